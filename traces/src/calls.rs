@@ -1,0 +1,142 @@
+//! The table of calls (`calls.txt`) and the numbers of this architecture.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+const TEXT: &str = include_str!("../calls.txt");
+
+/// One row of `calls.txt`.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Stored in captures and plans; never renumbered.
+    pub id: u16,
+    /// Name without prefix, as in `syscalls(2)`.
+    pub name: &'static str,
+    /// open, data, meta, dir, sync, lock, map, fd, task or watch.
+    pub class: &'static str,
+    /// Meaning of each argument, by position; the words are explained in `calls.txt`.
+    pub args: Vec<&'static str>,
+    /// The result is a new descriptor.
+    pub returns_fd: bool,
+}
+
+static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| TEXT.lines().filter_map(parse).collect());
+static BY_NAME: LazyLock<HashMap<&'static str, u16>> =
+    LazyLock::new(|| CALLS.iter().map(|call| (call.name, call.id)).collect());
+
+/// Every call, in order of its id.
+pub fn all() -> &'static [Call] {
+    &CALLS
+}
+
+/// The call with that id.
+pub fn by_id(id: u16) -> Option<&'static Call> {
+    CALLS.get(usize::from(id)).filter(|call| call.id == id)
+}
+
+/// The call with that name.
+pub fn by_name(name: &str) -> Option<&'static Call> {
+    BY_NAME.get(name).and_then(|id| by_id(*id))
+}
+
+fn parse(line: &'static str) -> Option<Call> {
+    let line = line.split('#').next().unwrap_or("");
+    let mut words = line.split_whitespace();
+    let id = words.next()?.parse().ok()?;
+    let (name, class) = (words.next()?, words.next()?);
+    let mut args: Vec<_> = words.collect();
+    let returns_fd = args.last() == Some(&"=fd");
+    if returns_fd {
+        args.pop();
+    }
+    Some(Call {
+        id,
+        name,
+        class,
+        args,
+        returns_fd,
+    })
+}
+
+macro_rules! numbers {
+    (everywhere { $($common:ident $number:ident)+ } x86 { $($legacy:ident $old:ident)+ }) => {
+        /// The system call number on the running architecture; `None` where it does not exist.
+        pub fn nr_of(name: &str) -> Option<libc::c_long> {
+            match name {
+                $(stringify!($common) => Some(libc::$number),)+
+                $(
+                    #[cfg(target_arch = "x86_64")]
+                    stringify!($legacy) => Some(libc::$old),
+                )+
+                _ => None,
+            }
+        }
+    };
+}
+
+numbers! {
+    everywhere {
+        read SYS_read write SYS_write pread64 SYS_pread64 pwrite64 SYS_pwrite64
+        readv SYS_readv writev SYS_writev preadv SYS_preadv pwritev SYS_pwritev
+        preadv2 SYS_preadv2 pwritev2 SYS_pwritev2 openat SYS_openat openat2 SYS_openat2
+        close SYS_close close_range SYS_close_range dup SYS_dup dup3 SYS_dup3
+        fcntl SYS_fcntl flock SYS_flock lseek SYS_lseek fsync SYS_fsync
+        fdatasync SYS_fdatasync sync_file_range SYS_sync_file_range syncfs SYS_syncfs
+        sync SYS_sync msync SYS_msync ftruncate SYS_ftruncate truncate SYS_truncate
+        fallocate SYS_fallocate fstat SYS_fstat newfstatat SYS_newfstatat statx SYS_statx
+        faccessat SYS_faccessat faccessat2 SYS_faccessat2 readlinkat SYS_readlinkat
+        statfs SYS_statfs fstatfs SYS_fstatfs getdents64 SYS_getdents64
+        renameat SYS_renameat renameat2 SYS_renameat2 linkat SYS_linkat
+        symlinkat SYS_symlinkat unlinkat SYS_unlinkat mkdirat SYS_mkdirat
+        mknodat SYS_mknodat fchmod SYS_fchmod fchmodat SYS_fchmodat
+        fchmodat2 SYS_fchmodat2 fchown SYS_fchown fchownat SYS_fchownat
+        utimensat SYS_utimensat getxattr SYS_getxattr lgetxattr SYS_lgetxattr
+        fgetxattr SYS_fgetxattr setxattr SYS_setxattr lsetxattr SYS_lsetxattr
+        fsetxattr SYS_fsetxattr listxattr SYS_listxattr llistxattr SYS_llistxattr
+        flistxattr SYS_flistxattr removexattr SYS_removexattr
+        lremovexattr SYS_lremovexattr fremovexattr SYS_fremovexattr mmap SYS_mmap
+        munmap SYS_munmap fadvise64 SYS_fadvise64 readahead SYS_readahead
+        copy_file_range SYS_copy_file_range sendfile SYS_sendfile splice SYS_splice
+        chdir SYS_chdir fchdir SYS_fchdir umask SYS_umask
+        inotify_add_watch SYS_inotify_add_watch inotify_rm_watch SYS_inotify_rm_watch
+        clone SYS_clone clone3 SYS_clone3 execve SYS_execve execveat SYS_execveat
+        exit SYS_exit exit_group SYS_exit_group
+    }
+    x86 {
+        open SYS_open creat SYS_creat dup2 SYS_dup2 stat SYS_stat lstat SYS_lstat
+        access SYS_access readlink SYS_readlink getdents SYS_getdents rename SYS_rename
+        link SYS_link symlink SYS_symlink unlink SYS_unlink mkdir SYS_mkdir
+        rmdir SYS_rmdir mknod SYS_mknod chmod SYS_chmod chown SYS_chown lchown SYS_lchown
+        utime SYS_utime utimes SYS_utimes futimesat SYS_futimesat fork SYS_fork
+        vfork SYS_vfork
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_dense_and_names_unique() {
+        for (at, call) in all().iter().enumerate() {
+            assert_eq!(usize::from(call.id), at);
+            assert_eq!(by_name(call.name).map(|found| found.id), Some(call.id));
+        }
+        assert_eq!(by_id(all().len() as u16).map(|call| call.name), None);
+    }
+
+    #[test]
+    fn results_and_arguments_are_told_apart() {
+        let openat = by_name("openat").expect("openat is in the table");
+        assert!(openat.returns_fd);
+        assert_eq!(openat.args, ["dirfd", "path", "flags", "mode"]);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn every_call_has_a_number_here() {
+        for call in all() {
+            assert!(nr_of(call.name).is_some(), "{}", call.name);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Layouts and files shared by the recorder and the replayer.
+
+pub mod calls;
+pub mod records;
