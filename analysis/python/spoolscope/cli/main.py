@@ -1,0 +1,97 @@
+"""The spoolscope command: finds the verb, prints errors, sets the exit code."""
+
+import importlib
+import os
+import sys
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+import click
+
+from spoolscope.traces.errors import ERROR, SpoolscopeError
+
+# Name and help in one place: verbs are imported only when used, so that --help stays fast.
+VERBS = {
+    "doctor": "Say what this machine can trace, and why not.",
+    "record": "Record the system calls on a mail spool.",
+    "info": "Show what a trace holds: duration, counts, loss.",
+    "explain": "Split every call's time by cause.",
+    "replay": "Re-execute a trace on candidate filesystems.",
+    "compare": "Say which candidate is faster, by how much, why.",
+    "report": "Write one self-contained HTML report.",
+}
+
+
+class VerbGroup(click.Group):
+    """A group whose commands are the modules ``spoolscope.cli.<verb>``."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the verbs in the order in which they are used."""
+        return list(VERBS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a verb's command."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"spoolscope.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=VerbGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Start with 'spoolscope doctor'. Exit codes: 0 ok, 1 error, 2 usage, "
+    "3 finished but incomplete or diverged.",
+)
+@click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
+def group() -> None:
+    """Record a mail spool, replay it on other filesystems, explain the time."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code; the only place that prints errors."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        result: Any = group.main(args=arguments, prog_name="spoolscope", standalone_mode=False)
+        sys.stdout.flush()
+    except SpoolscopeError as error:
+        return _fail(error.message, error.remedy, error.exit_code)
+    except click.ClickException as error:
+        return _usage(error)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", "run the command again", ERROR)
+    except BrokenPipeError:
+        # The reader of our output has gone, e.g. head. Keep the interpreter's own flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(
+            f"{name}{error.strerror or error}", "see that it exists and may be used", ERROR
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, remedy: str, code: int) -> int:
+    print(f"spoolscope: error: {message}; {remedy}", file=sys.stderr)
+    return code
+
+
+def _usage(error: click.ClickException) -> int:
+    command = "spoolscope"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        command = error.ctx.command_path
+    return _fail(error.format_message().rstrip("."), f"see '{command} --help'", error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

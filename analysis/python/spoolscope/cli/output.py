@@ -1,0 +1,140 @@
+"""What every verb prints in the same way: results, warnings, progress."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+Progress = Callable[[str, float | None], None]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+force_option = click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress display.")
+
+PLAIN_INTERVAL_S = 5.0
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON object, the whole result of a verb, on stdout."""
+    click.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def wrote(path: Path, then: str | None = None) -> None:
+    """End a verb's text: what was written and the command to run next."""
+    click.echo(f"Wrote {path}")
+    if then:
+        click.echo(f"Next: {then}")
+
+
+def warn(message: str) -> None:
+    """Print a warning on stderr."""
+    click.echo(f"spoolscope: warning: {message}", err=True)
+
+
+def claim_output(path: Path, *, force: bool) -> None:
+    """Make sure that an output path is free; with ``force`` remove what is there.
+
+    Raises:
+        SpoolscopeError: it exists and ``force`` is not set, or it is not spoolscope's to remove.
+    """
+    if not path.exists() and not path.is_symlink():
+        return
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    if not force:
+        raise SpoolscopeError(
+            f"output {path} exists", remedy="give another -o, or --force", exit_code=USAGE
+        )
+    if not path.is_dir() or path.is_symlink():
+        path.unlink()
+        return
+    if not ((path / "meta.json").is_file() or (path / "replay.json").is_file()):
+        raise SpoolscopeError(
+            f"output {path} is a directory that spoolscope did not write",
+            remedy="give another -o",
+            exit_code=USAGE,
+        )
+    shutil.rmtree(path)
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Progress]:
+    """Show progress with an ETA on stderr while the block runs.
+
+    Yields a function ``show(what, fraction)``; a fraction of None means "no end known".
+    A terminal gets a bar, anything else a line whenever the step changes or 5 s have passed.
+    """
+    if quiet:
+        yield lambda _what, _fraction: None
+    elif sys.stderr.isatty():
+        with _bar() as show:
+            yield show
+    else:
+        yield _Plain(sys.stderr)
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Display
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task("", total=None)
+
+        def show(what: str, fraction: float | None) -> None:
+            total = None if fraction is None else 1.0
+            display.update(task, description=what, total=total, completed=fraction or 0.0)
+
+        yield show
+
+
+class _Plain:
+    """Progress for logs: few lines, each with elapsed time and ETA."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._began = time.monotonic()
+        self._shown = -PLAIN_INTERVAL_S
+        self._what = ""
+
+    def __call__(self, what: str, fraction: float | None) -> None:
+        now = time.monotonic() - self._began
+        if what == self._what and now - self._shown < PLAIN_INTERVAL_S:
+            return
+        self._what, self._shown = what, now
+        print(f"[{now:6.1f} s] {what}{_eta(now, fraction)}", file=self._stream, flush=True)
+
+
+def _eta(elapsed_s: float, fraction: float | None) -> str:
+    if fraction is None:
+        return ""
+    share = f"  {100 * fraction:.0f} %"
+    if fraction < 0.02 or fraction >= 1:
+        return share
+    return f"{share}, ETA {elapsed_s * (1 - fraction) / fraction:.0f} s"
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars and paths into what JSON knows."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")

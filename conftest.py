@@ -1,0 +1,81 @@
+"""Capabilities of the machine, for tests: a missing one is a skip with a sentence.
+
+With SPOOLSCOPE_REQUIRE=bpf,ext4,... (or "all") in the environment, as in .ci/run, the skip of a
+named capability is a failure.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
+PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool")
+
+Require = Callable[..., None]
+
+
+@pytest.fixture
+def require() -> Require:
+    """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
+
+    Known capabilities are probed: root, bpf, the filesystems, chromium, strace, cargo, clang,
+    bpftool. Any other name needs ``reason``, the caller's own finding of why it is missing.
+    """
+
+    def check(capability: str, reason: str = "") -> None:
+        if missing := reason or _missing(capability):
+            _skip(capability, missing)
+
+    return check
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests marked ``root`` when not root."""
+    if item.get_closest_marker("root") and (missing := _missing("root")):
+        _skip("root", missing)
+
+
+def _skip(capability: str, sentence: str) -> None:
+    required = set(os.environ.get("SPOOLSCOPE_REQUIRE", "").split(","))
+    # Every capability but a program needs root, so a run that requires any requires root.
+    if required & {capability, "all"} or (
+        capability == "root" and required & {"bpf", *FILESYSTEMS}
+    ):
+        pytest.fail(f"required capability {capability} is missing: {sentence}", pytrace=False)
+    pytest.skip(f"needs {capability}: {sentence}")
+
+
+@cache
+def _missing(capability: str) -> str:
+    """Return why a capability is missing, or "" if it is there."""
+    if capability == "root":
+        return "" if os.geteuid() == 0 else "run as root"
+    if capability == "bpf":
+        return _missing("root") or _missing_bpf()
+    if capability in FILESYSTEMS:
+        return _missing("root") or _missing_filesystem(capability)
+    if capability in PROGRAMS:
+        return "" if shutil.which(capability) else f"no program {capability} on PATH"
+    raise ValueError(f"unknown capability {capability!r}; give a reason")
+
+
+def _missing_bpf() -> str:
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    return ""
+
+
+def _missing_filesystem(name: str) -> str:
+    if not shutil.which(f"mkfs.{name}"):
+        return f"no program mkfs.{name} on PATH"
+    if not Path("/dev/loop-control").exists():
+        return "no loop devices (/dev/loop-control)"
+    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    # A module may still be loaded at mount; only a kernel without modules is certain.
+    if name not in known and not Path("/proc/modules").exists():
+        return f"this kernel has no {name}"
+    return ""

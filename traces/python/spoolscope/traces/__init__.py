@@ -1,0 +1,1 @@
+"""The trace contract: records, calls, tables, and the directory that holds them."""

@@ -1,0 +1,142 @@
+"""A trace directory: meta.json and one Parquet file per table."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.parquet import empty_table
+from spoolscope.traces.schema import SCHEMA, TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+
+META = "meta.json"
+NATIVE_SUFFIX = ".parquet"
+RECORD_AGAIN = "record it again, or copy it again from where it came"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An opened trace.
+
+    Attributes:
+        path: Its directory.
+        meta: The content of meta.json.
+    """
+
+    path: Path
+    meta: dict[str, Any]
+
+    @classmethod
+    def open(cls, directory: Path | str) -> "Trace":
+        """Open a trace directory after checking that every table is whole.
+
+        Raises:
+            SpoolscopeError: the directory is missing, foreign, of another schema or damaged.
+        """
+        path = Path(directory)
+        trace = cls(path, _read_meta(path))
+        for name in TABLES:
+            trace._check(name)
+        return trace
+
+    def table(self, name: str, columns: Iterable[str] | None = None) -> pa.Table:
+        """Read a table, or some of its columns, into memory."""
+        wanted = None if columns is None else list(columns)
+        file = self.file(name)
+        if not file.exists():
+            table = empty_table(name)
+            return table if wanted is None else table.select(wanted)
+        try:
+            return pq.read_table(file, columns=wanted, partitioning=None)
+        except (pa.ArrowException, OSError) as error:
+            _damaged(self.path, name, error)
+
+    def file(self, name: str) -> Path:
+        """Return the Parquet file of a table; an empty table may have none."""
+        return self.path / f"{name}{NATIVE_SUFFIX}"
+
+    def connect(self) -> "duckdb.DuckDBPyConnection":
+        """Return an in-memory DuckDB connection with one view per table."""
+        import duckdb
+
+        connection = duckdb.connect(":memory:")
+        for name in TABLES:
+            file = self.file(name)
+            if file.exists():
+                quoted = str(file).replace("'", "''")
+                connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
+            else:
+                connection.register(name, empty_table(name))
+        return connection
+
+    def _check(self, name: str) -> None:
+        expected = self.meta.get("counts", {}).get(name, 0)
+        file = self.file(name)
+        if not file.exists():
+            if expected or name == "syscalls":
+                _damaged(self.path, name, f"{file.name} is missing")
+            return
+        try:
+            footer = pq.read_metadata(file)
+        except (pa.ArrowException, OSError) as error:
+            _damaged(self.path, name, error)
+        if footer.num_rows != expected:
+            _damaged(self.path, name, f"{footer.num_rows} rows where meta.json says {expected}")
+        present = {footer.schema.column(i).path for i in range(footer.num_columns)}
+        if missing := [c.name for c in TABLES[name].columns if c.name not in present]:
+            _damaged(self.path, name, f"no column {', '.join(missing)}")
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        what = "is not a directory" if path.exists() else "does not exist"
+        raise SpoolscopeError(
+            f"trace {path} {what}",
+            remedy="give the directory that 'spoolscope record -o' wrote",
+            exit_code=USAGE,
+        )
+    file = path / META
+    if not file.is_file():
+        _foreign(path)
+    try:
+        meta = json.loads(file.read_text())
+    except (ValueError, OSError) as error:
+        raise SpoolscopeError(
+            f"trace {path} is damaged: {META}: {_one_line(error)}", remedy=RECORD_AGAIN
+        ) from None
+    schema = meta.get("schema") if isinstance(meta, dict) else None
+    if schema != SCHEMA:
+        raise SpoolscopeError(
+            f"trace {path} has schema {schema!r}, this spoolscope reads {SCHEMA!r}",
+            remedy="use the spoolscope version that wrote it, or record again",
+        )
+    return dict(meta)
+
+
+def _foreign(path: Path) -> NoReturn:
+    remedy = "give the directory that 'spoolscope record -o' wrote"
+    if (path / "replay.json").is_file():
+        runs = sorted(p.parent for p in path.glob("*/trace/meta.json"))
+        remedy = "it is a replay: use 'spoolscope compare' or 'spoolscope report'"
+        remedy += f", or give one run's trace, e.g. {runs[0]}" if runs else ""
+    raise SpoolscopeError(
+        f"{path} is not a trace (it has no {META})", remedy=remedy, exit_code=USAGE
+    )
+
+
+def _damaged(path: Path, table: str, why: object) -> NoReturn:
+    raise SpoolscopeError(
+        f"trace {path} is damaged: table {table}: {_one_line(why)}", remedy=RECORD_AGAIN
+    ) from None
+
+
+def _one_line(why: object) -> str:
+    text = str(why).strip() or type(why).__name__
+    return text.splitlines()[0].rstrip(".")
