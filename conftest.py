@@ -41,10 +41,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _skip(capability: str, sentence: str) -> None:
     required = set(os.environ.get("SPOOLSCOPE_REQUIRE", "").split(","))
-    # Every capability but a program needs root, so a run that requires any requires root.
-    if required & {capability, "all"} or (
-        capability == "root" and required & {"bpf", *FILESYSTEMS}
-    ):
+    # Requiring BPF or a filesystem requires root.
+    wanted = {capability, "all"} | ({"bpf", *FILESYSTEMS} if capability == "root" else set())
+    if required & wanted:
         pytest.fail(f"required capability {capability} is missing: {sentence}", pytrace=False)
     pytest.skip(f"needs {capability}: {sentence}")
 

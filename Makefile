@@ -1,0 +1,32 @@
+# Every target does its own set-up and may be run again at once. 'make help' lists them.
+.PHONY: help setup demo test bench sample format clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## packages, Rust, .venv/bin/spoolscope and the native programs
+	@.ci/setup run
+
+demo: ## replay the shipped trace on ext4, xfs and btrfs, and write demo/report.html (sudo)
+	@.ci/setup run
+	@.ci/demo
+
+test: ## every gate and test (sudo: also those on real filesystems and BPF)
+	@.ci/setup test
+	@.ci/test
+
+bench: ## cost of recording and speed of replaying, as ratios (sudo)
+	@.ci/setup test
+	@.ci/bench
+
+sample: ## make the sample trace again from a real Postfix and Dovecot (sudo)
+	@.ci/setup sample
+	@traces/samples/make-sample.sh
+
+format: ## rewrite sources to the house style
+	@.ci/setup test
+	@.ci/format
+
+clean: ## remove what was built
+	rm -rf build target .venv demo
