@@ -70,8 +70,7 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", "run the command again", ERROR)
     except BrokenPipeError:
-        # The reader of our output has gone, e.g. head. Keep the interpreter's own flush quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return 0
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
@@ -79,6 +78,11 @@ def _run(arguments: list[str] | None) -> int:
             f"{name}{error.strerror or error}", "see that it exists and may be used", ERROR
         )
     return result if isinstance(result, int) else 0
+
+
+def _drop_stdout() -> None:
+    """Keep the interpreter's own last flush quiet: the reader, e.g. head, has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, remedy: str, code: int) -> int:

@@ -56,13 +56,24 @@ def claim_output(path: Path, *, force: bool) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink()
         return
-    if not ((path / "meta.json").is_file() or (path / "replay.json").is_file()):
+    if not _is_ours(path):
         raise SpoolscopeError(
             f"output {path} is a directory that spoolscope did not write",
             remedy="give another -o",
             exit_code=USAGE,
         )
     shutil.rmtree(path)
+
+
+def _is_ours(directory: Path) -> bool:
+    """Tell whether spoolscope wrote this directory: a replay, or a trace even if incomplete."""
+    if (directory / "replay.json").is_file():
+        return True
+    try:
+        meta = json.loads((directory / "meta.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(meta, dict) and str(meta.get("schema", "")).startswith("spoolscope/")
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class Trace:
         try:
             return pq.read_table(file, columns=wanted, partitioning=None)
         except (pa.ArrowException, OSError) as error:
-            _damaged(self.path, name, error)
+            _damaged(self.path, file.name, error)
 
     def file(self, name: str) -> Path:
         """Return the Parquet file of a table; an empty table may have none."""
@@ -77,21 +77,23 @@ class Trace:
         return connection
 
     def _check(self, name: str) -> None:
-        expected = self.meta.get("counts", {}).get(name, 0)
+        expected = self.meta["counts"].get(name, 0)
         file = self.file(name)
         if not file.exists():
             if expected or name == "syscalls":
-                _damaged(self.path, name, f"{file.name} is missing")
+                _damaged(self.path, file.name, "it is missing")
             return
         try:
             footer = pq.read_metadata(file)
         except (pa.ArrowException, OSError) as error:
-            _damaged(self.path, name, error)
+            _damaged(self.path, file.name, error)
         if footer.num_rows != expected:
-            _damaged(self.path, name, f"{footer.num_rows} rows where meta.json says {expected}")
+            _damaged(
+                self.path, file.name, f"{footer.num_rows} rows where meta.json says {expected}"
+            )
         present = {footer.schema.column(i).path for i in range(footer.num_columns)}
         if missing := [c.name for c in TABLES[name].columns if c.name not in present]:
-            _damaged(self.path, name, f"no column {', '.join(missing)}")
+            _damaged(self.path, file.name, f"no column {', '.join(missing)}")
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -108,15 +110,15 @@ def _read_meta(path: Path) -> dict[str, Any]:
     try:
         meta = json.loads(file.read_text())
     except (ValueError, OSError) as error:
-        raise SpoolscopeError(
-            f"trace {path} is damaged: {META}: {_one_line(error)}", remedy=RECORD_AGAIN
-        ) from None
+        _damaged(path, META, error)
     schema = meta.get("schema") if isinstance(meta, dict) else None
     if schema != SCHEMA:
         raise SpoolscopeError(
             f"trace {path} has schema {schema!r}, this spoolscope reads {SCHEMA!r}",
             remedy="use the spoolscope version that wrote it, or record again",
         )
+    if not isinstance(meta.get("counts"), dict):
+        _damaged(path, META, "no counts of rows")
     return dict(meta)
 
 
@@ -131,9 +133,9 @@ def _foreign(path: Path) -> NoReturn:
     )
 
 
-def _damaged(path: Path, table: str, why: object) -> NoReturn:
+def _damaged(path: Path, part: str, why: object) -> NoReturn:
     raise SpoolscopeError(
-        f"trace {path} is damaged: table {table}: {_one_line(why)}", remedy=RECORD_AGAIN
+        f"trace {path} is damaged: {part}: {_one_line(why)}", remedy=RECORD_AGAIN
     ) from None
 
 

@@ -1,0 +1,158 @@
+"""The frame of the command line: help, errors, exit codes, progress, outputs."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from spoolscope.cli import main as cli
+from spoolscope.cli.output import _eta, _Plain, claim_output, emit_json
+from spoolscope.traces.errors import SpoolscopeError
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spoolscope.cli.main", *arguments], capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_has_help_within_80_columns(verb: str) -> None:
+    result = run(verb, "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"Usage: spoolscope {verb}")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_option_is_explained(verb: str) -> None:
+    command = cli.group.get_command(click.Context(cli.group), verb)
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    assert [o.name for o in options if not o.help] == []
+
+
+def test_help_lists_every_verb_and_imports_none() -> None:
+    code = "import sys; from spoolscope.cli.main import main\ntry: main(['--help'])\n"
+    code += "finally: print(sorted(m for m in sys.modules if m.startswith('spoolscope')))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert all(verb in result.stdout for verb in cli.VERBS)
+    assert "spoolscope.cli.main" in result.stdout
+    assert "spoolscope.cli.report" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nothing",), ("info", "--nothing"), ("info",), ("info", "/nonexistent/trace")],
+)
+def test_wrong_usage_is_one_line_and_exit_2(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("spoolscope: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def fails(error: BaseException) -> click.Command:
+    @click.command("fails")
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (SpoolscopeError("it broke", remedy="mend it"), 1, "it broke; mend it"),
+        (SpoolscopeError("not so", remedy="do so", exit_code=2), 2, "not so; do so"),
+        (KeyboardInterrupt(), 1, "interrupted"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "/x: Permission denied"),
+        (BrokenPipeError(), 0, ""),
+    ],
+)
+def test_errors_become_lines_and_codes(
+    error: BaseException, code: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.VerbGroup, "get_command", lambda *_: fails(error))
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["info"])
+    assert caught.value.code == code
+    assert text in stderr.getvalue()
+    # click itself ends the line of a ^C
+    assert stderr.getvalue().strip().count("\n") == 0
+
+
+def test_a_verb_that_returns_3_exits_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command("three")
+    def three() -> int:
+        return 3
+
+    monkeypatch.setattr(cli.VerbGroup, "get_command", lambda *_: three)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["info"])
+    assert caught.value.code == 3
+
+
+def test_an_existing_output_is_refused_and_untouched(tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    output.write_text("old")
+    with pytest.raises(SpoolscopeError, match="exists"):
+        claim_output(output, force=False)
+    assert output.read_text() == "old"
+    claim_output(output, force=True)
+    assert not output.exists()
+
+
+def test_force_removes_only_what_spoolscope_wrote(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter").write_text("dear")
+    with pytest.raises(SpoolscopeError, match="did not write"):
+        claim_output(home, force=True)
+    assert (home / "letter").read_text() == "dear"
+    (home / "meta.json").write_text('{"schema": "spoolscope/1"}')
+    claim_output(home, force=True)
+    assert not home.exists()
+
+
+def test_a_foreign_meta_json_does_not_make_a_directory_ours(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text('{"title": "somebody else"}')
+    with pytest.raises(SpoolscopeError, match="did not write"):
+        claim_output(tmp_path, force=True)
+    assert (tmp_path / "meta.json").exists()
+
+
+def test_an_empty_directory_is_a_free_output(tmp_path: Path) -> None:
+    claim_output(tmp_path, force=False)
+    assert tmp_path.is_dir()
+
+
+def test_json_knows_numpy_and_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    import numpy as np
+
+    emit_json({"n": np.int64(3), "path": Path("/x"), "values": np.arange(2)})
+    assert json.loads(capsys.readouterr().out) == {"n": 3, "path": "/x", "values": [0, 1]}
+
+
+def test_plain_progress_prints_each_step_once() -> None:
+    stream = io.StringIO()
+    show = _Plain(stream)
+    for fraction in (0.0, 0.1, 0.2):
+        show("replay ext4", fraction)
+    show("replay xfs", 0.5)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "replay xfs  50 %" in lines[1]
+
+
+def test_eta_extrapolates_and_stays_silent_without_ground() -> None:
+    assert _eta(10.0, 0.25).endswith("ETA 30 s")
+    assert "ETA" not in _eta(10.0, 0.01)
+    assert _eta(10.0, None) == ""

@@ -1,0 +1,96 @@
+"""The arrows between the components, and the sizes that keep files readable."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPONENTS = ("traces", "tracers", "replay", "analysis")
+
+# Package below spoolscope -> packages it may import. Arrows run one way.
+ARROWS = {
+    "traces": {"traces"},
+    "tracers": {"traces", "tracers"},
+    "replay": {"traces", "replay"},
+    "analysis": {"traces", "analysis"},
+    "report": {"traces", "analysis", "report"},
+    "cli": {"traces", "tracers", "replay", "analysis", "report", "cli"},
+}
+CRATE_ARROWS = {
+    "traces": set(),
+    "tracers": {"spoolscope-traces"},
+    "replay": {"spoolscope-traces"},
+}
+GENERIC = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
+MAX_LINES = {".py": 400, ".rs": 500, ".c": 400, ".h": 500, ".sh": 120}
+TEST_MAX_LINES = 600
+
+
+def python_files() -> list[Path]:
+    return sorted(f for c in COMPONENTS for f in (ROOT / c / "python").rglob("*.py"))
+
+
+def source_files() -> list[Path]:
+    return sorted(f for c in COMPONENTS for f in (ROOT / c).rglob("*") if f.suffix in MAX_LINES)
+
+
+def package_of(file: Path) -> str:
+    parts = file.parts
+    return parts[parts.index("spoolscope") + 1]
+
+
+def imported_packages(source: str) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        found |= {n.split(".")[1] for n in names if n.startswith("spoolscope.")}
+    return found
+
+
+def test_imported_packages_sees_every_form_of_import() -> None:
+    source = "import spoolscope.replay.run\nfrom spoolscope import cli\n"
+    source += "def f():\n    from spoolscope.tracers.session import record\n"
+    assert imported_packages(source) == {"replay", "cli", "tracers"}
+
+
+@pytest.mark.parametrize("file", python_files(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_imports_follow_the_arrows(file: Path) -> None:
+    package = package_of(file)
+    assert imported_packages(file.read_text()) <= ARROWS[package]
+
+
+@pytest.mark.parametrize("crate", CRATE_ARROWS)
+def test_crates_follow_the_arrows(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / crate / "Cargo.toml").read_text())
+    depends = {name for name in manifest.get("dependencies", {}) if name.startswith("spoolscope")}
+    assert depends <= CRATE_ARROWS[crate]
+
+
+def test_version_is_the_same_everywhere() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    assert package == workspace
+    assert re.search(rf"^## \[?{re.escape(package)}", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_no_file_is_named_after_nothing() -> None:
+    assert [f for f in source_files() if f.stem in GENERIC] == []
+
+
+def test_files_stay_small() -> None:
+    long = {}
+    for file in source_files():
+        in_tests = "tests" in file.parts
+        limit = TEST_MAX_LINES if in_tests else MAX_LINES[file.suffix]
+        lines = len(file.read_text().splitlines())
+        if lines > limit:
+            long[str(file.relative_to(ROOT))] = lines
+    assert long == {}

@@ -1,0 +1,88 @@
+"""The registry of tables, and what writing them does."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.traces import format as format_text
+from spoolscope.traces.parquet import ROW_GROUP, write_table
+from spoolscope.traces.schema import TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_format_md_is_what_the_registry_says() -> None:
+    stored = (ROOT / "traces" / "FORMAT.md").read_text()
+    remedy = "run: python -m spoolscope.traces.format > traces/FORMAT.md"
+    assert stored == format_text.text(), remedy
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
+def test_columns_follow_the_rules(table) -> None:
+    names = [c.name for c in table.columns]
+    assert len(set(names)) == len(names)
+    for column in table.columns:
+        assert not pa.types.is_unsigned_integer(column.type), column.name
+        assert not pa.types.is_temporal(column.type), column.name
+        assert column.meaning.endswith("."), column.name
+        if column.name.endswith("_ns"):
+            assert (column.type, column.unit) == (pa.int64(), "ns"), column.name
+
+
+def test_rows_come_back_sorted_with_nulls_and_symbols(tmp_path: Path) -> None:
+    rows = write_table(
+        tmp_path,
+        "commits",
+        {
+            "ts_ns": np.array([30, 10, 20]),
+            "dur_ns": np.array([3, 1, 2]),
+            "dev": np.ma.masked_equal(np.array([0, 7, 8]), 0),
+            "kind": np.array(["jbd2_commit", "btrfs_commit", "jbd2_commit"]),
+            "txn_id": np.array([3, 1, 2], dtype=np.uint64),
+            "tid": np.array([5, 5, 5], dtype=np.uint32),
+            "comm": pa.array(["jbd2", "btrfs", "jbd2"]).dictionary_encode(),
+            "trigger": ["timer", "call", "call"],
+        },
+        {"spoolscope.schema": "spoolscope/1"},
+    )
+    back = pq.read_table(tmp_path / "commits.parquet")
+    assert rows == 3
+    assert back.column("ts_ns").to_pylist() == [10, 20, 30]
+    assert back.column("dev").to_pylist() == [7, 8, None]
+    assert back.column("kind").to_pylist() == ["btrfs_commit", "jbd2_commit", "jbd2_commit"]
+    assert back.column("trigger_tid").null_count == 3
+    assert pa.types.is_dictionary(back.schema.field("kind").type)
+    assert back.schema.metadata[b"spoolscope.schema"] == b"spoolscope/1"
+
+
+def test_file_layout_is_the_measured_one(tmp_path: Path) -> None:
+    n = ROW_GROUP + 1
+    columns = {c.name: np.zeros(n, np.int64) for c in TABLES["task_events"].columns}
+    columns |= {"event": pa.array(["seen"] * n), "comm": pa.array(["imap"] * n)}
+    columns["ts_ns"] = np.arange(n)
+    write_table(tmp_path, "task_events", columns)
+    footer = pq.read_metadata(tmp_path / "task_events.parquet")
+    first = footer.row_group(0)
+    assert (footer.num_row_groups, first.num_rows) == (2, ROW_GROUP)
+    assert first.column(0).compression == "ZSTD"
+    assert "DELTA_BINARY_PACKED" in first.column(0).encodings
+    assert first.column(0).has_offset_index
+    assert first.sorting_columns[0].column_index == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"path_id": [1], "surprise": [1]}, "has no column surprise"),
+        ({"path_id": [1], "path": ["a", "b"], "kind": ["text"]}, "unequal length"),
+        ({"path_id": [1], "kind": ["text"]}, "column path is missing"),
+        ({"path_id": [None], "path": ["a"], "kind": ["text"]}, "may not hold nulls"),
+    ],
+)
+def test_wrong_columns_are_refused(tmp_path: Path, columns, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        write_table(tmp_path, "paths", columns)
+    assert list(tmp_path.iterdir()) == []
