@@ -1,0 +1,162 @@
+"""Explain a trace: where the time of its calls went, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from spoolscope.analysis.causes import CAUSES, Rule
+from spoolscope.analysis.commits import CommitReport, study_commits
+from spoolscope.analysis.latency import Latency, latencies
+from spoolscope.analysis.split import Split, split
+from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
+from spoolscope.traces.trace import Trace
+
+# Machine time comes from the calls, blocked time from the labelled waits.
+_BY_SYSCALL = """
+SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
+    SELECT syscall, cause, dur_ns AS ns FROM waits
+    UNION ALL
+    SELECT syscall, unnest(['cpu', 'runq', 'preempt']) AS cause,
+        unnest([oncpu_ns, runq_ns, preempted_ns]) AS ns
+    FROM (SELECT syscall, sum(oncpu_ns) AS oncpu_ns, sum(runq_ns) AS runq_ns,
+        sum(preempted_ns) AS preempted_ns FROM syscalls GROUP BY syscall)
+) GROUP BY ALL HAVING sum(ns) > 0
+"""
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """One call's share of the time: its latencies and causes {cause: ns}."""
+
+    latency: Latency
+    causes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer of ``explain``.
+
+    Attributes:
+        trace: The trace directory.
+        meta: Its meta.json.
+        n_calls: Number of calls.
+        latency_ns: Time in all calls.
+        split: How well the parts add up.
+        blocked_named_ns: Blocked time with a named cause.
+        causes: Time by cause, in the order of the closed list; sums to ``latency_ns``.
+        by_syscall: By call, the largest total first.
+        commits: Journal commits, their phases, and who caused them.
+        unknown: Waits that no rule knows, clustered by stack.
+        remarks: What makes this answer partial, one sentence each; empty if nothing does.
+    """
+
+    trace: Path
+    meta: dict[str, Any]
+    n_calls: int
+    latency_ns: int
+    split: Split
+    blocked_named_ns: int
+    causes: dict[str, int]
+    by_syscall: dict[str, CallTime]
+    commits: CommitReport
+    unknown: list[UnknownStack]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def named_share(self) -> float:
+        """The part of blocked time that has a named cause; 1.0 if nothing was blocked."""
+        return self.blocked_named_ns / self.split.blocked_ns if self.split.blocked_ns else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``explain --json`` prints."""
+        return {
+            "trace": str(self.trace),
+            "calls": self.n_calls,
+            "latency_ns": self.latency_ns,
+            "sum_error_ns": self.split.sum_error_ns,
+            "blocked_ns": self.split.blocked_ns,
+            "blocked_named_ns": self.blocked_named_ns,
+            "causes": self.causes,
+            "by_syscall": {name: _call_json(call) for name, call in self.by_syscall.items()},
+            "commits": asdict(self.commits),
+            "segment_error_ns": self.split.segment_error_ns,
+            "without_segment_ns": self.split.without_segment_ns,
+            "complete": bool(self.meta.get("complete", False)),
+            "lost": int(self.meta.get("lost", 0)),
+            "tier": self.meta.get("tier", "unknown"),
+            "partial": self.remarks,
+            "unknown_stacks": [{**asdict(stack), "rule": stack.rule} for stack in self.unknown],
+        }
+
+
+def explain(trace: Trace | Path | str, rules: Sequence[Rule] | None = None) -> Explanation:
+    """Split the time of every call of a trace by cause.
+
+    Raises:
+        SpoolscopeError: the directory is not a trace, or is damaged.
+    """
+    opened = trace if isinstance(trace, Trace) else Trace.open(trace)
+    with opened.connect() as con:
+        return explain_with(con, opened, rules)
+
+
+def explain_with(
+    con: duckdb.DuckDBPyConnection, trace: Trace, rules: Sequence[Rule] | None = None
+) -> Explanation:
+    """Do as ``explain`` on an open connection, which then has the tables ``waits`` and more."""
+    parts = split(con, rules)
+    by_call = latencies(con)
+    causes = _causes_by_syscall(con)
+    totals = {cause: sum(c.get(cause, 0) for c in causes.values()) for cause in CAUSES}
+    explanation = Explanation(
+        trace=trace.path,
+        meta=trace.meta,
+        n_calls=sum(call.n for call in by_call),
+        latency_ns=sum(call.total_ns for call in by_call),
+        split=parts,
+        blocked_named_ns=parts.blocked_ns - totals["unexplained"],
+        causes={cause: ns for cause, ns in totals.items() if ns},
+        by_syscall={c.syscall: CallTime(c, causes.get(c.syscall, {})) for c in by_call},
+        commits=study_commits(con),
+        unknown=unknown_stacks(con),
+    )
+    explanation.remarks.extend(_remarks(explanation))
+    return explanation
+
+
+def _causes_by_syscall(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for syscall, cause, ns in con.execute(_BY_SYSCALL).fetchall():
+        found.setdefault(syscall, {})[cause] = ns
+    order = list(CAUSES)
+    return {
+        name: dict(sorted(causes.items(), key=lambda item: order.index(item[0])))
+        for name, causes in found.items()
+    }
+
+
+def _remarks(found: Explanation) -> list[str]:
+    remarks = []
+    if lost := int(found.meta.get("lost", 0)):
+        remarks.append(f"{lost:,} records were lost while recording; their time is missing.")
+    if not found.meta.get("complete", False):
+        remarks.append("The recorder did not declare this trace complete.")
+    blocked = found.split.blocked_ns
+    if blocked and found.split.without_segment_ns > 0.001 * blocked:
+        share = 100 * found.split.without_segment_ns / blocked
+        remarks.append(f"{share:.1f} % of blocked time has no segment, so no cause is known.")
+    if found.split.segment_error_ns:
+        remarks.append(
+            "Segments and calls differ by up to "
+            f"{found.split.segment_error_ns:,} ns in one call: segments were lost."
+        )
+    return remarks
+
+
+def _call_json(call: CallTime) -> dict[str, Any]:
+    latency = asdict(call.latency)
+    del latency["syscall"]
+    return {**latency, "causes": call.causes}

@@ -1,0 +1,168 @@
+"""A trace written by hand, with the real schema, for tests of logic."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spoolscope.traces.parquet import write_table
+from spoolscope.traces.schema import SCHEMA, TABLES
+
+MS = 1_000_000
+START = 1_700_000_000_000_000_000
+
+
+class TraceBuilder:
+    """Collects calls, waits, stacks and commits; ``write`` makes a trace directory of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+        self.meta: dict[str, Any] = {"complete": True, "lost": 0, "tier": "T2"}
+        self._stacks: dict[tuple[str, ...], int] = {}
+        self._paths: dict[str, int] = {}
+        self._seq: dict[int, int] = {}
+
+    def stack(self, frames: str) -> int:
+        """Return the id of a stack written as "inner < ... < outer"."""
+        names = tuple(f.strip() for f in frames.split("<"))
+        if names not in self._stacks:
+            self._stacks[names] = stack_id = len(self._stacks) + 1
+            for depth, symbol in enumerate(names):
+                self._add("stacks", stack_id=stack_id, depth=depth, address=-depth, symbol=symbol)
+        return self._stacks[names]
+
+    def path_id(self, path: str) -> int:
+        """Return the id of a path below the spool."""
+        if path not in self._paths:
+            self._paths[path] = path_id = len(self._paths)
+            self._add("paths", path_id=path_id, path=path, kind="spool", spool=0)
+        return self._paths[path]
+
+    def call(
+        self,
+        syscall: str,
+        at_ns: int,
+        oncpu_ns: int = 1000,
+        waits: tuple[tuple[str | None, int], ...] = (),
+        tid: int = 100,
+        comm: str = "lmtp",
+        path: str | None = None,
+        runq_ns: int = 0,
+        preempted_ns: int = 0,
+        **columns: Any,
+    ) -> dict[str, Any]:
+        """Add a call: ``waits`` are (stack, ns), each followed by its part of the run queue."""
+        seq = self._seq[tid] = self._seq.get(tid, -1) + 1
+        blocked = sum(ns for _, ns in waits)
+        row = {
+            "ts_ns": START + at_ns,
+            "dur_ns": oncpu_ns + blocked + runq_ns + preempted_ns,
+            "seq": seq,
+            "pid": tid,
+            "tid": tid,
+            "comm": comm,
+            "syscall": syscall,
+            "path_id": None if path is None else self.path_id(path),
+            "oncpu_ns": oncpu_ns,
+            "blocked_ns": blocked,
+            "runq_ns": runq_ns,
+            "preempted_ns": preempted_ns,
+            **columns,
+        }
+        self._add("syscalls", **row)
+        now = START + at_ns
+        for frames, ns in waits:
+            if frames is not None:
+                self.wait(tid, seq, now, ns, "blocked", self.stack(frames))
+            now += ns
+        for state, ns in (("runq", runq_ns), ("preempted", preempted_ns)):
+            if ns and all(frames is not None for frames, _ in waits):
+                self.wait(tid, seq, now, ns, state, None)
+                now += ns
+        return self.rows["syscalls"][-1]
+
+    def wait(
+        self, tid: int, seq: int, ts_ns: int, dur_ns: int, state: str, stack_id: int | None
+    ) -> None:
+        """Add one segment."""
+        self._add(
+            "segments",
+            ts_ns=ts_ns,
+            dur_ns=dur_ns,
+            pid=tid,
+            tid=tid,
+            seq=seq,
+            state=state,
+            stack_id=stack_id,
+        )
+
+    def commit(self, at_ns: int, dur_ns: int, kind: str = "jbd2_commit", **columns: Any) -> None:
+        """Add a commit."""
+        row = {"trigger": "unknown", "tid": 7, "comm": "jbd2/loop0-8", "txn_id": 1}
+        row |= {"ts_ns": START + at_ns, "dur_ns": dur_ns, "kind": kind}
+        self._add("commits", **(row | columns))
+
+    def write(self, **meta: Any) -> Path:
+        """Write the trace and return its directory."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        counts = {}
+        for name, rows in self.rows.items():
+            spec = TABLES[name]
+            arrays = {
+                c.name: pa.array([_value(c, row) for row in rows], c.type) for c in spec.columns
+            }
+            counts[name] = write_table(self.path, name, arrays)
+        whole = {
+            "schema": SCHEMA,
+            "version": "0",
+            "kernel": "6.18.0",
+            "arch": "x86_64",
+            "cpus": 2,
+            "start_ns": START,
+            "duration_ns": 1000 * MS,
+            "spools": [
+                {
+                    "mount": "/spool",
+                    "fstype": "ext4",
+                    "options": "rw,noatime",
+                    "source": "/dev/loop0",
+                    "dev": 1,
+                    "size_bytes": 1 << 30,
+                }
+            ],
+            "programs": {"attached": [], "missing": {}},
+            "paths_unresolved": 0,
+            "calls_in_flight": 0,
+            "pseudonymised": True,
+            "filter": {},
+            "counts": counts,
+        }
+        (self.path / "meta.json").write_text(json.dumps(whole | self.meta | meta))
+        return self.path
+
+    def _add(self, table: str, **row: Any) -> None:
+        self.rows[table].append(row)
+
+
+def _value(column: Any, row: dict[str, Any]) -> Any:
+    if column.name in row or column.nullable:
+        return row.get(column.name)
+    if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
+        return ""
+    return False if pa.types.is_boolean(column.type) else 0
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> TraceBuilder:
+    """Return an empty builder for a trace in a fresh directory."""
+    return TraceBuilder(tmp_path / "trace")
+
+
+@pytest.fixture
+def new_builder(tmp_path: Path) -> Callable[[str], TraceBuilder]:
+    """Return a function that makes a builder for ``tmp_path / name``."""
+    return lambda name: TraceBuilder(tmp_path / name)

@@ -1,0 +1,50 @@
+"""Percentiles, and when there are too few events for one."""
+
+import numpy as np
+
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.latency import IN_FLIGHT, class_of, curve, supported
+
+
+def test_a_percentile_needs_enough_events():
+    assert supported(1000, 0.99)
+    assert not supported(999, 0.99)
+    assert supported(20, 0.5)
+    assert not supported(19, 0.5)
+    assert supported(10_000, 0.999)
+
+
+def test_latencies_by_call(builder):
+    for n in range(1000):
+        builder.call("read", n * 10_000, oncpu_ns=n + 1)
+    builder.call("fsync", 0, oncpu_ns=7_000_000)
+    by_call = explain(builder.write()).by_syscall
+    assert list(by_call) == ["fsync", "read"]
+    read = by_call["read"].latency
+    assert (read.n, read.total_ns, read.max_ns) == (1000, 500_500, 1000)
+    assert (read.p50_ns, read.p99_ns) == (500, 990)
+    assert read.p999_ns is None
+    assert by_call["fsync"].latency.p50_ns is None
+
+
+def test_calls_in_flight_do_not_bend_percentiles(builder):
+    for n in range(20):
+        builder.call("fcntl", n, oncpu_ns=100)
+    builder.call("fcntl", 50, oncpu_ns=10**10, flags_seen=IN_FLIGHT)
+    latency = explain(builder.write()).by_syscall["fcntl"].latency
+    assert (latency.n, latency.p50_ns, latency.total_ns) == (21, 100, 10**10 + 2000)
+
+
+def test_curve_keeps_the_ends_and_the_tail():
+    values = np.arange(1, 100_001)
+    found = curve("x", values, points=50)
+    assert found.n == 100_000
+    assert (found.x_ns[0], found.x_ns[-1], found.share[-1]) == (1, 100_000, 1.0)
+    assert sum(share > 0.99 for share in found.share) > 15
+    assert all(abs(x / 100_000 - share) < 1e-9 for x, share in zip(found.x_ns, found.share))
+
+
+def test_families():
+    assert class_of("fdatasync") == "sync"
+    assert class_of("renameat2") == "rename"
+    assert class_of("ioctl") == "other"

@@ -1,0 +1,90 @@
+"""The parts of a call's time add up, whatever is missing."""
+
+import random
+
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.split import split
+from spoolscope.traces.trace import Trace
+
+COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
+FLUSH = "schedule < submit_bio_wait < blkdev_issue_flush < ext4_sync_file"
+UNKNOWN = "schedule < pipe_wait_readable < pipe_read"
+
+
+def test_causes_of_calls_sum_to_the_whole(builder):
+    rng = random.Random(7)
+    for n in range(500):
+        waits = [
+            (rng.choice([COMMIT, FLUSH, UNKNOWN, None]), rng.randrange(1, 10**7))
+            for _ in range(rng.randrange(4))
+        ]
+        builder.call(
+            "fsync",
+            n * 10**8,
+            rng.randrange(10**6),
+            tuple(waits),
+            tid=n % 5,
+            runq_ns=rng.randrange(10**4),
+            preempted_ns=rng.randrange(10**4),
+        )
+    found = explain(builder.write())
+    assert found.split.sum_error_ns == 0
+    assert sum(found.causes.values()) == found.latency_ns
+    assert found.latency_ns == sum(row["dur_ns"] for row in builder.rows["syscalls"])
+    assert found.split.blocked_ns == sum(row["blocked_ns"] for row in builder.rows["syscalls"])
+    assert found.blocked_named_ns == found.causes["journal_commit"] + found.causes["flush"]
+
+
+def test_a_lost_segment_is_unexplained(builder):
+    builder.call("fsync", 0, 10, ((COMMIT, 500), (None, 300)))
+    found = explain(builder.write())
+    assert found.split.sum_error_ns == 0
+    assert found.causes == {"journal_commit": 500, "cpu": 10, "unexplained": 300}
+    assert found.split.without_segment_ns == 300
+    assert found.split.segment_error_ns == 300
+    assert any("no segment" in remark for remark in found.remarks)
+
+
+def test_a_segment_that_does_not_fit_is_an_error(builder):
+    builder.call("fsync", 0, 10, ((COMMIT, 500),))
+    builder.rows["segments"][0]["dur_ns"] = 507
+    with (trace := Trace.open(builder.write())).connect() as con:
+        assert split(con).sum_error_ns == 7
+    assert trace.meta["complete"]
+
+
+def test_a_recorder_that_does_not_add_up_is_an_error(builder):
+    builder.call("read", 0, 10)["dur_ns"] = 12
+    assert explain(builder.write()).split.sum_error_ns == 2
+
+
+def test_equal_sequence_numbers_of_a_reused_thread_id_are_told_apart(builder):
+    builder.call("fsync", 0, 10, ((COMMIT, 500),))
+    builder._seq.clear()
+    builder.call("fsync", 10**6, 10, ((FLUSH, 900),))
+    found = explain(builder.write())
+    assert found.split.sum_error_ns == 0
+    assert found.causes == {"journal_commit": 500, "flush": 900, "cpu": 20}
+
+
+def test_segments_outside_calls_do_not_count(builder):
+    builder.call("fsync", 0, 10, ((COMMIT, 500),))
+    builder.wait(7, None, builder.rows["syscalls"][0]["ts_ns"], 400, "blocked", 1)
+    assert explain(builder.write()).split.blocked_ns == 500
+
+
+def test_unknown_stacks_are_clustered_with_their_share(builder):
+    builder.call("read", 0, 10, ((UNKNOWN, 300),))
+    builder.call("read", 1000, 10, (("bpf_x < " + UNKNOWN + ".isra.0", 100),))
+    builder.call("fsync", 2000, 10, ((COMMIT, 600),))
+    (cluster,) = explain(builder.write()).unknown
+    assert cluster.frames == ("pipe_wait_readable", "pipe_read")
+    assert (cluster.ns, cluster.n, cluster.syscalls) == (400, 2, ("read",))
+    assert cluster.share == 0.4
+    assert cluster.rule == '{ cause = "CAUSE", stack = "pipe_wait_readable < pipe_read" },'
+
+
+def test_an_empty_trace_is_explained(builder):
+    found = explain(builder.write(complete=False, lost=3))
+    assert (found.n_calls, found.latency_ns, found.causes, found.named_share) == (0, 0, {}, 1.0)
+    assert len(found.remarks) == 2
