@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * Block requests of the spools' disks: accounted or inserted, issued, completed.
+ * The submitter is whoever was running when the request was first seen.
+ *
+ * Tier T2: without these, device and queue time cannot be told apart.
+ */
+#ifndef SPOOLSCOPE_BLOCK_BPF_H
+#define SPOOLSCOPE_BLOCK_BPF_H
+
+#include "state.bpf.h"
+
+struct request_state {
+	u64 start_ns, issue_ns, call_ns;
+	u32 pid, tid;
+	char comm[SPSC_COMM];
+};
+
+/* key: request address; value: what is known before completion; deleted there.
+ * Full: the request is not recorded and counted as a lost BLOCK record. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct request_state);
+} requests SEC(".maps");
+
+static __always_inline u32 disk_of(struct request *rq)
+{
+	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
+	u32 dev;
+
+	if (!disk)
+		return 0;
+	dev = BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
+	for (u32 i = 0; i < MAX_DISKS && i < n_disks; i++)
+		if (disks[i] == dev)
+			return dev;
+	return 0;
+}
+
+static __always_inline void request_begins(struct request *rq, bool issued)
+{
+	u64 key = (u64)rq, now = bpf_ktime_get_ns();
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct request_state fresh = {}, *old;
+
+	if (!disk_of(rq))
+		return;
+	old = bpf_map_lookup_elem(&requests, &key);
+	if (old) {
+		if (issued)
+			old->issue_ns = now;
+		return;
+	}
+	fresh.start_ns = now;
+	fresh.issue_ns = issued ? now : 0;
+	fresh.call_ns = call_of(t);
+	fresh.pid = t->tgid;
+	fresh.tid = t->pid;
+	BPF_CORE_READ_STR_INTO(&fresh.comm, t, comm);
+	if (bpf_map_update_elem(&requests, &key, &fresh, BPF_ANY))
+		count_loss(SPSC_KIND_BLOCK);
+}
+
+/* Since 5a80bd075f3b "block: introduce block_io_start/block_io_done tracepoints", v6.5. */
+SEC("tp_btf/block_io_start")
+int BPF_PROG(on_io_start, struct request *rq)
+{
+	request_begins(rq, false);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_insert")
+int BPF_PROG(on_rq_insert, struct request *rq)
+{
+	request_begins(rq, false);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(on_rq_issue, struct request *rq)
+{
+	request_begins(rq, true);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
+{
+	u64 key = (u64)rq, now = bpf_ktime_get_ns();
+	struct request_state *st;
+	struct ring_block *e;
+
+	st = bpf_map_lookup_elem(&requests, &key);
+	if (!st)
+		return 0;
+	e = reserve(SPSC_KIND_BLOCK, sizeof(*e));
+	if (e) {
+		e->rec.start_ns = st->start_ns;
+		e->rec.issue_ns = st->issue_ns ?: now;
+		e->rec.done_ns = now;
+		e->rec.sector = BPF_CORE_READ(rq, __sector);
+		e->rec.call_ns = st->call_ns;
+		e->rec.bytes = BPF_CORE_READ(rq, __data_len);
+		e->rec.dev = disk_of(rq);
+		e->rec.cmd_flags = BPF_CORE_READ(rq, cmd_flags);
+		e->rec.pid = st->pid;
+		e->rec.tid = st->tid;
+		e->rec.error = error;
+		__builtin_memcpy(e->rec.comm, st->comm, sizeof(e->rec.comm));
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	}
+	bpf_map_delete_elem(&requests, &key);
+	return 0;
+}
+
+#endif

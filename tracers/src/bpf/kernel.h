@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * The kernel types that spoolscope reads, and only the members it reads.
+ * CO-RE relocates every access against the running kernel's BTF, so offsets,
+ * order and members not named here do not matter. A member that some kernels
+ * lack is guarded by bpf_core_field_exists() where it is used.
+ */
+#ifndef SPOOLSCOPE_KERNEL_H
+#define SPOOLSCOPE_KERNEL_H
+
+#define __VMLINUX_H__ /* tells bpf_tracing.h to use kernel member names */
+#define SPSC_TYPES_DEFINED
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __le16, __be16;
+typedef __u32 __le32, __be32, __wsum;
+typedef __u64 __le64, __be64;
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __s32 s32;
+typedef __s8 s8;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+typedef u32 dev_t;
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_CURRENT_CPU = -1,
+};
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp, flags;
+#endif
+};
+
+#if defined(__TARGET_ARCH_arm64)
+struct user_pt_regs {
+	u64 regs[31];
+	u64 sp, pc, pstate;
+};
+#endif
+
+struct super_block {
+	dev_t s_dev;
+};
+
+struct inode {
+	u16 i_mode;
+	u32 i_rdev;
+	unsigned long i_ino;
+	s64 i_size;
+	struct super_block *i_sb;
+};
+
+struct dentry {
+	struct inode *d_inode;
+	struct super_block *d_sb;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	unsigned int f_flags;
+	s64 f_pos;
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	int umask;
+	struct path root;
+	struct path pwd;
+};
+
+struct mm_struct {
+	struct file *exe_file;
+};
+
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+typedef struct {
+	u32 val;
+} kgid_t;
+
+struct cred {
+	kuid_t fsuid;
+	kgid_t fsgid;
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct thread_info {
+	u32 status; /* x86: TS_COMPAT while in a 32-bit system call */
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int flags;
+	int pid;
+	int tgid;
+	int exit_code;
+	char comm[16];
+	struct task_struct *group_leader;
+	struct task_struct *real_parent;
+	struct fs_struct *fs;
+	struct files_struct *files;
+	struct mm_struct *mm;
+	const struct cred *cred;
+	struct css_set *cgroups;
+};
+
+struct linux_binprm {
+	struct file *file;
+	const char *filename;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk; /* since d152c682f03c "block: add an explicit ->disk backpointer", v5.15 */
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	u64 __sector;
+};
+
+struct block_device {
+	dev_t bd_dev;
+};
+
+struct journal_s {
+	struct block_device *j_dev;
+};
+typedef struct journal_s journal_t;
+
+struct transaction_s {
+	u32 t_tid;
+};
+typedef struct transaction_s transaction_t;
+
+struct transaction_run_stats_s {
+	u32 rs_handle_count;
+	u32 rs_blocks;
+	u32 rs_blocks_logged;
+};
+
+struct xfs_mount {
+	struct super_block *m_super;
+};
+
+struct xlog {
+	struct xfs_mount *l_mp;
+};
+
+struct xlog_in_core {
+	struct xlog *ic_log;
+	u32 ic_offset;
+};
+
+struct btrfs_fs_info {
+	struct super_block *sb;
+	u64 generation;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+#pragma clang attribute pop
+
+#define PF_KTHREAD 0x00200000
+#define TS_COMPAT 0x0002
+#define AT_FDCWD -100
+
+#define EINTR 4
+#define S_IFMT 0170000
+
+#endif

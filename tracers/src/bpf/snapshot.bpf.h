@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * State that existed before, or is left after, the stream of events: read once
+ * through BPF iterators, which write plain records to a file descriptor.
+ */
+#ifndef SPOOLSCOPE_SNAPSHOT_BPF_H
+#define SPOOLSCOPE_SNAPSHOT_BPF_H
+
+#include "files.bpf.h"
+
+struct seq_file;
+
+struct open_file_line {
+	struct spsc_open_file rec; /* rec.path = bytes of text in use */
+	char text[PATH_LONG];
+};
+
+/* index 0: where one iterator line is put together. One reader at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct open_file_line);
+} line SEC(".maps");
+
+SEC("iter/task_file")
+int dump_open_files(struct bpf_iter__task_file *ctx)
+{
+	struct open_file_line *out;
+	struct file *f = ctx->file;
+	struct task_struct *t = ctx->task;
+	u32 zero = 0;
+	long n;
+
+	if (!f || !t || !is_spool(dev_of_file(f)))
+		return 0;
+	out = bpf_map_lookup_elem(&line, &zero);
+	if (!out)
+		return 0;
+	out->rec.ts_ns = bpf_ktime_get_ns();
+	out->rec.ino = BPF_CORE_READ(f, f_inode, i_ino);
+	out->rec.pos = BPF_CORE_READ(f, f_pos);
+	out->rec.size = BPF_CORE_READ(f, f_inode, i_size);
+	out->rec.pid = t->tgid;
+	out->rec.tid = t->pid;
+	out->rec.fd = ctx->fd;
+	out->rec.flags = BPF_CORE_READ(f, f_flags);
+	out->rec.dev = dev_of_file(f);
+	out->rec.mode = BPF_CORE_READ(f, f_inode, i_mode);
+	out->rec.pad = 0;
+	n = bpf_d_path(&f->f_path, out->text, sizeof(out->text));
+	out->rec.path = n > 0 ? n - 1 : 0;
+	bpf_seq_write(ctx->meta->seq, out, sizeof(*out));
+	return 0;
+}
+
+static __always_inline bool starts_with(const char *comm, const char *prefix, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (comm[i] != prefix[i])
+			return false;
+	return true;
+}
+
+/* Kernel threads that do a journal's work: their switches are recorded too. */
+SEC("iter/task")
+int watch_kernel_threads(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct spsc_task rec = {};
+	struct task_state *st;
+	u8 watch = 0;
+
+	if (!t || !(t->flags & PF_KTHREAD))
+		return 0;
+	BPF_CORE_READ_STR_INTO(&rec.comm, t, comm);
+	if (starts_with(rec.comm, "jbd2/", 5))
+		watch = WATCH_JBD2;
+	else if (starts_with(rec.comm, "xfsaild/", 8) ||
+		 starts_with(rec.comm, "btrfs-transacti", 15))
+		watch = WATCH_OTHER;
+	if (!watch)
+		return 0;
+	st = bpf_task_storage_get(&tasks, t, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!st)
+		return 0;
+	st->watched = watch;
+	st->decided = 1;
+	rec.ts_ns = st->last_ns = bpf_ktime_get_ns();
+	rec.event = SPSC_TASK_WATCHED;
+	rec.flags = SPSC_TASK_KTHREAD;
+	rec.pid = t->tgid;
+	rec.tid = t->pid;
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}
+
+/* Last words: how many calls each living thread made, and is it in one now? */
+SEC("iter/task")
+int dump_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct spsc_task rec = {};
+	struct task_state *st;
+
+	if (!t)
+		return 0;
+	st = bpf_task_storage_get(&tasks, t, 0, 0);
+	if (!st || !st->n_calls)
+		return 0;
+	rec.ts_ns = bpf_ktime_get_ns();
+	rec.event = SPSC_TASK_END;
+	rec.n_calls = st->n_calls;
+	rec.pid = t->tgid;
+	rec.tid = t->pid;
+	rec.flags = st->call && st->certain ? SPSC_TASK_IN_CALL : 0;
+	BPF_CORE_READ_STR_INTO(&rec.comm, t, comm);
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * What all recorder programs share: settings, per-task state, the ring.
+ * Functions are static inline: one object, no cross-file linking.
+ */
+#ifndef SPOOLSCOPE_STATE_BPF_H
+#define SPOOLSCOPE_STATE_BPF_H
+
+#include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <spoolscope_records.h>
+
+#define MAX_SPOOLS 8
+#define MAX_DISKS 16
+#define MAX_CALLS 128
+#define MAX_NR 512
+#define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
+#define PATH_SHORT 256
+#define PATH_LONG 4096
+
+/* ---- settings, written by the recorder before load ---------------------- */
+
+/* Where a call keeps its arguments; derived from calls.txt. -1 = has none. */
+struct call_shape {
+	s8 fd, fd2, dirfd, dirfd2;
+	s8 path, path2, text, extra_arg;
+	u8 extra; /* enum shape_extra */
+	u8 flags; /* enum shape_flags */
+	u8 pad[6];
+};
+
+enum shape_extra {
+	EXTRA_NONE,
+	EXTRA_STAT,
+	EXTRA_STATX,
+	EXTRA_FLOCK,
+	EXTRA_IOV,
+	EXTRA_HOW,
+};
+
+enum shape_flags {
+	SHAPE_RETURNS_FD = 1, /* the object is the descriptor returned */
+	SHAPE_CLOSES = 2,     /* fd is gone at exit */
+	SHAPE_TASK = 4,       /* process life and umask: recorded once a task touched a spool */
+	SHAPE_CHDIR = 8,
+	SHAPE_ADDRESS = 16, /* arg 0 is an address: object = file mapped there */
+	SHAPE_EXEC = 32,    /* the path must be read at entry, exec replaces the memory */
+	SHAPE_NEVER_RETURNS = 64,
+};
+
+struct spool {
+	u64 word[MOUNT_WORDS]; /* mount path without trailing '/', zero-padded */
+	u64 mask[MOUNT_WORDS];
+	u32 dev; /* super_block.s_dev */
+	u32 length;
+};
+
+const volatile u8 call_of_nr[MAX_NR]; /* id in calls.txt + 1; 0 = not traced */
+const volatile struct call_shape shapes[MAX_CALLS];
+const volatile struct spool spools[MAX_SPOOLS];
+const volatile u32 n_spools;
+const volatile u32 disks[MAX_DISKS];
+const volatile u32 n_disks;
+const volatile u32 self_pid; /* the recorder never records itself */
+const volatile bool filter_tasks;
+const volatile u32 n_cgroups;
+const volatile u64 cgroup_ids[8];
+const volatile u32 n_comms;
+const volatile char comms[8][SPSC_COMM];
+const volatile u32 stat_ino_at, stat_mode_at, stat_size_at; /* struct stat of this arch */
+
+/* ---- per-task state ------------------------------------------------------ */
+
+struct task_state {
+	/* the call under way; call == 0: none */
+	u64 start_ns;
+	u64 last_ns; /* oncpu is counted up to here */
+	u64 oncpu_ns, blocked_ns, runq_ns, preempted_ns;
+	u64 args[6];
+	u64 ino, ino2;
+	s64 pos;
+	u32 dev;
+	u16 call; /* id + 1 */
+	u16 obj_mode;
+	u8 certain; /* the object is known to lie on a spool */
+	u8 cwd_spool;
+	/* off-CPU: out_ns == 0 while running */
+	u8 out_state;
+	u8 waker;
+	u32 out_cpu;
+	u64 out_ns, wake_ns, waker_call_ns;
+	u32 waker_pid, waker_tid;
+	char waker_comm[SPSC_COMM];
+	/* life */
+	u64 n_calls; /* = next seq */
+	u8 decided, target, touched, seen;
+	u8 watched;    /* kernel thread whose switches are recorded: enum watch */
+	u8 committing; /* jbd2 thread between start and end of a commit */
+	u8 pad[2];
+	u32 n_frames;
+	u64 stack[SPSC_STACK_FRAMES];
+	char head[PATH_SHORT]; /* start of the path, read at entry */
+};
+
+enum watch {
+	WATCH_NOT,
+	WATCH_OTHER,
+	WATCH_JBD2, /* its wakings name who asked for a commit */
+};
+
+/* key: task; value: its state; lives and dies with the task. When memory is
+ * short the task goes unrecorded and MISSED_STATE counts it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} tasks SEC(".maps");
+
+/* key: tgid named with --pid or the command's; value unused. Full: refused in user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, u8);
+} target_pids SEC(".maps");
+
+/* All records, in the order they were made. Full: the record is lost, counted
+ * in `lost`, and its seq is missing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 20); /* set by the recorder */
+} ring SEC(".maps");
+
+/* index: enum spsc_kind of the record lost (0: task state); value: how many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 16);
+	__type(key, u32);
+	__type(value, u64);
+} lost SEC(".maps");
+
+static __always_inline void count_loss(u32 kind)
+{
+	u64 *n = bpf_map_lookup_elem(&lost, &kind);
+
+	if (n)
+		(*n)++;
+}
+
+/* Ring records start with this; strings follow a syscall or task record. */
+struct ring_head {
+	u32 kind; /* enum spsc_kind */
+	u16 len1; /* bytes of the first string, without NUL; it is at the record's end */
+	u16 len2; /* second string, at slot offset stride */
+	u32 stride;
+	u32 pad;
+};
+
+struct ring_switch {
+	struct ring_head head;
+	struct spsc_switch rec;
+	u32 n_frames, pad;
+	u64 stack[SPSC_STACK_FRAMES];
+};
+
+struct ring_preempted {
+	struct ring_head head;
+	struct spsc_switch rec;
+};
+
+struct ring_journal {
+	struct ring_head head;
+	struct spsc_journal rec;
+	u32 n_frames, pad;
+	u64 stack[SPSC_STACK_FRAMES];
+};
+
+struct ring_block {
+	struct ring_head head;
+	struct spsc_block rec;
+};
+
+struct ring_task {
+	struct ring_head head;
+	struct spsc_task rec;
+	char text[PATH_SHORT];
+};
+
+struct ring_call {
+	struct ring_head head;
+	struct spsc_syscall rec;
+};
+
+struct ring_call_short {
+	struct ring_call c;
+	char text[2 * PATH_SHORT];
+};
+
+struct ring_call_long {
+	struct ring_call c;
+	char text[2 * PATH_LONG];
+};
+
+static __always_inline void *reserve(u32 kind, u64 size)
+{
+	struct ring_head *h = bpf_ringbuf_reserve(&ring, size, 0);
+
+	if (!h) {
+		count_loss(kind);
+		return NULL;
+	}
+	h->kind = kind;
+	h->len1 = 0;
+	h->len2 = 0;
+	h->stride = 0;
+	h->pad = 0;
+	return h;
+}
+
+/* ---- small questions ----------------------------------------------------- */
+
+static __always_inline struct task_state *state_of(struct task_struct *t)
+{
+	return bpf_task_storage_get(&tasks, t, 0, 0);
+}
+
+static __always_inline bool is_spool(u32 dev)
+{
+	for (u32 i = 0; i < MAX_SPOOLS; i++) {
+		if (i >= n_spools)
+			break;
+		if (spools[i].dev == dev)
+			return true;
+	}
+	return false;
+}
+
+static __always_inline u64 call_of(struct task_struct *t)
+{
+	struct task_state *st = state_of(t);
+
+	return st && st->call ? st->start_ns : SPSC_NO_CALL;
+}
+
+/* index 0: depth of interrupts on this CPU. preempt_count would say it, but its
+ * symbol is missing from kallsyms where CONFIG_KALLSYMS_ALL is off. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, s64);
+} irq_depth SEC(".maps");
+
+/* In an interrupt, `current` is only the task that was interrupted. */
+static __always_inline u8 waker_kind(struct task_struct *t)
+{
+	u32 zero = 0;
+	s64 *depth;
+
+	if (t->pid == 0)
+		return SPSC_WAKER_IDLE;
+	depth = bpf_map_lookup_elem(&irq_depth, &zero);
+	return depth && *depth > 0 ? SPSC_WAKER_IRQ : SPSC_WAKER_TASK;
+}
+
+#endif

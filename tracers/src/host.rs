@@ -1,0 +1,168 @@
+//! Facts about this host: spool mounts, their disks, clocks.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+/// A mounted filesystem that is recorded.
+#[derive(Debug, Clone)]
+pub struct Spool {
+    pub mount: PathBuf,
+    pub fstype: String,
+    pub options: String,
+    pub source: String,
+    /// `super_block.s_dev` as the kernel packs it: major << 20 | minor.
+    pub dev: u32,
+    /// `st_dev` of its files; differs from `dev` on btrfs subvolumes.
+    pub st_dev: u64,
+}
+
+impl Spool {
+    /// The mount at exactly this path; the error names the mount that holds it.
+    pub fn at(path: &Path) -> Result<Spool> {
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("no such directory: {}", path.display()))?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;
+        // The last mount on a directory hides the earlier ones.
+        let mut found = None;
+        let mut holder = PathBuf::from("/");
+        for line in mounts.lines() {
+            let Some(spool) = parse_mount(line) else { continue };
+            if spool.mount == path {
+                found = Some(spool);
+            } else if path.starts_with(&spool.mount) && spool.mount.starts_with(&holder) {
+                holder = spool.mount;
+            }
+        }
+        let Some(mut spool) = found else {
+            bail!(
+                "{} is not a mount point; it lies on the filesystem mounted at {}: \
+                 use --spool {}",
+                path.display(),
+                holder.display(),
+                holder.display()
+            );
+        };
+        spool.st_dev = fs::metadata(&path)?.dev();
+        if spool.mount.as_os_str().len() > 126 {
+            bail!("the mount path {} is longer than 126 bytes", path.display());
+        }
+        Ok(spool)
+    }
+
+    /// Disks below it, kernel-packed; empty for filesystems without one.
+    pub fn disks(&self) -> Vec<u32> {
+        let btrfs = btrfs_disks(&self.source);
+        if !btrfs.is_empty() {
+            return btrfs;
+        }
+        fs::metadata(&self.source)
+            .ok()
+            .filter(|m| m.mode() & libc::S_IFMT == libc::S_IFBLK)
+            .map(|m| whole_disk(m.rdev()))
+            .into_iter()
+            .collect()
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({
+            "mount": self.mount, "fstype": self.fstype, "options": self.options,
+            "source": self.source, "dev": self.dev, "size_bytes": size_bytes(&self.mount),
+        })
+    }
+}
+
+/// "36 35 98:0 /root /mount options - fstype source superoptions", proc(5).
+fn parse_mount(line: &str) -> Option<Spool> {
+    let (left, right) = line.split_once(" - ")?;
+    let left: Vec<&str> = left.split(' ').collect();
+    let right: Vec<&str> = right.split(' ').collect();
+    let (major, minor) = left.get(2)?.split_once(':')?;
+    Some(Spool {
+        mount: PathBuf::from(unescape(left.get(4)?)),
+        fstype: (*right.first()?).to_owned(),
+        options: format!("{},{}", left.get(5)?, right.get(2)?),
+        source: unescape(right.get(1)?),
+        dev: pack(major.parse().ok()?, minor.parse().ok()?),
+        st_dev: 0,
+    })
+}
+
+/// Octal escapes of mountinfo: space, tab, newline, backslash.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+}
+
+fn pack(major: u32, minor: u32) -> u32 {
+    major << 20 | minor
+}
+
+/// A partition's requests carry the whole disk.
+fn whole_disk(rdev: u64) -> u32 {
+    let (major, minor) = (libc::major(rdev), libc::minor(rdev));
+    let sys = format!("/sys/dev/block/{major}:{minor}");
+    let parent = Path::new(&sys).join("partition").exists().then(|| format!("{sys}/../dev"));
+    parent
+        .and_then(|file| fs::read_to_string(file).ok())
+        .and_then(|text| parse_dev(&text))
+        .unwrap_or_else(|| pack(major, minor))
+}
+
+fn parse_dev(text: &str) -> Option<u32> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(pack(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// All members of the btrfs that `source` belongs to.
+fn btrfs_disks(source: &str) -> Vec<u32> {
+    let Some(name) = Path::new(source).file_name() else { return Vec::new() };
+    let Ok(all) = fs::read_dir("/sys/fs/btrfs") else { return Vec::new() };
+    for fs_dir in all.flatten() {
+        let devices = fs_dir.path().join("devices");
+        if !devices.join(name).exists() {
+            continue;
+        }
+        let Ok(members) = fs::read_dir(devices) else { continue };
+        return members
+            .flatten()
+            .filter_map(|m| fs::read_to_string(m.path().join("dev")).ok())
+            .filter_map(|text| parse_dev(&text))
+            .collect();
+    }
+    Vec::new()
+}
+
+fn size_bytes(path: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return 0 };
+    // SAFETY: plain out-parameter; an all-zero statfs is valid.
+    let mut buffer: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: path is NUL-terminated, buffer is ours.
+    if unsafe { libc::statfs(path.as_ptr(), &raw mut buffer) } != 0 {
+        return 0;
+    }
+    buffer.f_blocks * buffer.f_bsize as u64
+}
+
+/// Reads a clock in nanoseconds.
+pub fn clock(id: libc::clockid_t) -> i64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is ours; both clocks used exist on every Linux.
+    unsafe { libc::clock_gettime(id, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// CLOCK_MONOTONIC and CLOCK_REALTIME of the same moment, to within the read itself.
+pub fn clock_pair() -> (i64, i64) {
+    let before = clock(libc::CLOCK_MONOTONIC);
+    let real = clock(libc::CLOCK_REALTIME);
+    let after = clock(libc::CLOCK_MONOTONIC);
+    (before + (after - before) / 2, real)
+}

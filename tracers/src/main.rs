@@ -1,0 +1,34 @@
+//! `spoolscope-record`: captures the system calls on mail spools with eBPF.
+//!
+//! It needs CAP_BPF and CAP_PERFMON; everything that does not, is Python's.
+
+mod cli;
+mod command;
+mod coverage;
+mod drain;
+mod host;
+mod session;
+mod settings;
+mod snapshot;
+mod symbols;
+
+#[allow(missing_docs, missing_debug_implementations, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
+}
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    let result = match cli::Cli::parse().verb {
+        cli::Verb::Run(options) => session::run(&options),
+        cli::Verb::Doctor => coverage::doctor(),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spoolscope-record: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

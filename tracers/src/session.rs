@@ -1,0 +1,279 @@
+//! One recording, from attach to the closed file.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use serde_json::{Value, json};
+use spoolscope_traces::records::Task;
+use spoolscope_traces::segment::{Capture, Kind};
+
+use crate::cli::Options;
+use crate::command::{Command, exit_code};
+use crate::coverage::{self, Coverage};
+use crate::host::{self, Spool};
+use crate::skel::{RecorderSkel, RecorderSkelBuilder};
+use crate::snapshot::{self, Found};
+use crate::{drain, settings, symbols};
+
+/// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
+const TICK: Duration = Duration::from_millis(5);
+/// How old buffered records get before they are written.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Time a terminated command gets before the recording ends without it.
+const GRACE: Duration = Duration::from_secs(5);
+/// Programs that only run when read, not attached.
+const ITERATORS: [&str; 3] = ["dump_open_files", "dump_tasks", "watch_kernel_threads"];
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+fn catch_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, on_signal as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Records as the options say and prints one JSON line when ready and one at the end.
+pub fn run(options: &Options) -> Result<()> {
+    let spools: Vec<Spool> =
+        options.spools.iter().map(|p| Spool::at(p)).collect::<Result<_>>()?;
+    refuse_output_on_spool(options, &spools)?;
+    let coverage = coverage::survey()?;
+    coverage::require(&coverage)?;
+    let mut command = match options.command.as_slice() {
+        [] => None,
+        words => Some(Command::fork(words)?),
+    };
+    catch_signals();
+    let mut storage = MaybeUninit::uninit();
+    let mut open = RecorderSkelBuilder::default().open(&mut storage)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        program.set_autoload(!coverage.missing.contains_key(&name));
+        program.set_autoattach(!ITERATORS.contains(&name.as_str()));
+    }
+    let rodata = open.maps.rodata_data.as_deref_mut().context("no constants in the object")?;
+    settings::apply(rodata, options, &spools)?;
+    open.maps.ring.set_max_entries(options.ring_mib << 20)?;
+    let mut skel = open.load().context("Failed to load the BPF programs")?;
+    let pids = options.pids.iter().copied().chain(command.as_ref().map(|c| c.pid as u32));
+    for pid in pids {
+        skel.maps.target_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+    }
+    record(&mut skel, options, &spools, &coverage, command.as_mut())
+}
+
+/// A recorder that writes to the spool it records would record itself for ever.
+fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let parent = match options.output.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => std::path::Path::new("."),
+    };
+    let dev = std::fs::metadata(parent)
+        .with_context(|| format!("no such directory: {}", parent.display()))?
+        .dev();
+    if spools.iter().any(|s| s.st_dev == dev) {
+        bail!("{} lies on the spool itself: choose another -o", options.output.display());
+    }
+    Ok(())
+}
+
+/// Opens a BPF iterator for reading.
+fn iterator(program: &libbpf_rs::ProgramMut<'_>) -> Result<(Link, OwnedFd)> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let link = program.attach().context("Failed to attach an iterator")?;
+    // SAFETY: a live link of an iterator program.
+    let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };
+    if fd < 0 {
+        bail!("Failed to open an iterator: {}", std::io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: just created, owned by nobody else.
+    Ok((link, unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+fn record(
+    skel: &mut RecorderSkel<'_>,
+    options: &Options,
+    spools: &[Spool],
+    coverage: &Coverage,
+    mut command: Option<&mut Command>,
+) -> Result<()> {
+    let start = host::clock_pair();
+    let capture = RefCell::new(Capture::create(&options.output, start.0, start.1)?);
+    let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
+    let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
+    store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
+    skel.attach().context("Failed to attach the BPF programs")?;
+    let (_files, open_files) = iterator(&skel.progs.dump_open_files)?;
+    let (_last, last_words) = iterator(&skel.progs.dump_tasks)?;
+    let attached_ns = host::clock(libc::CLOCK_MONOTONIC);
+
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skel.maps.ring, |bytes| {
+        match drain::store(&mut capture.borrow_mut(), bytes) {
+            Ok(()) => 0,
+            Err(error) => {
+                *failure.borrow_mut() = Some(error);
+                -libc::EIO
+            }
+        }
+    })?;
+    let ring = builder.build()?;
+    let (send, found) = sync_channel(4096);
+    let (walked, tree) = (spools.to_vec(), !options.no_tree);
+    let snapshot = std::thread::spawn(move || snapshot::take(open_files, &walked, tree, &send));
+
+    let mut pump = Pump { ring: &ring, capture: &capture, flushed: Instant::now() };
+    pump.until_snapshot(&found)?;
+    if let Err(panic) = snapshot.join().map(|result| result.context("Failed to take the snapshot")).unwrap_or_else(|_| bail!("the snapshot thread died")) {
+        return Err(panic);
+    }
+    println!("{}", json!({"event": "ready"}));
+    if let Some(command) = command.as_deref_mut() {
+        command.release();
+    }
+    let status = pump.until_stopped(options, command)?;
+
+    skel.links = Default::default(); // detach: from here on no call is counted any more
+    let end = host::clock_pair();
+    store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(last_words)?)?;
+    pump.drain()?;
+    if let Some(error) = failure.borrow_mut().take() {
+        return Err(error);
+    }
+    drop(ring);
+    let lost = lost_records(&skel.maps.lost)?;
+    let meta = json!({
+        "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
+        "tier": coverage.tier(),
+        "programs": {"attached": coverage.attached, "missing": coverage.missing},
+        "attached_mono_ns": attached_ns, "end_mono_ns": end.0, "end_real_ns": end.1,
+        "lost_records": lost, "command_status": status.map(exit_code),
+        "tree": !options.no_tree,
+        "filter": {"pids": options.pids, "cgroups": options.cgroups, "comms": options.comms,
+                   "command": !options.command.is_empty()},
+    });
+    finish(capture.into_inner(), &meta)
+}
+
+fn finish(mut capture: Capture, meta: &Value) -> Result<()> {
+    capture.flush()?;
+    let names = symbols::resolve(capture.addresses())?;
+    capture.text(Kind::Symbols, &names)?;
+    capture.text(Kind::Meta, &meta.to_string())?;
+    let bytes = capture.finish()?;
+    println!("{}", json!({"event": "done", "bytes": bytes, "meta": meta}));
+    Ok(())
+}
+
+fn store_tasks(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
+    for record in bytes.chunks_exact(size_of::<Task>()) {
+        let task: Task = bytemuck::pod_read_unaligned(record);
+        capture.push(Kind::Task, &task)?;
+    }
+    Ok(())
+}
+
+/// Losses by the kind of record, `enum spsc_kind`; 0 = no memory for a task's state.
+fn lost_records(map: &libbpf_rs::MapMut<'_>) -> Result<BTreeMap<u32, u64>> {
+    let mut lost = BTreeMap::new();
+    for kind in 0u32..16 {
+        let per_cpu = map.lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        let n = per_cpu.iter().map(|v| bytemuck::pod_read_unaligned::<u64>(v)).sum();
+        if n > 0 {
+            lost.insert(kind, n);
+        }
+    }
+    Ok(lost)
+}
+
+/// Moves records from the ring and the snapshot into the capture.
+struct Pump<'a> {
+    ring: &'a RingBuffer<'a>,
+    capture: &'a RefCell<Capture>,
+    flushed: Instant,
+}
+
+impl Pump<'_> {
+    fn drain(&mut self) -> Result<()> {
+        self.ring.consume().context("Failed to store records")?;
+        if self.flushed.elapsed() > FLUSH {
+            self.flushed = Instant::now();
+            self.capture.borrow_mut().flush()?;
+        }
+        Ok(())
+    }
+
+    fn until_snapshot(&mut self, found: &Receiver<Found>) -> Result<()> {
+        use std::sync::mpsc::RecvTimeoutError;
+        loop {
+            match found.recv_timeout(TICK) {
+                Ok(item) => {
+                    self.store_found(item)?;
+                    for item in found.try_iter().take(4096) {
+                        self.store_found(item)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.drain()?;
+        }
+    }
+
+    fn store_found(&mut self, item: Found) -> Result<()> {
+        let mut capture = self.capture.borrow_mut();
+        match item {
+            Found::Task(mut task, cwd) => {
+                task.path = capture.string(&cwd);
+                capture.push(Kind::Task, &task)
+            }
+            Found::OpenFile(mut file, path) => {
+                file.path = capture.string(&path);
+                capture.push(Kind::OpenFile, &file)
+            }
+            Found::Name(mut name, path, target) => {
+                name.path = capture.string(&path);
+                name.target = capture.string(&target);
+                capture.push(Kind::Tree, &name)
+            }
+        }
+    }
+
+    /// Wait status of the command, if there is one.
+    fn until_stopped(&mut self, options: &Options, command: Option<&mut Command>) -> Result<Option<i32>> {
+        let began = Instant::now();
+        let deadline = options.duration.map(|s| began + Duration::from_secs_f64(s));
+        let mut asked: Option<Instant> = None;
+        loop {
+            self.drain()?;
+            if let Some(status) = command.as_ref().and_then(|c| c.ended()) {
+                return Ok(Some(status));
+            }
+            let stop = STOP.load(Ordering::Relaxed) || deadline.is_some_and(|d| Instant::now() >= d);
+            match (&command, asked) {
+                (None, _) if stop => return Ok(None),
+                (Some(command), None) if stop => {
+                    command.terminate();
+                    asked = Some(Instant::now());
+                }
+                (Some(_), Some(since)) if since.elapsed() > GRACE => return Ok(None),
+                _ => {}
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Fills the BPF object's constants: which calls, which spools, which tasks.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::{Context, Result, bail};
+use spoolscope_traces::calls::{self, Call};
+
+use crate::cli::Options;
+use crate::host::Spool;
+use crate::skel::types;
+
+const EXTRA_STAT: u8 = 1;
+const EXTRA_STATX: u8 = 2;
+const EXTRA_FLOCK: u8 = 3;
+const EXTRA_IOV: u8 = 4;
+const EXTRA_HOW: u8 = 5;
+
+const RETURNS_FD: u8 = 1;
+const CLOSES: u8 = 2;
+const TASK: u8 = 4;
+const CHDIR: u8 = 8;
+const ADDRESS: u8 = 16;
+const EXEC: u8 = 32;
+const NEVER_RETURNS: u8 = 64;
+
+/// Writes every constant.
+pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) -> Result<()> {
+    calls(rodata);
+    spool_table(rodata, spools)?;
+    rodata.self_pid = std::process::id();
+    rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
+    rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
+    rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
+    rodata.filter_tasks = !options.pids.is_empty()
+        || !options.cgroups.is_empty()
+        || !options.comms.is_empty()
+        || !options.command.is_empty();
+    filters(rodata, options)
+}
+
+fn calls(rodata: &mut types::rodata) {
+    for call in calls::all() {
+        let Some(nr) = calls::nr_of(call.name) else { continue };
+        let Some(slot) = rodata.call_of_nr.get_mut(nr as usize) else { continue };
+        *slot = call.id as u8 + 1;
+        rodata.shapes[usize::from(call.id)] = shape(call);
+    }
+}
+
+fn shape(call: &Call) -> types::call_shape {
+    let at = |word: &str| {
+        call.args.iter().position(|arg| *arg == word).map_or(-1, |i| i as i8)
+    };
+    let (extra, extra_arg) = [
+        ("stat", EXTRA_STAT),
+        ("statx", EXTRA_STATX),
+        ("flock", EXTRA_FLOCK),
+        ("iov", EXTRA_IOV),
+        ("how", EXTRA_HOW),
+    ]
+    .iter()
+    .find_map(|(word, extra)| (at(word) >= 0).then(|| (*extra, at(word))))
+    .unwrap_or((0, -1));
+    types::call_shape {
+        fd: at("fd"),
+        fd2: at("fd2"),
+        dirfd: at("dirfd"),
+        dirfd2: at("dirfd2"),
+        path: at("path"),
+        path2: at("path2"),
+        text: at("target").max(at("name")),
+        extra_arg,
+        extra,
+        flags: flags(call),
+        ..Default::default()
+    }
+}
+
+fn flags(call: &Call) -> u8 {
+    let own = match call.name {
+        "close" | "close_range" => CLOSES,
+        "chdir" | "fchdir" => CHDIR,
+        "munmap" | "msync" => ADDRESS,
+        "execve" | "execveat" => TASK | EXEC,
+        "exit" | "exit_group" => NEVER_RETURNS,
+        "sync" => TASK,
+        _ if call.class == "task" => TASK,
+        _ => 0,
+    };
+    own | if call.returns_fd { RETURNS_FD } else { 0 }
+}
+
+fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
+    if spools.len() > rodata.spools.len() {
+        bail!("at most {} spools in one recording", rodata.spools.len());
+    }
+    let mut disks: Vec<u32> = spools.iter().flat_map(Spool::disks).collect();
+    disks.sort_unstable();
+    disks.dedup();
+    disks.truncate(rodata.disks.len());
+    rodata.disks[..disks.len()].copy_from_slice(&disks);
+    rodata.n_disks = disks.len() as u32;
+    rodata.n_spools = spools.len() as u32;
+    for (slot, spool) in rodata.spools.iter_mut().zip(spools) {
+        // A spool at "/" matches every absolute path: length 0, no mask.
+        let mount = spool.mount.as_os_str().as_bytes();
+        let mount = mount.strip_suffix(b"/").unwrap_or(mount);
+        let mut bytes = [0u8; 128];
+        let mut mask = [0u8; 128];
+        bytes[..mount.len()].copy_from_slice(mount);
+        mask[..mount.len()].fill(0xff);
+        for i in 0..16 {
+            slot.word[i] = word(&bytes, i);
+            slot.mask[i] = word(&mask, i);
+        }
+        slot.dev = spool.dev;
+        slot.length = mount.len() as u32;
+    }
+    Ok(())
+}
+
+fn word(bytes: &[u8; 128], i: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
+    u64::from_ne_bytes(eight)
+}
+
+fn filters(rodata: &mut types::rodata, options: &Options) -> Result<()> {
+    if options.cgroups.len() > rodata.cgroup_ids.len() || options.comms.len() > rodata.comms.len() {
+        bail!("at most 8 --cgroup and 8 --comm filters");
+    }
+    for (slot, cgroup) in rodata.cgroup_ids.iter_mut().zip(&options.cgroups) {
+        *slot = std::fs::metadata(cgroup)
+            .with_context(|| format!("no such cgroup: {}", cgroup.display()))?
+            .ino();
+    }
+    rodata.n_cgroups = options.cgroups.len() as u32;
+    for (slot, comm) in rodata.comms.iter_mut().zip(&options.comms) {
+        if comm.is_empty() || comm.len() > 15 {
+            bail!("--comm {comm}: the kernel's names have 1 to 15 bytes");
+        }
+        for (to, from) in slot.iter_mut().zip(comm.bytes()) {
+            *to = from as _;
+        }
+    }
+    rodata.n_comms = options.comms.len() as u32;
+    Ok(())
+}

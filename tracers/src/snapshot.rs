@@ -1,0 +1,143 @@
+//! What was there before the first event: tasks with their cwd, open files, the tree.
+//!
+//! Taken after attaching, so that nothing falls between snapshot and stream; the
+//! reader reconciles the two by their times.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+
+use anyhow::{Context, Result};
+use spoolscope_traces::records::{OpenFile, TASK_SEEN, Task, Tree};
+
+use crate::host::{Spool, clock};
+
+/// One finding, with the strings that the capture interns.
+#[derive(Debug)]
+pub enum Found {
+    Task(Task, Vec<u8>),
+    OpenFile(OpenFile, Vec<u8>),
+    Name(Tree, Vec<u8>, Vec<u8>),
+}
+
+const PATH_LONG: usize = 4096;
+const OPEN_LINE: usize = size_of::<OpenFile>() + PATH_LONG;
+
+fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC) as u64
+}
+
+/// Sends everything; an error means that part of it is missing.
+pub fn take(open_files: OwnedFd, spools: &[Spool], tree: bool, to: &SyncSender<Found>) -> Result<()> {
+    for line in read_all(open_files)?.chunks_exact(OPEN_LINE) {
+        let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
+        let length = (file.path as usize).min(PATH_LONG);
+        file.path = 0;
+        let path = line[size_of::<OpenFile>()..][..length].to_vec();
+        to.send(Found::OpenFile(file, path))?;
+    }
+    tasks(to)?;
+    if tree {
+        for spool in spools {
+            walk(spool, to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a BPF iterator to its end.
+pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::from(iterator)
+        .read_to_end(&mut bytes)
+        .context("Failed to read a BPF iterator")?;
+    Ok(bytes)
+}
+
+/// Every process that runs now: ids, umask and working directory.
+fn tasks(to: &SyncSender<Found>) -> Result<()> {
+    for entry in fs::read_dir("/proc").context("Failed to list /proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process that ends meanwhile is simply not there any more.
+        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        let mut task = task_from_status(pid, &status);
+        task.exe_ino = fs::metadata(entry.path().join("exe")).map_or(0, |m| m.ino());
+        to.send(Found::Task(task, cwd.as_os_str().as_bytes().to_vec()))?;
+    }
+    Ok(())
+}
+
+fn task_from_status(pid: u32, status: &str) -> Task {
+    let mut task = Task { ts_ns: now(), event: TASK_SEEN, pid, tid: pid, ..Task::default() };
+    for line in status.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let words: Vec<&str> = value.split_whitespace().collect();
+        let number = |i: usize| words.get(i).and_then(|w| w.parse().ok()).unwrap_or(0);
+        match key {
+            "Name" => {
+                let name = value.trim().as_bytes();
+                let n = name.len().min(15);
+                task.comm[..n].copy_from_slice(&name[..n]);
+            }
+            "Umask" => task.umask = u32::from_str_radix(value.trim(), 8).unwrap_or(0),
+            "PPid" => task.parent_pid = number(0),
+            "Uid" => task.uid = number(3), // filesystem uid
+            "Gid" => task.gid = number(3),
+            _ => {}
+        }
+    }
+    task
+}
+
+/// Every name of the spool, parents before children, on this filesystem only.
+fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
+    let mut pending: Vec<PathBuf> = vec![spool.mount.clone()];
+    send_name(spool, &spool.mount, to)?;
+    while let Some(dir) = pending.pop() {
+        // A directory removed meanwhile: the events tell.
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if send_name(spool, &path, to)? {
+                pending.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends one name; true if it is a directory to descend into.
+fn send_name(spool: &Spool, path: &Path, to: &SyncSender<Found>) -> Result<bool> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(false) };
+    if meta.dev() != spool.st_dev && spool.fstype != "btrfs" {
+        return Ok(false); // another filesystem is mounted here
+    }
+    let target = match meta.file_type() {
+        t if t.is_symlink() => fs::read_link(path).unwrap_or_default(),
+        t if t.is_block_device() || t.is_char_device() => return Ok(false),
+        _ => PathBuf::new(),
+    };
+    let name = Tree {
+        ts_ns: now(),
+        ino: meta.ino(),
+        size: meta.size() as i64,
+        mtime_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(),
+        mode: meta.mode(),
+        uid: meta.uid(),
+        gid: meta.gid(),
+        nlink: meta.nlink() as u32,
+        dev: spool.dev,
+        ..Tree::default()
+    };
+    let bytes = |p: &OsStr| p.as_bytes().to_vec();
+    to.send(Found::Name(name, bytes(path.as_os_str()), bytes(target.as_os_str())))?;
+    Ok(meta.is_dir())
+}
