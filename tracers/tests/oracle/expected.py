@@ -1,0 +1,213 @@
+"""What a trace must hold, worked out from strace's account of the same run."""
+
+import errno
+import posixpath
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import strace_log
+from strace_log import Line
+
+from spoolscope.traces.calls import CALLS, Call
+
+AT_FDCWD = -100
+LOCK_COMMANDS = {5, 6, 7, 36, 37, 38}
+STAT_MEMBERS = {
+    "stat": ("st_ino", "st_mode", "st_size"),
+    "statx": ("stx_ino", "stx_mode", "stx_size"),
+}
+NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
+
+
+@dataclass
+class Expected:
+    """One call that a trace must hold; ``fields`` are the columns that strace tells."""
+
+    line: Line
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass
+class State:
+    """What one line leaves for later ones: cwd by thread, descriptors, maps, watches."""
+
+    mount: str
+    cwd: str = ""
+    descriptors: dict[int, str] = field(default_factory=dict)
+    maps: dict[int, int] = field(default_factory=dict)
+    watches: set[tuple[int, int]] = field(default_factory=set)
+
+
+def calls_on_spool(threads: dict[int, list[Line]], mount: str) -> dict[int, list[Expected]]:
+    """Return, for every thread, the calls on the spool at ``mount`` with their fields.
+
+    The program's maps and watches are only used by the process that made them, so one state
+    will do for all.
+    """
+    state = State(mount)
+    directories = _Directories(threads)
+    found = {}
+    for tid, lines in threads.items():
+        rows = []
+        for at, line in enumerate(lines):
+            state.cwd = directories.at(tid, at)
+            state.descriptors |= strace_log.annotated(line.text)
+            call = CALLS.get(line.name)
+            if call and _on_spool(call, line, state):
+                rows.append(Expected(line, _fields(call, line, state)))
+        found[tid] = rows
+    return found
+
+
+class _Directories:
+    """The working directory of every thread at every line, starting from its creator's."""
+
+    def __init__(self, threads: dict[int, list[Line]]) -> None:
+        self._steps: dict[int, list[str]] = {}
+        first = next(tid for tid, lines in threads.items() if lines[0].name == "execve")
+        self._walk(threads, first, str(Path.cwd()))
+
+    def at(self, tid: int, line: int) -> str:
+        return self._steps[tid][line]
+
+    def _walk(self, threads: dict[int, list[Line]], tid: int, directory: str) -> None:
+        steps = []
+        for line in threads[tid]:
+            steps.append(directory)
+            if line.name in ("fork", "vfork", "clone", "clone3") and line.ret:
+                self._walk(threads, line.ret, directory)
+            elif line.name == "chdir" and line.ret == 0:
+                path = strace_log.string(line.args[0])
+                directory = posixpath.normpath(posixpath.join(directory, path or ""))
+            elif line.name == "fchdir" and line.ret == 0:
+                directory = strace_log.descriptor(line.args[0])[1] or directory
+        self._steps[tid] = steps
+
+
+def _on_spool(call: Call, line: Line, state: State) -> bool:
+    if call.klass == "task" or call.name == "sync":
+        return True
+    if call.name in ("munmap", "msync"):
+        return _mapped(state, strace_log.number(line.args[0]))
+    if call.name == "inotify_rm_watch":
+        return _watch(line) in state.watches
+    on_spool = any(_below(path, state.mount) for path in _paths(call, line, state))
+    if on_spool and call.name == "mmap" and not line.errno:
+        state.maps[line.ret or 0] = strace_log.number(line.args[1])
+    if on_spool and call.name == "inotify_add_watch" and not line.errno:
+        state.watches.add((strace_log.descriptor(line.args[0])[0], line.ret or 0))
+    return on_spool
+
+
+def _watch(line: Line) -> tuple[int, int]:
+    return strace_log.descriptor(line.args[0])[0], strace_log.number(line.args[1])
+
+
+def _mapped(state: State, address: int) -> bool:
+    return any(start <= address < start + length for start, length in state.maps.items())
+
+
+def _paths(call: Call, line: Line, state: State) -> list[str]:
+    """Return every path that the call names, through descriptors too."""
+    found = [_resolved(call, line, word, state) for word in ("path", "path2")]
+    for word in ("fd", "fd2"):
+        at = call.position(word)
+        if at is not None and at < len(line.args):
+            found.append(_behind(line.args[at], state))
+    if line.text.startswith("syscall_"):  # its path is a bare address
+        found.append(_behind(line.args[0], state))
+    return [path for path in found if path]
+
+
+def _behind(text: str, state: State) -> str | None:
+    """Return the path behind a descriptor; strace leaves it out for close_range."""
+    number, path = strace_log.descriptor(text)
+    return path or state.descriptors.get(number)
+
+
+def _resolved(call: Call, line: Line, word: str, state: State) -> str | None:
+    at = call.position(word)
+    if at is None or at >= len(line.args):
+        return None
+    directory = _directory_word(call, word)
+    text = strace_log.string(line.args[at])
+    if text is None:
+        # futimens(3) is utimensat(fd, NULL, ...): the descriptor itself is the object.
+        if directory is None or line.args[at] != "NULL":
+            return None
+        text = ""
+    base: str | None = state.cwd
+    if directory is not None and not text.startswith("/"):
+        base = strace_log.descriptor(line.args[directory])[1]
+    return None if base is None else posixpath.normpath(posixpath.join(base, text))
+
+
+def _directory_word(call: Call, word: str) -> int | None:
+    if word == "path2":
+        return call.position("dirfd2")
+    return call.position("dirfd")
+
+
+def _below(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(mount + "/")
+
+
+def _fields(call: Call, line: Line, state: State) -> dict[str, object]:
+    fields: dict[str, object] = {"syscall": call.name, "errno": _errno(line)}
+    if line.ret is not None:
+        fields["ret"] = line.ret
+    if call.name in ("clone", "clone3"):
+        return fields | _clone_flags(call, line)
+    for at, word in enumerate(call.args[: len(line.args)]):
+        _field(fields, word, line, at)
+    for word in ("path", "path2"):
+        path = _resolved(call, line, word, state)
+        if path is not None:
+            fields[word] = path.removeprefix(state.mount).lstrip("/")
+    return fields
+
+
+def _field(fields: dict[str, object], word: str, line: Line, at: int) -> None:
+    text = line.args[at]
+    if word in ("fd", "fd2", "dirfd", "dirfd2"):
+        fields[word] = strace_log.descriptor(text)[0]
+    elif word in ("target", "name"):
+        fields["path2"] = strace_log.string(text)
+    elif word in NUMBERS:
+        fields[word] = strace_log.number(text)
+    elif word in ("uid", "gid"):
+        shift = 0 if word == "uid" else 32
+        value = (strace_log.number(text) & 0xFFFF_FFFF) << shift
+        fields["arg"] = int(fields.get("arg", 0)) | value
+    elif word == "iov":
+        fields["size"] = sum(strace_log.members(text, "iov_len"))
+    elif word == "how":
+        fields["flags"] = strace_log.member(text, "flags")
+        if (mode := strace_log.member(text, "mode")) is not None:
+            fields["mode"] = mode
+    elif word == "flock" and strace_log.number(line.args[1]) in LOCK_COMMANDS:
+        _lock_fields(fields, text)
+    elif word in STAT_MEMBERS and line.ret == 0:
+        columns = ("ino", "obj_mode", "obj_size")
+        for column, name in zip(columns, STAT_MEMBERS[word], strict=True):
+            fields[column] = strace_log.member(text, name)
+
+
+def _lock_fields(fields: dict[str, object], text: str) -> None:
+    kind, whence = strace_log.member(text, "l_type"), strace_log.member(text, "l_whence")
+    if kind is None or whence is None:
+        return
+    fields["lock_type"] = kind | whence << 8
+    fields["offset"] = strace_log.member(text, "l_start")
+    fields["size"] = strace_log.member(text, "l_len")
+
+
+def _clone_flags(call: Call, line: Line) -> dict[str, object]:
+    if call.name == "clone3":
+        return {}
+    flags = next((a for a in line.args if a.startswith("flags=")), None)
+    return {} if flags is None else {"flags": strace_log.number(flags.removeprefix("flags="))}
+
+
+def _errno(line: Line) -> int:
+    return getattr(errno, line.errno) if line.errno else 0
