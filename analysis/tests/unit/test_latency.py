@@ -41,7 +41,8 @@ def test_curve_keeps_the_ends_and_the_tail():
     assert found.n == 100_000
     assert (found.x_ns[0], found.x_ns[-1], found.share[-1]) == (1, 100_000, 1.0)
     assert sum(share > 0.99 for share in found.share) > 15
-    assert all(abs(x / 100_000 - share) < 1e-9 for x, share in zip(found.x_ns, found.share))
+    pairs = zip(found.x_ns, found.share, strict=True)
+    assert all(abs(x / 100_000 - share) < 1e-9 for x, share in pairs)
 
 
 def test_families():

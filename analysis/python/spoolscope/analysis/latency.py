@@ -74,9 +74,19 @@ def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:
         "FROM syscalls GROUP BY syscall ORDER BY 3 DESC, 1"
     ).fetchall()
     return [
-        Latency(name, n, total, mean, *_percentiles(n_done, values), longest)
+        Latency(
+            syscall=name,
+            n=n,
+            total_ns=total,
+            mean_ns=mean,
+            **dict(zip(_FIELDS, _percentiles(n_done, values), strict=True)),
+            max_ns=longest,
+        )
         for name, n, total, mean, n_done, values, longest in rows
     ]
+
+
+_FIELDS = ("p50_ns", "p90_ns", "p99_ns", "p999_ns")
 
 
 def _percentiles(n: int, values: list[float] | None) -> tuple[int | None, ...]:

@@ -1,0 +1,271 @@
+"""Compare the candidates of a replay: which is faster, by how much, why, and how sure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.fidelity import Fidelity, fidelity
+from spoolscope.analysis.metrics import (
+    METRICS,
+    PRIMARY,
+    block_sums,
+    common_calls,
+    measure,
+    time_blocks,
+)
+from spoolscope.analysis.outcomes import Replay, Run, read_replay
+from spoolscope.analysis.stats import Estimate, paired, within_run, word
+from spoolscope.analysis.verdict import Verdict, give_verdict
+from spoolscope.analysis.why import Reason, Table, by_family, cause_deltas, mean_table, reasons
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One candidate over all its rounds.
+
+    Attributes:
+        name: As given to ``replay --on``.
+        fstype: Filesystem; mkfs and mount_options as the replayer used them.
+        rounds: Number of runs.
+        metrics: {metric: mean over the runs}, None where there are too few events.
+        causes: {cause: ns}, mean over the recorded runs; empty if no run was recorded.
+        table: The same by family of calls.
+        fidelity: How true its runs were.
+        makespan_ns: Mean time from the first to the last call.
+        directories: Of its runs.
+    """
+
+    name: str
+    fstype: str
+    mkfs: str
+    mount_options: str
+    rounds: int
+    metrics: dict[str, float | None]
+    causes: dict[str, float]
+    table: Table
+    fidelity: Fidelity
+    makespan_ns: float
+    directories: list[Path]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A candidate against a reference; ``word`` is the verdict word on the primary metric."""
+
+    candidate: str
+    reference: str
+    primary: Estimate
+    secondary: dict[str, Estimate]
+    word: str
+    why: list[Reason]
+    cause_deltas: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer of ``compare``.
+
+    Attributes:
+        replay: What was read.
+        candidates: By name, the fastest first.
+        reference: What the others are compared with: the filesystem recorded on, else the first.
+        n_calls: Calls compared, the same on every candidate.
+        pairs: Every other candidate against the reference.
+        verdict: The answer in words.
+    """
+
+    replay: Replay
+    candidates: dict[str, Candidate]
+    reference: str
+    n_calls: int
+    pairs: list[Pair]
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``compare --json`` prints."""
+        header = self.replay.header
+        return {
+            "trace": header.get("trace"),
+            "pace": header.get("pace"),
+            "rounds": max(c.rounds for c in self.candidates.values()),
+            "seed": header.get("seed"),
+            "calls": self.n_calls,
+            "primary": PRIMARY,
+            "reference": self.reference,
+            "ranking": list(self.candidates),
+            "verdict": asdict(self.verdict),
+            "candidates": [_candidate_json(c) for c in self.candidates.values()],
+            "pairs": [asdict(pair) for pair in self.pairs],
+        }
+
+
+def compare(
+    outputs: Sequence[Path], reference: str | None = None, progress: Progress | None = None
+) -> Comparison:
+    """Compare the candidates of one or more replays of one trace.
+
+    Raises:
+        SpoolscopeError: not a replay, damaged, or an unknown reference.
+    """
+    replay = read_replay(outputs)
+    calls = common_calls(replay.runs)
+    values = {id(run): measure(replay, run, calls) for run in replay.runs}
+    found = _candidates(replay, values, progress or (lambda _what, _fraction: None))
+    totals = {
+        name: [values[id(run)][PRIMARY] or 1.0 for run in replay.runs if run.candidate == name]
+        for name in found
+    }
+    # By geometric mean, as the ratios are: the best then never has a ratio above 1.
+    ranked = dict(sorted(found.items(), key=lambda item: float(np.log(totals[item[0]]).mean())))
+    chosen = _reference(replay, ranked, reference)
+
+    def pair(candidate: str, against: str) -> Pair:
+        return _pair(replay, values, calls, ranked[candidate], ranked[against])
+
+    pairs = [pair(name, chosen) for name in ranked if name != chosen]
+    best = next(iter(ranked))
+    other = chosen if best != chosen else next((n for n in ranked if n != best), best)
+    headline = next((p for p in pairs if {p.candidate, p.reference} == {best, other}), None)
+    if best != other and (headline is None or headline.candidate != best):
+        headline = pair(best, other)
+    verdict = give_verdict(replay, ranked, headline, n_calls=len(calls))
+    return Comparison(replay, ranked, chosen, len(calls), pairs, verdict)
+
+
+def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None) -> str:
+    if wanted is not None:
+        if wanted not in ranked:
+            raise SpoolscopeError(
+                f"no candidate {wanted!r} in this replay",
+                remedy=f"use --reference with one of: {', '.join(ranked)}",
+                exit_code=USAGE,
+            )
+        return wanted
+    spools = replay.trace.meta.get("spools", []) if replay.trace else []
+    recorded_on = {spool.get("fstype") for spool in spools}
+    names = replay.candidates
+    return next((name for name in names if ranked[name].fstype in recorded_on), names[0])
+
+
+def _candidates(
+    replay: Replay, values: dict[int, dict[str, float | None]], progress: Progress
+) -> dict[str, Candidate]:
+    found = {}
+    pace = str(replay.header.get("pace", "original"))
+    done = 0
+    for name in replay.candidates:
+        runs = [run for run in replay.runs if run.candidate == name]
+        tables = []
+        for run in runs:
+            progress(f"Explaining {run.directory.name}", done / len(replay.runs))
+            done += 1
+            if run.trace is not None:
+                by_syscall = explain(run.trace).by_syscall
+                tables.append(by_family({n: call.causes for n, call in by_syscall.items()}))
+        found[name] = _candidate(name, runs, [values[id(run)] for run in runs], tables, pace)
+    return found
+
+
+def _candidate(
+    name: str,
+    runs: list[Run],
+    metrics: list[dict[str, float | None]],
+    tables: list[Table],
+    pace: str,
+) -> Candidate:
+    row = runs[0].row
+    table = mean_table(tables) if tables else {}
+    causes = {c: sum(ns for (_, cause), ns in table.items() if cause == c) for c in CAUSES}
+    return Candidate(
+        name=name,
+        fstype=str(row.get("fstype", "")),
+        mkfs=_words(row.get("mkfs")),
+        mount_options=_words(row.get("mount_options")),
+        rounds=len(runs),
+        metrics={key: _mean([values[key] for values in metrics]) for key in METRICS},
+        causes={cause: ns for cause, ns in causes.items() if ns},
+        table=table,
+        fidelity=fidelity(runs, pace),
+        makespan_ns=float(np.mean([run.row.get("makespan_ns") or 0 for run in runs])),
+        directories=[run.directory for run in runs],
+    )
+
+
+def _pair(
+    replay: Replay,
+    values: dict[int, dict[str, float | None]],
+    calls: np.ndarray,
+    candidate: Candidate,
+    reference: Candidate,
+) -> Pair:
+    matched = _matched(replay, candidate.name, reference.name)
+    estimates = {
+        key: paired(
+            [values[id(c)][key] or 0.0 for c, _ in matched],
+            [values[id(r)][key] or 0.0 for _, r in matched],
+        )
+        for key in METRICS
+    }
+    primary = estimates.pop(PRIMARY)
+    if len(matched) == 1 and replay.trace is not None:
+        blocks = time_blocks(replay, calls)
+        (c, r), seed = matched[0], int(replay.header.get("seed") or 0)
+        primary = within_run(block_sums(c, calls, blocks), block_sums(r, calls, blocks), seed)
+    faithful = candidate.fidelity.ok and reference.fidelity.ok
+    return Pair(
+        candidate=candidate.name,
+        reference=reference.name,
+        primary=primary,
+        secondary=estimates,
+        word=word(primary, faithful=faithful),
+        why=reasons(candidate.table, reference.table, name=candidate.name, fstype=candidate.fstype)
+        if candidate.table and reference.table
+        else [],
+        cause_deltas=cause_deltas(candidate.table, reference.table),
+    )
+
+
+def _matched(replay: Replay, candidate: str, reference: str) -> list[tuple[Run, Run]]:
+    """Pair runs of the same round of the same replay; else, in order, of different replays."""
+    by_block = {(run.candidate, run.block): run for run in replay.runs}
+    blocks = dict.fromkeys(run.block for run in replay.runs)
+    both = [
+        (by_block[candidate, block], by_block[reference, block])
+        for block in blocks
+        if (candidate, block) in by_block and (reference, block) in by_block
+    ]
+    if both:
+        return both
+    return list(
+        zip(
+            [run for run in replay.runs if run.candidate == candidate],
+            [run for run in replay.runs if run.candidate == reference],
+            strict=False,
+        )
+    )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def _candidate_json(candidate: Candidate) -> dict[str, Any]:
+    plain = {**candidate.__dict__, "fidelity": asdict(candidate.fidelity)}
+    plain["table"] = [
+        {"family": family, "cause": cause, "ns": ns}
+        for (family, cause), ns in sorted(candidate.table.items(), key=lambda item: -item[1])
+    ]
+    return plain

@@ -1,0 +1,101 @@
+"""How true a replay was; a candidate that was not replayed truly gets no verdict."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from spoolscope.analysis.outcomes import Run
+from spoolscope.analysis.wording import duration, percent
+
+DIVERGENT_LIMIT = 0.001
+EXECUTED_LIMIT = 0.999
+LATENESS_LIMIT_NS = 100_000_000
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Over all runs of a candidate, the worst run where there is one number.
+
+    Attributes:
+        executed: Calls executed, of syscalls recorded; divergent of them had another result.
+        skipped: Calls deliberately not executed.
+        lateness_p50_ns: Median and p99 of (issued - scheduled), the worst run.
+        mismatched: Names of the final tree that differ, of checked.
+        divergences: {first cause: number}.
+        problems: Why it cannot carry a verdict, one sentence each; empty if it can.
+    """
+
+    syscalls: int
+    executed: int
+    divergent: int
+    skipped: int
+    lateness_p50_ns: int | None
+    lateness_p99_ns: int | None
+    checked: int
+    mismatched: int
+    divergences: dict[str, int]
+    problems: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the runs can carry a verdict."""
+        return not self.problems
+
+    @property
+    def divergent_share(self) -> float:
+        """Divergent calls, as a part of executed ones."""
+        return self.divergent / self.executed if self.executed else 0.0
+
+
+def fidelity(runs: list[Run], pace: str) -> Fidelity:
+    """Judge the runs of one candidate."""
+    rows = [run.row for run in runs]
+    worst = max(rows, key=lambda row: row.get("divergent", 0) / max(row.get("executed", 0), 1))
+    final = [row.get("final_state") or {} for row in rows]
+    found = Fidelity(
+        syscalls=int(worst.get("syscalls", 0)),
+        executed=int(worst.get("executed", 0)),
+        divergent=int(worst.get("divergent", 0)),
+        skipped=int(worst.get("skipped", 0)),
+        lateness_p50_ns=_worst(rows, "lateness_p50_ns"),
+        lateness_p99_ns=_worst(rows, "lateness_p99_ns"),
+        checked=max((int(state.get("checked") or 0) for state in final), default=0),
+        mismatched=max((int(state.get("mismatched") or 0) for state in final), default=0),
+        divergences=_grouped(runs),
+        problems=[],
+    )
+    found.problems.extend(_problems(found, pace))
+    return found
+
+
+def _problems(found: Fidelity, pace: str) -> list[str]:
+    problems = []
+    if found.divergent_share > DIVERGENT_LIMIT:
+        problems.append(f"{percent(found.divergent_share)} of calls had another result")
+    if found.syscalls and found.executed < EXECUTED_LIMIT * found.syscalls:
+        problems.append(f"only {percent(found.executed / found.syscalls)} of calls were executed")
+    if found.mismatched:
+        problems.append(f"{found.mismatched:,} names of the final tree differ")
+    late = found.lateness_p99_ns
+    if pace == "original" and late is not None and late > LATENESS_LIMIT_NS:
+        problems.append(f"1 % of calls were issued over {duration(late)} late")
+    return problems
+
+
+def _worst(rows: list[dict[str, Any]], key: str) -> int | None:
+    return max((int(row[key]) for row in rows if row.get(key) is not None), default=None)
+
+
+def _grouped(runs: list[Run]) -> dict[str, int]:
+    """Count divergences by first cause, whatever shape the list of a run has."""
+    counts: Counter[str] = Counter()
+    for run in runs:
+        listed = run.divergences
+        groups = (
+            listed.get("groups", listed.get("causes", [])) if isinstance(listed, dict) else listed
+        )
+        for group in groups or []:
+            if isinstance(group, dict):
+                name = group.get("cause") or group.get("reason") or group.get("first_cause") or "?"
+                counts[str(name)] += int(group.get("n") or group.get("count") or 1)
+    return dict(counts.most_common())

@@ -1,0 +1,100 @@
+"""What candidates are compared by: the primary metric, fixed beforehand, and the secondary ones.
+
+All are computed over the same calls on every candidate: those that every run executed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spoolscope.analysis.latency import SYSCALL_CLASSES, supported
+from spoolscope.analysis.outcomes import Replay, Run
+
+PRIMARY = "total_ns"
+BLOCK_NS = 1_000_000_000
+MAX_BLOCKS = 100
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: its label, its unit ("ns" or "share"), and how it is computed.
+
+    ``compute(latency_ns, select)`` gets the latencies of the common calls and a function that
+    returns the latencies of the named calls among them; None means too few events.
+    """
+
+    label: str
+    unit: str
+    compute: Callable[[np.ndarray, Callable[..., np.ndarray]], float | None]
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _p99(values: np.ndarray) -> float | None:
+    return float(np.percentile(values, 99)) if supported(len(values), 0.99) else None
+
+
+METRICS: dict[str, Metric] = {
+    PRIMARY: Metric("time in calls", "ns", lambda all_, _: float(all_.sum())),
+    "sync_mean_ns": Metric(
+        "mean of fsync and fdatasync", "ns", lambda _, of: _mean(of("fsync", "fdatasync"))
+    ),
+    "open_p99_ns": Metric("p99 of open", "ns", lambda _, of: _p99(of(*SYSCALL_CLASSES["open"]))),
+    "rename_p99_ns": Metric(
+        "p99 of rename", "ns", lambda _, of: _p99(of(*SYSCALL_CLASSES["rename"]))
+    ),
+    "link_p99_ns": Metric("p99 of link", "ns", lambda _, of: _p99(of("link", "linkat"))),
+    "unlink_p99_ns": Metric("p99 of unlink", "ns", lambda _, of: _p99(of("unlink", "unlinkat"))),
+    "over_10ms_share": Metric(
+        "calls over 10 ms", "share", lambda all_, _: float((all_ > 10_000_000).mean())
+    ),
+    "over_100ms_share": Metric(
+        "calls over 100 ms", "share", lambda all_, _: float((all_ > 100_000_000).mean())
+    ),
+}
+"""The primary metric first. Quantiles are secondary on purpose: at n = 10 a p99 is known to
+about a third, the sum to a sixth."""
+
+
+def common_calls(runs: Sequence[Run]) -> np.ndarray:
+    """Return the rows of the trace that every run executed."""
+    size = min(len(run.latency_ns) for run in runs)
+    executed = np.ones(size, bool)
+    for run in runs:
+        executed &= run.latency_ns[:size] >= 0
+    return np.flatnonzero(executed)
+
+
+def measure(replay: Replay, run: Run, calls: np.ndarray) -> dict[str, float | None]:
+    """Compute every metric of a run over the given calls."""
+    latency, names = run.latency_ns[calls], replay.syscalls[calls]
+    families: dict[tuple[str, ...], np.ndarray] = {}
+
+    def of(*wanted: str) -> np.ndarray:
+        if wanted not in families:
+            families[wanted] = latency[np.isin(names, wanted)]
+        return families[wanted]
+
+    if not len(calls):
+        return dict.fromkeys(METRICS)
+    return {name: metric.compute(latency, of) for name, metric in METRICS.items()}
+
+
+def time_blocks(replay: Replay, calls: np.ndarray) -> np.ndarray:
+    """Return for each call its time block: at least 1 s of the recording, at most 100 blocks."""
+    starts = replay.ts_ns[calls]
+    if not len(starts):
+        return np.empty(0, np.int64)
+    since = starts - starts.min()
+    length = max(BLOCK_NS, -(-int(since.max() + 1) // MAX_BLOCKS))
+    blocks: np.ndarray = since // length
+    return blocks
+
+
+def block_sums(run: Run, calls: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Return the time in calls per block."""
+    sums: np.ndarray = np.bincount(blocks, weights=run.latency_ns[calls].astype(np.float64))
+    return sums

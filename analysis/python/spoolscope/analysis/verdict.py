@@ -1,0 +1,111 @@
+"""The verdict in words: one headline, what it rests on, and what would make it surer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spoolscope.analysis.metrics import PRIMARY
+from spoolscope.analysis.outcomes import Replay
+from spoolscope.analysis.stats import MINIMUM_ROUNDS, Estimate, rounds_wanted
+from spoolscope.analysis.wording import change, count, duration, interval
+
+if TYPE_CHECKING:
+    from spoolscope.analysis.compare import Candidate, Pair
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a user should take away.
+
+    Attributes:
+        word: faster, equivalent, inconclusive or indicative; "alone" with one candidate.
+        best: The candidate with the least time in calls; other is what it is held against.
+        headline: Which and by how much, one sentence.
+        sure: How sure, one or two sentences.
+        reasons: Why, one sentence each, the weightiest first.
+        problems: What weakens it, one sentence each.
+        next_command: What to run for a surer answer, None if there is nothing to gain.
+    """
+
+    word: str
+    best: str
+    other: str | None
+    headline: str
+    sure: str
+    reasons: list[str]
+    problems: list[str]
+    next_command: str | None
+
+
+def give_verdict(
+    replay: Replay, candidates: Mapping[str, "Candidate"], pair: "Pair | None", *, n_calls: int
+) -> Verdict:
+    """Say which candidate is best; ``pair`` is the best one against the other it is held to."""
+    best = next(iter(candidates.values()))
+    problems = [
+        f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
+    ]
+    if replay.trace is None:
+        problems.append("The replayed trace is not where it was: calls have no names here.")
+    if replay.trace is not None and not replay.trace.meta.get("complete", False):
+        problems.append("The replayed trace is not complete.")
+    if pair is None:
+        spent = duration(best.metrics[PRIMARY])
+        headline = f"{best.name} spent {spent} in {count(n_calls)} calls."
+        sure = "One candidate alone: there is nothing to compare it with."
+        return Verdict("alone", best.name, None, headline, sure, [], problems, None)
+    return Verdict(
+        word=pair.word,
+        best=best.name,
+        other=pair.reference,
+        headline=_headline(pair, candidates),
+        sure=_sure(pair, n_calls),
+        reasons=[reason.text + "." for reason in pair.why],
+        problems=problems,
+        next_command=_next(replay, pair),
+    )
+
+
+def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:
+    spent = [duration(candidates[n].metrics[PRIMARY]) for n in (pair.candidate, pair.reference)]
+    numbers = f"{spent[0]} against {spent[1]} in calls"
+    said = change(pair.primary.ratio)
+    if pair.word == "faster":
+        return f"{pair.candidate} is faster than {pair.reference}: {said} time, {numbers}."
+    if pair.word == "equivalent":
+        return f"{pair.candidate} and {pair.reference} are equivalent: {numbers}."
+    if pair.word == "inconclusive":
+        return f"No verdict between {pair.candidate} and {pair.reference}: {numbers}, {said}."
+    return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
+
+
+def _sure(pair: "Pair", n_calls: int) -> str:
+    estimate = pair.primary
+    basis = f"The same {count(n_calls)} calls on each"
+    if estimate.method == "paired-t":
+        said = _rounds(estimate)
+        rest = f"{basis}; {estimate.n} paired rounds, lower in {said}"
+        text = f"{rest}; 95 % interval {interval(estimate.low, estimate.high)}."
+    elif estimate.method == "within-run":
+        text = (
+            f"{basis}, one round: indicative only. Within this run the interval is "
+            f"{interval(estimate.low, estimate.high)}; what another run would give is not in it."
+        )
+    else:
+        text = f"{basis}, {estimate.n} round: indicative only, without an interval."
+    if pair.word == "indicative" and 1 < estimate.n < MINIMUM_ROUNDS:
+        text += f" A verdict needs {MINIMUM_ROUNDS} rounds."
+    return text
+
+
+def _rounds(estimate: Estimate) -> str:
+    return f"{estimate.n_lower}/{estimate.n}"
+
+
+def _next(replay: Replay, pair: "Pair") -> str | None:
+    if pair.word in {"faster", "slower", "equivalent"}:
+        return None
+    candidates = " ".join(f"--on {name}" for name in replay.candidates)
+    rounds = rounds_wanted(pair.primary)
+    trace = replay.header.get("trace", "TRACE")
+    return f"spoolscope replay {trace} {candidates} --rounds {rounds} -o OUT"

@@ -1,0 +1,58 @@
+"""Numbers as people read them. On disk and in JSON everything stays in ns and bytes."""
+
+import math
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+
+
+def duration(ns: float | None) -> str:
+    """Return a duration with three significant digits, e.g. "12.1 s", "870 µs"; "-" for None."""
+    if ns is None or math.isnan(ns):
+        return "-"
+    if ns == 0:
+        return "0"
+    size = abs(ns)
+    scale, unit = next(((s, u) for s, u in _UNITS if size >= 0.9995 * s), _UNITS[-1])
+    value = ns / scale
+    digits = max(0, 2 - math.floor(math.log10(max(abs(value), 1) * 1.0005)))
+    return f"{value:,.{digits if scale > 1 else 0}f} {unit}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share as per cent, e.g. "12.3 %"; tiny ones as "< 0.1 %"."""
+    if share is None or math.isnan(share):
+        return "-"
+    least = 10**-digits
+    if 0 < 100 * share < least:
+        return f"< {least:g} %"
+    return f"{100 * share:.{digits}f} %"
+
+
+def count(n: int) -> str:
+    """Return a count with thousands separators."""
+    return f"{n:,}"
+
+
+def change(ratio: float) -> str:
+    """Say a ratio as a change: "31 % less", "4.2 % more", "2.9 times the", "the same"."""
+    if math.isnan(ratio):
+        return "an unknown share of the"
+    if ratio >= 2:
+        return f"{ratio:.1f} times the"
+    change_pct = 100 * abs(ratio - 1)
+    if change_pct < 0.05:
+        return "the same"
+    digits = 0 if change_pct >= 9.95 else 1
+    return f"{change_pct:.{digits}f} % {'less' if ratio < 1 else 'more'}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return an interval of ratios as changes, e.g. "-36 % to -25 %"; "-" if there is none."""
+    if low is None or high is None:
+        return "-"
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(ratio: float) -> str:
+    pct = 100 * (ratio - 1)
+    return f"{pct:+.0f} %" if abs(pct) >= 9.5 else f"{pct:+.1f} %"

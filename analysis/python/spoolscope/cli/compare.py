@@ -1,0 +1,114 @@
+"""spoolscope compare: which candidate is faster, by how much, why, and how sure."""
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spoolscope.cli.output import emit_json, json_option, progress, quiet_option
+from spoolscope.traces.errors import INCOMPLETE
+
+if TYPE_CHECKING:
+    from spoolscope.analysis.compare import Comparison
+
+
+@click.command("compare", epilog="Example: spoolscope compare mail.replay --reference ext4")
+@click.argument("out", nargs=-1, required=True, type=click.Path(path_type=Path))
+@json_option
+@quiet_option
+@click.option("--reference", help="Candidate to hold the others against.")
+def command(out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | None) -> int:
+    """Compare the candidates of a replay; OUT is what 'replay -o' wrote.
+
+    The primary metric, fixed beforehand, is the time spent in calls, over the
+    same calls on every candidate. The unit of the statistics is the run.
+    """
+    from spoolscope.analysis.compare import compare
+
+    with progress(quiet=quiet) as show:
+        found = compare(out, reference, show)
+    if as_json:
+        emit_json(found.to_json())
+    else:
+        click.echo("\n".join(text(found)))
+        click.echo(f"Next: {found.verdict.next_command or _report_command(out)}")
+    return INCOMPLETE if found.verdict.problems else 0
+
+
+def text(found: "Comparison") -> Iterable[str]:
+    """Yield the lines of the verdict and its tables, at most 80 columns."""
+    verdict = found.verdict
+    yield from _wrapped(verdict.headline)
+    yield from _wrapped(verdict.sure)
+    for reason in verdict.reasons:
+        yield from _wrapped(f"- {reason}")
+    for problem in verdict.problems:
+        yield from _wrapped(f"Weak: {problem}")
+    yield ""
+    yield from _candidates(found)
+    if found.pairs:
+        yield ""
+        yield from _pairs(found)
+        yield ""
+        yield from _secondary(found)
+
+
+def _candidates(found: "Comparison") -> Iterable[str]:
+    from spoolscope.analysis.wording import count, duration, percent
+
+    heads = f"{'runs':>5}{'in calls':>10}{'p99 late':>10}{'diverged':>10}"
+    yield f"{'candidate':<16}{heads}  mostly"
+    for c in found.candidates.values():
+        total, late = duration(c.metrics["total_ns"]), duration(c.fidelity.lateness_p99_ns)
+        diverged = percent(c.fidelity.divergent_share, 2)
+        yield (
+            f"{c.name[:15]:<16}{count(c.rounds):>5}{total:>10}{late:>10}{diverged:>10}"
+            f"  {_mostly(c.causes)}"
+        )
+
+
+def _mostly(causes: dict[str, float]) -> str:
+    from spoolscope.analysis.causes import CAUSES
+
+    total = sum(causes.values())
+    top = sorted(causes.items(), key=lambda item: -item[1])[:2]
+    said = ", ".join(f"{CAUSES[c].label} {100 * ns / total:.0f} %" for c, ns in top if total)
+    return said[:29] if said else "not recorded"
+
+
+def _pairs(found: "Comparison") -> Iterable[str]:
+    from spoolscope.analysis.wording import interval
+
+    yield f"Time in calls against {found.reference}"
+    for pair in found.pairs:
+        e = pair.primary
+        bounds = interval(e.low, e.high)
+        label = {"paired-t": "95 %", "within-run": "within run"}.get(e.method, "no interval")
+        yield (
+            f"  {pair.candidate[:15]:<16}{e.ratio:>7.2f} x   {bounds:<22}{label:<12}"
+            f"{e.n_lower}/{e.n} lower  {pair.word}"
+        )
+
+
+def _secondary(found: "Comparison") -> Iterable[str]:
+    from spoolscope.analysis.metrics import METRICS, PRIMARY
+    from spoolscope.analysis.wording import duration, percent
+
+    names = list(found.candidates)[:4]
+    yield f"{'secondary (no verdicts)':<30}" + "".join(f"{name[:11]:>12}" for name in names)
+    for key, metric in METRICS.items():
+        if key == PRIMARY:
+            continue
+        values = [found.candidates[name].metrics[key] for name in names]
+        show = duration if metric.unit == "ns" else lambda v: percent(v, 2)
+        yield f"{metric.label:<30}" + "".join(f"{show(value):>12}" for value in values)
+
+
+def _report_command(out: tuple[Path, ...]) -> str:
+    return f"spoolscope report {' '.join(map(str, out))}"
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, 80, subsequent_indent="  ", break_long_words=False)

@@ -1,0 +1,155 @@
+"""Candidates are compared over the same calls, by runs, with honest words."""
+
+import json
+
+import pytest
+
+from spoolscope.analysis.compare import compare
+from spoolscope.traces.errors import SpoolscopeError
+
+MS = 1_000_000
+N = 400
+EXT4_WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+BTRFS_WAIT = "schedule < wait_log_commit < btrfs_sync_log"
+
+
+@pytest.fixture
+def trace(builder):
+    for n in range(N):
+        builder.call("fsync" if n % 4 == 0 else "openat", n * 50 * MS, oncpu_ns=MS)
+    return builder.write()
+
+
+def latencies(scale, noise=0):
+    return [int(scale * MS * (1 + 0.3 * ((n + noise) % 7) / 7)) for n in range(N)]
+
+
+def recorded(new_builder, directory, stack, wait_ns):
+    builder = new_builder("unused")
+    builder.path = directory / "trace"
+    builder.call("fsync", 0, MS, ((stack, wait_ns),))
+    builder.call("openat", 0, 2 * MS)
+    builder.write()
+
+
+def test_one_round_is_indicative_and_says_what_to_run(trace, new_replay, new_builder):
+    replay = new_replay("out", trace, N)
+    recorded(new_builder, replay.run("btrfs", latencies(3)), BTRFS_WAIT, 900 * MS)
+    recorded(new_builder, replay.run("ext4", latencies(1)), EXT4_WAIT, 100 * MS)
+    found = compare([replay.write()])
+    verdict = found.verdict
+    assert (verdict.word, verdict.best, verdict.other) == ("indicative", "ext4", "btrfs")
+    assert verdict.headline.startswith("ext4 looks faster than btrfs: 67 % less time")
+    assert "one round" in verdict.sure
+    assert "Within this run" in verdict.sure
+    assert verdict.next_command.endswith("--on btrfs --on ext4 --rounds 10 -o OUT")
+    assert verdict.reasons == ["fsync/fdatasync on ext4 waits 800 ms less for journal commits."]
+    (pair,) = found.pairs
+    assert (pair.candidate, pair.reference, found.reference) == ("btrfs", "ext4", "ext4")
+    assert pair.primary.ratio == pytest.approx(3, rel=1e-6)
+    assert pair.why[0].text == "fsync/fdatasync on btrfs waits 800 ms more for log commits"
+    assert pair.cause_deltas == {"journal_commit": 800 * MS}
+    assert json.loads(json.dumps(found.to_json(), default=str))["ranking"] == ["ext4", "btrfs"]
+
+
+def test_three_clear_rounds_give_a_verdict(trace, new_replay):
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        replay.run("xfs", latencies(0.7, round_), round_)
+        replay.run("ext4", latencies(1, round_ + 1), round_)
+    verdict = compare([replay.write()]).verdict
+    assert (verdict.word, verdict.best) == ("faster", "xfs")
+    assert "3 paired rounds, lower in 3/3" in verdict.sure
+    assert verdict.next_command is None
+
+
+def test_noisy_rounds_give_no_verdict(trace, new_replay):
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_, scale in enumerate((0.6, 1.4, 0.8)):
+        replay.run("xfs", latencies(scale), round_)
+        replay.run("ext4", latencies(1), round_)
+    verdict = compare([replay.write()]).verdict
+    assert verdict.word == "inconclusive"
+    assert "--rounds" in verdict.next_command
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"divergent": 3},
+        {"executed": 390},
+        {"final_state": {"checked": 10, "mismatched": 1}},
+        {"lateness_p99_ns": 400 * MS},
+    ],
+)
+def test_a_bad_replay_gets_no_verdict(trace, new_replay, row):
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        replay.run("xfs", latencies(0.7), round_, **row)
+        replay.run("ext4", latencies(1), round_)
+    verdict = compare([replay.write()]).verdict
+    assert verdict.word == "inconclusive"
+    assert verdict.problems[0].startswith("xfs: ")
+
+
+def test_lateness_is_no_fault_when_the_pace_is_as_fast_as_possible(trace, new_replay):
+    replay = new_replay("out", trace, N, pace="afap")
+    replay.run("ext4", latencies(1), lateness_p99_ns=400 * MS)
+    assert compare([replay.write()]).verdict.problems == []
+
+
+def test_only_calls_executed_everywhere_count(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", [MS] * N, skipped=(0, 1))
+    replay.run("xfs", [MS] * N, skipped=(1, 2))
+    found = compare([replay.write()])
+    assert found.n_calls == N - 3
+    assert {c.metrics["total_ns"] for c in found.candidates.values()} == {(N - 3) * MS}
+
+
+def test_metrics_without_enough_events_are_missing(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", [20 * MS] * N)
+    metrics = compare([replay.write()]).candidates["ext4"].metrics
+    assert metrics["open_p99_ns"] is None  # 300 opens are fewer than 1,000
+    assert metrics["sync_mean_ns"] == 20 * MS
+    assert (metrics["over_10ms_share"], metrics["over_100ms_share"]) == (1.0, 0.0)
+
+
+def test_replays_of_one_trace_are_joined_and_of_two_refused(trace, new_replay, tmp_path):
+    first, second = new_replay("a", trace, N), new_replay("b", trace, N)
+    first.run("ext4", latencies(1))
+    second.run("xfs", latencies(2))
+    found = compare([first.write(), second.write()])
+    assert list(found.candidates) == ["ext4", "xfs"]
+    assert found.pairs[0].primary.ratio == pytest.approx(2, rel=1e-6)
+    other = new_replay("c", tmp_path / "elsewhere", N)
+    other.run("ext4", latencies(1))
+    with pytest.raises(SpoolscopeError, match="different traces"):
+        compare([first.path, other.write()])
+
+
+def test_a_moved_replay_is_still_read(trace, new_replay, tmp_path):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", latencies(1))
+    moved = replay.write().rename(tmp_path / "moved")
+    assert compare([moved]).candidates["ext4"].directories == [moved / "ext4-r0"]
+
+
+def test_what_is_not_a_replay_is_refused(tmp_path, trace):
+    for path in (tmp_path / "nothing", trace):
+        with pytest.raises(SpoolscopeError) as caught:
+            compare([path])
+        assert caught.value.exit_code == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "replay.json").write_text('{"trace": "x", "runs": []}')
+    with pytest.raises(SpoolscopeError, match="no finished run"):
+        compare([empty])
+
+
+def test_an_unknown_reference_is_refused(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", latencies(1))
+    with pytest.raises(SpoolscopeError, match="no candidate 'zfs'"):
+        compare([replay.write()], reference="zfs")

@@ -1,0 +1,46 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from spoolscope.analysis.wording import change, duration, interval, percent
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0"),
+        (7, "7 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 µs"),
+        (9_996, "10.0 µs"),
+        (870_400, "870 µs"),
+        (999_600, "1.00 ms"),
+        (12_100_000_000, "12.1 s"),
+        (4_321_000_000_000, "4,321 s"),
+        (-3_400_000, "-3.40 ms"),
+        (None, "-"),
+    ],
+)
+def test_durations_have_three_digits(ns, text):
+    assert duration(ns) == text
+
+
+def test_shares():
+    assert percent(0.1234) == "12.3 %"
+    assert percent(0.00001) == "< 0.1 %"
+    assert percent(0.0) == "0.0 %"
+    assert percent(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(0.69, "31 % less"), (1.042, "4.2 % more"), (2.9, "2.9 times the"), (1.0001, "the same")],
+)
+def test_changes(ratio, text):
+    assert change(ratio) == text
+
+
+def test_intervals():
+    assert interval(0.64, 0.75) == "-36 % to -25 %"
+    assert interval(0.99, 1.2) == "-1.0 % to +20 %"
+    assert interval(None, None) == "-"
