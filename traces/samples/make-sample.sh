@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Record the sample trace: a real Postfix and Dovecot under mixed load, on a loop filesystem.
+# usage: make-sample.sh [-o TRACE] [-t ext4|xfs|btrfs] [-l LOAD_FACTOR] [-k]
+#   -o  the trace directory to make (default: traces/samples/postfix-dovecot)
+#   -l  multiplies arrivals and sessions (default 1)
+#   -k  keep names (default: pseudonymised)
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+output=$here/postfix-dovecot
+fstype=ext4 factor=1 names=()
+while getopts o:t:l:k option; do
+	case $option in
+	o) output=$OPTARG ;;
+	t) fstype=$OPTARG ;;
+	l) factor=$OPTARG ;;
+	k) names=(--keep-names) ;;
+	*) exit 2 ;;
+	esac
+done
+seconds=30
+# The load starts into a silent server and has drained before the recording ends.
+quiet_before=1 quiet_after=2
+export RIG=/var/tmp/spoolscope-rig-$$ RIG_FS=$fstype
+work=$(mktemp -d)
+
+finish() {
+	"$here/rig/rig.sh" down || true
+	rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+scaled() { awk -v n="$1" -v f="$factor" 'BEGIN { printf "%d\n", n * f + 0.5 }'; }
+load() {
+	python3 "$here/rig/load.py" --seconds "$1" --rate "$(scaled 6)" --imap "$(scaled 16)" \
+		--pop3 "$(scaled 3)" --smtp "$(scaled 4)"
+}
+# Most mail processes alive at one moment, looked at once a second until the file appears.
+watch_processes() {
+	local most=0 now
+	while [[ ! -e $work/end ]]; do
+		now=$(ps -eo args= | grep -cE '^(dovecot/|postfix/|lmtp|smtpd|cleanup|qmgr|trivial-rewrite|pickup|anvil)|/postfix/sbin/' || true)
+		((now <= most)) || most=$now
+		sleep 1
+	done
+	echo "$most" >"$work/processes"
+}
+
+"$here/rig/rig.sh" up
+echo "rig: $fstype is up; warming up" >&2
+load 6 >"$work/warm-up"
+sleep 2
+"$root/.venv/bin/spoolscope" record --spool "$RIG/spool" -o "$output" --force \
+	-d $((quiet_before + seconds + quiet_after)) "${names[@]}" >"$work/record.out" 2>"$work/record.err" &
+recorder=$!
+for _ in $(seq 200); do
+	grep -qi recording "$work/record.err" && break
+	kill -0 $recorder 2>/dev/null || break
+	sleep 0.1
+done
+sleep $quiet_before
+watch_processes &
+watcher=$!
+load $seconds | tee "$work/load"
+touch "$work/end"
+wait $watcher
+wait $recorder || { cat "$work/record.err" >&2; exit 1; }
+echo "rig: $(cat "$work/processes") mail processes at once" >&2
+! grep -q 'failed:' "$work/load" || { echo "rig: error: a client failed (above); nothing else is wrong with the trace" >&2; exit 1; }
+cat "$work/record.out"
