@@ -105,9 +105,14 @@ def cause_deltas(candidate: Table, reference: Table) -> dict[str, float]:
     return {cause: ns for cause, ns in deltas.items() if ns}
 
 
+def family_label(family: str) -> str:
+    """Return the words for a family of calls."""
+    return _FAMILY.get(family, family)
+
+
 def _text(family: str, cause: str, delta: float, name: str, fstype: str) -> str:
     phrase = _PHRASES[cause]
     if cause == "journal_commit":
         phrase = phrase.replace("journal commits", _COMMIT.get(fstype, "journal commits"))
     said = phrase.format(time=duration(abs(delta)), more="more" if delta > 0 else "less")
-    return f"{_FAMILY.get(family, family)} on {name} {said}"
+    return f"{family_label(family)} on {name} {said}"

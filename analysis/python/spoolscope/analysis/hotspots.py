@@ -1,0 +1,156 @@
+"""Where to look first: kinds of files, directories, and the slowest calls with their split."""
+
+from dataclasses import dataclass
+
+import duckdb
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.pathclass import class_sql
+
+# Time by path and cause, once; kinds and directories are sums of it.
+_BY_PATH = """
+CREATE OR REPLACE TEMP TABLE path_times AS
+SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
+    SELECT path_id, cause, dur_ns AS ns FROM waits
+    UNION ALL
+    SELECT path_id, unnest(['cpu', 'runq', 'preempt']), unnest([oncpu, runq, preempted])
+    FROM (SELECT path_id, sum(oncpu_ns) AS oncpu, sum(runq_ns) AS runq,
+        sum(preempted_ns) AS preempted FROM syscalls GROUP BY path_id)
+) GROUP BY ALL HAVING sum(ns) > 0
+"""
+
+# A directory is what a file lies in; a call on a directory itself counts for that directory.
+_DIRECTORIES = """
+CREATE OR REPLACE TEMP TABLE path_dirs AS
+WITH known AS (
+    SELECT path_id, bool_or(obj_mode & 61440 = 16384) AS is_dir, count(*) AS n
+    FROM syscalls WHERE path_id IS NOT NULL GROUP BY path_id
+)
+SELECT k.path_id, k.n, CASE WHEN k.is_dir THEN p.path
+    WHEN contains(p.path, '/') THEN regexp_replace(p.path, '/[^/]*$', '') ELSE '' END AS dir
+FROM known k JOIN paths p USING (path_id) WHERE p.kind = 'spool'
+"""
+
+_HOT = """
+WITH times AS (
+    SELECT d.dir, t.cause, sum(t.ns) AS ns FROM path_dirs d JOIN path_times t USING (path_id)
+    GROUP BY ALL
+), hot AS (
+    SELECT dir, CAST(sum(ns) AS BIGINT) AS total_ns, arg_max(cause, ns) AS cause,
+        CAST(max(ns) AS BIGINT) AS cause_ns
+    FROM times GROUP BY dir ORDER BY total_ns DESC LIMIT {limit}
+), calls AS (
+    SELECT dir, CAST(sum(n) AS BIGINT) AS n FROM path_dirs GROUP BY dir
+), entries AS (
+    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, count(*) AS entries
+    FROM tree t JOIN paths p USING (path_id) GROUP BY 1
+)
+SELECT hot.dir, coalesce(entries.entries, 0), calls.n, hot.total_ns, hot.cause, hot.cause_ns
+FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total_ns DESC
+"""
+
+_SLOWEST = """
+WITH slow AS (SELECT * FROM syscalls ORDER BY dur_ns DESC, ts_ns LIMIT {limit})
+SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
+    s.dur_ns, s.oncpu_ns, s.runq_ns, s.preempted_ns,
+    (SELECT list([w.cause, CAST(w.ns AS VARCHAR)]) FROM (
+        SELECT cause, CAST(sum(dur_ns) AS BIGINT) AS ns FROM waits
+        WHERE waits.tid = s.tid AND waits.seq = s.seq AND waits.call_ns = s.ts_ns GROUP BY cause
+    ) w)
+FROM slow s LEFT JOIN paths p USING (path_id) ORDER BY s.dur_ns DESC
+"""
+
+
+@dataclass(frozen=True)
+class PathClassTime:
+    """Time of all calls on one kind of file, {cause: ns}."""
+
+    name: str
+    n: int
+    total_ns: int
+    causes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory: names in it at start, calls in it, their time, and its largest cause."""
+
+    path: str
+    entries: int
+    n: int
+    total_ns: int
+    cause: str
+    cause_ns: int
+
+
+@dataclass(frozen=True)
+class SlowCall:
+    """One call with its whole split; ``causes`` sums to ``dur_ns``."""
+
+    at_ns: int
+    comm: str
+    pid: int
+    syscall: str
+    path: str | None
+    errno: int
+    dur_ns: int
+    causes: dict[str, int]
+
+
+def prepare(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables that kinds and directories are summed from (needs ``waits``)."""
+    con.execute(_BY_PATH)
+    con.execute(_DIRECTORIES)
+
+
+def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
+    """Return the time by kind of file, the largest first."""
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE path_classes AS "
+        f"SELECT path_id, {class_sql('path')} AS class FROM paths WHERE kind = 'spool'"
+    )
+    placed = "coalesce(k.class, CASE WHEN t.path_id IS NULL THEN 'no path' ELSE 'outside' END)"
+    counts = dict(
+        con.execute(
+            f"SELECT {placed} AS name, count(*) FROM syscalls t "
+            "LEFT JOIN path_classes k USING (path_id) GROUP BY ALL"
+        ).fetchall()
+    )
+    found: dict[str, dict[str, int]] = {name: {} for name in counts}
+    for name, cause, ns in con.execute(
+        f"SELECT {placed} AS name, cause, CAST(sum(ns) AS BIGINT) FROM path_times t "
+        "LEFT JOIN path_classes k USING (path_id) GROUP BY ALL"
+    ).fetchall():
+        found[name][cause] = ns
+    rows = [PathClassTime(name, counts[name], sum(c.values()), c) for name, c in found.items()]
+    return sorted(rows, key=lambda row: -row.total_ns)
+
+
+def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Directory]:
+    """Return the directories whose calls took longest in total."""
+    return [Directory(*row) for row in con.execute(_HOT.format(limit=limit)).fetchall()]
+
+
+def slowest_calls(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[SlowCall]:
+    """Return the slowest calls, each with its exact split."""
+    rows = con.execute(_SLOWEST.format(limit=limit)).fetchall()
+    return [_slow_call(*row) for row in rows]
+
+
+def _slow_call(
+    at: int,
+    comm: str,
+    pid: int,
+    syscall: str,
+    path: str | None,
+    errno: int,
+    dur: int,
+    cpu: int,
+    runq: int,
+    preempt: int,
+    waits: list[list[str]] | None,
+) -> SlowCall:
+    parts = {"cpu": cpu, "runq": runq, "preempt": preempt}
+    parts |= {cause: int(ns) for cause, ns in waits or []}
+    causes = {cause: parts[cause] for cause in CAUSES if parts.get(cause)}
+    return SlowCall(at, comm, pid, syscall, path, errno, dur, causes)

@@ -1,0 +1,65 @@
+"""Time in calls over the recording: by cause and second, with the commits."""
+
+from dataclasses import dataclass
+
+import duckdb
+
+from spoolscope.analysis.causes import CAUSES
+
+BIN_NS = 1_000_000_000
+MAX_BINS = 300
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Bins of equal length.
+
+    Attributes:
+        bin_ns: Length of a bin.
+        causes: {cause: [ns per bin]}; a wait counts in the bin where it began.
+        calls: Calls begun per bin.
+        commits: Commits begun per bin.
+        commit_ns: Sum of their lengths per bin.
+    """
+
+    bin_ns: int
+    causes: dict[str, list[int]]
+    calls: list[int]
+    commits: list[int]
+    commit_ns: list[int]
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return len(self.calls)
+
+
+def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
+    """Bin the time of a split trace (needs the table ``waits``)."""
+    first, last = con.execute(
+        "SELECT coalesce(min(ts_ns), 0), coalesce(max(ts_ns), 0) FROM syscalls"
+    ).fetchone() or (0, 0)
+    bin_ns = BIN_NS * max(1, -(-(last - first + 1) // (MAX_BINS * BIN_NS)))
+    n = int((last - first) // bin_ns) + 1
+    place = f"least({n - 1}, greatest(0, (ts_ns - {first}) // {bin_ns}))"
+    causes = {cause: [0] * n for cause in CAUSES}
+    for bin_, cause, ns in con.execute(
+        f"SELECT {place} AS bin, cause, CAST(sum(dur_ns) AS BIGINT) FROM waits GROUP BY ALL"
+    ).fetchall():
+        causes[cause][bin_] = ns
+    calls = [0] * n
+    for bin_, number, cpu, runq, preempt in con.execute(
+        f"SELECT {place} AS bin, count(*), CAST(sum(oncpu_ns) AS BIGINT), "
+        "CAST(sum(runq_ns) AS BIGINT), CAST(sum(preempted_ns) AS BIGINT) "
+        "FROM syscalls GROUP BY bin"
+    ).fetchall():
+        calls[bin_] = number
+        for cause, ns in (("cpu", cpu), ("runq", runq), ("preempt", preempt)):
+            causes[cause][bin_] = ns
+    commits, commit_ns = [0] * n, [0] * n
+    for bin_, number, ns in con.execute(
+        f"SELECT {place} AS bin, count(*), CAST(sum(dur_ns) AS BIGINT) FROM commits GROUP BY bin"
+    ).fetchall():
+        commits[bin_], commit_ns[bin_] = number, ns
+    shown = {cause: bins for cause, bins in causes.items() if any(bins)}
+    return Timeline(bin_ns, shown, calls, commits, commit_ns)
