@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use spoolscope_traces::calls::{self, Call};
@@ -103,21 +104,46 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
     rodata.n_disks = disks.len() as u32;
     rodata.n_spools = spools.len() as u32;
     for (slot, spool) in rodata.spools.iter_mut().zip(spools) {
-        // A spool at "/" matches every absolute path: length 0, no mask.
-        let mount = spool.mount.as_os_str().as_bytes();
-        let mount = mount.strip_suffix(b"/").unwrap_or(mount);
-        let mut bytes = [0u8; 128];
-        let mut mask = [0u8; 128];
-        bytes[..mount.len()].copy_from_slice(mount);
-        mask[..mount.len()].fill(0xff);
-        for i in 0..16 {
-            slot.word[i] = word(&bytes, i);
-            slot.mask[i] = word(&mask, i);
-        }
         slot.dev = spool.dev;
-        slot.length = mount.len() as u32;
     }
+    let ways: Vec<types::way_in> = spools.iter().flat_map(ways_in).collect();
+    if ways.len() > rodata.ways_in.len() {
+        bail!("the mount points lie too deep: {} directories above them", ways.len());
+    }
+    rodata.ways_in[..ways.len()].copy_from_slice(&ways);
+    rodata.n_ways = ways.len() as u32;
     Ok(())
+}
+
+/// The mount's absolute path, and its path as seen from every directory above it.
+fn ways_in(spool: &Spool) -> Vec<types::way_in> {
+    let mut ways = vec![way_in(&spool.mount, Path::new("/"), 0, 0)];
+    for above in spool.mount.ancestors().skip(1) {
+        let Ok(meta) = std::fs::metadata(above) else { continue };
+        // Anonymous devices: st_dev of a btrfs subvolume is not its superblock's.
+        let anonymous = libc::major(meta.dev()) == 0;
+        let dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
+        ways.push(way_in(&spool.mount, above, meta.ino(), if anonymous { 0 } else { dev }));
+    }
+    ways
+}
+
+fn way_in(mount: &Path, above: &Path, ino: u64, dev: u32) -> types::way_in {
+    let relative = mount.strip_prefix(above).unwrap_or(mount);
+    let mut path = relative.as_os_str().as_bytes().to_vec();
+    if ino == 0 && !path.is_empty() {
+        path.insert(0, b'/');
+    }
+    let mut bytes = [0u8; 128];
+    let mut mask = [0u8; 128];
+    bytes[..path.len()].copy_from_slice(&path);
+    mask[..path.len()].fill(0xff);
+    let mut way = types::way_in { ino, dev, length: path.len() as u32, ..Default::default() };
+    for i in 0..16 {
+        way.word[i] = word(&bytes, i);
+        way.mask[i] = word(&mask, i);
+    }
+    way
 }
 
 fn word(bytes: &[u8; 128], i: usize) -> u64 {

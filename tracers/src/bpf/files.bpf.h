@@ -37,29 +37,41 @@ static __always_inline void note_object(struct task_state *st, struct file *f, u
 	st->pos = BPF_CORE_READ(f, f_pos);
 }
 
-/* Does the path in head[] lie below a spool's mount point? Word-wise compare. */
-static __always_inline bool head_on_spool(const char *head)
+/* Does the path in head[], seen from directory (dev, ino), lie below a spool's
+ * mount point? ino 0 stands for an absolute path. Compared word by word. */
+static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
 {
 	const u64 *word = (const u64 *)head;
 
-	for (u32 i = 0; i < MAX_SPOOLS; i++) {
+	for (u32 i = 0; i < MAX_WAYS; i++) {
+		const volatile struct way_in *way = &ways_in[i];
 		u64 differs = 0;
 		char next;
 
-		if (i >= n_spools)
+		if (i >= n_ways)
 			break;
-		for (u32 w = 0; w < MOUNT_WORDS; w++)
-			differs |= (word[w] & spools[i].mask[w]) ^ spools[i].word[w];
-		if (differs)
+		if (way->ino != ino || (way->dev && way->dev != dev))
 			continue;
-		next = head[spools[i].length & 127];
-		if (next == '/' || next == 0)
+		for (u32 w = 0; w < MOUNT_WORDS; w++)
+			differs |= (word[w] & way->mask[w]) ^ way->word[w];
+		next = head[way->length & 127];
+		if (!differs && (next == '/' || next == 0))
 			return true;
 	}
 	return false;
 }
 
 enum answer { NO, YES, MAYBE };
+
+/* Relative names: the directory is on a spool, or above a mount point. */
+static __always_inline enum answer from_directory(struct inode *dir, const char *head)
+{
+	u32 dev = BPF_CORE_READ(dir, i_sb, s_dev);
+
+	if (is_spool(dev))
+		return YES;
+	return head_on_spool(head, BPF_CORE_READ(dir, i_ino), dev) ? YES : NO;
+}
 
 /*
  * Is the path at `user`, relative to dirfd, on a spool? Paths are read again at
@@ -74,11 +86,11 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (n < 0)
 		return user ? MAYBE : NO;
 	if (st->head[0] == '/')
-		return head_on_spool(st->head) ? YES : NO;
+		return head_on_spool(st->head, 0, 0) ? YES : NO;
 	if ((s32)dirfd == AT_FDCWD)
-		return cwd_on_spool(t) ? YES : NO;
+		return from_directory(BPF_CORE_READ(t, fs, pwd.dentry, d_inode), st->head);
 	dir = file_of_fd(t, (s32)dirfd);
-	return dir && is_spool(dev_of_file(dir)) ? YES : NO;
+	return dir ? from_directory(BPF_CORE_READ(dir, f_inode), st->head) : NO;
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */

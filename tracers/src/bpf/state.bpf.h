@@ -14,6 +14,7 @@
 
 #define MAX_SPOOLS 8
 #define MAX_DISKS 16
+#define MAX_WAYS 32
 #define MAX_CALLS 128
 #define MAX_NR 512
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
@@ -51,9 +52,17 @@ enum shape_flags {
 };
 
 struct spool {
-	u64 word[MOUNT_WORDS]; /* mount path without trailing '/', zero-padded */
-	u64 mask[MOUNT_WORDS];
 	u32 dev; /* super_block.s_dev */
+};
+
+/* A way in: names below directory `ino` that begin with `word` lie on a spool.
+ * One per spool for absolute paths (ino 0), one per directory above the mount
+ * point for relative paths (cwd /var, path spool/mail/x). */
+struct way_in {
+	u64 word[MOUNT_WORDS]; /* path without trailing '/', zero-padded */
+	u64 mask[MOUNT_WORDS];
+	u64 ino;
+	u32 dev; /* of the directory; 0: do not compare (btrfs subvolumes) */
 	u32 length;
 };
 
@@ -61,6 +70,8 @@ const volatile u8 call_of_nr[MAX_NR]; /* id in calls.txt + 1; 0 = not traced */
 const volatile struct call_shape shapes[MAX_CALLS];
 const volatile struct spool spools[MAX_SPOOLS];
 const volatile u32 n_spools;
+const volatile struct way_in ways_in[MAX_WAYS];
+const volatile u32 n_ways;
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
 const volatile u32 self_pid; /* the recorder never records itself */

@@ -1,0 +1,201 @@
+"""The commits table: what journals did, from the event stream of each filesystem."""
+
+from typing import Any
+
+import numpy as np
+
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.tracers.events import CallIndex
+
+START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS = range(1, 9)
+LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
+SYNC_FILE, BTRFS_COMMIT = 40, 41
+WAKER_TASK = 1
+WAIT_FRAME = "jbd2_log_wait_commit"
+
+Commit = dict[str, Any]
+_COLUMNS = (
+    "ts_ns dur_ns dev kind txn_id locking_ns flushing_ns logging_ns tid comm trigger "
+    "trigger_pid trigger_tid trigger_seq trigger_comm trigger_stack_id blocks"
+).split()
+
+
+def commit_columns(capture: Capture) -> dict[str, Any]:
+    """Put commits together from journal events, in time order."""
+    import pyarrow as pa
+
+    journal = capture.records["journal"]
+    journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
+    seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
+    commits = [
+        *Jbd2(capture).commits(journal, seqs),
+        *_xfs(journal, seqs),
+        *_btrfs(capture, journal, seqs),
+    ]
+    shift = capture.start_real_ns - capture.start_mono_ns
+    for commit in commits:
+        commit["ts_ns"] += shift
+    return {name: pa.array([c.get(name) for c in commits]) for name in _COLUMNS}
+
+
+def _commit(event: np.void, kind: str, start: int, end: int) -> Commit:
+    return {
+        "ts_ns": start,
+        "dur_ns": end - start,
+        "dev": int(event["dev"]) or None,
+        "kind": kind,
+        "txn_id": int(event["id"].astype(np.int64)),
+        "tid": int(event["tid"]),
+        "comm": _text(event["comm"]),
+        "trigger": "unknown",
+    }
+
+
+def _text(name: bytes) -> str:
+    return bytes(name).decode(errors="replace")
+
+
+def _name_trigger(commit: Commit, event: np.void, seq: int) -> None:
+    commit["trigger"] = "call" if seq >= 0 else "checkpoint"
+    commit["trigger_pid"], commit["trigger_tid"] = int(event["pid"]), int(event["tid"])
+    commit["trigger_comm"] = _text(event["comm"])
+    commit["trigger_seq"] = seq if seq >= 0 else None
+    commit["trigger_stack_id"] = int(event["stack"]) or None
+
+
+class Jbd2:
+    """ext3 and ext4: phases from tracepoints, the trigger from who woke the thread.
+
+    A commit asked for while another runs needs no waking: kjournald2 goes on by itself. Then
+    the first call that was already waiting across the end of the previous commit asked for it.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self._stacks = _stacks_with(capture, WAIT_FRAME)
+        switches = capture.records["switch"]
+        waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
+        self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
+        index = CallIndex(capture.records["syscall"])
+        self._wait_seq = index.seq(self._waits["tid"], self._waits["call_ns"])
+        self._comms = _comms(capture)
+
+    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
+        """Walk the events of all jbd2 threads."""
+        commits: list[Commit] = []
+        running: dict[int, dict[int, int]] = {}
+        wakes: dict[int, tuple[np.void, int]] = {}
+        blocks: dict[int, int] = {}
+        previous_end: dict[int, int] = {}
+        for event, seq in zip(journal, seqs.tolist(), strict=True):
+            kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
+            if kind == WAKE:
+                wakes[int(event["a"])] = (event, seq)
+            elif kind == START:
+                running[tid] = {START: now}
+            elif kind in (LOCKING, FLUSHING, LOGGING) and tid in running:
+                running[tid][kind] = now
+            elif kind == STATS:
+                blocks[tid] = int(event["a"])
+            elif kind == DONE and tid in running:
+                times = running.pop(tid)
+                commit = self._finished(event, times, now)
+                commit["blocks"] = blocks.pop(tid, None)
+                wake = wakes.pop(tid, None)
+                self._trigger(commit, wake, times[START], previous_end.get(tid, 0))
+                previous_end[tid] = now
+                commits.append(commit)
+        return commits
+
+    def _finished(self, event: np.void, times: dict[int, int], end: int) -> Commit:
+        commit = _commit(event, "jbd2_commit", times[START], end)
+        locking = times.get(LOCKING, times[START])
+        flushing = times.get(FLUSHING, locking)
+        logging = times.get(LOGGING, flushing)
+        commit["locking_ns"] = flushing - locking
+        commit["flushing_ns"] = logging - flushing
+        commit["logging_ns"] = end - logging
+        return commit
+
+    def _trigger(
+        self, commit: Commit, wake: tuple[np.void, int] | None, start: int, previous_end: int
+    ) -> None:
+        if wake is not None and int(wake[0]["ts_ns"]) <= start:
+            event, seq = wake
+            if int(event["b"]) != WAKER_TASK:
+                commit["trigger"] = "timer"
+            else:
+                _name_trigger(commit, event, seq)
+            return
+        waiting = self._waits
+        across = (waiting["out_ns"] <= start) & (waiting["in_ns"] >= previous_end)
+        still = np.isin(waiting["call_ns"], waiting["call_ns"][waiting["in_ns"] > start])
+        candidates = np.nonzero(across & still)[0]
+        if len(candidates):
+            first = candidates[np.argmin(waiting["call_ns"][candidates])]
+            tid = int(waiting["tid"][first])
+            commit["trigger"] = "call"
+            commit["trigger_pid"], commit["trigger_tid"] = int(waiting["pid"][first]), tid
+            commit["trigger_seq"] = int(self._wait_seq[first])
+            commit["trigger_comm"] = self._comms.get(tid, "")
+            commit["trigger_stack_id"] = int(waiting["stack"][first])
+
+
+def _stacks_with(capture: Capture, frame: str) -> Any:
+    addresses = [a for a, name in capture.symbols.items() if name.split(".")[0] == frame]
+    return np.nonzero(np.isin(capture.stacks, np.array(addresses, np.uint64)).any(axis=1))[0]
+
+
+def _comms(capture: Capture) -> dict[int, str]:
+    tasks = capture.records["task"]
+    return {int(t["tid"]): _text(t["comm"]) for t in tasks if t["comm"]}
+
+
+def _xfs(journal: Records, seqs: Any) -> list[Commit]:
+    """A log write lasts from syncing an iclog to its completion; the task that last forced
+    the log, or syncs the iclog in its own call, triggered it."""
+    commits: list[Commit] = []
+    begun: dict[int, tuple[np.void, int]] = {}
+    forced: dict[int, tuple[np.void, int]] = {}
+    for event, seq in zip(journal, seqs.tolist(), strict=True):
+        kind = int(event["event"])
+        if kind == LOG_FORCE:
+            forced[int(event["dev"])] = (event, seq)
+        elif kind == ICLOG_SYNC:
+            begun[int(event["id"])] = (event, seq)
+        elif kind == ICLOG_DONE and int(event["id"]) in begun:
+            first, own_seq = begun.pop(int(event["id"]))
+            commit = _commit(first, "xfs_log_write", int(first["ts_ns"]), int(event["ts_ns"]))
+            commit["blocks"] = int(first["a"])
+            if own_seq >= 0:
+                _name_trigger(commit, first, own_seq)
+            elif int(first["dev"]) in forced:
+                _name_trigger(commit, *forced[int(first["dev"])])
+            commits.append(commit)
+    return commits
+
+
+def _btrfs(capture: Capture, journal: Records, seqs: Any) -> list[Commit]:
+    """An fsync commits the log tree within its own call; a transaction commit reports its end."""
+    calls = capture.records["syscall"]
+    ends = dict(
+        zip(
+            zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True),
+            calls["end_ns"].tolist(),
+            strict=True,
+        )
+    ) if np.any(journal["event"] == SYNC_FILE) else {}
+    commits = []
+    for event, seq in zip(journal, seqs.tolist(), strict=True):
+        kind, now = int(event["event"]), int(event["ts_ns"])
+        if kind == SYNC_FILE:
+            end = ends.get((int(event["tid"]), int(event["call_ns"])), now)
+            commit = _commit(event, "btrfs_log_commit", now, end)
+        elif kind == BTRFS_COMMIT:
+            commit = _commit(event, "btrfs_commit", now, now)
+        else:
+            continue
+        _name_trigger(commit, event, seq)
+        if seq < 0 and _text(event["comm"]).startswith("btrfs-transacti"):
+            commit["trigger"] = "timer"
+        commits.append(commit)
+    return commits

@@ -1,0 +1,172 @@
+"""Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.capture import Capture, Records, read_capture
+from spoolscope.traces.parquet import write_table
+from spoolscope.traces.pseudonym import Pseudonymiser, key_id
+from spoolscope.traces.schema import SCHEMA
+from spoolscope.tracers import events
+from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.losses import loss_columns
+from spoolscope.tracers.resolve import Resolved, resolve
+from spoolscope.tracers.syscalls import call_columns
+
+Columns = dict[str, Any]
+SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"
+
+
+def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any]:
+    """Write the trace directory of a capture and return its meta.
+
+    Args:
+        capture_file: What spoolscope-record wrote.
+        trace: Directory to fill; must exist.
+        key: Pseudonym key, or None to keep names.
+    """
+    capture = read_capture(capture_file)
+    resolved = resolve(capture)
+    names = Names(capture, resolved)
+    tables: dict[str, Columns] = {
+        "syscalls": call_columns(capture, resolved, names.device),
+        "segments": events.segment_columns(capture),
+        "stacks": events.stack_columns(capture),
+        "threads": events.thread_columns(capture, names.id),
+        "task_events": events.task_event_columns(capture),
+        "commits": commit_columns(capture),
+        "block_ios": events.block_columns(capture),
+        "open_files": events.open_file_columns(capture, names.id),
+        "tree": events.tree_columns(capture, names.id, names.text_id),
+        "losses": loss_columns(capture),
+    }
+    tables["paths"] = names.columns(key)
+    meta = _meta(capture, resolved, tables, key)
+    footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
+    meta["counts"] = {n: write_table(trace, n, c, footer) for n, c in tables.items()}
+    (trace / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+    return meta
+
+
+class Names:
+    """Path ids of a trace: absolute host paths in, names below a spool out."""
+
+    def __init__(self, capture: Capture, resolved: Resolved) -> None:
+        self._paths = resolved.paths
+        self._ids = {path: i for i, path in enumerate(resolved.paths)}
+        spools = capture.meta.get("spools", [])
+        self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
+        self._devices = [int(s["dev"]) for s in spools]
+
+    def id(self, path: bytes) -> int:
+        """Return the id of an absolute path, adding it if needed."""
+        if path not in self._ids:
+            self._ids[path] = len(self._paths)
+            self._paths.append(path)
+        return self._ids[path]
+
+    def text_id(self, text: bytes) -> int:
+        """Return the id of a text that is not a path of its own."""
+        return self.id(b"\0" + text)
+
+    def spool_of(self, path: bytes) -> int:
+        """Return the index of the spool a path lies on, -1 for none; the deepest mount wins."""
+        fits = [
+            (len(mount), i)
+            for i, mount in enumerate(self._mounts)
+            if path == mount or path.startswith(mount + b"/")
+        ]
+        return max(fits)[1] if fits else -1
+
+    def device(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the device of each path's spool, 0 outside."""
+        table = np.array([*(self._device(p) for p in self._paths), 0], np.int64)
+        return table[ids]
+
+    def _device(self, path: bytes) -> int:
+        spool = self.spool_of(path)
+        return self._devices[spool] if spool >= 0 else 0
+
+    def columns(self, key: bytes | None) -> Columns:
+        """Return the paths table, pseudonymised if there is a key."""
+        hide = Pseudonymiser(key).path if key is not None else bytes
+        texts, kinds, spools = [], [], []
+        for path in self._paths:
+            spool = -1
+            if path.startswith(b"\0"):
+                kind, shown = TEXT, hide(path[1:])
+            elif (spool := self.spool_of(path)) >= 0:
+                kind, shown = SPOOL, hide(path[len(self._mounts[spool]) + 1 :])
+            else:
+                kind, shown = OUTSIDE, hide(path)
+            texts.append(_escape(shown))
+            kinds.append(kind)
+            spools.append(spool)
+        numbers = np.array(spools, np.int16)
+        return {
+            "path_id": np.arange(len(texts), dtype=np.int64),
+            "path": np.array(texts, object),
+            "kind": np.array(kinds, object),
+            "spool": np.ma.masked_less(numbers, 0),
+        }
+
+
+def _escape(path: bytes) -> str:
+    """Bytes outside UTF-8 and '%' become %XX, so that a name is text and nothing is lost."""
+    try:
+        text = path.decode()
+    except UnicodeDecodeError:
+        return "".join(chr(b) if b < 0x80 and b != 0x25 else f"%{b:02X}" for b in path)
+    return text.replace("%", "%25") if "%" in text else text
+
+
+def _meta(
+    capture: Capture, resolved: Resolved, tables: dict[str, Columns], key: bytes | None
+) -> dict[str, Any]:
+    native = capture.meta
+    calls = capture.records["syscall"]
+    lost = int(np.sum(tables["losses"]["n"]))
+    end = native.get("end_mono_ns", _last(calls))
+    return {
+        "schema": SCHEMA,
+        "version": version("spoolscope"),
+        "kernel": platform.release(),
+        "arch": platform.machine(),
+        "cpus": native.get("cpus"),
+        "start_ns": capture.start_real_ns,
+        "duration_ns": int(end) - capture.start_mono_ns,
+        "clock_drift_ns": _drift(capture),
+        "spools": native.get("spools", []),
+        "tier": native.get("tier", "unknown"),
+        "programs": native.get("programs", {}),
+        "complete": capture.closed and capture.bytes_unread == 0 and lost == 0 and bool(native),
+        "closed": capture.closed,
+        "bytes_unread": capture.bytes_unread,
+        "lost": lost,
+        "lost_records": native.get("lost_records", {}),
+        "paths_unresolved": resolved.unresolved,
+        "calls_in_flight": events.calls_in_flight(capture),
+        "tree": bool(native.get("tree")),
+        "pseudonymised": key is not None,
+        "key_id": key_id(key) if key is not None else None,
+        "filter": native.get("filter", {}),
+    }
+
+
+def _last(calls: Records) -> int:
+    return int(calls["end_ns"].max()) if len(calls) else 0
+
+
+def _drift(capture: Capture) -> int | None:
+    """How far CLOCK_REALTIME moved against CLOCK_MONOTONIC while recording."""
+    native = capture.meta
+    if "end_mono_ns" not in native:
+        return None
+    mono = int(native["end_mono_ns"]) - capture.start_mono_ns
+    return int(native["end_real_ns"]) - capture.start_real_ns - mono

@@ -1,0 +1,317 @@
+"""The tables beside the calls: segments, stacks, threads, block requests, snapshot."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.tracers.resolve import COMM, END, EXEC, EXIT, FORK, SEEN
+
+WATCHED = 7
+EVENT_NAMES = np.array(
+    ["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object
+)
+IN_CALL = 1 << 4
+SHARE_FILES, SHARE_FS = 1, 2
+BLOCKED, PREEMPTED = 1, 2
+WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
+# include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
+OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
+REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
+
+Columns = dict[str, Any]
+PathId = Callable[[bytes], int]
+
+
+def text(names: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:
+    """Return fixed-size names as text."""
+    known = {name: name.decode(errors="replace") for name in np.unique(names).tolist()}
+    return np.array([known[name] for name in names.tolist()], object)
+
+
+class CallIndex:
+    """Finds the seq of the call that a thread was in, given the call's start."""
+
+    def __init__(self, calls: Records) -> None:
+        self._starts = np.unique(calls["start_ns"])
+        key = self._key(calls["tid"], calls["start_ns"])
+        self._order = np.argsort(key)
+        self._keys = key[self._order]
+        self._seq = calls["seq"][self._order].astype(np.int64)
+
+    def _key(
+        self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.uint64]:
+        # The rank of the start time keeps (tid, start) within 64 bits without collisions.
+        rank = np.searchsorted(self._starts, start).astype(np.uint64)
+        exact = np.zeros(len(start), np.bool_)
+        inside = rank < len(self._starts)
+        exact[inside] = self._starts[rank[inside]] == start[inside]
+        key: npt.NDArray[np.uint64] = tid.astype(np.uint64) << np.uint64(32) | rank
+        key[~exact] = np.iinfo(np.uint64).max
+        return key
+
+    def seq(
+        self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.int64]:
+        """Return the seq of each call, -1 where there is no such record."""
+        found = np.full(len(tid), -1, np.int64)
+        if not len(self._keys):
+            return found
+        key = self._key(tid, start)
+        at = np.searchsorted(self._keys, key)
+        at[at == len(self._keys)] = 0
+        hit = self._keys[at] == key
+        found[hit] = self._seq[at[hit]]
+        return found
+
+
+def segment_columns(capture: Capture) -> Columns:
+    """Expand each absence from the CPU into blocked + runq, or preempted.
+
+    Absences of calls that turned out not to be on a spool have no call and are dropped.
+    """
+    index = CallIndex(capture.records["syscall"])
+    switches = capture.records["switch"]
+    seq = index.seq(switches["tid"], switches["call_ns"])
+    kept = (seq >= 0) | (switches["call_ns"] == 0)
+    switches, seq = switches[kept], seq[kept]
+    waker_seq = index.seq(switches["waker_tid"], switches["waker_call_ns"])
+    blocked = switches["state"] == BLOCKED
+    waiting = blocked & (switches["in_ns"] > switches["wake_ns"])
+    parts = (
+        ("blocked", blocked, "out_ns", "wake_ns"),
+        ("runq", waiting, "wake_ns", "in_ns"),
+        ("preempted", ~blocked, "out_ns", "in_ns"),
+    )
+    shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
+    pieces = []
+    for state, where, begin, end in parts:
+        rows = switches[where]
+        start = rows[begin].astype(np.int64)
+        is_blocked = state == "blocked"
+        pieces.append(
+            {
+                "ts_ns": start + shift,
+                "dur_ns": rows[end].astype(np.int64) - start,
+                "pid": rows["pid"].astype(np.int32),
+                "tid": rows["tid"].astype(np.int32),
+                "seq": seq[where],
+                "state": np.full(len(rows), state, object),
+                "stack_id": rows["stack"].astype(np.int64) * is_blocked,
+                "waker_pid": np.where(is_blocked, rows["waker_pid"], 0).astype(np.int32),
+                "waker_tid": np.where(is_blocked, rows["waker_tid"], 0).astype(np.int32),
+                "waker_comm": text(rows["waker_comm"]),
+                "waker": WAKERS[rows["waker"]],
+                "waker_seq": waker_seq[where],
+            }
+        )
+    columns: Columns = {k: np.concatenate([p[k] for p in pieces]) for k in pieces[0]}
+    known = (columns["state"] == "blocked") & (columns["waker"] != "none")
+    for name in ("waker_pid", "waker_tid", "waker_comm", "waker"):
+        columns[name] = np.ma.array(columns[name], mask=~known)
+    columns["waker_seq"] = np.ma.array(
+        columns["waker_seq"], mask=~known | (columns["waker_seq"] < 0)
+    )
+    columns["seq"] = np.ma.masked_less(columns["seq"], 0)
+    columns["stack_id"] = np.ma.masked_equal(columns["stack_id"], 0)
+    return columns
+
+
+def stack_columns(capture: Capture) -> Columns:
+    """One row per frame; row 0 of the stacks is the empty stack and left out."""
+    ids, depths = np.nonzero(capture.stacks)
+    addresses = capture.stacks[ids, depths]
+    names = [capture.symbols.get(a, f"0x{a:x}") for a in addresses.tolist()]
+    return {
+        "stack_id": ids.astype(np.int64),
+        "depth": depths.astype(np.int16),
+        "address": addresses.view(np.int64),
+        "symbol": np.array(names, object),
+    }
+
+
+def task_event_columns(capture: Capture) -> Columns:
+    """Every event in the life of threads that made a call, or forked one that did."""
+    tasks = _relevant(capture)
+    shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
+    parent = tasks["parent_tid"].astype(np.int32)
+    return {
+        "ts_ns": tasks["ts_ns"].astype(np.int64) + shift,
+        "pid": tasks["pid"].astype(np.int32),
+        "tid": tasks["tid"].astype(np.int32),
+        "event": EVENT_NAMES[tasks["event"]],
+        "parent_tid": np.ma.array(parent, mask=tasks["event"] != FORK),
+        "comm": text(tasks["comm"]),
+    }
+
+
+def _relevant(capture: Capture) -> Records:
+    """Keep threads that matter to the spool: callers, holders of files, their ancestors."""
+    tasks = capture.records["task"]
+    wanted = set(np.unique(capture.records["syscall"]["tid"]).tolist())
+    wanted |= set(capture.records["open_file"]["pid"].tolist())
+    wanted |= set(tasks["tid"][tasks["event"] == WATCHED].tolist())
+    forks = tasks[tasks["event"] == FORK]
+    parents = dict(zip(forks["tid"].tolist(), forks["parent_tid"].tolist(), strict=True))
+    for tid in list(wanted):
+        while (tid := parents.get(tid, 0)) and tid not in wanted:
+            wanted.add(tid)
+    return tasks[np.isin(tasks["tid"], np.fromiter(wanted, np.uint32, len(wanted)))]
+
+
+def calls_in_flight(capture: Capture) -> int:
+    """Calls that had begun but not returned when the recording ended."""
+    tasks = capture.records["task"]
+    return int(np.sum((tasks["event"] == END) & (tasks["flags"] & IN_CALL > 0)))
+
+
+def thread_columns(capture: Capture, path_id: PathId) -> Columns:
+    """One row per thread, put together from its events."""
+    shift = capture.start_real_ns - capture.start_mono_ns
+    rows: dict[int, Columns] = {}
+    tasks = _relevant(capture)
+    for task in tasks[np.argsort(tasks["ts_ns"], kind="stable")]:
+        tid = int(task["tid"])
+        row = rows.setdefault(tid, _new_thread(task))
+        row["comm"] = bytes(task["comm"]).decode(errors="replace") or row["comm"]
+        _THREAD_EVENTS.get(int(task["event"]), lambda *_: None)(row, task, shift)
+        if task["event"] == SEEN and task["path"] and row["start_ns"] is None:
+            row["cwd_id"] = path_id(capture.strings[task["path"]])
+    names = _new_thread(np.zeros(1, tasks.dtype)[0]).keys()
+    return {name: _nullable([row[name] for row in rows.values()]) for name in names}
+
+
+def _nullable(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(values)
+
+
+def _new_thread(task: np.void) -> Columns:
+    return {
+        "tid": int(task["tid"]),
+        "pid": int(task["pid"]),
+        "parent_tid": None,
+        "parent_pid": None,
+        "start_ns": None,
+        "end_ns": None,
+        "exit_code": None,
+        "comm": "",
+        "kind": "kernel" if task["event"] == WATCHED else "task",
+        "uid": int(task["uid"]),
+        "gid": int(task["gid"]),
+        "umask": int(task["umask"]),
+        "cwd_id": None,
+        "cgroup_id": 0,
+        "exe_ino": 0,
+        "shares_files": False,
+        "shares_fs": False,
+        "n_calls": None,
+    }
+
+
+def _forked(row: Columns, task: np.void, shift: int) -> None:
+    row["start_ns"] = int(task["ts_ns"]) + shift
+    row["parent_tid"], row["parent_pid"] = int(task["parent_tid"]), int(task["parent_pid"])
+    row["shares_files"] = bool(task["flags"] & SHARE_FILES)
+    row["shares_fs"] = bool(task["flags"] & SHARE_FS)
+
+
+def _seen(row: Columns, task: np.void, _: int) -> None:
+    row["uid"], row["gid"] = int(task["uid"]), int(task["gid"])
+    row["umask"] = int(task["umask"])
+    row["exe_ino"] = int(task["exe_ino"]) or row["exe_ino"]
+    row["cgroup_id"] = int(task["cgroup_id"]) or row["cgroup_id"]
+
+
+def _executed(row: Columns, task: np.void, _: int) -> None:
+    row["exe_ino"] = int(task["exe_ino"])
+    row["cgroup_id"] = int(task["cgroup_id"])
+
+
+def _exited(row: Columns, task: np.void, shift: int) -> None:
+    row["end_ns"] = int(task["ts_ns"]) + shift
+    row["exit_code"] = int(task["exit_code"])
+    row["n_calls"] = int(task["n_calls"])
+
+
+def _last_words(row: Columns, task: np.void, _: int) -> None:
+    row["n_calls"] = int(task["n_calls"])
+
+
+_THREAD_EVENTS: dict[int, Callable[[Columns, np.void, int], None]] = {
+    FORK: _forked,
+    SEEN: _seen,
+    EXEC: _executed,
+    EXIT: _exited,
+    END: _last_words,
+    COMM: lambda *_: None,
+}
+
+
+def block_columns(capture: Capture) -> Columns:
+    """One row per completed block request."""
+    block = capture.records["block"]
+    seq = CallIndex(capture.records["syscall"]).seq(block["tid"], block["call_ns"])
+    flags = block["cmd_flags"].astype(np.int64)
+    ops = np.array([OPS.get(i, "other") for i in range(256)], object)
+    start = block["start_ns"].astype(np.int64)
+    return {
+        "ts_ns": start + (capture.start_real_ns - capture.start_mono_ns),
+        "queue_ns": block["issue_ns"].astype(np.int64) - start,
+        "device_ns": (block["done_ns"] - block["issue_ns"]).astype(np.int64),
+        "dev": block["dev"].astype(np.int64),
+        "sector": block["sector"].astype(np.int64),
+        "bytes": block["bytes"].astype(np.int64),
+        "op": ops[flags & 0xFF],
+        "sync": flags & REQ_SYNC > 0,
+        "meta": flags & REQ_META > 0,
+        "fua": flags & REQ_FUA > 0,
+        "preflush": flags & REQ_PREFLUSH > 0,
+        "error": block["error"].astype(np.int32),
+        "pid": block["pid"].astype(np.int32),
+        "tid": block["tid"].astype(np.int32),
+        "comm": text(block["comm"]),
+        "seq": np.ma.masked_less(seq, 0),
+    }
+
+
+def open_file_columns(capture: Capture, path_id: PathId) -> Columns:
+    """Descriptors of processes that were there before recording began."""
+    files = capture.records["open_file"]
+    tasks = capture.records["task"]
+    forked = tasks["pid"][tasks["event"] == FORK]
+    files = files[~np.isin(files["pid"], forked)]
+    ids = [path_id(capture.strings[i].removesuffix(b" (deleted)")) for i in files["path"].tolist()]
+    return {
+        "pid": files["pid"].astype(np.int32),
+        "fd": files["fd"],
+        "path_id": np.array(ids, np.int64),
+        "flags": files["flags"].astype(np.int32),
+        "offset": files["pos"],
+        "dev": files["dev"].astype(np.int64),
+        "ino": files["ino"].astype(np.int64),
+        "obj_mode": files["mode"].astype(np.int32),
+    }
+
+
+def tree_columns(capture: Capture, path_id: PathId, text_id: PathId) -> Columns:
+    """The spool's names when recording began."""
+    tree = capture.records["tree"]
+    strings = capture.strings
+    targets = [text_id(strings[i]) if i else -1 for i in tree["target"].tolist()]
+    return {
+        "path_id": np.array([path_id(strings[i]) for i in tree["path"].tolist()], np.int64),
+        "target_id": np.ma.masked_less(np.array(targets, np.int64), 0),
+        "dev": tree["dev"].astype(np.int64),
+        "ino": tree["ino"].astype(np.int64),
+        "mode": tree["mode"].astype(np.int32),
+        "uid": tree["uid"].astype(np.int32),
+        "gid": tree["gid"].astype(np.int32),
+        "nlink": tree["nlink"].astype(np.int32),
+        "size": tree["size"],
+        "mtime_ns": tree["mtime_ns"],
+    }

@@ -1,0 +1,367 @@
+"""Which file was each call about? Follows descriptors and working directories.
+
+The kernel side records what the caller passed; here fd tables and cwds are followed
+through open, dup, close, chdir, fork and exec in the order in which the calls returned.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.calls import BY_ID, CALLS
+from spoolscope.traces.capture import Capture, Records
+
+AT_FDCWD = -100
+O_CLOEXEC = 0o2000000
+F_DUPFD, F_SETFD, F_DUPFD_CLOEXEC = 0, 2, 1030
+SEEN, FORK, EXEC, EXIT, END, COMM = 1, 2, 3, 4, 5, 6
+SHARE_FILES, SHARE_FS = 1, 2
+BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
+S_IFMT, S_IFDIR = 0o170000, 0o040000
+
+
+class OpenFile(NamedTuple):
+    """What a descriptor refers to."""
+
+    path: bytes
+    cloexec: bool
+
+
+@dataclass
+class Cwd:
+    """Working directory; an object of its own because CLONE_FS shares it."""
+
+    path: bytes | None = None
+
+
+@dataclass
+class Process:
+    """What a process knows of names."""
+
+    fds: dict[int, OpenFile] = field(default_factory=dict)
+    cwd: Cwd = field(default_factory=Cwd)
+
+
+@dataclass
+class Resolved:
+    """Paths of all calls, in the capture's order of calls.
+
+    Attributes:
+        paths: Absolute names by id.
+        path, path2: Path id per call, -1 none.
+        base, base2: How each was given (enum spsc_path_base).
+        comm: Name of the calling thread at that time.
+        unresolved: Calls on a spool whose object's name could not be found.
+    """
+
+    paths: list[bytes]
+    path: npt.NDArray[np.int64]
+    path2: npt.NDArray[np.int64]
+    base: npt.NDArray[np.int16]
+    base2: npt.NDArray[np.int16]
+    comm: list[bytes]
+    unresolved: int = 0
+
+
+class Names:
+    """Interned absolute paths."""
+
+    def __init__(self) -> None:
+        self.paths: list[bytes] = []
+        self._ids: dict[bytes, int] = {}
+        self._joined: dict[tuple[bytes, bytes], bytes] = {}
+
+    def id(self, path: bytes) -> int:
+        """Return the id of an absolute path."""
+        number = self._ids.get(path)
+        if number is None:
+            number = self._ids[path] = len(self.paths)
+            self.paths.append(path)
+        return number
+
+    def join(self, base: bytes, name: bytes) -> bytes:
+        """Return name as seen from base, without '.', '..' and doubled slashes."""
+        key = (base, name)
+        joined = self._joined.get(key)
+        if joined is None:
+            whole = name if name.startswith(b"/") else base + b"/" + name
+            joined = self._joined[key] = _normal(whole)
+        return joined
+
+
+def _normal(path: bytes) -> bytes:
+    """Lexical, as symlinked directories with '..' behind them are not met in spools."""
+    parts: list[bytes] = []
+    for part in path.split(b"/"):
+        if part == b"..":
+            del parts[-1:]
+        elif part not in (b"", b"."):
+            parts.append(part)
+    return b"/" + b"/".join(parts)
+
+
+class Resolver:
+    """Walks calls and task events in time order."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.names = Names()
+        self.processes: dict[int, Process] = {}
+        self.comms: dict[int, bytes] = {}
+        self.by_inode: dict[tuple[int, int], bytes] = {}
+        self.directories: set[bytes] = set()
+        self.unresolved = 0
+        self._start()
+
+    def process(self, pid: int) -> Process:
+        """Return the state of a process, empty when first met."""
+        return self.processes.setdefault(pid, Process())
+
+    # -- state at start ------------------------------------------------------
+
+    def _start(self) -> None:
+        strings = self.capture.strings
+        tasks = self.capture.records["task"]
+        forked = set(tasks["pid"][tasks["event"] == FORK].tolist())
+        for name in self.capture.records["tree"]:
+            path = strings[name["path"]]
+            self.by_inode[(int(name["dev"]), int(name["ino"]))] = path
+            if int(name["mode"]) & S_IFMT == S_IFDIR:
+                self.directories.add(path)
+        for task in tasks[(tasks["event"] == SEEN) & (tasks["path"] > 0)]:
+            if int(task["pid"]) not in forked:
+                self.process(int(task["pid"])).cwd.path = strings[task["path"]]
+                self.comms[int(task["pid"])] = bytes(task["comm"])
+        for file in self.capture.records["open_file"]:
+            path = strings[file["path"]]
+            if path.endswith(b" (deleted)"):
+                path = path.removesuffix(b" (deleted)")
+            self.by_inode.setdefault((int(file["dev"]), int(file["ino"])), path)
+            if int(file["pid"]) not in forked:
+                opened = OpenFile(path, bool(file["flags"] & O_CLOEXEC))
+                self.process(int(file["pid"])).fds[int(file["fd"])] = opened
+
+    # -- life ------------------------------------------------------------------
+
+    def task(self, task: np.void) -> None:
+        """Apply one task event."""
+        event, pid, tid = int(task["event"]), int(task["pid"]), int(task["tid"])
+        if event == FORK and pid == tid:
+            parent = self.process(int(task["parent_pid"]))
+            flags = int(task["flags"])
+            self.processes[pid] = Process(
+                parent.fds if flags & SHARE_FILES else dict(parent.fds),
+                parent.cwd if flags & SHARE_FS else Cwd(parent.cwd.path),
+            )
+        elif event == EXEC:
+            process = self.process(pid)
+            process.fds = {fd: file for fd, file in process.fds.items() if not file.cloexec}
+        elif event == EXIT and pid == tid:
+            self.processes.pop(pid, None)
+        if event in (SEEN, FORK, EXEC, COMM) and task["comm"]:
+            self.comms[tid] = bytes(task["comm"])
+
+    # -- calls -----------------------------------------------------------------
+
+    def name_of(self, process: Process, dirfd: int | None, raw: bytes) -> tuple[int, int]:
+        """Return path id (-1 unknown) and how the path was given."""
+        if raw.startswith(b"/"):
+            return self.names.id(self.names.join(b"", raw)), BASE_ROOT
+        if dirfd is None or dirfd == AT_FDCWD:
+            base, kind = process.cwd.path, BASE_CWD
+        else:
+            file = process.fds.get(dirfd)
+            base, kind = (file.path if file else None), BASE_FD
+        if base is None:
+            return -1, kind
+        return self.names.id(self.names.join(base, raw)), kind
+
+    def text(self, raw: bytes) -> int:
+        """Intern a name that is not resolved (symlink target, xattr name)."""
+        return self.names.id(b"\0" + raw)
+
+    def rename_directory(self, old: bytes, new: bytes) -> None:
+        """Descriptors and cwds below a renamed directory move with it."""
+        if old not in self.directories:
+            return
+        self.directories.add(new)
+        prefix = old + b"/"
+
+        def moved(path: bytes) -> bytes:
+            return new + path[len(old) :] if path == old or path.startswith(prefix) else path
+
+        for process in self.processes.values():
+            if process.cwd.path is not None:
+                process.cwd.path = moved(process.cwd.path)
+            for fd, file in process.fds.items():
+                process.fds[fd] = file._replace(path=moved(file.path))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Argument positions of a call, -1 if it has none."""
+
+    name: str
+    fd: int
+    fd2: int
+    dirfd: int
+    dirfd2: int
+    path: int
+    path2: int
+    has_text: bool
+    flags: int
+    returns_fd: bool
+
+
+def _shape(number: int) -> Shape:
+    call = BY_ID[number]
+
+    def at(word: str) -> int:
+        position = call.position(word)
+        return -1 if position is None else position
+
+    return Shape(
+        call.name,
+        *(at(w) for w in ("fd", "fd2", "dirfd", "dirfd2", "path", "path2")),
+        has_text=at("target") >= 0 or at("name") >= 0,
+        flags=at("flags"),
+        returns_fd=call.returns_fd,
+    )
+
+
+SHAPES = [_shape(i) for i in range(len(CALLS))]
+
+
+def signed(value: int) -> int:
+    """Return a 64-bit register as the C int it carries."""
+    value &= 0xFFFF_FFFF
+    return value - (1 << 32) if value & 0x8000_0000 else value
+
+
+def resolve(capture: Capture) -> Resolved:
+    """Name the objects of every call of a capture."""
+    calls, tasks = capture.records["syscall"], capture.records["task"]
+    resolver = Resolver(capture)
+    n = len(calls)
+    out = Resolved(
+        resolver.names.paths,
+        np.full(n, -1, np.int64),
+        np.full(n, -1, np.int64),
+        np.zeros(n, np.int16),
+        np.zeros(n, np.int16),
+        [b""] * n,
+    )
+    order = np.argsort(calls["end_ns"], kind="stable")
+    tasks = tasks[np.argsort(tasks["ts_ns"], kind="stable")]
+    task_times = [*tasks["ts_ns"].tolist(), 1 << 63]
+    next_task = 0
+    rows = _rows(calls, order)
+    for i, end, call, pid, tid, ret, args, path, path2, dev, ino, mode in rows:
+        while task_times[next_task] <= end:
+            resolver.task(tasks[next_task])
+            next_task += 1
+        out.comm[i] = resolver.comms.get(tid, b"")
+        call_names(resolver, out, i, SHAPES[call], pid, ret, args, path, path2, (dev, ino), mode)
+    for task in tasks[next_task:]:
+        resolver.task(task)
+    out.unresolved = resolver.unresolved
+    return out
+
+
+def _rows(calls: Records, order: npt.NDArray[np.intp]) -> "zip[tuple[int, ...]]":
+    """Yield the members used here as Python numbers: much faster than record access."""
+    sorted_calls = calls[order]
+    members = ("end_ns", "call", "pid", "tid", "ret", "args", "path", "path2", "dev", "ino")
+    columns = [sorted_calls[m].tolist() for m in (*members, "obj_mode")]
+    return zip(order.tolist(), *columns, strict=True)
+
+
+def call_names(
+    resolver: Resolver,
+    out: Resolved,
+    i: int,
+    shape: Shape,
+    pid: int,
+    ret: int,
+    args: list[int],
+    path: int,
+    path2: int,
+    inode: tuple[int, int],
+    mode: int,
+) -> None:
+    """Resolve one call's names, then apply what it did to descriptors and cwd."""
+    process = resolver.process(pid)
+    strings = resolver.capture.strings
+    first = second = -1
+    if shape.path >= 0 and path:
+        dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
+        first, out.base[i] = resolver.name_of(process, dirfd, strings[path])
+    else:
+        at = shape.fd if shape.fd >= 0 else shape.dirfd
+        file = process.fds.get(signed(args[at])) if at >= 0 else None
+        known = file.path if file else resolver.by_inode.get(inode) if inode[1] else None
+        first = resolver.names.id(known) if known is not None else -1
+        if shape.path >= 0 and first >= 0:
+            out.base[i] = BASE_FD
+    if shape.path2 >= 0 and path2:
+        dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
+        second, out.base2[i] = resolver.name_of(process, dirfd, strings[path2])
+    elif shape.has_text and path2:
+        second = resolver.text(strings[path2])
+    out.path[i], out.path2[i] = first, second
+    if first < 0 and (inode[1] or shape.path >= 0) and shape.name not in ("execve", "execveat"):
+        resolver.unresolved += 1
+    if ret >= 0:
+        _effects(resolver, process, shape, ret, args, first, second, inode, mode)
+    elif shape.name == "close":
+        process.fds.pop(signed(args[0]), None)
+
+
+def _effects(
+    resolver: Resolver,
+    process: Process,
+    shape: Shape,
+    ret: int,
+    args: list[int],
+    first: int,
+    second: int,
+    inode: tuple[int, int],
+    mode: int,
+) -> None:
+    name, fds = shape.name, process.fds
+    paths = resolver.names.paths
+    if name in ("open", "openat", "openat2", "creat"):
+        flags = args[2] if name == "openat2" else args[shape.flags] if shape.flags >= 0 else 0
+        if first >= 0:
+            fds[ret] = OpenFile(paths[first], bool(flags & O_CLOEXEC))
+            resolver.by_inode[inode] = paths[first]
+            if mode & S_IFMT == S_IFDIR:
+                resolver.directories.add(paths[first])
+    elif name == "close":
+        fds.pop(signed(args[0]), None)
+    elif name == "close_range":
+        for fd in [fd for fd in fds if args[0] <= fd <= args[1]]:
+            del fds[fd]
+    elif name in ("dup", "dup2", "dup3") or (
+        name == "fcntl" and args[1] in (F_DUPFD, F_DUPFD_CLOEXEC)
+    ):
+        cloexec = (name == "dup3" and bool(args[2] & O_CLOEXEC)) or args[1] == F_DUPFD_CLOEXEC
+        _duplicate(fds, signed(args[0]), ret, cloexec)
+    elif name == "fcntl" and args[1] == F_SETFD and signed(args[0]) in fds:
+        fds[signed(args[0])] = fds[signed(args[0])]._replace(cloexec=bool(args[2] & 1))
+    elif name in ("mkdir", "mkdirat") and first >= 0:
+        resolver.directories.add(paths[first])
+    elif name in ("chdir", "fchdir"):
+        process.cwd.path = paths[first] if first >= 0 else None
+    elif name in ("rename", "renameat", "renameat2") and first >= 0 and second >= 0:
+        resolver.rename_directory(paths[first], paths[second])
+
+
+def _duplicate(fds: dict[int, OpenFile], old: int, new: int, cloexec: bool) -> None:
+    file = fds.get(old)
+    if file is None:
+        fds.pop(new, None)
+    elif old != new:
+        fds[new] = file._replace(cloexec=cloexec)

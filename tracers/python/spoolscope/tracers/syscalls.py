@@ -1,0 +1,130 @@
+"""The syscalls table: each call's arguments by meaning."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.calls import BY_ID
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.tracers.resolve import Resolved
+
+Int = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
+O_CREAT_WRONLY_TRUNC = 0o1101
+# Argument words that become a column of their own; those in `_INTS` are C ints.
+_INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
+_LONGS = ("offset", "size", "arg")
+
+
+def call_columns(
+    capture: Capture, resolved: Resolved, device: Callable[[Int], Int]
+) -> dict[str, Any]:
+    """Return the columns of the syscalls table.
+
+    Args:
+        capture: The capture.
+        resolved: Names of its calls.
+        device: Device of the spool that each path id lies on.
+    """
+    calls = capture.records["syscall"]
+    shift = capture.start_real_ns - capture.start_mono_ns
+    arguments = Arguments(calls)
+    arguments.fill()
+    failed = (calls["ret"] < 0) & (calls["ret"] >= -4095)
+    dev = calls["dev"].astype(np.int64)
+    dev = np.where((dev == 0) & (calls["ino"] > 0), device(resolved.path), dev)
+    columns = {
+        "ts_ns": calls["start_ns"].astype(np.int64) + shift,
+        "dur_ns": (calls["end_ns"] - calls["start_ns"]).astype(np.int64),
+        "seq": calls["seq"].astype(np.int64),
+        "pid": calls["pid"].astype(np.int32),
+        "tid": calls["tid"].astype(np.int32),
+        "cpu": calls["cpu"].astype(np.int16),
+        "comm": symbols(resolved.comm),
+        "syscall": np.array([c.name for c in BY_ID.values()], object)[calls["call"]],
+        "path_id": np.ma.masked_less(resolved.path, 0),
+        "path2_id": np.ma.masked_less(resolved.path2, 0),
+        "path_base": resolved.base,
+        "path2_base": resolved.base2,
+        "ret": np.where(failed, -1, calls["ret"]),
+        "errno": np.where(failed, -calls["ret"], 0).astype(np.int16),
+        "dev": np.ma.masked_equal(dev, 0),
+        "ino": np.ma.masked_equal(calls["ino"].astype(np.int64), 0),
+        "obj_mode": np.ma.masked_equal(calls["obj_mode"].astype(np.int32), 0),
+        "obj_size": np.ma.masked_where(arguments.is_lock | (calls["size"] < 0), calls["size"]),
+        "flags_seen": calls["flags"].astype(np.int32),
+        **arguments.columns(),
+    }
+    for part in ("oncpu_ns", "blocked_ns", "runq_ns", "preempted_ns"):
+        columns[part] = calls[part].astype(np.int64)
+    return columns
+
+
+def symbols(names: list[bytes]) -> npt.NDArray[np.object_]:
+    """Return names as text; what is not UTF-8 is shown as replacement characters."""
+    known = {name: name.decode(errors="replace") for name in set(names)}
+    return np.array([known[name] for name in names], object)
+
+
+class Arguments:
+    """Argument columns, filled call by call."""
+
+    def __init__(self, calls: Records) -> None:
+        self.calls = calls
+        n = len(calls)
+        self.values = {w: np.zeros(n, np.int64) for w in (*_INTS, *_LONGS, "lock_type")}
+        self.present = {w: np.zeros(n, np.bool_) for w in self.values}
+        self.is_lock = np.zeros(n, np.bool_)
+
+    def set(self, word: str, where: Mask, values: Int) -> None:
+        """Set one column in some rows."""
+        self.values[word][where] = values
+        self.present[word] |= where
+
+    def fill(self) -> None:
+        """Go through the calls that occur."""
+        for number in np.unique(self.calls["call"]).tolist():
+            where = self.calls["call"] == number
+            rows = self.calls[where]
+            self._by_position(number, where, rows)
+            self._special(BY_ID[number].name, where, rows)
+
+    def _by_position(self, number: int, where: Mask, rows: Records) -> None:
+        for at, word in enumerate(BY_ID[number].args):
+            if word in self.values:
+                self.set(word, where, rows["args"][:, at].astype(np.int64))
+            elif word == "uid":
+                pair = rows["args"][:, at : at + 2].astype(np.int64) & 0xFFFF_FFFF
+                self.set("arg", where, pair[:, 0] | pair[:, 1] << 32)
+            elif word == "iov":
+                self.set("size", where, rows["count"].astype(np.int64))
+            elif word == "how":
+                self.set("flags", where, rows["args"][:, at].astype(np.int64))
+                self.set("mode", where, rows["args"][:, at + 1].astype(np.int64))
+
+    def _special(self, name: str, where: Mask, rows: Records) -> None:
+        if name == "fcntl":
+            locks = where & np.isin(self.calls["args"][:, 1], FCNTL_LOCKS)
+            lock_rows = self.calls[locks]
+            self.is_lock = locks
+            self.set("lock_type", locks, lock_rows["lock_type"].astype(np.int64))
+            self.set("offset", locks, lock_rows["pos"])
+            self.set("size", locks, lock_rows["size"])
+            others = where & ~locks
+            self.set("arg", others, self.calls[others]["args"][:, 2].astype(np.int64))
+        elif name == "creat":
+            self.set("flags", where, np.full(len(rows), O_CREAT_WRONLY_TRUNC))
+        elif name in ("read", "write", "readv", "writev", "getdents64", "getdents"):
+            known = where & (self.calls["pos"] >= 0)
+            self.set("offset", known, self.calls["pos"][known])
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns, masked where a call has no such argument."""
+        out = {}
+        for word, values in self.values.items():
+            kind: Any = np.int64 if word in _LONGS else np.int16 if word == "lock_type" else np.int32
+            out[word] = np.ma.array(values.astype(kind), mask=~self.present[word])
+        return out

@@ -1,0 +1,139 @@
+"""Read a native capture: whatever is whole, however its writer ended."""
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.flat import DTYPES, STACK_FRAMES
+
+FILE_MAGIC = b"SPOOLSEG"
+CHUNK_MAGIC = 0x4B435053
+VERSION = 1
+CLOSED = 0
+STACK, STRING, SYMBOLS, META = 8, 9, 10, 11
+RECORDS = {
+    1: "syscall",
+    2: "switch",
+    3: "task",
+    4: "journal",
+    5: "block",
+    6: "open_file",
+    7: "tree",
+}
+Records = npt.NDArray[np.void]
+
+
+@dataclass
+class Capture:
+    """The content of a capture file.
+
+    Attributes:
+        start_mono_ns: CLOCK_MONOTONIC when recording began.
+        start_real_ns: CLOCK_REALTIME of the same moment.
+        closed: The recorder ended in order; False after a crash or a cut file.
+        bytes_unread: Bytes after the last whole chunk.
+        records: Arrays by record name, see flat.DTYPES; in the order they were written.
+        strings: Names by id; id 0 is the empty name.
+        stacks: (n, 32) addresses by id; row 0 is empty.
+        symbols: Function name by address.
+        meta: What the recorder said at its end; empty if it did not get there.
+    """
+
+    start_mono_ns: int
+    start_real_ns: int
+    closed: bool
+    bytes_unread: int = 0
+    records: dict[str, Records] = field(default_factory=dict)
+    strings: list[bytes] = field(default_factory=lambda: [b""])
+    stacks: npt.NDArray[np.uint64] = field(
+        default_factory=lambda: np.zeros((1, STACK_FRAMES), np.uint64)
+    )
+    symbols: dict[int, str] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+def read_capture(path: Path) -> Capture:
+    """Read every whole chunk of a capture file.
+
+    Raises:
+        SpoolscopeError: the file is not a capture, or of another version.
+    """
+    data = memoryview(path.read_bytes())
+    capture = _open(path, data)
+    parts: dict[str, list[Records]] = {name: [] for name in RECORDS.values()}
+    stacks = [capture.stacks]
+    at = DTYPES["file_header"].itemsize
+    size = DTYPES["chunk_header"].itemsize
+    while at + size <= len(data):
+        header = np.frombuffer(data[at : at + size], DTYPES["chunk_header"])[0]
+        body = data[at + size : at + size + int(header["stored_bytes"])]
+        raw = _body(header, body)
+        if raw is None:
+            break
+        kind, n = int(header["kind"]), int(header["n_records"])
+        if kind in RECORDS:
+            name = RECORDS[kind]
+            parts[name].append(np.frombuffer(raw, DTYPES[name]))
+        elif kind == STACK:
+            stacks.append(np.frombuffer(raw, np.uint64).reshape(n, STACK_FRAMES))
+        else:
+            _names(capture, kind, raw, n)
+        at += size + len(body)
+    capture.bytes_unread = len(data) - at
+    capture.stacks = np.concatenate(stacks)
+    capture.records = {
+        name: np.concatenate(arrays) if arrays else np.empty(0, DTYPES[name])
+        for name, arrays in parts.items()
+    }
+    return capture
+
+
+def _open(path: Path, data: memoryview) -> Capture:
+    size = DTYPES["file_header"].itemsize
+    if len(data) < size or bytes(data[:8]) != FILE_MAGIC:
+        raise SpoolscopeError(f"{path} is not a capture", remedy="record again")
+    header = np.frombuffer(data[:size], DTYPES["file_header"])[0]
+    if header["version"] != VERSION:
+        raise SpoolscopeError(
+            f"{path} is a capture of version {header['version']}, this reads {VERSION}",
+            remedy="use the spoolscope that recorded it",
+        )
+    return Capture(
+        start_mono_ns=int(header["start_mono_ns"]),
+        start_real_ns=int(header["start_real_ns"]),
+        closed=int(header["state"]) == CLOSED,
+    )
+
+
+def _body(header: Any, stored: memoryview) -> bytes | None:
+    """Return the chunk's content, or None if it is cut or damaged."""
+    if header["magic"] != CHUNK_MAGIC or len(stored) < header["stored_bytes"]:
+        return None
+    if zlib.crc32(stored) != header["crc32"]:
+        return None
+    if header["codec"] == 0:
+        return bytes(stored)
+    raw: bytes = pa.decompress(stored, int(header["raw_bytes"]), codec="zstd", asbytes=True)
+    return raw
+
+
+def _names(capture: Capture, kind: int, raw: bytes, n: int) -> None:
+    if kind == STRING:
+        lengths = np.frombuffer(raw, np.uint32, n).tolist()
+        at = 4 * n
+        for length in lengths:
+            capture.strings.append(raw[at : at + length])
+            at += length
+    elif kind == SYMBOLS:
+        for line in raw.decode().splitlines():
+            address, _, name = line.partition(" ")
+            capture.symbols[int(address, 16)] = name
+    elif kind == META:
+        capture.meta = json.loads(raw)

@@ -1,0 +1,127 @@
+"""Pseudonyms for file names: what a filesystem sees stays, what a person reads goes.
+
+Kept: depth, length, leading dots, the words of mail stores (new, cur, dovecot.index, ...),
+Maildir's ",S=", ",W=" and ":2,FLAGS" suffixes, and uniqueness. Everything else becomes a keyed
+BLAKE2b hash of the component. The key stays with the operator: the same key gives the same
+pseudonyms, so two traces of one server can be compared.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import secrets
+from pathlib import Path
+
+from spoolscope.traces.errors import SpoolscopeError
+
+KEY_BYTES = 32
+_WORDS = frozenset(
+    b"""new cur tmp Maildir mail vmail queue incoming active deferred defer bounce trace hold
+    corrupt flush saved maildrop public private pid mess info local remote intd todo
+    .Sent .Trash .Drafts .Junk .Archive .Spam Sent Trash Drafts Junk Archive Spam INBOX
+    dovecot.index dovecot.index.log dovecot.index.log.2 dovecot.index.cache dovecot-uidlist
+    dovecot-keywords dovecot.list.index dovecot.list.index.log dovecot.list.index.log.2
+    dovecot.mailbox.log dovecot.mailbox.log.2 dovecot-uidvalidity subscriptions maildirfolder
+    maildirsize courierimapuiddb courierimapkeywords courierimapsubscribed cyrus.index
+    cyrus.header cyrus.cache cyrus.annotations mailboxes.db mailboxes.lock dbox-Mails
+    lost+found inet unix master.pid""".split()
+)
+# Known words that something private may follow.
+_HEADS = re.compile(
+    rb"(dovecot-uidvalidity\.|dovecot\.index\.|dovecot\.list\.index\.|dovecot-uidlist\.|"
+    rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.|u\.|m\.)"
+)
+_ENDINGS = re.compile(rb"(\.lock|\.newlock|\.tmp|\.log|\.cache)$")
+_MAILDIR = re.compile(rb"^([^,:]+)((?:,[SW]=\d+)*)(:2,[A-Za-z]*)?$")
+_LEADING_DOTS = re.compile(rb"^\.*")
+
+
+def load_key(file: Path | None = None) -> bytes:
+    """Return the operator's key, made on first use in a file only its owner can read.
+
+    Args:
+        file: Key file; default ``$XDG_CONFIG_HOME/spoolscope/pseudonym.key``.
+
+    Raises:
+        SpoolscopeError: the file is damaged.
+    """
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = file or config / "spoolscope" / "pseudonym.key"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(secrets.token_bytes(KEY_BYTES))
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise SpoolscopeError(
+            f"the pseudonym key {path} has {len(key)} bytes instead of {KEY_BYTES}",
+            remedy="remove it to get a new one (old traces then no longer match new ones)",
+        )
+    return key
+
+
+def key_id(key: bytes) -> str:
+    """Return a short name of a key that does not give it away."""
+    return hashlib.blake2b(b"id", key=key, digest_size=4).hexdigest()
+
+
+class Pseudonymiser:
+    """Replaces the components of path names, consistently within and across traces."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: dict[bytes, bytes] = {}
+        self._taken: set[bytes] = set()
+
+    def path(self, path: bytes) -> bytes:
+        """Return the pseudonym of a path, component by component."""
+        return b"/".join([self.component(part) for part in path.split(b"/")])
+
+    def component(self, name: bytes) -> bytes:
+        """Return the pseudonym of one component."""
+        if name in _WORDS or not name.strip(b"."):
+            return name
+        if match := _MAILDIR.match(name):
+            base, sizes, flags = match.groups()
+            if sizes or flags:
+                return self._part(base) + sizes + (flags or b"")
+        return self._part(name)
+
+    def _part(self, name: bytes) -> bytes:
+        head = _HEADS.match(name)
+        start = head.end() if head else 0
+        ending = _ENDINGS.search(name, start)
+        end = ending.start() if ending else len(name)
+        middle = name[start:end]
+        if middle in _WORDS or not middle:
+            return name
+        if head and head.group() in (b"u.", b"m."):
+            start, middle = 0, name[:end]
+        return name[:start] + self._hash(middle) + name[end:]
+
+    def _hash(self, name: bytes) -> bytes:
+        if known := self._known.get(name):
+            return known
+        dots = _LEADING_DOTS.match(name)
+        prefix = dots.group() if dots else b""
+        length = len(name) - len(prefix)
+        # Short names collide: try again, and give up the length rather than uniqueness.
+        for attempt in range(1000):
+            pseudonym = prefix + self._text(name, attempt, length + attempt // 900)
+            if pseudonym not in self._taken and pseudonym not in _WORDS:
+                break
+        self._taken.add(pseudonym)
+        self._known[name] = pseudonym
+        return pseudonym
+
+    def _text(self, name: bytes, attempt: int, length: int) -> bytes:
+        text = b""
+        block = 0
+        while len(text) < length:
+            person = attempt.to_bytes(8, "little") + block.to_bytes(8, "little")
+            digest = hashlib.blake2b(name, key=self._key, digest_size=35, person=person).digest()
+            text += base64.b32encode(digest).lower()
+            block += 1
+        return text[:length]
