@@ -10,12 +10,14 @@ from strace_log import Line
 
 from spoolscope.traces.calls import CALLS, Call
 
-AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
 LOCK_COMMANDS = {5, 6, 7, 36, 37, 38}
 STAT_MEMBERS = {
     "stat": ("st_ino", "st_mode", "st_size"),
     "statx": ("stx_ino", "stx_mode", "stx_size"),
 }
+# A signal (here: of a child that ended) makes the kernel run the call again; both are calls.
+RESTARTS = {"ERESTARTSYS": 512, "ERESTARTNOINTR": 513, "ERESTARTNOHAND": 514}
 NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
 
 
@@ -74,7 +76,7 @@ class _Directories:
         steps = []
         for line in threads[tid]:
             steps.append(directory)
-            if line.name in ("fork", "vfork", "clone", "clone3") and line.ret:
+            if line.name in ("fork", "vfork", "clone", "clone3") and (line.ret or 0) > 0:
                 self._walk(threads, line.ret, directory)
             elif line.name == "chdir" and line.ret == 0:
                 path = strace_log.string(line.args[0])
@@ -142,6 +144,14 @@ def _resolved(call: Call, line: Line, word: str, state: State) -> str | None:
     return None if base is None else posixpath.normpath(posixpath.join(base, text))
 
 
+def _names_nothing(call: Call, line: Line, word: str) -> bool:
+    """Tell whether the path is empty and AT_EMPTY_PATH does not give that a meaning."""
+    at, flags = call.position(word), call.position("flags")
+    if at is None or strace_log.string(line.args[at]) != "":
+        return False
+    return flags is None or not strace_log.number(line.args[flags]) & AT_EMPTY_PATH
+
+
 def _directory_word(call: Call, word: str) -> int | None:
     if word == "path2":
         return call.position("dirfd2")
@@ -162,7 +172,9 @@ def _fields(call: Call, line: Line, state: State) -> dict[str, object]:
         _field(fields, word, line, at)
     for word in ("path", "path2"):
         path = _resolved(call, line, word, state)
-        if path is not None:
+        if path is not None and _names_nothing(call, line, word):
+            fields[word] = None
+        elif path is not None:
             fields[word] = path.removeprefix(state.mount).lstrip("/")
     return fields
 
@@ -182,9 +194,8 @@ def _field(fields: dict[str, object], word: str, line: Line, at: int) -> None:
     elif word == "iov":
         fields["size"] = sum(strace_log.members(text, "iov_len"))
     elif word == "how":
-        fields["flags"] = strace_log.member(text, "flags")
-        if (mode := strace_log.member(text, "mode")) is not None:
-            fields["mode"] = mode
+        known = {name: strace_log.member(text, name) for name in ("flags", "mode")}
+        fields |= {name: value for name, value in known.items() if value is not None}
     elif word == "flock" and strace_log.number(line.args[1]) in LOCK_COMMANDS:
         _lock_fields(fields, text)
     elif word in STAT_MEMBERS and line.ret == 0:
@@ -210,4 +221,6 @@ def _clone_flags(call: Call, line: Line) -> dict[str, object]:
 
 
 def _errno(line: Line) -> int:
-    return getattr(errno, line.errno) if line.errno else 0
+    if line.errno in RESTARTS:
+        return RESTARTS[line.errno]
+    return int(getattr(errno, line.errno)) if line.errno else 0

@@ -47,10 +47,16 @@ def _lines(log: Path) -> Iterator[Line]:
         yield Line(
             _NUMBERED.get(found["name"], found["name"]),
             tuple(split(found["args"])),
-            None if ret == "?" else number(ret),
+            _result(ret, errno[1] if errno else ""),
             errno[1] if errno else "",
             text,
         )
+
+
+def _result(text: str, errno: str) -> int | None:
+    if text == "?":  # never returned, or will be restarted
+        return -1 if errno else None
+    return number(text)
 
 
 def split(args: str) -> list[str]:
