@@ -40,16 +40,24 @@ impl Command {
                     libc::_exit(125); // the recorder gave up before it was ready
                 }
                 libc::execvp(argv[0], argv.as_ptr());
-                libc::_exit(if *libc::__errno_location() == libc::ENOENT { 127 } else { 126 });
+                libc::_exit(if *libc::__errno_location() == libc::ENOENT {
+                    127
+                } else {
+                    126
+                });
             }
         }
         if pid < 0 {
             bail!("Failed to fork: {}", std::io::Error::last_os_error());
         }
         // SAFETY: both descriptors were just made and belong to nobody else.
-        let (read, write) = unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
+        let (read, write) =
+            unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
         drop(read);
-        Ok(Command { pid, gate: Some(write) })
+        Ok(Command {
+            pid,
+            gate: Some(write),
+        })
     }
 
     /// Lets the child execute the command.

@@ -59,12 +59,14 @@ pub fn quiet() {
 
 /// The line of libbpf's log that says why the last load failed.
 fn reason(error: &dyn std::fmt::Display) -> String {
-    let log = LOG.lock().map(|mut log| std::mem::take(&mut *log)).unwrap_or_default();
+    let log = LOG
+        .lock()
+        .map(|mut log| std::mem::take(&mut *log))
+        .unwrap_or_default();
     let line = log
         .lines()
         .filter(|l| !l.starts_with("libbpf: failed to load") && !l.contains("PROG LOAD LOG"))
-        .filter(|l| !l.starts_with("processed "))
-        .next_back()
+        .rfind(|l| !l.starts_with("processed "))
         .map(|l| l.trim_start_matches("libbpf: ").to_owned());
     line.unwrap_or_else(|| error.to_string())
 }
@@ -111,8 +113,10 @@ pub fn survey() -> Result<Coverage> {
             }
         }
     }
-    coverage.attached =
-        all.into_iter().filter(|n| !coverage.missing.contains_key(n)).collect();
+    coverage.attached = all
+        .into_iter()
+        .filter(|n| !coverage.missing.contains_key(n))
+        .collect();
     Ok(coverage)
 }
 

@@ -32,7 +32,9 @@ fn text(bytes: &[u8], at: usize, len: u16) -> &[u8] {
 
 /// n_frames, pad, frames.
 fn frames(bytes: &[u8]) -> Vec<u64> {
-    let Some((n, rest)) = record::<[u32; 2]>(bytes) else { return Vec::new() };
+    let Some((n, rest)) = record::<[u32; 2]>(bytes) else {
+        return Vec::new();
+    };
     rest.chunks_exact(8)
         .take(n[0] as usize)
         .map(bytemuck::pod_read_unaligned)
@@ -41,7 +43,9 @@ fn frames(bytes: &[u8]) -> Vec<u64> {
 
 /// Stores one ring record. Unknown kinds cannot occur: both sides are one build.
 pub fn store(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
-    let Some((head, rest)) = record::<RingHead>(bytes) else { return Ok(()) };
+    let Some((head, rest)) = record::<RingHead>(bytes) else {
+        return Ok(());
+    };
     debug_assert_eq!(bytes.len() - rest.len(), HEAD);
     match head.kind as u16 {
         records::KIND_SYSCALL => store_call(capture, &head, rest),
@@ -57,26 +61,34 @@ pub fn store(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
 }
 
 fn store_call(capture: &mut Capture, head: &RingHead, rest: &[u8]) -> Result<()> {
-    let Some((mut call, tail)) = record::<Syscall>(rest) else { return Ok(()) };
+    let Some((mut call, tail)) = record::<Syscall>(rest) else {
+        return Ok(());
+    };
     call.path = capture.string(text(tail, 0, head.len1));
     call.path2 = capture.string(text(tail, head.stride as usize, head.len2));
     capture.push(Kind::Syscall, &call)
 }
 
 fn store_switch(capture: &mut Capture, rest: &[u8]) -> Result<()> {
-    let Some((mut switch, tail)) = record::<Switch>(rest) else { return Ok(()) };
+    let Some((mut switch, tail)) = record::<Switch>(rest) else {
+        return Ok(());
+    };
     switch.stack = capture.stack(&frames(tail));
     capture.push(Kind::Switch, &switch)
 }
 
 fn store_task(capture: &mut Capture, head: &RingHead, rest: &[u8]) -> Result<()> {
-    let Some((mut task, tail)) = record::<Task>(rest) else { return Ok(()) };
+    let Some((mut task, tail)) = record::<Task>(rest) else {
+        return Ok(());
+    };
     task.path = capture.string(text(tail, 0, head.len1));
     capture.push(Kind::Task, &task)
 }
 
 fn store_journal(capture: &mut Capture, rest: &[u8]) -> Result<()> {
-    let Some((mut event, tail)) = record::<Journal>(rest) else { return Ok(()) };
+    let Some((mut event, tail)) = record::<Journal>(rest) else {
+        return Ok(());
+    };
     event.stack = capture.stack(&frames(tail));
     capture.push(Kind::Journal, &event)
 }

@@ -31,7 +31,9 @@ impl Spool {
         let mut found = None;
         let mut holder = PathBuf::from("/");
         for line in mounts.lines() {
-            let Some(spool) = parse_mount(line) else { continue };
+            let Some(spool) = parse_mount(line) else {
+                continue;
+            };
             if spool.mount == path {
                 found = Some(spool);
             } else if path.starts_with(&spool.mount) && spool.mount.starts_with(&holder) {
@@ -108,7 +110,10 @@ fn pack(major: u32, minor: u32) -> u32 {
 fn whole_disk(rdev: u64) -> u32 {
     let (major, minor) = (libc::major(rdev), libc::minor(rdev));
     let sys = format!("/sys/dev/block/{major}:{minor}");
-    let parent = Path::new(&sys).join("partition").exists().then(|| format!("{sys}/../dev"));
+    let parent = Path::new(&sys)
+        .join("partition")
+        .exists()
+        .then(|| format!("{sys}/../dev"));
     parent
         .and_then(|file| fs::read_to_string(file).ok())
         .and_then(|text| parse_dev(&text))
@@ -122,14 +127,20 @@ fn parse_dev(text: &str) -> Option<u32> {
 
 /// All members of the btrfs that `source` belongs to.
 fn btrfs_disks(source: &str) -> Vec<u32> {
-    let Some(name) = Path::new(source).file_name() else { return Vec::new() };
-    let Ok(all) = fs::read_dir("/sys/fs/btrfs") else { return Vec::new() };
+    let Some(name) = Path::new(source).file_name() else {
+        return Vec::new();
+    };
+    let Ok(all) = fs::read_dir("/sys/fs/btrfs") else {
+        return Vec::new();
+    };
     for fs_dir in all.flatten() {
         let devices = fs_dir.path().join("devices");
         if !devices.join(name).exists() {
             continue;
         }
-        let Ok(members) = fs::read_dir(devices) else { continue };
+        let Ok(members) = fs::read_dir(devices) else {
+            continue;
+        };
         return members
             .flatten()
             .filter_map(|m| fs::read_to_string(m.path().join("dev")).ok())
@@ -141,7 +152,9 @@ fn btrfs_disks(source: &str) -> Vec<u32> {
 
 fn size_bytes(path: &Path) -> u64 {
     use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return 0 };
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
+        return 0;
+    };
     // SAFETY: plain out-parameter; an all-zero statfs is valid.
     let mut buffer: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: path is NUL-terminated, buffer is ours.
@@ -153,7 +166,10 @@ fn size_bytes(path: &Path) -> u64 {
 
 /// Reads a clock in nanoseconds.
 pub fn clock(id: libc::clockid_t) -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: t is ours; both clocks used exist on every Linux.
     unsafe { libc::clock_gettime(id, &raw mut t) };
     t.tv_sec * 1_000_000_000 + t.tv_nsec

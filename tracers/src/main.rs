@@ -12,7 +12,14 @@ mod settings;
 mod snapshot;
 mod symbols;
 
-#[allow(missing_docs, missing_debug_implementations, clippy::all, clippy::undocumented_unsafe_blocks)]
+// Generated code: the workspace's lints are not its concern.
+#[allow(missing_docs, missing_debug_implementations)]
+#[allow(
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    clippy::undocumented_unsafe_blocks
+)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
 }

@@ -47,8 +47,11 @@ fn catch_signals() {
 
 /// Records as the options say and prints one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
-    let spools: Vec<Spool> =
-        options.spools.iter().map(|p| Spool::at(p)).collect::<Result<_>>()?;
+    let spools: Vec<Spool> = options
+        .spools
+        .iter()
+        .map(|p| Spool::at(p))
+        .collect::<Result<_>>()?;
     refuse_output_on_spool(options, &spools)?;
     let coverage = coverage::survey()?;
     coverage::require(&coverage)?;
@@ -64,13 +67,23 @@ pub fn run(options: &Options) -> Result<()> {
         program.set_autoload(!coverage.missing.contains_key(&name));
         program.set_autoattach(!ITERATORS.contains(&name.as_str()));
     }
-    let rodata = open.maps.rodata_data.as_deref_mut().context("no constants in the object")?;
+    let rodata = open
+        .maps
+        .rodata_data
+        .as_deref_mut()
+        .context("no constants in the object")?;
     settings::apply(rodata, options, &spools)?;
     open.maps.ring.set_max_entries(options.ring_mib << 20)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
-    let pids = options.pids.iter().copied().chain(command.as_ref().map(|c| c.pid as u32));
+    let pids = options
+        .pids
+        .iter()
+        .copied()
+        .chain(command.as_ref().map(|c| c.pid as u32));
     for pid in pids {
-        skel.maps.target_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
+        skel.maps
+            .target_pids
+            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
     }
     record(&mut skel, options, &spools, &coverage, command.as_mut())
 }
@@ -86,7 +99,10 @@ fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
         .with_context(|| format!("no such directory: {}", parent.display()))?
         .dev();
     if spools.iter().any(|s| s.st_dev == dev) {
-        bail!("{} lies on the spool itself: choose another -o", options.output.display());
+        bail!(
+            "{} lies on the spool itself: choose another -o",
+            options.output.display()
+        );
     }
     Ok(())
 }
@@ -98,7 +114,10 @@ fn iterator(program: &libbpf_rs::ProgramMut<'_>) -> Result<(Link, OwnedFd)> {
     // SAFETY: a live link of an iterator program.
     let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };
     if fd < 0 {
-        bail!("Failed to open an iterator: {}", std::io::Error::from_raw_os_error(-fd));
+        bail!(
+            "Failed to open an iterator: {}",
+            std::io::Error::from_raw_os_error(-fd)
+        );
     }
     // SAFETY: just created, owned by nobody else.
     Ok((link, unsafe { OwnedFd::from_raw_fd(fd) }))
@@ -136,10 +155,15 @@ fn record(
     let (walked, tree) = (spools.to_vec(), !options.no_tree);
     let snapshot = std::thread::spawn(move || snapshot::take(open_files, &walked, tree, &send));
 
-    let mut pump = Pump { ring: &ring, capture: &capture, flushed: Instant::now() };
+    let mut pump = Pump {
+        ring: &ring,
+        capture: &capture,
+        flushed: Instant::now(),
+    };
     pump.until_snapshot(&found)?;
-    if let Err(panic) = snapshot.join().map(|result| result.context("Failed to take the snapshot")).unwrap_or_else(|_| bail!("the snapshot thread died")) {
-        return Err(panic);
+    match snapshot.join() {
+        Ok(taken) => taken.context("Failed to take the snapshot")?,
+        Err(_) => bail!("the snapshot thread died"),
     }
     println!("{}", json!({"event": "ready"}));
     if let Some(command) = command.as_deref_mut() {
@@ -191,8 +215,13 @@ fn store_tasks(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
 fn lost_records(map: &libbpf_rs::MapMut<'_>) -> Result<BTreeMap<u32, u64>> {
     let mut lost = BTreeMap::new();
     for kind in 0u32..16 {
-        let per_cpu = map.lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-        let n = per_cpu.iter().map(|v| bytemuck::pod_read_unaligned::<u64>(v)).sum();
+        let per_cpu = map
+            .lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY)?
+            .unwrap_or_default();
+        let n = per_cpu
+            .iter()
+            .map(|v| bytemuck::pod_read_unaligned::<u64>(v))
+            .sum();
         if n > 0 {
             lost.insert(kind, n);
         }
@@ -254,7 +283,11 @@ impl Pump<'_> {
     }
 
     /// Wait status of the command, if there is one.
-    fn until_stopped(&mut self, options: &Options, command: Option<&mut Command>) -> Result<Option<i32>> {
+    fn until_stopped(
+        &mut self,
+        options: &Options,
+        command: Option<&mut Command>,
+    ) -> Result<Option<i32>> {
         let began = Instant::now();
         let deadline = options.duration.map(|s| began + Duration::from_secs_f64(s));
         let mut asked: Option<Instant> = None;
@@ -263,7 +296,8 @@ impl Pump<'_> {
             if let Some(status) = command.as_ref().and_then(|c| c.ended()) {
                 return Ok(Some(status));
             }
-            let stop = STOP.load(Ordering::Relaxed) || deadline.is_some_and(|d| Instant::now() >= d);
+            let stop =
+                STOP.load(Ordering::Relaxed) || deadline.is_some_and(|d| Instant::now() >= d);
             match (&command, asked) {
                 (None, _) if stop => return Ok(None),
                 (Some(command), None) if stop => {

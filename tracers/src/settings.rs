@@ -42,8 +42,12 @@ pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) ->
 
 fn calls(rodata: &mut types::rodata) {
     for call in calls::all() {
-        let Some(nr) = calls::nr_of(call.name) else { continue };
-        let Some(slot) = rodata.call_of_nr.get_mut(nr as usize) else { continue };
+        let Some(nr) = calls::nr_of(call.name) else {
+            continue;
+        };
+        let Some(slot) = rodata.call_of_nr.get_mut(nr as usize) else {
+            continue;
+        };
         *slot = call.id as u8 + 1;
         rodata.shapes[usize::from(call.id)] = shape(call);
     }
@@ -51,7 +55,10 @@ fn calls(rodata: &mut types::rodata) {
 
 fn shape(call: &Call) -> types::call_shape {
     let at = |word: &str| {
-        call.args.iter().position(|arg| *arg == word).map_or(-1, |i| i as i8)
+        call.args
+            .iter()
+            .position(|arg| *arg == word)
+            .map_or(-1, |i| i as i8)
     };
     let (extra, extra_arg) = [
         ("stat", EXTRA_STAT),
@@ -108,7 +115,10 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
     }
     let ways: Vec<types::way_in> = spools.iter().flat_map(ways_in).collect();
     if ways.len() > rodata.ways_in.len() {
-        bail!("the mount points lie too deep: {} directories above them", ways.len());
+        bail!(
+            "the mount points lie too deep: {} directories above them",
+            ways.len()
+        );
     }
     rodata.ways_in[..ways.len()].copy_from_slice(&ways);
     rodata.n_ways = ways.len() as u32;
@@ -119,11 +129,18 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
 fn ways_in(spool: &Spool) -> Vec<types::way_in> {
     let mut ways = vec![way_in(&spool.mount, Path::new("/"), 0, 0)];
     for above in spool.mount.ancestors().skip(1) {
-        let Ok(meta) = std::fs::metadata(above) else { continue };
+        let Ok(meta) = std::fs::metadata(above) else {
+            continue;
+        };
         // Anonymous devices: st_dev of a btrfs subvolume is not its superblock's.
         let anonymous = libc::major(meta.dev()) == 0;
         let dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
-        ways.push(way_in(&spool.mount, above, meta.ino(), if anonymous { 0 } else { dev }));
+        ways.push(way_in(
+            &spool.mount,
+            above,
+            meta.ino(),
+            if anonymous { 0 } else { dev },
+        ));
     }
     ways
 }
@@ -138,7 +155,12 @@ fn way_in(mount: &Path, above: &Path, ino: u64, dev: u32) -> types::way_in {
     let mut mask = [0u8; 128];
     bytes[..path.len()].copy_from_slice(&path);
     mask[..path.len()].fill(0xff);
-    let mut way = types::way_in { ino, dev, length: path.len() as u32, ..Default::default() };
+    let mut way = types::way_in {
+        ino,
+        dev,
+        length: path.len() as u32,
+        ..Default::default()
+    };
     for i in 0..16 {
         way.word[i] = word(&bytes, i);
         way.mask[i] = word(&mask, i);

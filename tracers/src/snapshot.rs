@@ -33,7 +33,12 @@ fn now() -> u64 {
 }
 
 /// Sends everything; an error means that part of it is missing.
-pub fn take(open_files: OwnedFd, spools: &[Spool], tree: bool, to: &SyncSender<Found>) -> Result<()> {
+pub fn take(
+    open_files: OwnedFd,
+    spools: &[Spool],
+    tree: bool,
+    to: &SyncSender<Found>,
+) -> Result<()> {
     for line in read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
         let length = (file.path as usize).min(PATH_LONG);
@@ -61,13 +66,24 @@ pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
 
 /// Every process that runs now: ids, umask and working directory.
 fn tasks(to: &SyncSender<Found>) -> Result<()> {
-    for entry in fs::read_dir("/proc").context("Failed to list /proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+    for entry in fs::read_dir("/proc")
+        .context("Failed to list /proc")?
+        .flatten()
+    {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
         // A process that ends meanwhile is simply not there any more.
-        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
-        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else {
+            continue;
+        };
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else {
+            continue;
+        };
         let mut task = task_from_status(pid, &status);
         task.exe_ino = fs::metadata(entry.path().join("exe")).map_or(0, |m| m.ino());
         to.send(Found::Task(task, cwd.as_os_str().as_bytes().to_vec()))?;
@@ -76,9 +92,17 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
 }
 
 fn task_from_status(pid: u32, status: &str) -> Task {
-    let mut task = Task { ts_ns: now(), event: TASK_SEEN, pid, tid: pid, ..Task::default() };
+    let mut task = Task {
+        ts_ns: now(),
+        event: TASK_SEEN,
+        pid,
+        tid: pid,
+        ..Task::default()
+    };
     for line in status.lines() {
-        let Some((key, value)) = line.split_once(':') else { continue };
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
         let words: Vec<&str> = value.split_whitespace().collect();
         let number = |i: usize| words.get(i).and_then(|w| w.parse().ok()).unwrap_or(0);
         match key {
@@ -103,7 +127,9 @@ fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
     send_name(spool, &spool.mount, to)?;
     while let Some(dir) = pending.pop() {
         // A directory removed meanwhile: the events tell.
-        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        let Ok(entries) = fs::read_dir(&dir) else {
+            continue;
+        };
         for entry in entries.flatten() {
             let path = entry.path();
             if send_name(spool, &path, to)? {
@@ -116,7 +142,9 @@ fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
 
 /// Sends one name; true if it is a directory to descend into.
 fn send_name(spool: &Spool, path: &Path, to: &SyncSender<Found>) -> Result<bool> {
-    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(false) };
+    let Ok(meta) = fs::symlink_metadata(path) else {
+        return Ok(false);
+    };
     if meta.dev() != spool.st_dev && spool.fstype != "btrfs" {
         return Ok(false); // another filesystem is mounted here
     }
@@ -138,6 +166,10 @@ fn send_name(spool: &Spool, path: &Path, to: &SyncSender<Found>) -> Result<bool>
         ..Tree::default()
     };
     let bytes = |p: &OsStr| p.as_bytes().to_vec();
-    to.send(Found::Name(name, bytes(path.as_os_str()), bytes(target.as_os_str())))?;
+    to.send(Found::Name(
+        name,
+        bytes(path.as_os_str()),
+        bytes(target.as_os_str()),
+    ))?;
     Ok(meta.is_dir())
 }

@@ -19,7 +19,9 @@ pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
         else {
             continue;
         };
-        let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+        let Ok(address) = u64::from_str_radix(address, 16) else {
+            continue;
+        };
         if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
             table.insert(address, name.to_owned());
         }

@@ -244,7 +244,10 @@ mod tests {
         assert_eq!(capture.string(b"two"), 2);
         assert_eq!(capture.string(b"one"), 1);
         let stack = capture.stack(&[7, 8]);
-        let switch = Switch { stack, ..Switch::default() };
+        let switch = Switch {
+            stack,
+            ..Switch::default()
+        };
         capture.push(Kind::Switch, &switch).unwrap();
         capture.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();

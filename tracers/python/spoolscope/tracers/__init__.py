@@ -1,0 +1,1 @@
+"""Capture: from the kernel to a trace directory."""

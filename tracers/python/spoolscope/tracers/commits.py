@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from spoolscope.traces.capture import Capture, Records
 from spoolscope.tracers.events import CallIndex
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.schema import COMMITS
 
 START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS = range(1, 9)
 LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
@@ -14,16 +16,11 @@ WAKER_TASK = 1
 WAIT_FRAME = "jbd2_log_wait_commit"
 
 Commit = dict[str, Any]
-_COLUMNS = (
-    "ts_ns dur_ns dev kind txn_id locking_ns flushing_ns logging_ns tid comm trigger "
-    "trigger_pid trigger_tid trigger_seq trigger_comm trigger_stack_id blocks"
-).split()
+_COLUMNS = [c.name for c in COMMITS.columns]
 
 
 def commit_columns(capture: Capture) -> dict[str, Any]:
     """Put commits together from journal events, in time order."""
-    import pyarrow as pa
-
     journal = capture.records["journal"]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
     seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
@@ -151,8 +148,10 @@ def _comms(capture: Capture) -> dict[int, str]:
 
 
 def _xfs(journal: Records, seqs: Any) -> list[Commit]:
-    """A log write lasts from syncing an iclog to its completion; the task that last forced
-    the log, or syncs the iclog in its own call, triggered it."""
+    """One commit per log write: from syncing an iclog to its completion.
+
+    The task that syncs it within its own call triggered it, or else who last forced the log.
+    """
     commits: list[Commit] = []
     begun: dict[int, tuple[np.void, int]] = {}
     forced: dict[int, tuple[np.void, int]] = {}
@@ -177,13 +176,17 @@ def _xfs(journal: Records, seqs: Any) -> list[Commit]:
 def _btrfs(capture: Capture, journal: Records, seqs: Any) -> list[Commit]:
     """An fsync commits the log tree within its own call; a transaction commit reports its end."""
     calls = capture.records["syscall"]
-    ends = dict(
-        zip(
-            zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True),
-            calls["end_ns"].tolist(),
-            strict=True,
+    ends = (
+        dict(
+            zip(
+                zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True),
+                calls["end_ns"].tolist(),
+                strict=True,
+            )
         )
-    ) if np.any(journal["event"] == SYNC_FILE) else {}
+        if np.any(journal["event"] == SYNC_FILE)
+        else {}
+    )
     commits = []
     for event, seq in zip(journal, seqs.tolist(), strict=True):
         kind, now = int(event["event"]), int(event["ts_ns"])

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.traces.capture import Capture, Records, read_capture
-from spoolscope.traces.parquet import write_table
-from spoolscope.traces.pseudonym import Pseudonymiser, key_id
-from spoolscope.traces.schema import SCHEMA
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_columns
+from spoolscope.traces.capture import Capture, Records, read_capture
+from spoolscope.traces.parquet import write_table
+from spoolscope.traces.pseudonym import Pseudonymiser, key_id
+from spoolscope.traces.schema import SCHEMA
 
 Columns = dict[str, Any]
 SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spoolscope.tracers.resolve import END, EXEC, EXIT, FORK, SEEN
 from spoolscope.traces.capture import Capture, Records
-from spoolscope.tracers.resolve import COMM, END, EXEC, EXIT, FORK, SEEN
 
 WATCHED = 7
-EVENT_NAMES = np.array(
-    ["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object
-)
+EVENT_NAMES = np.array(["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object)
 IN_CALL = 1 << 4
 SHARE_FILES, SHARE_FS = 1, 2
 BLOCKED, PREEMPTED = 1, 2
@@ -177,17 +176,12 @@ def thread_columns(capture: Capture, path_id: PathId) -> Columns:
         tid = int(task["tid"])
         row = rows.setdefault(tid, _new_thread(task))
         row["comm"] = bytes(task["comm"]).decode(errors="replace") or row["comm"]
-        _THREAD_EVENTS.get(int(task["event"]), lambda *_: None)(row, task, shift)
+        if apply := _THREAD_EVENTS.get(int(task["event"])):
+            apply(row, task, shift)
         if task["event"] == SEEN and task["path"] and row["start_ns"] is None:
             row["cwd_id"] = path_id(capture.strings[task["path"]])
     names = _new_thread(np.zeros(1, tasks.dtype)[0]).keys()
-    return {name: _nullable([row[name] for row in rows.values()]) for name in names}
-
-
-def _nullable(values: list[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values)
+    return {name: pa.array([row[name] for row in rows.values()]) for name in names}
 
 
 def _new_thread(task: np.void) -> Columns:
@@ -248,7 +242,6 @@ _THREAD_EVENTS: dict[int, Callable[[Columns, np.void, int], None]] = {
     EXEC: _executed,
     EXIT: _exited,
     END: _last_words,
-    COMM: lambda *_: None,
 }
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from spoolscope.traces.capture import RECORDS, Capture
 from spoolscope.tracers.resolve import END, EXIT
+from spoolscope.traces.capture import RECORDS, Capture
 
 
 def loss_columns(capture: Capture) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The kernel side records what the caller passed; here fd tables and cwds are foll
 through open, dup, close, chdir, fork and exec in the order in which the calls returned.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -223,8 +224,13 @@ def _shape(number: int) -> Shape:
         return -1 if position is None else position
 
     return Shape(
-        call.name,
-        *(at(w) for w in ("fd", "fd2", "dirfd", "dirfd2", "path", "path2")),
+        name=call.name,
+        fd=at("fd"),
+        fd2=at("fd2"),
+        dirfd=at("dirfd"),
+        dirfd2=at("dirfd2"),
+        path=at("path"),
+        path2=at("path2"),
         has_text=at("target") >= 0 or at("name") >= 0,
         flags=at("flags"),
         returns_fd=call.returns_fd,
@@ -257,88 +263,79 @@ def resolve(capture: Capture) -> Resolved:
     tasks = tasks[np.argsort(tasks["ts_ns"], kind="stable")]
     task_times = [*tasks["ts_ns"].tolist(), 1 << 63]
     next_task = 0
-    rows = _rows(calls, order)
-    for i, end, call, pid, tid, ret, args, path, path2, dev, ino, mode in rows:
-        while task_times[next_task] <= end:
+    for row in _rows(calls, order):
+        while task_times[next_task] <= row.end_ns:
             resolver.task(tasks[next_task])
             next_task += 1
-        out.comm[i] = resolver.comms.get(tid, b"")
-        call_names(resolver, out, i, SHAPES[call], pid, ret, args, path, path2, (dev, ino), mode)
+        out.comm[row.position] = resolver.comms.get(row.tid, b"")
+        _resolve_call(resolver, out, row)
     for task in tasks[next_task:]:
         resolver.task(task)
     out.unresolved = resolver.unresolved
     return out
 
 
-def _rows(calls: Records, order: npt.NDArray[np.intp]) -> "zip[tuple[int, ...]]":
-    """Yield the members used here as Python numbers: much faster than record access."""
+class Row(NamedTuple):
+    """The members of a call used here, as Python values: much faster than record access."""
+
+    position: int
+    end_ns: int
+    call: int
+    pid: int
+    tid: int
+    ret: int
+    args: list[int]
+    path: int
+    path2: int
+    dev: int
+    ino: int
+    obj_mode: int
+
+
+def _rows(calls: Records, order: npt.NDArray[np.intp]) -> Iterator[Row]:
     sorted_calls = calls[order]
-    members = ("end_ns", "call", "pid", "tid", "ret", "args", "path", "path2", "dev", "ino")
-    columns = [sorted_calls[m].tolist() for m in (*members, "obj_mode")]
-    return zip(order.tolist(), *columns, strict=True)
+    columns = [sorted_calls[member].tolist() for member in Row._fields[1:]]
+    return map(Row._make, zip(order.tolist(), *columns, strict=True))
 
 
-def call_names(
-    resolver: Resolver,
-    out: Resolved,
-    i: int,
-    shape: Shape,
-    pid: int,
-    ret: int,
-    args: list[int],
-    path: int,
-    path2: int,
-    inode: tuple[int, int],
-    mode: int,
-) -> None:
+def _resolve_call(resolver: Resolver, out: Resolved, row: Row) -> None:
     """Resolve one call's names, then apply what it did to descriptors and cwd."""
-    process = resolver.process(pid)
-    strings = resolver.capture.strings
+    process, shape = resolver.process(row.pid), SHAPES[row.call]
+    strings, args, i = resolver.capture.strings, row.args, row.position
     first = second = -1
-    if shape.path >= 0 and path:
+    if shape.path >= 0 and row.path:
         dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
-        first, out.base[i] = resolver.name_of(process, dirfd, strings[path])
+        first, out.base[i] = resolver.name_of(process, dirfd, strings[row.path])
     else:
         at = shape.fd if shape.fd >= 0 else shape.dirfd
         file = process.fds.get(signed(args[at])) if at >= 0 else None
-        known = file.path if file else resolver.by_inode.get(inode) if inode[1] else None
+        by_inode = resolver.by_inode.get((row.dev, row.ino)) if row.ino else None
+        known = file.path if file else by_inode
         first = resolver.names.id(known) if known is not None else -1
         if shape.path >= 0 and first >= 0:
             out.base[i] = BASE_FD
-    if shape.path2 >= 0 and path2:
+    if shape.path2 >= 0 and row.path2:
         dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
-        second, out.base2[i] = resolver.name_of(process, dirfd, strings[path2])
-    elif shape.has_text and path2:
-        second = resolver.text(strings[path2])
+        second, out.base2[i] = resolver.name_of(process, dirfd, strings[row.path2])
+    elif shape.has_text and row.path2:
+        second = resolver.text(strings[row.path2])
     out.path[i], out.path2[i] = first, second
-    if first < 0 and (inode[1] or shape.path >= 0) and shape.name not in ("execve", "execveat"):
+    if first < 0 and (row.ino or shape.path >= 0) and shape.name not in ("execve", "execveat"):
         resolver.unresolved += 1
-    if ret >= 0:
-        _effects(resolver, process, shape, ret, args, first, second, inode, mode)
+    if row.ret >= 0:
+        _effects(resolver, process, shape, row, first, second)
     elif shape.name == "close":
         process.fds.pop(signed(args[0]), None)
 
 
 def _effects(
-    resolver: Resolver,
-    process: Process,
-    shape: Shape,
-    ret: int,
-    args: list[int],
-    first: int,
-    second: int,
-    inode: tuple[int, int],
-    mode: int,
+    resolver: Resolver, process: Process, shape: Shape, row: Row, first: int, second: int
 ) -> None:
-    name, fds = shape.name, process.fds
+    name, fds, args = shape.name, process.fds, row.args
     paths = resolver.names.paths
     if name in ("open", "openat", "openat2", "creat"):
-        flags = args[2] if name == "openat2" else args[shape.flags] if shape.flags >= 0 else 0
         if first >= 0:
-            fds[ret] = OpenFile(paths[first], bool(flags & O_CLOEXEC))
-            resolver.by_inode[inode] = paths[first]
-            if mode & S_IFMT == S_IFDIR:
-                resolver.directories.add(paths[first])
+            _opened(resolver, fds, shape, row, paths[first])
     elif name == "close":
         fds.pop(signed(args[0]), None)
     elif name == "close_range":
@@ -347,8 +344,10 @@ def _effects(
     elif name in ("dup", "dup2", "dup3") or (
         name == "fcntl" and args[1] in (F_DUPFD, F_DUPFD_CLOEXEC)
     ):
-        cloexec = (name == "dup3" and bool(args[2] & O_CLOEXEC)) or args[1] == F_DUPFD_CLOEXEC
-        _duplicate(fds, signed(args[0]), ret, cloexec)
+        cloexec = (name == "dup3" and bool(args[2] & O_CLOEXEC)) or (
+            name == "fcntl" and args[1] == F_DUPFD_CLOEXEC
+        )
+        _duplicate(fds, signed(args[0]), row.ret, cloexec=cloexec)
     elif name == "fcntl" and args[1] == F_SETFD and signed(args[0]) in fds:
         fds[signed(args[0])] = fds[signed(args[0])]._replace(cloexec=bool(args[2] & 1))
     elif name in ("mkdir", "mkdirat") and first >= 0:
@@ -359,7 +358,19 @@ def _effects(
         resolver.rename_directory(paths[first], paths[second])
 
 
-def _duplicate(fds: dict[int, OpenFile], old: int, new: int, cloexec: bool) -> None:
+def _opened(
+    resolver: Resolver, fds: dict[int, OpenFile], shape: Shape, row: Row, path: bytes
+) -> None:
+    flags = row.args[2] if shape.name == "openat2" else 0
+    if shape.flags >= 0:
+        flags = row.args[shape.flags]
+    fds[row.ret] = OpenFile(path, bool(flags & O_CLOEXEC))
+    resolver.by_inode[(row.dev, row.ino)] = path
+    if row.obj_mode & S_IFMT == S_IFDIR:
+        resolver.directories.add(path)
+
+
+def _duplicate(fds: dict[int, OpenFile], old: int, new: int, *, cloexec: bool) -> None:
     file = fds.get(old)
     if file is None:
         fds.pop(new, None)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spoolscope.tracers.convert import convert
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.pseudonym import load_key
-from spoolscope.tracers.convert import convert
 
 Progress = Callable[[str, float | None], None]
 CAPTURE = "capture.seg"
@@ -36,7 +36,6 @@ class Request:
     keep_names: bool = False
     snapshot: bool = True
     key_file: Path | None = None
-    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     report = progress or (lambda _what, _fraction: None)
     key = None if request.keep_names else load_key(request.key_file)
     recorder = find_binary("spoolscope-record")
-    _check_output(request)
+    _check_output(request.output)
     parent = request.output.resolve().parent
     work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.", dir=parent))
     try:
@@ -77,9 +76,8 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     except BaseException:
         _keep_capture(work)
         raise
-    if request.force and request.output.exists():
-        shutil.rmtree(request.output)
-    work.chmod(0o700)
+    for file in work.iterdir():
+        file.chmod(0o600)  # the directory is 0700 as mkdtemp made it
     work.rename(request.output)
     return Summary(request.output, status, meta)
 
@@ -90,15 +88,15 @@ def _keep_capture(work: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _check_output(request: Request) -> None:
-    if request.output.exists() and not request.force:
+def _check_output(output: Path) -> None:
+    if output.exists():
         raise SpoolscopeError(
-            f"{request.output} exists", remedy="choose another -o, or add --force", exit_code=USAGE
+            f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
         )
-    if not request.output.resolve().parent.is_dir():
+    if not output.resolve().parent.is_dir():
         raise SpoolscopeError(
-            f"no such directory: {request.output.parent}",
-            remedy=f"mkdir -p {request.output.parent}",
+            f"no such directory: {output.parent}",
+            remedy=f"mkdir -p {output.parent}",
             exit_code=USAGE,
         )
 

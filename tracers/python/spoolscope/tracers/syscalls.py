@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.capture import Capture, Records
-from spoolscope.tracers.resolve import Resolved
 
 Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -125,6 +125,8 @@ class Arguments:
         """Return the columns, masked where a call has no such argument."""
         out = {}
         for word, values in self.values.items():
-            kind: Any = np.int64 if word in _LONGS else np.int16 if word == "lock_type" else np.int32
+            kind: Any = np.int64 if word in _LONGS else np.int32
+            if word == "lock_type":
+                kind = np.int16
             out[word] = np.ma.array(values.astype(kind), mask=~self.present[word])
         return out

@@ -1,0 +1,128 @@
+"""The verb info."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow.compute as pc
+
+from spoolscope.cli.output import emit_json, json_option
+from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.schema import TABLES
+from spoolscope.traces.trace import Trace
+
+SHOWN_LOSSES = 10
+
+EPILOG = """\b
+Examples:
+  spoolscope info monday.trace
+  spoolscope info monday.trace --json
+  spoolscope info monday.trace --columns
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option("--columns", is_flag=True, help="Explain every table and column.")
+@json_option
+def command(trace: Path, *, columns: bool, as_json: bool) -> int:
+    """Show what a trace holds: duration, counts, loss, tier, completeness."""
+    opened = Trace.open(trace)
+    facts = gather(opened)
+    if as_json:
+        emit_json(facts)
+    elif columns:
+        _print_columns(opened)
+    else:
+        _print(facts, opened)
+    return 0 if facts["complete"] else INCOMPLETE
+
+
+def gather(trace: Trace) -> dict[str, Any]:
+    """Return the facts of a trace that ``info --json`` prints."""
+    meta = trace.meta
+    n = meta["counts"]["syscalls"]
+    ids = trace.table("syscalls", ["pid", "tid"])
+    size = sum(f.stat().st_size for f in trace.path.iterdir() if f.is_file())
+    calls_size = sum(trace.file(t).stat().st_size for t in ("syscalls", "paths"))
+    return {
+        "syscalls": n,
+        "duration_ns": meta["duration_ns"],
+        "processes": pc.count_distinct(ids["pid"]).as_py(),
+        "threads": pc.count_distinct(ids["tid"]).as_py(),
+        "lost": meta["lost"],
+        "complete": meta["complete"],
+        "paths_unresolved": meta["paths_unresolved"],
+        "bytes_on_disk": size,
+        "bytes_per_syscall": round(calls_size / n, 2) if n else None,
+        "tier": meta["tier"],
+        "schema": meta["schema"],
+        **{key: meta.get(key) for key in _MORE},
+    }
+
+
+_MORE = (
+    "version",
+    "kernel",
+    "arch",
+    "spools",
+    "pseudonymised",
+    "key_id",
+    "filter",
+    "calls_in_flight",
+    "lost_records",
+    "closed",
+    "bytes_unread",
+    "tree",
+    "programs",
+    "counts",
+)
+
+
+def _print(facts: dict[str, Any], trace: Trace) -> None:
+    seconds = facts["duration_ns"] / 1e9
+    rate = facts["syscalls"] / seconds if seconds else 0
+    lines = [
+        ("calls", f"{facts['syscalls']:,} in {seconds:.1f} s ({rate:,.0f}/s)"),
+        ("processes", f"{facts['processes']:,} ({facts['threads']:,} threads)"),
+        ("complete", "yes" if facts["complete"] else "NO"),
+        ("lost", f"{facts['lost']:,}"),
+        ("in flight at end", f"{facts['calls_in_flight']:,}"),
+        ("paths unresolved", f"{facts['paths_unresolved']:,}"),
+        ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
+        ("tier", facts["tier"]),
+        ("names", "pseudonyms" if facts["pseudonymised"] else "as they are"),
+        ("kernel", facts["kernel"]),
+        ("schema", facts["schema"]),
+    ]
+    for spool in facts["spools"]:
+        lines += [("spool", f"{spool['mount']} {spool['fstype']} ({spool['options']})")]
+    missing = (facts["programs"] or {}).get("missing", {})
+    lines += [("not traced", f"{name}: {why}") for name, why in missing.items()]
+    for label, value in lines:
+        click.echo(f"{label:>17}  {value}")
+    if not facts["closed"]:
+        click.echo("The recorder did not end in order; the last second may be missing.")
+    _print_losses(trace)
+    click.echo(f"Next: spoolscope explain {trace.path}")
+
+
+def _print_losses(trace: Trace) -> None:
+    losses = trace.table("losses").to_pylist()
+    for loss in losses[:SHOWN_LOSSES]:
+        if loss["first_seq"] is None:
+            click.echo(f"lost {loss['n']:,} records of kind {loss['kind']}")
+            continue
+        where = f"thread {loss['tid']}, seq {loss['first_seq']} to {loss['last_seq']}"
+        click.echo(f"lost {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
+    if len(losses) > SHOWN_LOSSES:
+        click.echo(f"... and {len(losses) - SHOWN_LOSSES} more, in losses.parquet")
+
+
+def _print_columns(trace: Trace) -> None:
+    for table in TABLES.values():
+        rows = trace.meta["counts"].get(table.name, 0)
+        click.echo(f"{table.name} ({rows:,} rows): {table.row}")
+        for column in table.columns:
+            unit = f" [{column.unit}]" if column.unit else ""
+            click.echo(f"  {column.name:18} {column.type}{unit}  {column.meaning}")

@@ -1,0 +1,130 @@
+"""The verb record."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import (
+    claim_output,
+    emit_json,
+    force_option,
+    json_option,
+    progress,
+    quiet_option,
+    warn,
+    wrote,
+)
+from spoolscope.tracers.session import Request, Summary, record
+from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+EPILOG = """\b
+Examples:
+  sudo spoolscope record --spool /var/mail -d 60 -o monday.trace
+  sudo spoolscope record --spool /srv/mail --comm imap --comm lmtp -d 10m
+  sudo spoolscope record --spool /mnt -o test.trace -- ./deliver-once
+"""
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4
+    """Seconds, or a number with ms, s, m or h."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        digits = value.rstrip("mshn")
+        try:
+            seconds = float(digits) * UNITS[value[len(digits) :] or "s"]
+        except (ValueError, KeyError):
+            self.fail(f"{value!r} is not a time such as 30, 500ms, 10s, 5m or 1h", param, ctx)
+        if seconds <= 0:
+            self.fail("a recording needs a time above 0", param, ctx)
+        return seconds
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--spool",
+    "spools",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Mount point to record; may be repeated.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("spool.trace"),
+    show_default=True,
+    help="Trace directory to write.",
+)
+@click.option("-d", "--duration", type=Duration(), help="Stop after this time: 30, 10s, 5m, 1h.")
+@click.option("-p", "--pid", "pids", multiple=True, type=int, help="Only this process tree.")
+@click.option("--cgroup", "cgroups", multiple=True, help="Only this cgroup v2 directory.")
+@click.option("--comm", "comms", multiple=True, help="Only threads of this name.")
+@click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
+)
+@click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
+@force_option
+@quiet_option
+@json_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def command(**options: Any) -> int:
+    """Record the system calls on a mail spool.
+
+    Records every process that touches the spool until the time is up or Ctrl-C;
+    with COMMAND, runs it and records only it and its children. No mail content
+    is recorded; file names are pseudonymised unless --keep-names.
+    """
+    as_json, quiet = options.pop("as_json"), options.pop("quiet")
+    if options.pop("force"):
+        claim_output(options["output"], force=True)
+    request = Request(
+        spools=list(options["spools"]),
+        output=options["output"],
+        command=list(options["command"]) or None,
+        duration_s=options["duration"],
+        pids=list(options["pids"]),
+        cgroups=list(options["cgroups"]),
+        comms=list(options["comms"]),
+        keep_names=options["keep_names"],
+        snapshot=not options["no_snapshot"],
+        key_file=options["key_file"],
+    )
+    _check(request)
+    with progress(quiet=quiet) as show:
+        summary = record(request, show)
+    return _report(summary, as_json=as_json)
+
+
+def _check(request: Request) -> None:
+    if request.command and (request.pids or request.cgroups or request.comms):
+        raise SpoolscopeError(
+            "a COMMAND is its own filter", remedy="leave out -p, --cgroup, --comm", exit_code=USAGE
+        )
+
+
+def _report(summary: Summary, *, as_json: bool) -> int:
+    meta = summary.meta
+    if as_json:
+        emit_json({"trace": summary.trace, "command_status": summary.command_status, **meta})
+    else:
+        n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
+        click.echo(f"{n:,} calls in {seconds:.1f} s, lost {meta['lost']:,}, tier {meta['tier']}")
+    if summary.command_status:
+        warn(f"the command ended with status {summary.command_status}")
+    if not meta["complete"]:
+        warn(f"the trace is incomplete: see 'spoolscope info {summary.trace}'")
+    if meta["counts"]["syscalls"] == 0:
+        warn("no call touched the spool: is it the right mount point, was there any load?")
+    if not as_json:
+        wrote(summary.trace, f"spoolscope explain {summary.trace}")
+    return 0 if meta["complete"] else INCOMPLETE

@@ -1,0 +1,106 @@
+"""What this machine can trace: found out by trying."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+
+MKFS = {
+    "ext4": ("mkfs.ext4", "e2fsprogs"),
+    "ext3": ("mkfs.ext3", "e2fsprogs"),
+    "ext2": ("mkfs.ext2", "e2fsprogs"),
+    "xfs": ("mkfs.xfs", "xfsprogs"),
+    "btrfs": ("mkfs.btrfs", "btrfs-progs"),
+}
+SBIN = "/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question about this machine.
+
+    Attributes:
+        name: What was tried.
+        ok: It works.
+        detail: What was found, or why it does not work and what mends it.
+        needed: Without it no recording is possible.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    needed: bool = False
+
+
+def check() -> tuple[list[Finding], dict[str, Any]]:
+    """Return the findings and the recorder's survey of programs (empty if it cannot run)."""
+    survey, failure = _survey()
+    findings = [
+        _root(),
+        _exists("BTF", "/sys/kernel/btf/vmlinux", "boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
+        Finding("recorder", not failure, failure or f"tier {survey['tier']}", needed=True),
+        _kallsyms(),
+        *_filesystems(),
+    ]
+    for name, why in survey.get("missing", {}).items():
+        findings.append(Finding(f"program {name}", ok=False, detail=why))
+    return findings, survey
+
+
+def _root() -> Finding:
+    root = os.geteuid() == 0
+    return Finding("root", root, "yes" if root else "run it with sudo", needed=True)
+
+
+def _exists(name: str, path: str, remedy: str) -> Finding:
+    found = Path(path).exists()
+    return Finding(name, found, path if found else f"{path} is missing: {remedy}", needed=True)
+
+
+def _survey() -> tuple[dict[str, Any], str]:
+    try:
+        recorder = find_binary("spoolscope-record")
+    except SpoolscopeError as error:
+        return {}, f"{error.message}: {error.remedy}"
+    done = subprocess.run([recorder, "doctor"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {}, done.stderr.strip().removeprefix("spoolscope-record: ")
+    survey: dict[str, Any] = json.loads(done.stdout)
+    return survey, "" if survey["usable"] else "a required program does not load, see below"
+
+
+def _kallsyms() -> Finding:
+    """Without addresses in kallsyms stacks have no names and causes stay unexplained."""
+    try:
+        with Path("/proc/kallsyms").open() as lines:
+            visible = int(next(lines).split()[0], 16) != 0
+    except (OSError, StopIteration):
+        visible = False
+    remedy = "sysctl kernel.kptr_restrict=0, or give CAP_SYSLOG"
+    return Finding("kernel symbols", visible, "readable" if visible else remedy)
+
+
+def _filesystems() -> list[Finding]:
+    known = Path("/proc/filesystems").read_text().split()
+    findings = []
+    for name, (program, package) in MKFS.items():
+        mkfs = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SBIN}")
+        if mkfs is None:
+            findings.append(Finding(f"mkfs {name}", ok=False, detail=f"apt install {package}"))
+        elif name not in known and not _module(name):
+            findings.append(Finding(f"mount {name}", ok=False, detail="not in this kernel"))
+        else:
+            findings.append(Finding(f"candidate {name}", ok=True, detail=mkfs))
+    return findings
+
+
+def _module(name: str) -> bool:
+    modprobe = shutil.which("modprobe", path=SBIN)
+    command = [modprobe, "--dry-run", "--quiet", name] if modprobe else ["false"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
