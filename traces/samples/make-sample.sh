@@ -18,10 +18,10 @@ while getopts o:t:l:k option; do
 	*) exit 2 ;;
 	esac
 done
-seconds=30
-# The load starts into a silent server and has drained before the recording ends.
-quiet_before=1 quiet_after=2
-export RIG=/var/tmp/spoolscope-rig-$$ RIG_FS=$fstype
+# The load starts into a silent server and has drained before the recording ends: clients finish
+# what they are at, which takes up to two seconds.
+recorded=31 seconds=28 quiet_before=0.5
+export RIG=/var/tmp/spoolscope-rig RIG_FS=$fstype
 work=$(mktemp -d)
 
 finish() {
@@ -40,7 +40,7 @@ load() {
 watch_processes() {
 	local most=0 now
 	while [[ ! -e $work/end ]]; do
-		now=$(ps -eo args= | grep -cE '^(dovecot/|postfix/|lmtp|smtpd|cleanup|qmgr|trivial-rewrite|pickup|anvil)|/postfix/sbin/' || true)
+		now=$(ps -eo comm= | grep -cE '^(imap|pop3|imap-login|pop3-login|lmtp|auth|smtpd|cleanup|qmgr|trivial-rewrite)$' || true)
 		((now <= most)) || most=$now
 		sleep 1
 	done
@@ -52,7 +52,7 @@ echo "rig: $fstype is up; warming up" >&2
 load 6 >"$work/warm-up"
 sleep 2
 "$root/.venv/bin/spoolscope" record --spool "$RIG/spool" -o "$output" --force \
-	-d $((quiet_before + seconds + quiet_after)) "${names[@]}" >"$work/record.out" 2>"$work/record.err" &
+	-d $recorded "${names[@]}" >"$work/record.out" 2>"$work/record.err" &
 recorder=$!
 for _ in $(seq 200); do
 	grep -qi recording "$work/record.err" && break
