@@ -68,8 +68,8 @@ def test_slowest_calls_carry_their_whole_split(found):
 
 
 def test_headline_names_the_largest_part(found):
-    assert found.headline == "80 % of the time in calls is fsync/fdatasync: journal commit."
-    assert found.findings[0].startswith("39.0 ms (79.6 %) in fsync/fdatasync")
+    assert found.headline == "80 % of the time is fsync/fdatasync waiting for journal commits."
+    assert found.findings[0].startswith("39.0 ms (79.6 %): fsync/fdatasync waiting")
 
 
 def test_an_empty_trace_can_be_studied(builder):

@@ -12,7 +12,7 @@ Files are read in order of their names and the first rule that matches wins.
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -71,6 +71,11 @@ CAUSES: dict[str, Cause] = {
 }
 """Every cause, in the order in which tables and stacked bars show them."""
 
+BETWEEN_PROGRAMS = ("file_lock",)
+"""Waits of programs for programs. Postfix processes idle in one for minutes, and the work of the
+one who holds the lock counts in its own calls: these waits are recorded, summed and listed, but
+not charged to the filesystem in headlines, drawings and comparisons."""
+
 BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in {"runq", "preempt", "cpu", "unexplained"})
 """Causes that a rule may give."""
 
@@ -85,6 +90,11 @@ class Rule:
     stack: str
     filesystem: str
     pattern: re.Pattern[str]
+
+
+def charged(causes: Mapping[str, float]) -> dict[str, float]:
+    """Return {cause: ns} without the waits of programs for programs."""
+    return {cause: ns for cause, ns in causes.items() if cause not in BETWEEN_PROGRAMS}
 
 
 def bare(symbol: str) -> str:

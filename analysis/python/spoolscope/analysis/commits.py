@@ -69,7 +69,7 @@ FROM piece
 _BLAME = """
 WITH triggered AS (
     SELECT c.commit_id, c.dur_ns, c.trigger_tid,
-        CASE WHEN c.trigger = 'call' THEN coalesce(c.trigger_comm, 'unknown')
+        CASE WHEN c.trigger = 'call' THEN coalesce(s.comm, c.trigger_comm, 'unknown')
             ELSE '(' || c.trigger || ')' END AS comm,
         coalesce(s.syscall, '-') AS syscall,
         CASE WHEN s.tid IS NULL THEN '-' ELSE {path_class} END AS path_class

@@ -14,7 +14,7 @@ from spoolscope.analysis.metrics import (
     METRICS,
     PRIMARY,
     block_sums,
-    common_calls,
+    compared_calls,
     measure,
     time_blocks,
 )
@@ -77,7 +77,7 @@ class Comparison:
         replay: What was read.
         candidates: By name, the fastest first.
         reference: What the others are compared with: the filesystem recorded on, else the first.
-        n_calls: Calls compared, the same on every candidate.
+        n_calls: Calls compared, the same on every candidate, file locking left out.
         pairs: Every other candidate against the reference.
         verdict: The answer in words.
     """
@@ -116,7 +116,7 @@ def compare(
         SpoolscopeError: not a replay, damaged, or an unknown reference.
     """
     replay = read_replay(outputs)
-    calls = common_calls(replay.runs)
+    calls = compared_calls(replay)
     values = {id(run): measure(replay, run, calls) for run in replay.runs}
     found = _candidates(replay, values, progress or (lambda _what, _fraction: None))
     totals = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spoolscope.analysis.causes import CAUSES, Rule
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, Rule
 from spoolscope.analysis.commits import CommitReport, study_commits
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.split import Split, split
@@ -66,6 +66,16 @@ class Explanation:
     remarks: list[str] = field(default_factory=list)
 
     @property
+    def between_programs_ns(self) -> int:
+        """Time in which programs waited for programs (see ``causes.BETWEEN_PROGRAMS``)."""
+        return sum(self.causes.get(cause, 0) for cause in BETWEEN_PROGRAMS)
+
+    @property
+    def filesystem_ns(self) -> int:
+        """Time in calls without the waits of programs for programs."""
+        return self.latency_ns - self.between_programs_ns
+
+    @property
     def named_share(self) -> float:
         """The part of blocked time that has a named cause; 1.0 if nothing was blocked."""
         return self.blocked_named_ns / self.split.blocked_ns if self.split.blocked_ns else 1.0
@@ -76,6 +86,7 @@ class Explanation:
             "trace": str(self.trace),
             "calls": self.n_calls,
             "latency_ns": self.latency_ns,
+            "filesystem_ns": self.filesystem_ns,
             "sum_error_ns": self.split.sum_error_ns,
             "blocked_ns": self.split.blocked_ns,
             "blocked_named_ns": self.blocked_named_ns,

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
+from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.pathclass import class_sql
 
 # Time by path and cause, once; kinds and directories are sums of it.
@@ -38,7 +39,7 @@ WITH times AS (
 ), hot AS (
     SELECT dir, CAST(sum(ns) AS BIGINT) AS total_ns, arg_max(cause, ns) AS cause,
         CAST(max(ns) AS BIGINT) AS cause_ns
-    FROM times GROUP BY dir ORDER BY total_ns DESC LIMIT {limit}
+    FROM times WHERE cause NOT IN {between} GROUP BY dir ORDER BY total_ns DESC LIMIT {limit}
 ), calls AS (
     SELECT dir, CAST(sum(n) AS BIGINT) AS n FROM path_dirs GROUP BY dir
 ), entries AS (
@@ -50,7 +51,9 @@ FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total
 """
 
 _SLOWEST = """
-WITH slow AS (SELECT * FROM syscalls ORDER BY dur_ns DESC, ts_ns LIMIT {limit})
+WITH slow AS (
+    SELECT * FROM syscalls WHERE syscall NOT IN {locks} ORDER BY dur_ns DESC, ts_ns LIMIT {limit}
+)
 SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
     s.dur_ns, s.oncpu_ns, s.runq_ns, s.preempted_ns,
     (SELECT list([w.cause, CAST(w.ns AS VARCHAR)]) FROM (
@@ -127,14 +130,21 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
 
 
 def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Directory]:
-    """Return the directories whose calls took longest in total."""
-    return [Directory(*row) for row in con.execute(_HOT.format(limit=limit)).fetchall()]
+    """Return the directories whose calls took longest, waits for file locks left out."""
+    return [
+        Directory(*row)
+        for row in con.execute(_HOT.format(limit=limit, between=_sql(BETWEEN_PROGRAMS))).fetchall()
+    ]
 
 
 def slowest_calls(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[SlowCall]:
-    """Return the slowest calls, each with its exact split."""
-    rows = con.execute(_SLOWEST.format(limit=limit)).fetchall()
+    """Return the slowest calls but file locking, each with its exact split."""
+    rows = con.execute(_SLOWEST.format(limit=limit, locks=_sql(SYSCALL_CLASSES["lock"]))).fetchall()
     return [_slow_call(*row) for row in rows]
+
+
+def _sql(words: tuple[str, ...]) -> str:
+    return f"({', '.join(repr(word) for word in words)})"
 
 
 def _slow_call(

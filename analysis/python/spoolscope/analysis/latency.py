@@ -94,15 +94,6 @@ def _percentiles(n: int, values: list[float] | None) -> tuple[int | None, ...]:
     return tuple(round(value) if supported(n, q) else None for q, value in pairs)
 
 
-def class_sql(column: str) -> str:
-    """Return a DuckDB expression that gives the family of the call in ``column``."""
-    cases = " ".join(
-        f"WHEN {column} IN ({', '.join(repr(call) for call in calls)}) THEN '{name}'"
-        for name, calls in SYSCALL_CLASSES.items()
-    )
-    return f"CASE {cases} ELSE 'other' END"
-
-
 def curve(name: str, durations_ns: np.ndarray, points: int = 400) -> Curve:
     """Return the cumulative distribution, thinned evenly but dense towards the tail."""
     n = len(durations_ns)
@@ -115,12 +106,41 @@ def curve(name: str, durations_ns: np.ndarray, points: int = 400) -> Curve:
     return Curve(name, n, ordered[index].tolist(), ((index + 1) / n).tolist())
 
 
-def curves(con: duckdb.DuckDBPyConnection, minimum: int = 100) -> list[Curve]:
+def family_latencies(names: np.ndarray, durations_ns: np.ndarray) -> list[Latency]:
+    """Return the latencies by family of calls, the largest total first; families are names."""
+    found = []
+    for family, values in _by_family(names, durations_ns).items():
+        quantiles = np.percentile(values, [100 * q for q in QUANTILES]).tolist()
+        percentiles = _percentiles(len(values), quantiles)
+        found.append(
+            Latency(
+                syscall=family,
+                n=len(values),
+                total_ns=int(values.sum()),
+                mean_ns=float(values.mean()),
+                **dict(zip(_FIELDS, percentiles, strict=True)),
+                max_ns=int(values.max()),
+            )
+        )
+    return sorted(found, key=lambda latency: -latency.total_ns)
+
+
+def family_curves(names: np.ndarray, durations_ns: np.ndarray, minimum: int = 100) -> list[Curve]:
     """Return a distribution for each family of calls with at least ``minimum`` calls."""
+    grouped = _by_family(names, durations_ns)
+    return [curve(name, values) for name, values in grouped.items() if len(values) >= minimum]
+
+
+def _by_family(names: np.ndarray, durations_ns: np.ndarray) -> dict[str, np.ndarray]:
+    known, index = np.unique(names.astype(str), return_inverse=True)
+    families = np.array([class_of(str(name)) for name in known], dtype=object)[index]
+    grouped = ((name, durations_ns[families == name]) for name in (*SYSCALL_CLASSES, "other"))
+    return {name: values for name, values in grouped if len(values)}
+
+
+def curves(con: duckdb.DuckDBPyConnection) -> list[Curve]:
+    """Return the distributions by family of calls; calls still in flight are left out."""
     rows = con.execute(
-        f"SELECT {class_sql('syscall')} AS family, dur_ns FROM syscalls "
-        f"WHERE flags_seen & {IN_FLIGHT} = 0"
+        f"SELECT syscall, dur_ns FROM syscalls WHERE flags_seen & {IN_FLIGHT} = 0"
     ).fetchnumpy()
-    families, durations = np.asarray(rows["family"]), np.asarray(rows["dur_ns"])
-    found = (curve(name, durations[families == name]) for name in (*SYSCALL_CLASSES, "other"))
-    return [c for c in found if c.n >= minimum]
+    return family_curves(np.asarray(rows["syscall"]), np.asarray(rows["dur_ns"]))

@@ -1,6 +1,7 @@
 """What candidates are compared by: the primary metric, fixed beforehand, and the secondary ones.
 
-All are computed over the same calls on every candidate: those that every run executed.
+All are computed over the same calls on every candidate: those that every run executed, without
+file locking.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,6 +58,16 @@ METRICS: dict[str, Metric] = {
 }
 """The primary metric first. Quantiles are secondary on purpose: at n = 10 a p99 is known to
 about a third, the sum to a sixth."""
+
+
+def compared_calls(replay: Replay) -> np.ndarray:
+    """Return the calls that candidates are compared by: executed by all, without file locking.
+
+    A wait for a file lock is a wait for another program, whose work counts in its own calls.
+    """
+    calls = common_calls(replay.runs)
+    compared: np.ndarray = calls[~np.isin(replay.syscalls[calls], SYSCALL_CLASSES["lock"])]
+    return compared
 
 
 def common_calls(runs: Sequence[Run]) -> np.ndarray:

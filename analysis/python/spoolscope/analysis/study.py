@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.analysis.hotspots import (
     Directory,
@@ -16,7 +16,7 @@ from spoolscope.analysis.hotspots import (
 )
 from spoolscope.analysis.latency import Curve, curves
 from spoolscope.analysis.timeline import Timeline, timeline
-from spoolscope.analysis.why import by_family, family_label
+from spoolscope.analysis.why import by_family, doing, family_label
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.traces.trace import Trace
 
@@ -37,25 +37,25 @@ class Study:
     def headline(self) -> str:
         """The largest part of the time, in one sentence."""
         found = self.explanation
-        if not found.latency_ns:
+        if not self.largest:
             return "No time was spent in calls."
         (family, cause), ns = self.largest[0]
-        said = f"{percent(ns / found.latency_ns, 0)} of the time in calls is {family_label(family)}"
-        return f"{said}: {CAUSES[cause].label}."
+        share = percent(ns / found.filesystem_ns, 0)
+        return f"{share} of the time is {family_label(family)} {self._doing(cause)}."
 
     @property
     def largest(self) -> list[tuple[tuple[str, str], float]]:
-        """The largest parts by (family of calls, cause)."""
+        """The largest parts by (family of calls, cause), without waits for programs."""
         table = by_family({n: c.causes for n, c in self.explanation.by_syscall.items()})
-        return sorted(table.items(), key=lambda item: -item[1])
+        charged = [item for item in table.items() if item[0][1] not in BETWEEN_PROGRAMS]
+        return sorted(charged, key=lambda item: -item[1])
 
     @property
     def findings(self) -> list[str]:
         """The next largest parts and who caused the commits, one sentence each."""
-        total = self.explanation.latency_ns or 1
+        total = self.explanation.filesystem_ns or 1
         said = [
-            f"{duration(ns)} ({percent(ns / total)}) in {family_label(family)}: "
-            f"{CAUSES[cause].meaning}"
+            f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
             for (family, cause), ns in self.largest[:3]
         ]
         blame = self.explanation.commits.blame
@@ -66,6 +66,10 @@ class Study:
                 f"others waited {duration(top.others_ns)} for them."
             )
         return said
+
+    def _doing(self, cause: str) -> str:
+        spools = self.explanation.meta.get("spools") or [{}]
+        return doing(cause, str(spools[0].get("fstype", "")))
 
 
 def study(path: Path, name: str | None = None) -> Study:

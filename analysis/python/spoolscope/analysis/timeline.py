@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
 
 BIN_NS = 1_000_000_000
 MAX_BINS = 300
@@ -27,6 +27,12 @@ class Timeline:
     calls: list[int]
     commits: list[int]
     commit_ns: list[int]
+
+    @property
+    def charged_ns(self) -> list[int]:
+        """Time per bin without the waits of programs for programs."""
+        bars = (bins for cause, bins in self.causes.items() if cause not in BETWEEN_PROGRAMS)
+        return [sum(values) for values in zip(*bars, strict=True)]
 
     @property
     def n_bins(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
 from spoolscope.analysis.latency import class_of
 from spoolscope.analysis.wording import duration
 
@@ -17,30 +17,28 @@ _FAMILY = {
     "other": "the other calls",
 }
 _COMMIT = {"xfs": "log writes", "btrfs": "log commits"}
-_PHRASES = {
-    "journal_commit": "waits {time} {more} for journal commits",
-    "log_space": "waits {time} {more} for space in the journal",
-    "txn_lock": "waits {time} {more} for the running transaction",
-    "shadow": "waits {time} {more} for blocks held by a commit",
-    "ordered_data": "waits {time} {more} for ordered data",
-    "writeback": "waits {time} {more} for writeback",
-    "flush": "waits {time} {more} for the disk's cache flush",
-    "dir_lock": "waits {time} {more} for directory locks",
-    "lookup_io": "waits {time} {more} for directory reads",
-    "readdir_io": "waits {time} {more} for directory reads",
-    "inode_io": "waits {time} {more} for inode reads",
-    "alloc_io": "waits {time} {more} for the allocator",
-    "block_queue": "waits {time} {more} for the request queue",
-    "block_device": "waits {time} {more} for the device",
-    "io_throttle": "is throttled {time} {more} by I/O limits",
-    "dirty_throttle": "is throttled {time} {more} for dirty data",
-    "file_lock": "waits {time} {more} for file locks",
-    "inode_lock": "waits {time} {more} for inode and tree locks",
-    "memory": "waits {time} {more} for memory",
-    "runq": "waits {time} {more} for a CPU",
-    "preempt": "is pushed off the CPU {time} {more}",
-    "cpu": "spends {time} {more} on the CPU",
-    "unexplained": "waits {time} {more} for unnamed reasons",
+_OBJECTS = {
+    "journal_commit": "journal commits",
+    "log_space": "space in the journal",
+    "txn_lock": "the running transaction",
+    "shadow": "blocks held by a commit",
+    "ordered_data": "ordered data",
+    "writeback": "writeback",
+    "flush": "the disk's cache flush",
+    "dir_lock": "directory locks",
+    "lookup_io": "directory reads",
+    "readdir_io": "directory reads",
+    "inode_io": "inode reads",
+    "alloc_io": "the allocator",
+    "block_queue": "the request queue",
+    "block_device": "the device",
+    "io_throttle": "I/O limits",
+    "dirty_throttle": "dirty data to be written",
+    "file_lock": "file locks",
+    "inode_lock": "inode and tree locks",
+    "memory": "memory",
+    "runq": "a CPU",
+    "unexplained": "unnamed reasons",
 }
 
 
@@ -77,11 +75,13 @@ def reasons(
 ) -> list[Reason]:
     """Return the largest differences between two candidates, the largest first.
 
-    Differences below 2 % of the larger total are left out: they explain nothing.
+    Differences below 2 % of the larger total are left out: they explain nothing. So are waits
+    of programs for programs, which follow from the others.
     """
-    keys = set(candidate) | set(reference)
+    keys = {k for k in set(candidate) | set(reference) if k[1] not in BETWEEN_PROGRAMS}
     deltas = {key: candidate.get(key, 0.0) - reference.get(key, 0.0) for key in keys}
-    least = 0.02 * max(sum(candidate.values()), sum(reference.values()), 1.0)
+    totals = (sum(t.get(key, 0.0) for key in keys) for t in (candidate, reference))
+    least = 0.02 * max(*totals, 1.0)
     chosen = sorted((k for k in keys if abs(deltas[k]) >= least), key=lambda k: -abs(deltas[k]))
     return [
         Reason(
@@ -110,9 +110,24 @@ def family_label(family: str) -> str:
     return _FAMILY.get(family, family)
 
 
+def doing(cause: str, fstype: str = "") -> str:
+    """Return what calls do in a cause, e.g. "waiting for journal commits"."""
+    if cause == "cpu":
+        return "running on the CPU"
+    if cause == "preempt":
+        return "pushed off the CPU"
+    return f"waiting for {_object(cause, fstype)}"
+
+
+def _object(cause: str, fstype: str) -> str:
+    return _COMMIT.get(fstype, _OBJECTS[cause]) if cause == "journal_commit" else _OBJECTS[cause]
+
+
 def _text(family: str, cause: str, delta: float, name: str, fstype: str) -> str:
-    phrase = _PHRASES[cause]
-    if cause == "journal_commit":
-        phrase = phrase.replace("journal commits", _COMMIT.get(fstype, "journal commits"))
-    said = phrase.format(time=duration(abs(delta)), more="more" if delta > 0 else "less")
+    time, more = duration(abs(delta)), "more" if delta > 0 else "less"
+    said = f"waits {time} {more} for {_object(cause, fstype)}" if cause in _OBJECTS else ""
+    if cause == "cpu":
+        said = f"runs {time} {more} on the CPU"
+    if cause == "preempt":
+        said = f"is pushed off the CPU for {time} {more}"
     return f"{family_label(family)} on {name} {said}"

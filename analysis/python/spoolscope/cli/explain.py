@@ -53,18 +53,21 @@ def _head(found: "Explanation") -> Iterable[str]:
     recorded = duration(found.meta.get("duration_ns"))
     state = "complete" if found.meta.get("complete") else "NOT complete"
     yield f"{count(found.n_calls)} calls, {duration(found.latency_ns)} in calls"
+    if found.between_programs_ns:
+        waited = duration(found.between_programs_ns)
+        yield f"of which {waited} waiting for file locks of other programs (no share below)"
     yield f"recorded {recorded} on {spools}, tier {found.meta.get('tier', '?')}, {state}"
     for remark in found.remarks:
         yield from _wrapped(f"Partial: {remark}")
 
 
 def _causes(found: "Explanation") -> Iterable[str]:
-    from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.causes import CAUSES, charged
     from spoolscope.analysis.wording import duration, percent
 
     yield "\nWhere the time went"
-    for cause, ns in sorted(found.causes.items(), key=lambda item: -item[1]):
-        share = ns / found.latency_ns
+    for cause, ns in sorted(charged(found.causes).items(), key=lambda item: -item[1]):
+        share = ns / found.filesystem_ns
         label = CAUSES[cause].label
         bar = "#" * round(BAR * share)
         yield f"  {label:<18}{duration(ns):>10}{percent(share):>10}  {bar}".rstrip()

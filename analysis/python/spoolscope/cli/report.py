@@ -1,0 +1,65 @@
+"""spoolscope report: one self-contained HTML file."""
+
+from pathlib import Path
+
+import click
+
+from spoolscope.cli.output import (
+    emit_json,
+    force_option,
+    json_option,
+    progress,
+    quiet_option,
+    wrote,
+)
+from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+
+
+@click.command("report", epilog="Example: spoolscope report mail.trace -o mail.html")
+@click.argument(
+    "inputs", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="File to write.",
+)
+@force_option
+@json_option
+@quiet_option
+def command(inputs: tuple[Path, ...], output: Path, force: bool, as_json: bool, quiet: bool) -> int:
+    """Write an HTML report of INPUT: a trace, or replays of one trace.
+
+    The file opens without a network: figures, data and code are inside it.
+    """
+    from spoolscope.report.build import build
+
+    if output.is_dir() or not output.parent.is_dir():
+        raise SpoolscopeError(
+            f"cannot write a file {output}", remedy="give -o FILE.html", exit_code=USAGE
+        )
+    if output.exists() and not force:
+        raise SpoolscopeError(
+            f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
+        )
+    with progress(quiet=quiet) as show:
+        report = build(inputs, output, show)
+    if as_json:
+        emit_json(
+            {
+                "report": str(report.path),
+                "bytes": report.bytes,
+                "figures": len(report.page.figures),
+                "headline": report.page.headline,
+                "word": report.page.badge,
+                "problems": list(report.page.problems),
+            }
+        )
+    else:
+        click.echo(report.page.headline)
+        click.echo(report.page.sure)
+        wrote(report.path, report.page.next_command)
+    return INCOMPLETE if report.page.problems else 0

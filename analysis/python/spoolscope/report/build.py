@@ -1,0 +1,250 @@
+"""Build the report: read the inputs, lay out the page, write one HTML file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.compare import Comparison, compare
+from spoolscope.analysis.explain import Explanation
+from spoolscope.analysis.outcomes import is_replay
+from spoolscope.analysis.study import Study, study
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report import replay_sections, trace_sections
+from spoolscope.report.figures import causes as cause_figures
+from spoolscope.report.figures import latency as latency_figures
+from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
+from spoolscope.report.palette import CAUSE_INKS
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+LIMIT_BYTES = 15_000_000
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was built: the file, its page, and its size."""
+
+    path: Path
+    page: Page
+    bytes: int
+
+
+def build(inputs: Sequence[Path], output: Path, progress: Progress | None = None) -> Report:
+    """Write the report of a trace, or of one or more replays of a trace.
+
+    Raises:
+        SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
+    """
+    show = progress or (lambda _what, _fraction: None)
+    if all(is_replay(path) for path in inputs):
+        page = replay_page(inputs, show)
+    elif len(inputs) == 1:
+        show("Explaining the trace", None)
+        page = trace_page(inputs[0])
+    else:
+        raise SpoolscopeError(
+            "a report is of one trace, or of replays of one trace",
+            remedy="give one trace, or only directories that 'spoolscope replay -o' wrote",
+            exit_code=USAGE,
+        )
+    show("Writing the report", None)
+    html = render(page)
+    size = len(html.encode())
+    if size > LIMIT_BYTES:
+        raise SpoolscopeError(
+            f"the report would be {size / 1e6:.0f} MB, browsers fail on that",
+            remedy="give fewer candidates, or single traces",
+        )
+    partial = output.with_name(output.name + ".partial")
+    partial.write_text(html, "utf-8")
+    partial.replace(output)
+    return Report(output, page, size)
+
+
+def trace_page(path: Path) -> Page:
+    """Lay out the report of a single trace."""
+    found = study(path)
+    studies = {found.name: found}
+    explanation = found.explanation
+    rows = trace_sections.hero_rows(studies)
+    hero = Figure(
+        key="hero",
+        title="Time in calls, by family of calls and cause",
+        finding=found.headline,
+        caption=f"{trace_sections.method(studies)} Causes under 0.5 % of every bar are only in "
+        "the table.",
+        table=cause_figures.cause_table(rows, "calls"),
+        plot=cause_figures.stacked(rows),
+    )
+    sections = [
+        trace_sections.calls_section(studies),
+        _trace_latency(found),
+        *_recorded_sections(studies),
+        trace_sections.quality_section(studies),
+        _environment([["trace", str(path)]], studies),
+    ]
+    spools = ", ".join(s.get("fstype", "?") for s in explanation.meta.get("spools", []))
+    return Page(
+        title=f"spoolscope: {found.name}",
+        eyebrow=f"{found.name} · recorded on {spools or 'an unknown filesystem'}",
+        badge="partial" if explanation.remarks else "exact",
+        headline=found.headline,
+        sure=_trace_sure(explanation),
+        reasons=found.findings,
+        problems=explanation.remarks,
+        next_command=f"spoolscope replay {path} --on ext4 --on xfs --on btrfs -o OUT",
+        facts_title="Recording",
+        facts=_trace_facts(found),
+        hero=hero if rows else None,
+        sections=sections,
+        footer=_footer(),
+    )
+
+
+def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
+    """Lay out the report of a replay."""
+    found = compare(inputs, progress=progress)
+    studies: dict[str, Study] = {}
+    for name, candidate in found.candidates.items():
+        run = next(r for r in found.replay.runs if r.candidate == name)
+        progress(f"Studying {run.directory.name}", len(studies) / len(found.candidates))
+        if candidate.causes and run.trace is not None:
+            studies[name] = study(run.trace, name)
+    verdict = found.verdict
+    sections = [
+        *([replay_sections.compare_section(found)] if found.pairs else []),
+        *([trace_sections.calls_section(studies)] if studies else []),
+        replay_sections.latency_section(found),
+        *(_recorded_sections(studies) if studies else []),
+        replay_sections.fidelity_section(found),
+        *([trace_sections.quality_section(studies)] if studies else []),
+        _environment(replay_sections.environment_rows(found), studies),
+    ]
+    replayed = Path(str(found.replay.header.get("trace", "?"))).name
+    notes = () if studies else ("The runs were not recorded: causes are left out.",)
+    return Page(
+        title=f"spoolscope: {replayed} on {', '.join(found.candidates)}",
+        eyebrow=f"{replayed} replayed on {', '.join(found.candidates)}",
+        badge=verdict.word,
+        headline=verdict.headline,
+        sure=verdict.sure,
+        reasons=_reasons(found),
+        problems=[*verdict.problems, *notes],
+        next_command=verdict.next_command,
+        facts_title="Fidelity of the replay",
+        facts=replay_sections.facts(found),
+        hero=replay_sections.hero(found),
+        sections=sections,
+        footer=_footer(),
+    )
+
+
+def _reasons(found: Comparison) -> list[str]:
+    """Return the verdict's reasons, and the largest one of every candidate it leaves out."""
+    verdict = found.verdict
+    others = [p for p in found.pairs if {p.candidate, p.reference} != {verdict.best, verdict.other}]
+    more = [f"{p.why[0].text} (than {p.reference})." for p in others if p.why]
+    return [*verdict.reasons[:3], *more]
+
+
+def _recorded_sections(studies: dict[str, Study]) -> list[Section]:
+    return [
+        trace_sections.time_section(studies),
+        trace_sections.commits_section(studies),
+        trace_sections.files_section(studies),
+        trace_sections.slowest_section(studies),
+    ]
+
+
+def _trace_latency(found: Study) -> Section:
+    calls = {found.name: [call.latency for call in found.explanation.by_syscall.values()]}
+    curves = {found.name: found.curves}
+    figure = Figure(
+        key="tails",
+        title="Share of calls that took longer",
+        finding="The tail of the latency distribution by family of calls.",
+        caption=f"1 - ECDF on log axes. {trace_sections.method({found.name: found})} Families "
+        "with fewer than 100 calls are left out; curves are thinned to 800 points, densest in "
+        "the tail.",
+        table=replay_sections.curve_table(curves),
+        plot=latency_figures.tails(curves),
+    )
+    table = trace_sections.latency_table(calls, "call")
+    intro = "Further left and lower is better; a step to the right is a stall."
+    return Section("latency", "How long calls take", intro, [figure, table])
+
+
+def _trace_sure(found: Explanation) -> str:
+    recorded = duration(found.meta.get("duration_ns"))
+    said = f"{count(found.n_calls)} calls took {duration(found.latency_ns)} in {recorded}"
+    if found.between_programs_ns:
+        waited = duration(found.between_programs_ns)
+        said += f"; {waited} of it programs waited for file locks of programs, which is left out"
+    return said + ". The parts of every call add up to it exactly."
+
+
+def _trace_facts(found: Study) -> list[Fact]:
+    explanation, meta = found.explanation, found.explanation.meta
+    lost, complete = int(meta.get("lost", 0)), bool(meta.get("complete", False))
+    named, error = explanation.named_share, explanation.split.sum_error_ns
+    return [
+        Fact("complete", "yes" if complete else "no", complete),
+        Fact("lost records", count(lost), lost == 0),
+        Fact("sum error", f"{error} ns", error == 0),
+        Fact("blocked time named", percent(named, 2), named >= 0.99),
+        Fact("tier", str(meta.get("tier", "?"))),
+        Fact("commits", count(explanation.commits.n)),
+    ]
+
+
+def _environment(rows: list[list[str]], studies: dict[str, Study]) -> Section:
+    for name, found in studies.items():
+        meta = found.explanation.meta
+        rows.append([f"{name}: kernel", f"{meta.get('kernel', '?')} {meta.get('arch', '')}, "
+                                        f"{meta.get('cpus', '?')} CPUs"])  # fmt: skip
+        rows += [
+            [f"{name}: spool", f"{s.get('mount')} {s.get('fstype')} ({s.get('options')})"]
+            for s in meta.get("spools", [])
+        ]
+        if missing := meta.get("programs", {}).get("missing"):
+            said = "; ".join(f"{program}: {reason}" for program, reason in missing.items())
+            rows.append([f"{name}: not traced", said])
+        pseudonyms = "yes" if meta.get("pseudonymised") else "no"
+        rows.append([f"{name}: names pseudonymised", pseudonyms])
+    table = TableBlock("Environment", ["what", "value"], rows, "As recorded by the tools.")
+    return Section("environment", "Environment", "What is needed to do it again.", [table])
+
+
+def _footer() -> str:
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"Made by spoolscope {version('spoolscope')}, {when}."
+
+
+def render(page: Page) -> str:
+    """Return the HTML of a page: everything inline, nothing fetched."""
+    folder = files("spoolscope.report").joinpath("templates")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.tests["figure"] = lambda block: isinstance(block, Figure)
+    environment.tests["split"] = lambda cell: isinstance(cell, Split)
+    template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
+    return template.render(
+        page=page,
+        css=Markup(folder.joinpath("report.css").read_text("utf-8")),
+        js=Markup(folder.joinpath("report.js").read_text("utf-8")),
+        plotly=Markup(get_plotlyjs()),
+        plot_json=_plot_json,
+        causes=[(CAUSES[c], CAUSE_INKS[c].css) for c in CAUSES],
+    )
+
+
+def _plot_json(figure: Figure) -> Markup:
+    # A "</script>" inside a string would end the element that holds the JSON.
+    return Markup(figure.plot.to_json().replace("</", "<\\/"))

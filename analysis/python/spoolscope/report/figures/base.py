@@ -1,0 +1,126 @@
+"""What all figures share: layout, axes in human units, and bars of causes.
+
+Text and grid colours are set in the page, which knows whether it is dark.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import plotly.graph_objects as go
+
+from spoolscope.analysis.causes import CAUSES, charged
+from spoolscope.report.palette import CAUSE_INKS
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+ROW_HEIGHT = 34
+
+Rows = Sequence[tuple[str, Mapping[str, float]]]
+"""Bars of causes: (label, {cause: value})."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data table: column heads (a head with a leading ">" is right-aligned) and rows."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with what a reader needs beside it.
+
+    Attributes:
+        key: Its id in the page.
+        title: What it shows.
+        finding: One sentence for those who cannot see it.
+        caption: n, method, and what is missing.
+        table: The same numbers as a table.
+        plot: The Plotly figure.
+    """
+
+    key: str
+    title: str
+    finding: str
+    caption: str
+    table: Table
+    plot: go.Figure = field(repr=False)
+
+
+def layout(plot: go.Figure, height: int, *, legend: bool = True) -> go.Figure:
+    """Give a figure the common look."""
+    plot.update_layout(
+        height=height,
+        margin={"l": 8, "r": 12, "t": 28 if legend else 8, "b": 8},
+        font={"family": FONT, "size": 13},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=legend,
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        hoverlabel={"font": {"family": FONT}},
+        bargap=0.3,
+    )
+    plot.update_xaxes(automargin=True, zeroline=False)
+    plot.update_yaxes(automargin=True, zeroline=False)
+    return plot
+
+
+def duration_ticks(low_ns: float, high_ns: float) -> dict[str, object]:
+    """Return a log axis from low to high with ticks like 10 µs and 1 ms."""
+    first = math.floor(math.log10(max(low_ns, 1)))
+    last = math.ceil(math.log10(max(high_ns, 10)))
+    exponents = range(first, max(last, first + 1) + 1)
+    return {
+        "type": "log",
+        "range": [first, max(last, first + 1)],
+        "tickvals": [10.0**e for e in exponents],
+        "ticktext": [power_of_ten(e) for e in exponents],
+    }
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return 10^exponent ns as text, e.g. "100 µs"."""
+    unit = min(max(exponent, 0) // 3, 3)
+    return f"{10 ** (exponent - 3 * unit):g} {('ns', 'µs', 'ms', 's')[unit]}"
+
+
+def seconds_axis(values_ns: float) -> tuple[float, str]:
+    """Return the divisor and unit that suit a linear axis up to ``values_ns``."""
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if values_ns >= 2 * scale:
+            return scale, unit
+    return 1.0, "ns"
+
+
+def drawn(rows: Rows) -> list[tuple[str, dict[str, float]]]:
+    """Return the bars without the waits of programs for programs; empty bars are left out."""
+    kept = ((label, charged(causes)) for label, causes in rows)
+    return [(label, causes) for label, causes in kept if any(causes.values())]
+
+
+def shown_causes(rows: Rows, least: float = 0.005) -> list[str]:
+    """Return the causes that are at least 0.5 % of some bar; the tables have all."""
+    shown = []
+    for cause in charged(dict.fromkeys(CAUSES, 0.0)):
+        shares = [causes.get(cause, 0) / max(sum(causes.values()), 1) for _, causes in rows]
+        if max(shares, default=0) >= least:
+            shown.append(cause)
+    return shown
+
+
+def cause_bar(cause: str, **options: object) -> go.Bar:
+    """Return a horizontal or vertical bar trace in the ink of a cause."""
+    ink = CAUSE_INKS[cause]
+    marker = {
+        "color": ink.colour,
+        "line": {"width": 0},
+        "pattern": {
+            "shape": ink.pattern,
+            "fillmode": "overlay",
+            "fgcolor": "rgba(255,255,255,.75)",
+            "size": 6,
+            "solidity": 0.35,
+        },
+    }
+    return go.Bar(name=CAUSES[cause].label, legendgroup=cause, marker=marker, **options)

@@ -1,0 +1,120 @@
+"""Bars of causes: by candidate, by call, by kind of file."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.wording import duration, percent
+from spoolscope.report.figures.base import (
+    ROW_HEIGHT,
+    Rows,
+    Table,
+    cause_bar,
+    drawn,
+    layout,
+    seconds_axis,
+    shown_causes,
+)
+
+LEGEND_HEIGHT = 70
+
+
+def cause_table(rows: Rows, what: str) -> Table:
+    """Return every cause of every bar, with nothing left out."""
+    used = [cause for cause in CAUSES if any(causes.get(cause) for _, causes in rows)]
+    heads = [what, ">total", *(f">{CAUSES[cause].label}" for cause in used)]
+    return Table(
+        heads,
+        [
+            [label, duration(sum(causes.values())), *(duration(causes.get(c, 0)) for c in used)]
+            for label, causes in rows
+        ],
+    )
+
+
+def stacked(rows: Rows, *, legend: bool = True, row_height: int = ROW_HEIGHT) -> go.Figure:
+    """Return one horizontal bar of causes per row, the first row on top."""
+    rows = drawn(rows)
+    scale, unit = seconds_axis(max((sum(causes.values()) for _, causes in rows), default=0))
+    plot = go.Figure()
+    _add_bars(plot, rows, scale, shown_causes(rows), legend=legend)
+    height = len(rows) * row_height + (LEGEND_HEIGHT if legend else 0) + 44
+    layout(plot, height, legend=legend)
+    plot.update_layout(barmode="stack")
+    plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
+    plot.update_yaxes(autorange="reversed")
+    return plot
+
+
+def panels(groups: Sequence[tuple[str, Rows]]) -> go.Figure:
+    """Return one panel of stacked bars per group, with common labels and a common scale."""
+    groups = [(name, drawn(rows)) for name, rows in groups]
+    columns = min(len(groups), 3)
+    n_rows = -(-len(groups) // columns)
+    longest = max((sum(c.values()) for _, rows in groups for _, c in rows), default=0)
+    scale, unit = seconds_axis(longest)
+    plot = make_subplots(
+        rows=n_rows,
+        cols=columns,
+        shared_yaxes=True,
+        shared_xaxes="all",
+        subplot_titles=[name for name, _ in groups] if len(groups) > 1 else None,
+        horizontal_spacing=0.02,
+        vertical_spacing=0.16,
+    )
+    shown = shown_causes([row for _, rows in groups for row in rows])
+    named: set[str] = set()
+    for index, (_, rows) in enumerate(groups):
+        place = {"row": index // columns + 1, "col": index % columns + 1}
+        named |= _add_bars(plot, rows, scale, shown, legend=True, named=named, **place)
+    height = (
+        n_rows * (max((len(rows) for _, rows in groups), default=0) * 26 + 50) + LEGEND_HEIGHT + 40
+    )
+    layout(plot, height)
+    plot.update_layout(
+        barmode="stack",
+        margin={"t": 84},
+        legend={"y": 1, "yref": "container", "yanchor": "top"},
+    )
+    plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
+    plot.update_yaxes(autorange="reversed")
+    return plot
+
+
+def _add_bars(
+    plot: go.Figure,
+    rows: Rows,
+    scale: float,
+    shown: list[str],
+    *,
+    legend: bool,
+    named: set[str] | None = None,
+    **place: int,
+) -> set[str]:
+    """Add a trace per cause; return the causes that have a legend entry now."""
+    labels = [label for label, _ in rows]
+    totals = [max(sum(causes.values()), 1) for _, causes in rows]
+    added = set()
+    for cause in shown:
+        values = [causes.get(cause, 0) for _, causes in rows]
+        if not any(values):
+            continue
+        shares = [v / t for v, t in zip(values, totals, strict=True)]
+        bar = cause_bar(
+            cause,
+            orientation="h",
+            y=labels,
+            x=[value / scale for value in values],
+            showlegend=legend and cause not in (named or ()),
+            customdata=[
+                [CAUSES[cause].meaning, duration(v), percent(s)]
+                for v, s in zip(values, shares, strict=True)
+            ],
+            hovertemplate="<b>%{y}</b>: %{customdata[1]} (%{customdata[2]})<br>"
+            "%{fullData.name}: %{customdata[0]}<extra></extra>",
+        )
+        plot.add_trace(bar, **place)
+        added.add(cause)
+    return added

@@ -1,0 +1,74 @@
+"""How long calls took: the share that took longer than a given time."""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from spoolscope.analysis.latency import Curve
+from spoolscope.analysis.why import family_label
+from spoolscope.report.figures.base import duration_ticks, layout
+from spoolscope.report.palette import CANDIDATE_COLOURS, CANDIDATE_DASHES
+
+COLUMNS = 3
+PANEL_HEIGHT = 220
+_SHARES = (1.0, 0.1, 0.01, 0.001, 0.0001)
+
+
+def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
+    """Return one panel per family of calls with a line per candidate, log against log."""
+    families = list(dict.fromkeys(c.name for curves in candidates.values() for c in curves))
+    n_rows = max(1, -(-len(families) // COLUMNS))
+    plot = make_subplots(
+        rows=n_rows,
+        cols=COLUMNS,
+        subplot_titles=[family_label(family) for family in families],
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        vertical_spacing=min(0.2, 70 / (n_rows * PANEL_HEIGHT)),
+    )
+    named: set[str] = set()
+    for number, (name, curves) in enumerate(candidates.items()):
+        for curve in curves:
+            index = families.index(curve.name)
+            line = _line(curve, name, number, named)
+            plot.add_trace(line, row=index // COLUMNS + 1, col=index % COLUMNS + 1)
+    everything = [x for curves in candidates.values() for c in curves for x in c.x_ns if x > 0]
+    layout(plot, n_rows * PANEL_HEIGHT + 70, legend=len(candidates) > 1)
+    plot.update_layout(
+        margin={"t": 70 if len(candidates) > 1 else 36},
+        legend={"y": 1, "yref": "container", "yanchor": "top"},
+    )
+    plot.update_xaxes(**duration_ticks(min(everything, default=1), max(everything, default=10)))
+    plot.update_yaxes(
+        type="log",
+        range=[-4.2, 0.1],
+        tickvals=_SHARES,
+        ticktext=["all", "10 %", "1 %", "0.1 %", "0.01 %"],
+    )
+    return plot
+
+
+def _line(curve: Curve, name: str, number: int, named: set[str]) -> go.Scatter:
+    """Draw 1 - F; the largest value has no share above it and ends the line."""
+    slower = [max(0.0, 1 - share) for share in curve.share]
+    points = [(x, y) for x, y in zip(curve.x_ns, slower, strict=True) if x > 0 and y > 0]
+    first = name not in named
+    named.add(name)
+    return go.Scatter(
+        x=[x for x, _ in points],
+        y=[y for _, y in points],
+        mode="lines",
+        name=name,
+        legendgroup=name,
+        showlegend=first,
+        line={
+            "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
+            "dash": CANDIDATE_DASHES[number % len(CANDIDATE_DASHES)],
+            "width": 2,
+            "shape": "hv",
+        },
+        customdata=[curve.n] * len(points),
+        hovertemplate=f"{name}: %{{y:.2%}} of %{{customdata:,}} calls took over %{{x:,.0f}} ns"
+        "<extra></extra>",
+    )

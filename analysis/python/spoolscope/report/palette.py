@@ -1,0 +1,58 @@
+"""One fixed colour and pattern per cause, the same in every figure and table.
+
+Hues are Okabe and Ito's, which remain apart for the colour-blind. A hue is a group of causes
+(journal, device, lock, read, machine); the pattern tells members of a group apart.
+"""
+
+from dataclasses import dataclass
+
+VERMILLION, ORANGE, YELLOW = "#D55E00", "#E69F00", "#F0E442"
+BLUE, SKY, GREEN, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#CC79A7"
+GREY, DARK = "#999999", "#5A5A5A"
+
+
+@dataclass(frozen=True)
+class Ink:
+    """A colour and a Plotly pattern shape ("" is solid)."""
+
+    colour: str
+    pattern: str = ""
+
+    @property
+    def css(self) -> str:
+        """The same ink as a CSS background."""
+        if not self.pattern:
+            return self.colour
+        angle = {"/": "135deg", "\\": "45deg", "x": "90deg", ".": "0deg"}[self.pattern]
+        stripe = f"{self.colour} 0 4px, rgba(255,255,255,.75) 4px 6px"
+        return f"repeating-linear-gradient({angle}, {stripe})"
+
+
+CAUSE_INKS: dict[str, Ink] = {
+    "journal_commit": Ink(VERMILLION),
+    "log_space": Ink(VERMILLION, "/"),
+    "txn_lock": Ink(VERMILLION, "x"),
+    "shadow": Ink(VERMILLION, "\\"),
+    "ordered_data": Ink(ORANGE, "/"),
+    "writeback": Ink(ORANGE),
+    "flush": Ink(YELLOW),
+    "dir_lock": Ink(PURPLE),
+    "lookup_io": Ink(SKY),
+    "readdir_io": Ink(SKY, "/"),
+    "inode_io": Ink(SKY, "x"),
+    "alloc_io": Ink(SKY, "\\"),
+    "block_queue": Ink(BLUE, "/"),
+    "block_device": Ink(BLUE),
+    "io_throttle": Ink(BLUE, "x"),
+    "dirty_throttle": Ink(BLUE, "\\"),
+    "file_lock": Ink(PURPLE, "x"),
+    "inode_lock": Ink(PURPLE, "/"),
+    "memory": Ink(GREY, "x"),
+    "runq": Ink(GREY),
+    "preempt": Ink(GREY, "/"),
+    "cpu": Ink(GREEN),
+    "unexplained": Ink(DARK, "x"),
+}
+
+CANDIDATE_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+CANDIDATE_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash")

@@ -1,0 +1,242 @@
+"""Sections about a replay: verdict, candidates, latency, fidelity, environment."""
+
+from collections.abc import Mapping, Sequence
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.latency import Curve, family_curves, family_latencies, supported
+from spoolscope.analysis.metrics import METRICS, PRIMARY, common_calls
+from spoolscope.analysis.wording import count, duration, interval, percent
+from spoolscope.report.figures import causes as cause_figures
+from spoolscope.report.figures import compare as compare_figures
+from spoolscope.report.figures import latency as latency_figures
+from spoolscope.report.page import Fact, Figure, Section, Table, TableBlock
+from spoolscope.report.trace_sections import latency_table
+
+METHODS = {
+    "paired-t": "95 % t-interval over paired rounds",
+    "within-run": "within-run bootstrap over time blocks of at least 1 s",
+    "none": "no interval",
+}
+
+
+def hero(found: Comparison) -> Figure:
+    """Time in calls per candidate: by cause if the runs were recorded, else in total."""
+    rows = [(name, dict(c.causes)) for name, c in found.candidates.items() if c.causes]
+    said = "; ".join(
+        f"{name} {duration(c.metrics[PRIMARY])}" for name, c in found.candidates.items()
+    )
+    if not rows:
+        rows = [
+            (name, {"unexplained": c.metrics[PRIMARY] or 0.0})
+            for name, c in found.candidates.items()
+        ]
+        caption = "The runs were not recorded, so causes are not known. "
+    else:
+        missing = [name for name, c in found.candidates.items() if not c.causes]
+        caption = "From the recorded trace of each run, mean over rounds. "
+        caption += f"Not recorded: {', '.join(missing)}. " if missing else ""
+    rounds = max(c.rounds for c in found.candidates.values())
+    caption += f"{count(found.n_calls)} calls were executed on every candidate, {rounds} "
+    caption += "round" if rounds == 1 else "rounds"
+    return Figure(
+        key="hero",
+        title="Time in calls, by candidate and cause",
+        finding=f"Time in calls: {said}.",
+        caption=caption + ". Causes under 0.5 % of every bar are only in the table.",
+        table=cause_figures.cause_table(rows, "candidate"),
+        plot=cause_figures.stacked(rows, row_height=46),
+    )
+
+
+def facts(found: Comparison) -> list[Fact]:
+    """Return the fidelity box, for all candidates together, the worst one counting."""
+    all_ = [c.fidelity for c in found.candidates.values()]
+    executed = min(f.executed / f.syscalls if f.syscalls else 1.0 for f in all_)
+    divergent = max(f.divergent_share for f in all_)
+    late = [f.lateness_p99_ns for f in all_ if f.lateness_p99_ns is not None]
+    mismatched, checked = max(f.mismatched for f in all_), max(f.checked for f in all_)
+    pace = str(found.replay.header.get("pace", "?"))
+    return [
+        Fact("executed", percent(executed, 2), executed >= 0.999),
+        Fact("other result", percent(divergent, 3), divergent <= 0.001),
+        Fact(
+            "final tree",
+            f"{count(mismatched)} of {count(checked)} differ" if checked else "not checked",
+            mismatched == 0 if checked else None,
+        ),
+        Fact("pace", pace),
+        Fact("late, p99", duration(max(late)) if late else "-", None),
+        Fact("rounds", str(max(c.rounds for c in found.candidates.values()))),
+    ]
+
+
+def compare_section(found: Comparison) -> Section:
+    """Every candidate against the reference, with intervals."""
+    rows = []
+    for pair in found.pairs:
+        estimates = {PRIMARY: pair.primary, **pair.secondary}
+        for key, metric in METRICS.items():
+            e = estimates[key]
+            values = [found.candidates[n].metrics[key] for n in (pair.candidate, pair.reference)]
+            show = duration if metric.unit == "ns" else lambda value: percent(value, 2)
+            rows.append(
+                [pair.candidate, metric.label, *map(show, values),
+                 f"{e.ratio:.2f} x" if e.n else "-", interval(e.low, e.high),
+                 f"{e.n_lower}/{e.n}", METHODS[e.method], pair.word if key == PRIMARY else ""]
+            )  # fmt: skip
+    table = Table(
+        ["candidate", "metric", ">candidate's", f">{found.reference}'s", ">ratio", ">interval",
+         ">lower", "interval from", "verdict"],
+        rows,
+    )  # fmt: skip
+    caption = (
+        "The primary metric (bold) was fixed beforehand and alone carries a verdict; the others "
+        "are for reading. The unit is the run: rounds are paired, the interval is Student's t on "
+        "the log ratio, and a difference under 5 % is called equivalent. With one round the "
+        "interval of the primary metric is from within the run and says nothing of other runs."
+    )
+    figure = Figure(
+        key="forest",
+        title=f"Against {found.reference}",
+        finding="; ".join(
+            f"{p.candidate} {p.primary.ratio:.2f} times {p.reference}" for p in found.pairs
+        ),
+        caption=caption,
+        table=table,
+        plot=compare_figures.forest(found.pairs, found.reference),
+    )
+    blocks: list[Figure | TableBlock] = [figure]
+    blocks += [_deltas(found)] if any(pair.cause_deltas for pair in found.pairs) else []
+    return Section(
+        "compare",
+        "How much, and how sure",
+        "Ratios to the reference candidate; left of 1 is better.",
+        blocks,
+    )
+
+
+def _deltas(found: Comparison) -> TableBlock:
+    pairs = [pair for pair in found.pairs if pair.cause_deltas]
+    causes = [c for c in CAUSES if any(abs(p.cause_deltas.get(c, 0)) >= 1e6 for p in pairs)]
+    rows = [
+        [CAUSES[cause].label, *(_signed(p.cause_deltas.get(cause, 0.0)) for p in pairs),
+         CAUSES[cause].meaning]
+        for cause in causes
+    ]  # fmt: skip
+    return TableBlock(
+        f"What moved against {found.reference}",
+        ["cause", *(f">{pair.candidate}" for pair in pairs), "meaning"],
+        rows,
+        "Difference in recorded time by cause, mean over rounds; plus is more time than the "
+        "reference. Causes that moved by less than 1 ms are left out.",
+    )
+
+
+def _signed(ns: float) -> str:
+    return f"+{duration(ns)}" if ns > 0 else duration(ns)
+
+
+def latency_section(found: Comparison) -> Section:
+    """Distributions and percentiles of the same calls on every candidate."""
+    replay = found.replay
+    calls = common_calls(replay.runs)
+    names = replay.syscalls[calls]
+    curves, tables = {}, {}
+    for name in found.candidates:
+        run = next(run for run in replay.runs if run.candidate == name)
+        curves[name] = family_curves(names, run.latency_ns[calls])
+        tables[name] = family_latencies(names, run.latency_ns[calls])
+    figure = Figure(
+        key="tails",
+        title="Share of calls that took longer",
+        finding="The tail of the latency distribution, by family of calls and candidate.",
+        caption=f"1 - ECDF on log axes, from the replayer's own clock, first round, "
+        f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
+        "are left out; curves are thinned to 800 points, densest in the tail.",
+        table=curve_table(curves),
+        plot=latency_figures.tails(curves),
+    )
+    intro = "Further left and lower is better; a step to the right is a stall."
+    return Section("latency", "How long calls take", intro, [figure, latency_table(tables, "call")])
+
+
+def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
+    """Return where half, 10 %, 1 % and 0.1 % of the calls were slower."""
+    rows = []
+    for name, found in curves.items():
+        for curve in found:
+            at = [
+                duration(next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= q))
+                if supported(curve.n, q)
+                else "-"
+                for q in (0.5, 0.9, 0.99, 0.999)
+            ]
+            rows.append([name, curve.name, count(curve.n), *at])
+    heads = ["on", "family", ">n", ">half over", ">10 % over", ">1 % over", ">0.1 % over"]
+    return Table(heads, rows)
+
+
+def fidelity_section(found: Comparison) -> Section:
+    """How true the replay was."""
+    rows = [_fidelity_row(name, c) for name, c in found.candidates.items()]
+    blocks = [
+        TableBlock(
+            "Fidelity",
+            ["candidate", ">calls", ">executed", ">skipped", ">other result", ">final tree",
+             ">late p50", ">late p99", ">makespan", "verdict allowed"],
+            rows,
+            "The worst run of each candidate. Late: issued after its scheduled time, including "
+            "the wait for the calls it depends on. A candidate over 0.1 % divergent, under "
+            "99.9 % executed, with a different final tree, or (at original pace) with p99 over "
+            "100 ms late gets no verdict.",
+        )
+    ]  # fmt: skip
+    causes = sorted({cause for c in found.candidates.values() for cause in c.fidelity.divergences})
+    blocks.append(
+        TableBlock(
+            "Divergences by first cause",
+            ["first cause", *(f">{name}" for name in found.candidates)],
+            [
+                [cause, *(count(c.fidelity.divergences.get(cause, 0))
+                          for c in found.candidates.values())]
+                for cause in causes
+            ],
+            "All rounds together." if causes else "None: every call had its recorded result.",
+            folded=bool(causes),
+        )
+    )  # fmt: skip
+    return Section("fidelity", "Fidelity", "How true the replay was to the recording.", blocks)
+
+
+def _fidelity_row(name: str, candidate: Candidate) -> list[str]:
+    f = candidate.fidelity
+    return [
+        name,
+        count(f.syscalls),
+        percent(f.executed / f.syscalls if f.syscalls else 1.0, 2),
+        count(f.skipped),
+        percent(f.divergent_share, 3),
+        f"{count(f.mismatched)} of {count(f.checked)}" if f.checked else "not checked",
+        duration(f.lateness_p50_ns),
+        duration(f.lateness_p99_ns),
+        duration(candidate.makespan_ns),
+        "yes" if f.ok else "; ".join(f.problems),
+    ]
+
+
+def environment_rows(found: Comparison) -> list[list[str]]:
+    """Return what is needed to do the replay again."""
+    header = found.replay.header
+    rows = [["replayed trace", str(header.get("trace", "?"))],
+            ["pace", str(header.get("pace", "?"))],
+            ["rounds", str(header.get("rounds", "?"))],
+            ["seed", str(header.get("seed", "?"))]]  # fmt: skip
+    for name, candidate in found.candidates.items():
+        rows.append([f"{name}: made by", candidate.mkfs or "-"])
+        rows.append([f"{name}: mounted with", candidate.mount_options or "-"])
+        order = ", ".join(
+            str(run.row.get("position", "?")) for run in found.replay.runs if run.candidate == name
+        )
+        rows.append([f"{name}: position in each round", order])
+    return rows
