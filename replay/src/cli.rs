@@ -1,0 +1,84 @@
+//! Command line of `spoolscope-replay`.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+use crate::engine::schedule::Pace;
+
+/// Re-executes a replay plan below a target directory, and nowhere else.
+#[derive(Debug, Parser)]
+#[command(name = "spoolscope-replay", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Print the layout of every record as JSON.
+    Layout,
+    /// Check a plan and print what it holds as JSON.
+    Check { plan: PathBuf },
+    /// Build the tree that existed at start in an empty target.
+    Fixture {
+        plan: PathBuf,
+        #[arg(long)]
+        target: PathBuf,
+    },
+    /// Execute a plan.
+    Run(Run),
+    /// Compare the target with the state the trace must have left behind.
+    Verify {
+        plan: PathBuf,
+        #[arg(long)]
+        target: PathBuf,
+    },
+}
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    pub plan: PathBuf,
+    /// Directory that becomes the spool; must be empty unless --prepared is given.
+    #[arg(long)]
+    pub target: PathBuf,
+    /// The fixture is already there.
+    #[arg(long)]
+    pub prepared: bool,
+    /// original, scaled=N (N times faster) or afap.
+    #[arg(long, default_value = "original", value_parser = pace)]
+    pub pace: Pace,
+    /// File for the results, one record per operation.
+    #[arg(long)]
+    pub outcomes: Option<PathBuf>,
+    /// recorded keeps the recorded partial order; none only that within threads.
+    #[arg(long, value_enum, default_value = "recorded")]
+    pub order: Order,
+    /// Write progress as JSON lines to stderr.
+    #[arg(long)]
+    pub progress: bool,
+    /// Make no system calls: measures the engine alone.
+    #[arg(long)]
+    pub noop: bool,
+    /// Give up an order nobody can fulfil after this many seconds.
+    #[arg(long, default_value_t = 10.0)]
+    pub stall: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    Recorded,
+    None,
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    match text.split_once('=') {
+        None if text == "original" => Ok(Pace::Scaled(1.0)),
+        None if text == "afap" => Ok(Pace::AsFastAsPossible),
+        Some(("scaled", factor)) => match factor.parse::<f64>() {
+            Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Pace::Scaled(factor)),
+            _ => Err(format!("'{factor}' is no positive number")),
+        },
+        _ => Err("must be original, scaled=N or afap".into()),
+    }
+}

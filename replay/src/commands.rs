@@ -1,0 +1,178 @@
+//! What each verb does.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use spoolscope_traces::records::{
+    self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
+};
+use std::path::Path;
+
+use crate::cli::{self, Cli, Order, Verb};
+use crate::engine::schedule::Schedule;
+use crate::engine::{self, Options};
+use crate::fixture;
+use crate::model::linear::Linear;
+use crate::model::state::Tree;
+use crate::pattern::Pattern;
+use crate::plan::Plan;
+use crate::sandbox::{self, Confinement};
+use crate::verify;
+
+/// Exit code of a replay that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+pub fn run(cli: Cli) -> Result<u8> {
+    match cli.verb {
+        Verb::Layout => print(&layout()),
+        Verb::Check { plan } => print(&check(&Plan::open(&plan)?)),
+        Verb::Fixture { plan, target } => {
+            sandbox::require_empty(&target)?;
+            let plan = Plan::open(&plan)?;
+            print(&prepare(
+                &plan,
+                &Linear::walk(&plan),
+                &sandbox::enter(&target)?,
+            )?)
+        }
+        Verb::Run(arguments) => execute(&arguments),
+        Verb::Verify { plan, target } => {
+            let plan = Plan::open(&plan)?;
+            let linear = Linear::walk(&plan);
+            let tree = Tree::expected(&plan, &linear.world);
+            let confinement = sandbox::enter(&target)?;
+            let pattern = Pattern::new(1 << 20)?;
+            print(&verify::compare(&tree, &confinement, &pattern).json())
+        }
+    }
+}
+
+fn print(value: &Value) -> Result<u8> {
+    println!("{value}");
+    Ok(0)
+}
+
+fn layout() -> Value {
+    let member = |(name, offset, size): &records::Member| json!({"name": name, "offset": offset, "size": size});
+    let records = records::LAYOUTS.iter().map(|(name, size, members)| {
+        let members: Vec<Value> = members.iter().map(member).collect();
+        (name.to_string(), json!({"size": size, "members": members}))
+    });
+    Value::Object(records.collect())
+}
+
+fn check(plan: &Plan) -> Value {
+    let linear = Linear::walk(plan);
+    let tree = Tree::initial(plan, &linear.world);
+    json!({
+        "ops": plan.ops().len(),
+        "threads": plan.threads().len(),
+        "entries": plan.entries().len(),
+        "open_files": plan.fds().len(),
+        "strings": plan.n_strings(),
+        "duration_ns": plan.duration_ns(),
+        "edges": linear.edges.found.len(),
+        "unexplained": linear.unexplained.len(),
+        "unexplained_examples": examples(plan, &linear),
+        "unsupported": plan.unsupported().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        "fixture_names": tree.names.len(),
+        "fixture_bytes": tree.bytes(),
+        "peak_bytes": peak_bytes(&tree, &linear),
+    })
+}
+
+fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
+    let describe = |at: &u32| {
+        let op: &PlanOp = &plan.ops()[*at as usize];
+        json!({
+            "op": at,
+            "call": crate::semantics::name(op),
+            "path": String::from_utf8_lossy(plan.string(op.path)),
+            "ret": op.ret,
+        })
+    };
+    linear.unexplained.iter().take(20).map(describe).collect()
+}
+
+fn peak_bytes(tree: &Tree, linear: &Linear) -> i64 {
+    tree.bytes().saturating_add(linear.world.peak_bytes)
+}
+
+fn prepare(plan: &Plan, linear: &Linear, confinement: &Confinement) -> Result<Value> {
+    let tree = Tree::initial(plan, &linear.world);
+    fixture::check_space(confinement, peak_bytes(&tree, linear), tree.names.len())?;
+    let built = fixture::build(&tree, confinement, &Pattern::new(1 << 20)?)?;
+    Ok(json!({
+        "files": built.files,
+        "directories": built.directories,
+        "others": built.others,
+        "refused": built.refused,
+        "bytes": built.bytes,
+        "chrooted": confinement.chrooted,
+        "owners": confinement.owners,
+    }))
+}
+
+fn execute(arguments: &cli::Run) -> Result<u8> {
+    if !arguments.prepared {
+        sandbox::require_empty(&arguments.target)?;
+    }
+    let plan: &'static Plan = Box::leak(Box::new(Plan::open(&arguments.plan)?));
+    let linear = Linear::walk(plan);
+    let ordered = (arguments.order == Order::Recorded).then_some(&linear);
+    let schedule = Schedule::new(plan, ordered, arguments.pace, arguments.noop)?;
+    let edges = schedule.n_edges();
+    let sink = engine::open_sink();
+    let output = arguments
+        .outcomes
+        .as_ref()
+        .map(|path| create(path))
+        .transpose()?;
+    let confinement = sandbox::enter(&arguments.target)?;
+    if !arguments.prepared {
+        prepare(plan, &linear, &confinement)?;
+    }
+    drop(linear);
+    let owners = confinement.owners;
+    let chrooted = confinement.chrooted;
+    let options = Options {
+        stall_ns: (arguments.stall * 1e9) as i64,
+        progress: arguments.progress,
+    };
+    let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
+    if let Some(mut file) = output {
+        std::io::Write::write_all(&mut file, records::as_bytes(&outcomes))
+            .context("cannot write the outcomes")?;
+    }
+    let counts = count(&outcomes);
+    print(&json!({
+        "ops": outcomes.len(),
+        "same": counts[usize::from(VERDICT_SAME)],
+        "diverged": counts[usize::from(VERDICT_DIVERGED)],
+        "skipped": counts[usize::from(VERDICT_SKIPPED)],
+        "pending": counts[usize::from(VERDICT_PENDING)],
+        "edges": edges,
+        "makespan_ns": summary.makespan_ns,
+        "orders_given_up": summary.given_up,
+        "tasks_crashed": summary.crashed,
+        "interrupted": summary.interrupted,
+        "owners": owners,
+        "chrooted": chrooted,
+    }))?;
+    Ok(match () {
+        () if summary.interrupted => INTERRUPTED,
+        () if summary.crashed > 0 => 1,
+        () => 0,
+    })
+}
+
+fn create(path: &Path) -> Result<std::fs::File> {
+    std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))
+}
+
+fn count(outcomes: &[Outcome]) -> [usize; 4] {
+    let mut counts = [0; 4];
+    for outcome in outcomes {
+        counts[usize::from(outcome.verdict).min(3)] += 1;
+    }
+    counts
+}

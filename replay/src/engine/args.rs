@@ -1,0 +1,375 @@
+//! The six registers of a call, filled after the words of `calls.txt`.
+
+use spoolscope_traces::calls;
+use spoolscope_traces::records::{
+    BASE_CWD, BASE_FD, BASE_ROOT, NONE, PlanOp, REASON_BAD_FD, REASON_UNSUPPORTED,
+};
+use std::sync::LazyLock;
+
+use crate::engine::fds::FdTable;
+use crate::engine::task::Task;
+use crate::model::world::write_offset;
+use crate::pattern;
+use crate::semantics::{self, Kind};
+
+/// Meaning of one argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Fd,
+    Fd2,
+    Dirfd,
+    Dirfd2,
+    Path,
+    Path2,
+    Target,
+    Name,
+    Flags,
+    Mode,
+    Cmd,
+    Size,
+    Offset,
+    Uid,
+    Gid,
+    Stat,
+    Flock,
+    Iov,
+    Iovcnt,
+    How,
+    Arg,
+    Blank,
+}
+
+/// How to make one call: its number and the meaning of its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub number: i64,
+    words: [Word; 6],
+    len: usize,
+}
+
+fn word(text: &str) -> Word {
+    match text {
+        "fd" => Word::Fd,
+        "fd2" => Word::Fd2,
+        "dirfd" => Word::Dirfd,
+        "dirfd2" => Word::Dirfd2,
+        "path" => Word::Path,
+        "path2" => Word::Path2,
+        "target" => Word::Target,
+        "name" => Word::Name,
+        "flags" => Word::Flags,
+        "mode" => Word::Mode,
+        "cmd" => Word::Cmd,
+        "size" => Word::Size,
+        "offset" => Word::Offset,
+        "uid" => Word::Uid,
+        "gid" => Word::Gid,
+        "stat" | "statx" => Word::Stat,
+        "flock" => Word::Flock,
+        "iov" => Word::Iov,
+        "iovcnt" => Word::Iovcnt,
+        "how" => Word::How,
+        "arg" | "arg2" => Word::Arg,
+        _ => Word::Blank,
+    }
+}
+
+fn shape(call: &calls::Call) -> Option<Shape> {
+    let mut words = [Word::Blank; 6];
+    for (place, text) in words.iter_mut().zip(&call.args) {
+        *place = word(text);
+    }
+    Some(Shape {
+        number: calls::nr_of(call.name)?,
+        words,
+        len: call.args.len(),
+    })
+}
+
+static SHAPES: LazyLock<Vec<Option<Shape>>> =
+    LazyLock::new(|| calls::all().iter().map(shape).collect());
+
+/// The shape of a call; `None` where this architecture does not have it.
+pub fn shape_of(op: &PlanOp) -> Option<Shape> {
+    SHAPES.get(usize::from(op.op)).copied().flatten()
+}
+
+/// Looks up every shape, so that no forked task has to take the lock.
+pub fn prepare() {
+    LazyLock::force(&SHAPES);
+}
+
+/// Memory that the arguments of one call point to.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Scratch {
+    pub path: [u8; 8192],
+    pub path2: [u8; 8192],
+    pub stat: [u64; 64],
+    flock: libc::flock,
+    iov: libc::iovec,
+    how: [u64; 3],
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        Self {
+            path: [0; 8192],
+            path2: [0; 8192],
+            stat: [0; 64],
+            flock: libc::flock {
+                l_type: 0,
+                l_whence: 0,
+                l_start: 0,
+                l_len: 0,
+                l_pid: 0,
+            },
+            iov: libc::iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            },
+            how: [0; 3],
+        }
+    }
+}
+
+/// Why a call is not made.
+pub type Refusal = u8;
+
+impl Task {
+    /// Fills the registers of an operation's call.
+    pub fn arguments(
+        &mut self,
+        op: &PlanOp,
+        kind: Kind,
+        shape: &Shape,
+    ) -> Result<[i64; 6], Refusal> {
+        let mut registers = [0; 6];
+        for (at, word) in shape.words[..shape.len].iter().enumerate() {
+            registers[at] = self.argument(op, kind, *word)?;
+        }
+        if kind == Kind::Map {
+            // Never at a fixed place, never executable: the recorded address means nothing here.
+            registers[0] = 0;
+            registers[2] &= !i64::from(libc::PROT_EXEC);
+            registers[3] &= !i64::from(libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE);
+        }
+        Ok(registers)
+    }
+
+    fn argument(&mut self, op: &PlanOp, kind: Kind, word: Word) -> Result<i64, Refusal> {
+        Ok(match word {
+            Word::Fd => real(&self.process.fds, op.fd, op.ret)?,
+            Word::Fd2 => real(&self.process.fds, op.fd2, op.ret)?,
+            Word::Dirfd => self.directory(op, op.base, op.dirfd)?,
+            Word::Dirfd2 => self.directory(op, op.base2, op.dirfd2)?,
+            Word::Path if self.is_pathless(op, kind) => self.no_path(op, kind)?,
+            Word::Path => {
+                let buffer = &raw mut self.scratch.path;
+                self.path(op.path, op.base, op.dirfd, buffer)?
+            }
+            Word::Path2 => {
+                let buffer = &raw mut self.scratch.path2;
+                self.path(op.path2, op.base2, op.dirfd2, buffer)?
+            }
+            Word::Target | Word::Name => self.text(op.path2)?,
+            Word::Flags => self.flags(op, kind),
+            Word::Mode => i64::from(op.mode),
+            Word::Cmd => i64::from(op.cmd),
+            Word::Size => op.size.min(self.context.longest(kind)),
+            Word::Offset => op.offset,
+            Word::Uid => self.owner(op.arg as u32),
+            Word::Gid => self.owner((op.arg as u64 >> 32) as u32),
+            Word::Stat => self.scratch.stat.as_mut_ptr() as i64,
+            Word::Flock => self.third_of_fcntl(op),
+            Word::Iov => self.iov(op, kind),
+            Word::Iovcnt => 1,
+            Word::How => self.how(op),
+            Word::Arg => op.arg,
+            Word::Blank => self.blank(op, kind),
+        })
+    }
+
+    /// A buffer to read into, or data to write; else nothing.
+    fn blank(&self, op: &PlanOp, kind: Kind) -> i64 {
+        match kind {
+            Kind::Read | Kind::Getdents | Kind::Readlink | Kind::GetXattr | Kind::ListXattr => {
+                self.context.read_buffer
+            }
+            Kind::Write => self.data(op),
+            Kind::SetXattr => self.context.pattern.at(op.ino, 0) as i64,
+            Kind::Open => size_of::<[u64; 3]>() as i64,
+            _ => 0,
+        }
+    }
+
+    /// Where the pattern of the bytes to be written lies.
+    fn data(&self, op: &PlanOp) -> i64 {
+        let append = self.process.fds.get(op.fd).is_some_and(|open| open.append);
+        let offset = write_offset(op, append).unwrap_or(0);
+        self.context.pattern.at(op.ino, offset) as i64
+    }
+
+    fn iov(&mut self, op: &PlanOp, kind: Kind) -> i64 {
+        self.scratch.iov = libc::iovec {
+            iov_base: self.blank(op, kind) as *mut libc::c_void,
+            iov_len: op.size.clamp(0, self.context.longest(kind)) as usize,
+        };
+        (&raw const self.scratch.iov) as i64
+    }
+
+    fn how(&mut self, op: &PlanOp) -> i64 {
+        let flags = self.flags(op, Kind::Open) as u64;
+        let creates = op.flags as i32 & (libc::O_CREAT | libc::O_TMPFILE) != 0;
+        let mode = if creates { u64::from(op.mode) } else { 0 };
+        self.scratch.how = [flags, mode, 0];
+        self.scratch.how.as_ptr() as i64
+    }
+
+    fn flags(&self, op: &PlanOp, kind: Kind) -> i64 {
+        let special = u32::from(op.obj_mode) & libc::S_IFMT;
+        let known = matches!(special, libc::S_IFREG | libc::S_IFDIR);
+        let flags = match kind {
+            // An unknown object could be a pipe put there by a hostile trace: never wait for it.
+            Kind::Open if !known => op.flags | libc::O_NONBLOCK as u32,
+            // Stat of a descriptor by an empty path.
+            Kind::Stat | Kind::Chown if op.base == 0 => op.flags | libc::AT_EMPTY_PATH as u32,
+            _ => op.flags,
+        };
+        i64::from(flags as i32)
+    }
+
+    /// F_SETFD and F_SETFL take a number, locks a `struct flock`.
+    fn third_of_fcntl(&mut self, op: &PlanOp) -> i64 {
+        if !semantics::is_lock_command(op.cmd) {
+            return match op.cmd {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => 0,
+                _ => op.arg,
+            };
+        }
+        self.scratch.flock = libc::flock {
+            l_type: i16::from(op.lock_type),
+            l_whence: i16::from(op.lock_whence),
+            l_start: op.offset,
+            l_len: op.size,
+            l_pid: 0,
+        };
+        (&raw const self.scratch.flock) as i64
+    }
+
+    fn owner(&self, id: u32) -> i64 {
+        let keep = id == u32::MAX;
+        let shown = if self.context.confinement.owners || keep {
+            id
+        } else {
+            self.context.own_id
+        };
+        i64::from(shown)
+    }
+
+    fn directory(&self, op: &PlanOp, base: u8, dirfd: i32) -> Result<i64, Refusal> {
+        match base {
+            BASE_FD => real(&self.process.fds, dirfd, op.ret),
+            0 if dirfd >= 0 => real(&self.process.fds, dirfd, op.ret),
+            _ => Ok(i64::from(libc::AT_FDCWD)),
+        }
+    }
+
+    /// Whether the call works on its descriptor: an empty path, or none at all.
+    fn is_pathless(&self, op: &PlanOp, kind: Kind) -> bool {
+        let directory = u32::from(op.obj_mode) & libc::S_IFMT == libc::S_IFDIR;
+        let own = || {
+            self.process
+                .fds
+                .get(op.dirfd)
+                .is_some_and(|open| open.path == op.path)
+        };
+        let touched = kind == Kind::Touch && op.base == BASE_FD && !directory && own();
+        op.base == 0 || touched || semantics::is_empty_path(op)
+    }
+
+    fn no_path(&mut self, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
+        match kind {
+            _ if op.dirfd < 0 => Err(REASON_UNSUPPORTED),
+            Kind::Touch => Ok(0),
+            _ => write_parts(&raw mut self.scratch.path, &[]),
+        }
+    }
+
+    fn text(&mut self, string: u32) -> Result<i64, Refusal> {
+        if string == NONE {
+            return Err(REASON_UNSUPPORTED);
+        }
+        let buffer = &raw mut self.scratch.path2;
+        write_parts(buffer, &[self.context.schedule.plan.string(string)])
+    }
+
+    /// The path as the caller gave it: absolute, or relative to its directory.
+    fn path(
+        &mut self,
+        path: u32,
+        base: u8,
+        dirfd: i32,
+        buffer: *mut [u8; 8192],
+    ) -> Result<i64, Refusal> {
+        if path == NONE {
+            return Err(REASON_UNSUPPORTED);
+        }
+        let plan = self.context.schedule.plan;
+        let whole = plan.string(path);
+        let from = match base {
+            BASE_CWD => self.cwd(),
+            BASE_FD => self.process.fds.get(dirfd).map_or(NONE, |open| open.path),
+            _ => NONE,
+        };
+        match below(whole, plan.string(from)).filter(|_| from != NONE && base != BASE_ROOT) {
+            Some(b"") => write_parts(buffer, &[b"."]),
+            Some(rest) => write_parts(buffer, &[rest]),
+            None => write_parts(buffer, &[&self.context.confinement.prefix, whole]),
+        }
+    }
+}
+
+/// The part of a path below a directory; the empty directory is the spool itself.
+fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    match path.strip_prefix(directory)? {
+        rest if directory.is_empty() || rest.is_empty() => Some(rest),
+        rest => rest.strip_prefix(b"/"),
+    }
+}
+
+fn write_parts(buffer: *mut [u8; 8192], parts: &[&[u8]]) -> Result<i64, Refusal> {
+    // SAFETY: the buffer belongs to the calling task, and nothing else refers to it now.
+    let buffer = unsafe { &mut *buffer };
+    let mut at = 0;
+    for part in parts {
+        let place = buffer
+            .get_mut(at..at + part.len())
+            .ok_or(REASON_UNSUPPORTED)?;
+        place.copy_from_slice(part);
+        at += part.len();
+    }
+    *buffer.get_mut(at).ok_or(REASON_UNSUPPORTED)? = 0;
+    Ok(buffer.as_ptr() as i64)
+}
+
+/// The real descriptor; one that was not open in the recording either stays bad.
+fn real(fds: &FdTable, fd: i32, recorded: i64) -> Result<i64, Refusal> {
+    match fds.get(fd) {
+        Some(open) => Ok(i64::from(open.real)),
+        None if recorded == -i64::from(libc::EBADF) => Ok(-1),
+        None => Err(REASON_BAD_FD),
+    }
+}
+
+/// Longest write that the pattern was prepared for.
+pub fn longest_write(ops: &[PlanOp]) -> i64 {
+    let sizes = ops
+        .iter()
+        .filter(|op| matches!(semantics::kind(op), Kind::Write | Kind::SetXattr));
+    sizes
+        .map(|op| op.size)
+        .max()
+        .unwrap_or(0)
+        .clamp(0, pattern::LONGEST)
+}

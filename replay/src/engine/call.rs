@@ -1,0 +1,365 @@
+//! Makes one system call for real and keeps track of what it did to descriptors.
+
+use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::engine::args::{Refusal, shape_of};
+use crate::engine::fds::{self, Open};
+use crate::engine::task::Task;
+use crate::engine::verdict::{self, Stat, Verdict};
+use crate::semantics::{self, Kind};
+
+/// Executes an operation; the verdict says whether the result is the recorded one.
+pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
+    refuse(task, op, kind)?;
+    let ret = match kind {
+        Kind::Close => close(task, op)?,
+        Kind::CloseRange => close_range(task, op),
+        Kind::Dup2 => dup2(task, op)?,
+        Kind::Watch => watch(task, op)?,
+        Kind::Unwatch => unwatch(task, op)?,
+        Kind::Unmap | Kind::Msync => mapped(task, op)?,
+        Kind::Sendfile => sendfile(task, op)?,
+        Kind::Splice => splice(task, op)?,
+        // All of the machine would be flushed: the target alone is what was meant.
+        Kind::SyncAll => sync_target(task),
+        _ => plain(task, op, kind)?,
+    };
+    after(task, op, kind, ret);
+    let stat = (ret >= 0 && matches!(kind, Kind::Stat | Kind::Fstat)).then(|| stat_of(task, op));
+    Ok((ret, verdict::compare(op, kind, ret, stat)))
+}
+
+fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
+    let special = semantics::is_special(u32::from(op.obj_mode));
+    let device = matches!(op.mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK);
+    let by_name = semantics::uses_path(op) && kind != Kind::Open;
+    match kind {
+        Kind::Unsupported => Err(REASON_UNSUPPORTED),
+        Kind::Mknod if device => Err(REASON_UNSUPPORTED),
+        Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
+        Kind::SetXattr | Kind::GetXattr if !is_user_xattr(task, op) => Err(REASON_UNSUPPORTED),
+        Kind::Fcntl if !is_known_fcntl(op) => Err(REASON_UNSUPPORTED),
+        _ if special && !by_name => Err(REASON_NOT_A_FILE),
+        _ => Ok(()),
+    }
+}
+
+/// Other namespaces mean security labels and ACLs: their values are not recorded.
+fn is_user_xattr(task: &Task, op: &PlanOp) -> bool {
+    op.path2 != NONE
+        && task
+            .context
+            .schedule
+            .plan
+            .string(op.path2)
+            .starts_with(b"user.")
+}
+
+fn is_known_fcntl(op: &PlanOp) -> bool {
+    let simple = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+    let copies = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC];
+    semantics::is_lock_command(op.cmd) || simple.contains(&op.cmd) || copies.contains(&op.cmd)
+}
+
+fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
+    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
+    let registers = task.arguments(op, kind, &shape)?;
+    Ok(syscall(shape.number, registers))
+}
+
+/// The call itself; -errno on failure. An interrupted call is made again.
+fn syscall(number: i64, r: [i64; 6]) -> i64 {
+    loop {
+        // SAFETY: pointers among the registers lead to the task's own buffers.
+        let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
+        match ret {
+            -1 if last_errno() == libc::EINTR => {}
+            -1 => return -i64::from(last_errno()),
+            _ => return ret,
+        }
+    }
+}
+
+pub fn last_errno() -> i32 {
+    // SAFETY: always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+fn open_here(task: &Task, op: &PlanOp, fd: i32) -> Result<Open, Refusal> {
+    task.process
+        .fds
+        .get(fd)
+        .ok_or(match op.ret == -i64::from(libc::EBADF) {
+            true => REASON_UNSUPPORTED,
+            false => spoolscope_traces::records::REASON_BAD_FD,
+        })
+}
+
+fn close(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
+    match task.process.fds.take(op.fd) {
+        Some(open) => Ok(syscall(
+            libc::SYS_close,
+            [i64::from(open.real), 0, 0, 0, 0, 0],
+        )),
+        None if op.ret < 0 => Ok(syscall(libc::SYS_close, [-1, 0, 0, 0, 0, 0])),
+        None => Err(spoolscope_traces::records::REASON_BAD_FD),
+    }
+}
+
+fn close_range(task: &Task, op: &PlanOp) -> i64 {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
+    let inside: Vec<(i32, Open)> = task
+        .process
+        .fds
+        .open_fds()
+        .filter(|(fd, _)| (op.fd..=last).contains(fd))
+        .collect();
+    for (fd, open) in inside {
+        if op.flags & CLOSE_RANGE_CLOEXEC != 0 {
+            task.process.fds.bind(
+                fd,
+                Open {
+                    cloexec: true,
+                    ..open
+                },
+            );
+        } else if let Some(open) = task.process.fds.take(fd) {
+            fds::close(open.real);
+        }
+    }
+    op.ret
+}
+
+/// The target number is bound here to another real number, or to none yet.
+fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
+    if op.ret < 0 {
+        return Err(REASON_UNSUPPORTED);
+    }
+    let open = open_here(task, op, op.fd)?;
+    let real = i64::from(open.real);
+    match task.process.fds.get(op.fd2) {
+        _ if op.fd == op.fd2 => Ok(real),
+        Some(target) => {
+            let registers = [real, i64::from(target.real), 0, 0, 0, 0];
+            Ok(syscall(libc::SYS_dup3, registers))
+        }
+        None => Ok(syscall(libc::SYS_dup, [real, 0, 0, 0, 0, 0])),
+    }
+}
+
+/// The recorded inotify instance is not in the trace; one is made when it is first used.
+fn watch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    if task.process.fds.get(op.fd2).is_none() {
+        // SAFETY: plain system call.
+        let real = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+        if real < 0 {
+            return Err(REASON_UNSUPPORTED);
+        }
+        task.process.fds.bind(
+            op.fd2,
+            Open {
+                cloexec: true,
+                ..Open::new(real)
+            },
+        );
+    }
+    let ret = plain(task, op, Kind::Watch)?;
+    if ret >= 0 && op.ret >= 0 {
+        lock(&task.process.fds.watches).push((op.fd2, op.ret, ret));
+    }
+    Ok(ret)
+}
+
+fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let open = open_here(task, op, op.fd2)?;
+    let watches = lock(&task.process.fds.watches);
+    let known = watches
+        .iter()
+        .rev()
+        .find(|(fd, recorded, _)| (*fd, *recorded) == (op.fd2, op.arg));
+    let real = known.map_or(-1, |(_, _, real)| *real);
+    Ok(syscall(
+        libc::SYS_inotify_rm_watch,
+        [i64::from(open.real), real, 0, 0, 0, 0],
+    ))
+}
+
+/// munmap and msync of a part of a recorded mapping.
+fn mapped(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let mut mappings = lock(&task.process.fds.mappings);
+    let at = mappings
+        .iter()
+        .rposition(|(start, len, _)| (*start..*start + *len as i64).contains(&op.arg))
+        .ok_or(REASON_UNSUPPORTED)?;
+    let (start, len, real) = mappings[at];
+    let offset = (op.arg - start) as usize;
+    let size = (op.size.max(0) as usize).min(len - offset);
+    let place = (real + offset) as i64;
+    if semantics::kind(op) == Kind::Msync {
+        let flags = i64::from(op.flags as i32);
+        return Ok(syscall(
+            libc::SYS_msync,
+            [place, size as i64, flags, 0, 0, 0],
+        ));
+    }
+    mappings.remove(at);
+    if offset > 0 {
+        mappings.push((start, offset, real));
+    }
+    let rest = offset + size.next_multiple_of(4096);
+    if rest < len {
+        mappings.push((start + rest as i64, len - rest, real + rest));
+    }
+    Ok(syscall(libc::SYS_munmap, [place, size as i64, 0, 0, 0, 0]))
+}
+
+/// What went to a socket goes to /dev/null.
+fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let from = open_here(task, op, op.fd)?;
+    let to = task
+        .process
+        .fds
+        .get(op.fd2)
+        .map_or(task.context.sink, |open| open.real);
+    let registers = [i64::from(to), i64::from(from.real), 0, op.size, 0, 0];
+    Ok(syscall(libc::SYS_sendfile, registers))
+}
+
+/// One end of a splice is a pipe: a private one, emptied or filled for the purpose.
+fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let mut pipe = [0; 2];
+    // SAFETY: `pipe` has room for two descriptors.
+    if op.ret < 0 || unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) } < 0 {
+        return Err(REASON_UNSUPPORTED);
+    }
+    let [out, into] = pipe;
+    let size = op.size.min(op.ret.max(1));
+    let ret = match (task.process.fds.get(op.fd), task.process.fds.get(op.fd2)) {
+        (Some(file), _) => splice_call(file.real, into, size),
+        (None, Some(file)) => {
+            let data = task.context.pattern.at(op.ino, 0);
+            // SAFETY: the pattern is longer than a pipe holds; a full pipe only writes less.
+            unsafe { libc::write(into, data.cast(), size.min(65_536) as usize) };
+            splice_call(out, file.real, size)
+        }
+        (None, None) => -i64::from(libc::EBADF),
+    };
+    fds::close(out);
+    fds::close(into);
+    Ok(ret)
+}
+
+fn splice_call(from: i32, to: i32, size: i64) -> i64 {
+    syscall(
+        libc::SYS_splice,
+        [i64::from(from), 0, i64::from(to), 0, size, 0],
+    )
+}
+
+fn sync_target(task: &Task) -> i64 {
+    let root = task.context.confinement.path(b"");
+    // SAFETY: the path is NUL-terminated; the descriptor is closed below.
+    let real = unsafe { libc::open(root.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY) };
+    let ret = syscall(libc::SYS_syncfs, [i64::from(real), 0, 0, 0, 0, 0]);
+    fds::close(real);
+    ret
+}
+
+/// Binds new descriptors to their recorded numbers and follows the working directory.
+fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
+    if ret >= 0 && (semantics::makes_fd(op) || kind == Kind::Open) {
+        bind_result(task, op, kind, ret as i32);
+        return;
+    }
+    if ret < 0 {
+        if semantics::makes_fd(op) {
+            task.process
+                .fds
+                .take(op.ret as i32)
+                .map(|open| fds::close(open.real));
+        }
+        return;
+    }
+    match kind {
+        Kind::Chdir | Kind::Fchdir => task.process.cwd.store(op.path, Relaxed),
+        Kind::Map if op.ret >= 0 => {
+            let length = (op.size.max(1) as usize).next_multiple_of(4096);
+            lock(&task.process.fds.mappings).push((op.ret, length, ret as usize));
+        }
+        Kind::Fcntl => change_bits(task, op),
+        _ => {}
+    }
+}
+
+fn bind_result(task: &Task, op: &PlanOp, kind: Kind, real: i32) {
+    if !semantics::makes_fd(op) {
+        // The recording failed here: the descriptor has no number to be bound to.
+        fds::close(real);
+        return;
+    }
+    let source = task.process.fds.get(op.fd);
+    let cloexec = match kind {
+        Kind::Open => semantics::open_flags(op) & libc::O_CLOEXEC != 0,
+        Kind::Fcntl => op.cmd == libc::F_DUPFD_CLOEXEC,
+        Kind::Dup2 => op.flags as i32 & libc::O_CLOEXEC != 0,
+        _ => false,
+    };
+    let (path, append) = match (kind, source) {
+        (Kind::Open, _) | (_, None) => (op.path, semantics::open_flags(op) & libc::O_APPEND != 0),
+        (_, Some(source)) => (source.path, source.append),
+    };
+    task.process.fds.bind(
+        op.ret as i32,
+        Open {
+            real,
+            path,
+            cloexec,
+            append,
+        },
+    );
+}
+
+fn change_bits(task: &Task, op: &PlanOp) {
+    let Some(open) = task.process.fds.get(op.fd) else {
+        return;
+    };
+    match op.cmd {
+        libc::F_SETFD => {
+            let cloexec = op.arg as i32 & libc::FD_CLOEXEC != 0;
+            task.process.fds.bind(op.fd, Open { cloexec, ..open });
+        }
+        libc::F_SETFL => {
+            let append = op.arg as i32 & libc::O_APPEND != 0;
+            task.process.fds.bind(op.fd, Open { append, ..open });
+        }
+        _ => {}
+    }
+}
+
+/// Type and size from the buffer that stat or statx filled.
+fn stat_of(task: &Task, op: &PlanOp) -> Stat {
+    let place = task.scratch.stat.as_ptr();
+    // SAFETY: the kernel filled the buffer, which is larger than both structs.
+    unsafe {
+        if semantics::is_statx(op) {
+            let stat = &*place.cast::<libc::statx>();
+            return Stat {
+                mode: u32::from(stat.stx_mode),
+                size: stat.stx_size as i64,
+            };
+        }
+        let stat = &*place.cast::<libc::stat>();
+        Stat {
+            mode: stat.st_mode,
+            size: stat.st_size,
+        }
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

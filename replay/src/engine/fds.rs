@@ -1,0 +1,119 @@
+//! Recorded descriptors and what they are here.
+
+use anyhow::Result;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+
+use spoolscope_traces::records::NONE;
+
+const CLOEXEC: u32 = 1;
+const APPEND: u32 = 2;
+
+/// One recorded descriptor; zero means closed, so real numbers are kept plus one.
+#[derive(Debug)]
+struct Slot {
+    real: AtomicI32,
+    path: AtomicU32,
+    bits: AtomicU32,
+}
+
+/// What an open recorded descriptor is here.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    pub real: i32,
+    /// String index of the name it was opened by, or `NONE`.
+    pub path: u32,
+    pub cloexec: bool,
+    pub append: bool,
+}
+
+/// The descriptor table of one process. A fork copies it with the memory it lies in.
+#[derive(Debug)]
+pub struct FdTable {
+    slots: &'static [Slot],
+    /// inotify instances by recorded descriptor, and watches: (descriptor, recorded, real).
+    pub watches: Mutex<Vec<(i32, i64, i64)>>,
+    /// Mappings: (recorded address, length, real address).
+    pub mappings: Mutex<Vec<(i64, usize, usize)>>,
+}
+
+impl FdTable {
+    /// An empty table for descriptors below `size`; private memory that costs only what is used.
+    pub fn new(size: usize) -> Result<Self> {
+        let bytes = size * size_of::<Slot>();
+        // SAFETY: plain system call; the result is checked.
+        let place = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        anyhow::ensure!(place != libc::MAP_FAILED, "no memory for descriptors");
+        Ok(Self {
+            // SAFETY: zeroed memory is a valid array of atomics and is never unmapped.
+            slots: unsafe { std::slice::from_raw_parts(place.cast(), size) },
+            watches: Mutex::default(),
+            mappings: Mutex::default(),
+        })
+    }
+
+    pub fn get(&self, fd: i32) -> Option<Open> {
+        let slot = self.slots.get(usize::try_from(fd).ok()?)?;
+        let real = slot.real.load(Relaxed) - 1;
+        let bits = slot.bits.load(Relaxed);
+        (real >= 0).then(|| Open {
+            real,
+            path: slot.path.load(Relaxed),
+            cloexec: bits & CLOEXEC != 0,
+            append: bits & APPEND != 0,
+        })
+    }
+
+    /// Binds a recorded number; a real descriptor still bound to it is closed.
+    pub fn bind(&self, fd: i32, open: Open) {
+        if let Some(old) = self.take(fd).filter(|old| old.real != open.real) {
+            close(old.real);
+        }
+        let Some(slot) = usize::try_from(fd).ok().and_then(|fd| self.slots.get(fd)) else {
+            close(open.real);
+            return;
+        };
+        slot.path.store(open.path, Relaxed);
+        let bits = u32::from(open.cloexec) * CLOEXEC | u32::from(open.append) * APPEND;
+        slot.bits.store(bits, Relaxed);
+        slot.real.store(open.real + 1, Relaxed);
+    }
+
+    /// Forgets a recorded number and returns what it was.
+    pub fn take(&self, fd: i32) -> Option<Open> {
+        let open = self.get(fd)?;
+        self.slots[fd as usize].real.store(0, Relaxed);
+        Some(open)
+    }
+
+    /// Every open recorded number.
+    pub fn open_fds(&self) -> impl Iterator<Item = (i32, Open)> + '_ {
+        (0..self.slots.len() as i32).filter_map(|fd| Some((fd, self.get(fd)?)))
+    }
+}
+
+impl Open {
+    pub fn new(real: i32) -> Self {
+        Self {
+            real,
+            path: NONE,
+            cloexec: false,
+            append: false,
+        }
+    }
+}
+
+pub fn close(real: i32) {
+    // SAFETY: the descriptor is ours; an error would only say that it is closed already.
+    unsafe { libc::close(real) };
+}

@@ -1,0 +1,215 @@
+//! The plan as each task reads it: its own stream of operations, and what each waits for.
+
+use anyhow::Result;
+use spoolscope_traces::records::{NONE, Outcome, PLAN_FORK, REASON_NONE};
+
+use crate::engine::shared::{self, Control, Gate};
+use crate::model::linear::Linear;
+use crate::plan::Plan;
+use crate::semantics::{self, Kind};
+
+/// How fast the recorded time passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    AsFastAsPossible,
+    /// Recorded time divided by this; 1 is the original pace.
+    Scaled(f64),
+}
+
+/// Everything a task needs, in memory shared by all of them.
+#[derive(Debug)]
+pub struct Schedule {
+    pub plan: &'static Plan,
+    pub pace: Pace,
+    /// Operations are not executed: measures the engine alone.
+    pub noop: bool,
+    /// First slot of each thread; one more than there are threads.
+    first: &'static [u32],
+    /// Operation of each slot.
+    ops: &'static [u32],
+    /// First edge of each slot; one more than there are slots.
+    first_edge: &'static [u32],
+    /// (thread, operations it must have finished).
+    edges: &'static [(u32, u32)],
+    pub gates: &'static [Gate],
+    control: &'static [Control],
+    outcomes: *mut Outcome,
+    /// Threads for which permission was denied in the recording run without capabilities.
+    pub denied: &'static [bool],
+    /// The descriptor a fork or open at start needs space for.
+    pub n_fds: usize,
+    pub longest_read: i64,
+}
+
+// SAFETY: every slot of the outcomes is written by one task only.
+unsafe impl Sync for Schedule {}
+// SAFETY: as above.
+unsafe impl Send for Schedule {}
+
+impl Schedule {
+    pub fn new(
+        plan: &'static Plan,
+        linear: Option<&Linear>,
+        pace: Pace,
+        noop: bool,
+    ) -> Result<Self> {
+        let ops = plan.ops();
+        let n_threads = plan.threads().len();
+        let (first, slots, slot_of) = streams(plan);
+        let (first_edge, edges) = match linear {
+            Some(linear) => edges_by_slot(&linear.edges.found, &slot_of),
+            None => (vec![0; ops.len() + 1], Vec::new()),
+        };
+        let mut denied = vec![false; n_threads];
+        for op in ops {
+            let refused = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
+            denied[op.thread as usize] |= refused;
+        }
+        let reads = ops.iter().filter(|op| semantics::kind(op) != Kind::Write);
+        Ok(Self {
+            plan,
+            pace,
+            noop,
+            first: shared::copy(&first)?,
+            ops: shared::copy(&slots)?,
+            first_edge: shared::copy(&first_edge)?,
+            edges: shared::copy(&edges)?,
+            gates: shared::array(n_threads)?,
+            control: shared::array(1)?,
+            outcomes: shared::allocate(ops.len())?,
+            denied: shared::copy(&denied)?,
+            n_fds: highest_fd(plan) + 1,
+            longest_read: reads
+                .map(|op| op.size)
+                .max()
+                .unwrap_or(0)
+                .clamp(4096, 1 << 30),
+        })
+    }
+
+    pub fn control(&self) -> &'static Control {
+        &self.control[0]
+    }
+
+    pub fn n_ops(&self, thread: u32) -> u32 {
+        self.first[thread as usize + 1] - self.first[thread as usize]
+    }
+
+    pub fn slot(&self, thread: u32, position: u32) -> usize {
+        (self.first[thread as usize] + position) as usize
+    }
+
+    /// Index of the operation in the plan.
+    pub fn op_at(&self, slot: usize) -> u32 {
+        self.ops[slot]
+    }
+
+    pub fn edges(&self, slot: usize) -> &'static [(u32, u32)] {
+        &self.edges[self.first_edge[slot] as usize..self.first_edge[slot + 1] as usize]
+    }
+
+    pub fn n_edges(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// When an operation may be issued, relative to the start; 0 if time does not count.
+    pub fn due_ns(&self, start_ns: i64) -> i64 {
+        match self.pace {
+            Pace::AsFastAsPossible => 0,
+            Pace::Scaled(factor) if factor == 1.0 => start_ns,
+            Pace::Scaled(factor) => (start_ns as f64 / factor) as i64,
+        }
+    }
+
+    /// The recorded time that corresponds to time passed in the replay.
+    pub fn recorded_ns(&self, passed_ns: i64) -> i64 {
+        match self.pace {
+            Pace::AsFastAsPossible => i64::MAX,
+            Pace::Scaled(factor) => (passed_ns as f64 * factor) as i64,
+        }
+    }
+
+    /// Writes the result of a slot; only the thread that owns the slot does.
+    pub fn store(&self, slot: usize, outcome: Outcome) {
+        // SAFETY: `slot` is within the array and no other task writes this slot.
+        unsafe { self.outcomes.add(slot).write(outcome) };
+    }
+
+    /// All results in the order of the plan; those never reached are pending.
+    pub fn collect(&self) -> Vec<Outcome> {
+        let n = self.plan.ops().len();
+        let mut outcomes = vec![
+            Outcome {
+                reason: REASON_NONE,
+                ..Outcome::default()
+            };
+            n
+        ];
+        for (slot, op) in self.ops.iter().enumerate() {
+            // SAFETY: the tasks are gone or do not write this slot any more.
+            outcomes[*op as usize] = unsafe { self.outcomes.add(slot).read() };
+        }
+        outcomes
+    }
+}
+
+/// First slot per thread, operation per slot, slot per operation.
+fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let mut first = vec![0_u32; plan.threads().len() + 1];
+    for op in plan.ops() {
+        first[op.thread as usize + 1] += 1;
+    }
+    for at in 1..first.len() {
+        first[at] += first[at - 1];
+    }
+    let mut next = first.clone();
+    let mut slots = vec![0; plan.ops().len()];
+    let mut slot_of = vec![0; plan.ops().len()];
+    for (at, op) in plan.ops().iter().enumerate() {
+        let slot = &mut next[op.thread as usize];
+        slots[*slot as usize] = at as u32;
+        slot_of[at] = *slot;
+        *slot += 1;
+    }
+    (first, slots, slot_of)
+}
+
+fn edges_by_slot(found: &[(u32, u32, u32)], slot_of: &[u32]) -> (Vec<u32>, Vec<(u32, u32)>) {
+    let mut first = vec![0_u32; slot_of.len() + 1];
+    for (op, _, _) in found {
+        first[slot_of[*op as usize] as usize + 1] += 1;
+    }
+    for at in 1..first.len() {
+        first[at] += first[at - 1];
+    }
+    let mut next = first.clone();
+    let mut edges = vec![(0, 0); found.len()];
+    for (op, thread, finished) in found {
+        let place = &mut next[slot_of[*op as usize] as usize];
+        edges[*place as usize] = (*thread, *finished);
+        *place += 1;
+    }
+    (first, edges)
+}
+
+fn highest_fd(plan: &Plan) -> usize {
+    let made = plan
+        .ops()
+        .iter()
+        .filter(|op| semantics::makes_fd(op))
+        .map(|op| op.ret as i32);
+    let used = plan.ops().iter().flat_map(|op| [op.fd, op.fd2]);
+    let open = plan.fds().iter().map(|fd| fd.fd);
+    made.chain(used).chain(open).max().unwrap_or(0).max(0) as usize
+}
+
+/// Threads that a thread forks, for burying the never born.
+pub fn children(plan: &Plan, thread: u32) -> impl Iterator<Item = u32> + '_ {
+    let forks = plan
+        .ops()
+        .iter()
+        .filter(move |op| op.op == PLAN_FORK && op.thread == thread);
+    forks
+        .filter(|op| op.arg != i64::from(NONE))
+        .map(|op| op.arg as u32)
+}

@@ -1,0 +1,156 @@
+//! Memory that every replay task sees: progress, outcomes and the schedule.
+
+use anyhow::{Result, ensure};
+use std::ptr;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+/// Zeroed memory shared with every process forked from here; it lives as long as they do.
+pub fn allocate<T>(count: usize) -> Result<*mut T> {
+    let bytes = (count * size_of::<T>()).max(1);
+    // SAFETY: plain system call; the result is checked.
+    let place = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    ensure!(
+        place != libc::MAP_FAILED,
+        "no memory for {bytes} shared bytes"
+    );
+    Ok(place.cast())
+}
+
+/// A shared array of things that are valid when zeroed and changed only through atomics.
+pub fn array<T: Atomic>(count: usize) -> Result<&'static [T]> {
+    let place = allocate::<T>(count)?;
+    // SAFETY: the memory is zeroed, never unmapped, and `T` holds atomics only.
+    Ok(unsafe { std::slice::from_raw_parts(place, count) })
+}
+
+/// Copies a slice to shared memory, so that a fork does not have to copy its page tables.
+pub fn copy<T: Copy>(from: &[T]) -> Result<&'static [T]> {
+    let place = allocate::<T>(from.len())?;
+    // SAFETY: the memory is large enough, new, and never unmapped.
+    unsafe {
+        ptr::copy_nonoverlapping(from.as_ptr(), place, from.len());
+        Ok(std::slice::from_raw_parts(place, from.len()))
+    }
+}
+
+/// Types made of atomics only.
+///
+/// # Safety
+/// All-zero bytes must be a valid value, and every member an atomic.
+pub unsafe trait Atomic {}
+
+/// What a task does right now, for the watchdog.
+pub mod state {
+    pub const UNBORN: u32 = 0;
+    pub const RUNNING: u32 = 1;
+    /// Waits for its time.
+    pub const PACING: u32 = 2;
+    /// Waits for another thread.
+    pub const WAITING: u32 = 3;
+    pub const CALLING: u32 = 4;
+    pub const DONE: u32 = 5;
+}
+
+/// Progress of one recorded thread. One cache line, so that threads do not disturb another.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Gate {
+    /// Operations finished.
+    pub progress: AtomicU32,
+    /// Somebody sleeps until `progress` reaches this many; 0 is nobody.
+    pub wake_at: AtomicU32,
+    /// Futex word: changes when sleepers are woken.
+    pub epoch: AtomicU32,
+    pub state: AtomicU32,
+    /// Thread waited for << 32 | operations it must have finished.
+    pub waits_for: AtomicU64,
+    /// When the present state began.
+    pub since_ns: AtomicI64,
+    /// Real process id.
+    pub pid: AtomicU32,
+    /// Set by the watchdog: stop waiting.
+    pub give_up: AtomicU32,
+}
+
+// SAFETY: atomics only; zero means "not begun".
+unsafe impl Atomic for Gate {}
+
+/// One per replay.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Control {
+    pub start_ns: AtomicI64,
+    /// Threads that ran to the end of their stream.
+    pub finished: AtomicU32,
+    /// Futex word: the replay is over, tasks that outlived their stream may go.
+    pub over: AtomicU32,
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomic for Control {}
+
+/// Sleeps until `word` differs from `expected`, a wake, or the timeout.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: i64) {
+    let timeout = libc::timespec {
+        tv_sec: timeout_ns / 1_000_000_000,
+        tv_nsec: timeout_ns % 1_000_000_000,
+    };
+    // SAFETY: the word outlives the call; no result is needed, callers check again.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const timeout,
+        );
+    }
+}
+
+/// Wakes every sleeper.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the word outlives the call.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+    }
+}
+
+/// CLOCK_MONOTONIC, in nanoseconds.
+pub fn now_ns() -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Private memory for buffers; only pages that are used cost anything.
+pub fn allocate_private(bytes: usize) -> Result<*mut u8> {
+    // SAFETY: plain system call; the result is checked.
+    let place = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    ensure!(
+        place != libc::MAP_FAILED,
+        "no memory for {bytes} bytes of buffer"
+    );
+    Ok(place.cast())
+}

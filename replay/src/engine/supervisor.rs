@@ -1,0 +1,320 @@
+//! The engine's own process: starts roots, watches, reaps, and ends everything.
+
+use anyhow::{Result, ensure};
+use spoolscope_traces::records::{NONE, Outcome};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::engine::args;
+use crate::engine::life;
+use crate::engine::schedule::{Pace, Schedule, children};
+use crate::engine::shared::{futex_wait, futex_wake, now_ns, state};
+use crate::engine::task::{Context, Task};
+use crate::engine::watchdog::Watchdog;
+use crate::pattern::Pattern;
+use crate::sandbox::Confinement;
+
+/// Time between set-up and the first operation.
+const LEAD_NS: i64 = 50_000_000;
+/// Roots are started this much recorded time before they are needed.
+const AHEAD_NS: i64 = 1_000_000_000;
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub stall_ns: i64,
+    pub progress: bool,
+}
+
+/// What came out, besides the outcomes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    pub makespan_ns: i64,
+    pub given_up: u64,
+    pub crashed: u64,
+    pub interrupted: bool,
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Relaxed);
+}
+
+/// Opened before the root directory changes: what sendfile to a socket writes to.
+pub fn open_sink() -> i32 {
+    // SAFETY: plain system call.
+    unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }
+}
+
+/// Runs a prepared schedule inside a confinement and returns every outcome.
+pub fn run(
+    schedule: Schedule,
+    confinement: Confinement,
+    sink: i32,
+    options: Options,
+) -> Result<(Summary, Vec<Outcome>)> {
+    let context = context(schedule, confinement, sink)?;
+    args::prepare();
+    let mut engine = Supervisor {
+        context,
+        roots: roots(context),
+        started: 0,
+        options,
+        summary: Summary::default(),
+        watchdog: Watchdog::new(options.stall_ns),
+        last_report_ns: 0,
+    };
+    let result = engine.supervise();
+    engine.end();
+    result?;
+    let outcomes = context.schedule.collect();
+    engine.summary.makespan_ns = outcomes
+        .iter()
+        .map(|outcome| outcome.end_ns)
+        .max()
+        .unwrap_or(0);
+    Ok((engine.summary, outcomes))
+}
+
+fn context(schedule: Schedule, confinement: Confinement, sink: i32) -> Result<&'static Context> {
+    let longest_write = args::longest_write(schedule.plan.ops());
+    let buffer = crate::engine::shared::allocate_private(schedule.longest_read as usize)?;
+    // SAFETY: plain system calls.
+    let (own_id, engine_pid) = unsafe { (libc::geteuid(), libc::getpid()) };
+    Ok(Box::leak(Box::new(Context {
+        pattern: Pattern::new(longest_write)?,
+        schedule,
+        confinement,
+        longest_write,
+        read_buffer: buffer as i64,
+        own_id,
+        sink,
+        engine_pid,
+    })))
+}
+
+/// Threads that no recorded process forks, in order of their start.
+fn roots(context: &Context) -> Vec<u32> {
+    let threads = context.schedule.plan.threads();
+    let mut roots: Vec<u32> = (0..threads.len() as u32)
+        .filter(|at| threads[*at as usize].parent == NONE)
+        .collect();
+    roots.sort_by_key(|at| threads[*at as usize].start_ns);
+    roots
+}
+
+struct Supervisor {
+    context: &'static Context,
+    roots: Vec<u32>,
+    started: usize,
+    options: Options,
+    summary: Summary,
+    watchdog: Watchdog,
+    last_report_ns: i64,
+}
+
+impl Supervisor {
+    fn supervise(&mut self) -> Result<()> {
+        install_handlers();
+        let control = self.context.schedule.control();
+        control.start_ns.store(now_ns() + LEAD_NS, SeqCst);
+        let n_threads = self.context.schedule.gates.len();
+        while (control.finished.load(SeqCst) as usize) < n_threads {
+            if INTERRUPTED.load(Relaxed) {
+                self.summary.interrupted = true;
+                return Ok(());
+            }
+            self.start_roots()?;
+            self.reap();
+            self.summary.given_up += self.watchdog.look(&self.context.schedule);
+            self.report();
+            // Waiting tasks end at the latest here, so that a root is never started too late.
+            let finished = control.finished.load(SeqCst);
+            if (finished as usize) < n_threads {
+                let nap = if self.started < self.roots.len() {
+                    1_000_000
+                } else {
+                    50_000_000
+                };
+                futex_wait(&control.finished, finished, nap);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the roots that are due soon, judged by how far the replay has come.
+    fn start_roots(&mut self) -> Result<()> {
+        if self.started == self.roots.len() {
+            return Ok(());
+        }
+        let horizon = self.frontier_ns().saturating_add(AHEAD_NS);
+        while let Some(root) = self.roots.get(self.started).copied() {
+            let thread = &self.context.schedule.plan.threads()[root as usize];
+            if thread.start_ns as i64 > horizon {
+                break;
+            }
+            self.start(root)?;
+            self.started += 1;
+        }
+        Ok(())
+    }
+
+    fn start(&self, root: u32) -> Result<()> {
+        let context = self.context;
+        // SAFETY: the engine has one thread, so a plain fork is safe.
+        let child = unsafe { libc::fork() };
+        ensure!(
+            child >= 0,
+            "cannot fork: {}",
+            std::io::Error::last_os_error()
+        );
+        if child == 0 {
+            reset_handlers();
+            match Task::root(context, root) {
+                Ok(mut task) => task.run(),
+                Err(error) => eprintln!("spoolscope-replay: {error:#}"),
+            }
+            life::leave();
+        }
+        context.schedule.gates[root as usize]
+            .pid
+            .store(child as u32, SeqCst);
+        Ok(())
+    }
+
+    /// Recorded time of the earliest operation that a live thread has still to do.
+    fn frontier_ns(&self) -> i64 {
+        let schedule = &self.context.schedule;
+        if schedule.pace != Pace::AsFastAsPossible {
+            let passed = now_ns() - schedule.control().start_ns.load(Relaxed);
+            return schedule.recorded_ns(passed.max(0));
+        }
+        let mut earliest = i64::MAX;
+        for (at, gate) in schedule.gates.iter().enumerate() {
+            let progress = gate.progress.load(Relaxed);
+            let alive = !matches!(gate.state.load(Relaxed), state::UNBORN | state::DONE);
+            if alive && progress < schedule.n_ops(at as u32) {
+                let op = schedule.op_at(schedule.slot(at as u32, progress));
+                earliest = earliest.min(schedule.plan.ops()[op as usize].start_ns);
+            }
+        }
+        if earliest == i64::MAX {
+            let next = self.roots.get(self.started).copied().unwrap_or(0);
+            return schedule.plan.threads()[next as usize].start_ns as i64;
+        }
+        earliest
+    }
+
+    /// Reaps children; one that died before its end takes its unborn descendants with it.
+    fn reap(&mut self) {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is valid for writing.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+            if pid <= 0 {
+                return;
+            }
+            self.bury_process(pid as u32, status);
+        }
+    }
+
+    fn bury_process(&mut self, pid: u32, status: i32) {
+        let gates = self.context.schedule.gates;
+        let dead = (0..gates.len() as u32).filter(|at| {
+            let gate = &gates[*at as usize];
+            gate.pid.load(SeqCst) == pid && gate.state.load(SeqCst) != state::DONE
+        });
+        let dead: Vec<u32> = dead.collect();
+        for thread in dead {
+            self.summary.crashed += 1;
+            let name = self.context.schedule.plan.threads()[thread as usize].tid;
+            eprintln!("spoolscope-replay: the task of thread {name} died (status {status:#x})");
+            self.bury(thread);
+        }
+    }
+
+    fn bury(&self, thread: u32) {
+        let schedule = &self.context.schedule;
+        let gate = &schedule.gates[thread as usize];
+        if gate.state.swap(state::DONE, SeqCst) == state::DONE {
+            return;
+        }
+        let progress = gate.progress.swap(u32::MAX, SeqCst);
+        gate.wake();
+        schedule.control().finished.fetch_add(1, SeqCst);
+        for child in children(schedule.plan, thread) {
+            if schedule.gates[child as usize].state.load(SeqCst) == state::UNBORN {
+                self.bury(child);
+            }
+        }
+        let _ = progress;
+    }
+
+    fn report(&mut self) {
+        let now = now_ns();
+        if !self.options.progress || now - self.last_report_ns < 200_000_000 {
+            return;
+        }
+        self.last_report_ns = now;
+        let gates = self.context.schedule.gates;
+        let n_ops = self.context.schedule.plan.ops().len() as u64;
+        let done: u64 = gates
+            .iter()
+            .map(|gate| u64::from(gate.progress.load(Relaxed)))
+            .sum();
+        let line = serde_json::json!({"done": done.min(n_ops), "of": n_ops});
+        // A reader that went away must not end the replay.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+
+    /// Lets tasks that outlived their stream go; kills the rest. Nothing is left behind.
+    fn end(&self) {
+        let control = self.context.schedule.control();
+        control.over.store(1, SeqCst);
+        futex_wake(&control.over);
+        let deadline = now_ns() + 2_000_000_000;
+        let mut killed = self.summary.interrupted;
+        loop {
+            if killed {
+                self.kill_all();
+            }
+            // SAFETY: no status is wanted.
+            match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+                0 if now_ns() > deadline => killed = true,
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                -1 => return,
+                _ => {}
+            }
+        }
+    }
+
+    fn kill_all(&self) {
+        for gate in self.context.schedule.gates {
+            let pid = gate.pid.load(SeqCst);
+            if pid != 0 {
+                // SAFETY: a child of this process, not yet reaped or gone without harm.
+                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+            }
+        }
+    }
+}
+
+fn install_handlers() {
+    let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler only stores a flag.
+    unsafe {
+        libc::signal(libc::SIGINT, handler);
+        libc::signal(libc::SIGTERM, handler);
+    }
+}
+
+/// Tasks leave a Ctrl-C of the terminal to the engine, which kills them.
+fn reset_handlers() {
+    // SAFETY: plain system calls.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGTERM, libc::SIG_DFL);
+    }
+}

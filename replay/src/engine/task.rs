@@ -1,0 +1,250 @@
+//! One replay task: executes the stream of one recorded thread.
+
+use anyhow::Result;
+use spoolscope_traces::records::{
+    NONE, Outcome, PLAN_FORK, PlanOp, REASON_NO_ORDER, REASON_NONE, VERDICT_DIVERGED, VERDICT_SAME,
+    VERDICT_SKIPPED,
+};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::engine::args::{Refusal, Scratch};
+use crate::engine::fds::{FdTable, Open};
+use crate::engine::schedule::{Pace, Schedule};
+use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
+use crate::engine::verdict::Verdict;
+use crate::engine::{call, life};
+use crate::pattern::Pattern;
+use crate::sandbox::Confinement;
+use crate::semantics::{self, Kind};
+
+/// Set-up that every task inherits.
+#[derive(Debug)]
+pub struct Context {
+    pub schedule: Schedule,
+    pub confinement: Confinement,
+    pub pattern: Pattern,
+    pub longest_write: i64,
+    /// Address of a buffer that reads may fill.
+    pub read_buffer: i64,
+    /// Stands in for recorded owners where only one id may be used.
+    pub own_id: u32,
+    /// /dev/null, opened before the root directory changed.
+    pub sink: i32,
+    pub engine_pid: i32,
+}
+
+impl Context {
+    pub fn longest(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Write | Kind::SetXattr => self.longest_write,
+            Kind::Read | Kind::Getdents | Kind::Readlink => self.schedule.longest_read,
+            Kind::GetXattr | Kind::ListXattr => self.schedule.longest_read,
+            _ => i64::MAX,
+        }
+    }
+}
+
+/// What the threads of one process share; a fork copies it with the memory.
+#[derive(Debug)]
+pub struct Process {
+    pub fds: FdTable,
+    /// String index of the working directory.
+    pub cwd: AtomicU32,
+    /// Held while a thread starts or a fork copies the memory, so that no lock is copied held.
+    pub births: std::sync::Mutex<()>,
+}
+
+/// A recorded thread being replayed.
+#[derive(Debug)]
+pub struct Task {
+    pub context: &'static Context,
+    pub process: &'static Process,
+    pub thread: u32,
+    pub scratch: Box<Scratch>,
+    pub tid: u32,
+    gave_up: bool,
+}
+
+impl Task {
+    pub fn new(context: &'static Context, process: &'static Process, thread: u32) -> Self {
+        Self {
+            context,
+            process,
+            thread,
+            scratch: Box::new(Scratch::new()),
+            tid: 0,
+            gave_up: false,
+        }
+    }
+
+    /// A process of its own for a thread that no recorded process forked.
+    pub fn root(context: &'static Context, thread: u32) -> Result<Self> {
+        let process = Process {
+            fds: FdTable::new(context.schedule.n_fds)?,
+            cwd: AtomicU32::new(NONE),
+            births: std::sync::Mutex::new(()),
+        };
+        Ok(Self::new(context, Box::leak(Box::new(process)), thread))
+    }
+
+    pub fn gate(&self) -> &'static Gate {
+        &self.context.schedule.gates[self.thread as usize]
+    }
+
+    pub fn cwd(&self) -> u32 {
+        self.process.cwd.load(Relaxed)
+    }
+
+    /// Runs the stream to its end; the caller then ends the thread.
+    pub fn run(&mut self) {
+        let schedule = &self.context.schedule;
+        life::settle(self);
+        let start = schedule.control().start_ns.load(Relaxed);
+        let mut exited = false;
+        let n_ops = schedule.n_ops(self.thread);
+        for position in 0..n_ops {
+            let slot = schedule.slot(self.thread, position);
+            let op = &schedule.plan.ops()[schedule.op_at(slot) as usize];
+            exited = semantics::kind(op) == Kind::Exit;
+            let outcome = self.step(op, slot, start);
+            schedule.store(slot, outcome);
+            self.gate().advance(position + 1);
+        }
+        self.finish(exited);
+    }
+
+    /// Waits for time and order, makes the call, and judges its result.
+    fn step(&mut self, op: &PlanOp, slot: usize, start: i64) -> Outcome {
+        let due = self.context.schedule.due_ns(op.start_ns);
+        if self.context.schedule.pace != Pace::AsFastAsPossible && now_ns() - start < due {
+            self.gate().sleep_until(start + due);
+        }
+        let waited = self.wait_for_others(slot);
+        let kind = semantics::kind(op);
+        let issue = now_ns() - start;
+        // Without a wait the operation was ready as soon as it was due.
+        let ready = if waited || due == 0 { issue } else { due };
+        self.gate().enter(state::CALLING);
+        let (ret, (verdict, reason)) = match self.context.schedule.noop {
+            true => (op.ret, (VERDICT_SAME, REASON_NONE)),
+            false => self.act(op, kind),
+        };
+        let end = now_ns() - start;
+        self.gate().enter(state::RUNNING);
+        let reason = if std::mem::take(&mut self.gave_up) {
+            REASON_NO_ORDER
+        } else {
+            reason
+        };
+        Outcome {
+            issue_ns: issue,
+            end_ns: end,
+            ready_ns: ready,
+            ret,
+            tid: self.tid,
+            verdict,
+            reason,
+            pad: 0,
+        }
+    }
+
+    /// Returns whether there was anything to wait for.
+    fn wait_for_others(&mut self, slot: usize) -> bool {
+        let schedule = &self.context.schedule;
+        let mut waited = false;
+        for (thread, finished) in schedule.edges(slot) {
+            let other = &schedule.gates[*thread as usize];
+            if other.progress.load(std::sync::atomic::Ordering::SeqCst) >= *finished {
+                continue;
+            }
+            waited = true;
+            if !self.gate().wait_for(other, *thread, *finished) {
+                self.gave_up = true;
+            }
+        }
+        waited
+    }
+
+    fn act(&mut self, op: &PlanOp, kind: Kind) -> (i64, Verdict) {
+        let done = match kind {
+            Kind::Fork => life::fork(self, op),
+            Kind::Exec => self.exec(),
+            Kind::Exit => Ok((0, (VERDICT_SAME, REASON_NONE))),
+            _ => call::make(self, op, kind),
+        };
+        match done {
+            Ok(result) => result,
+            Err(reason) => (-i64::from(libc::ENOSYS), (refused(reason), reason)),
+        }
+    }
+
+    /// Descriptors marked close-on-exec go; there is nothing to execute.
+    fn exec(&mut self) -> Result<(i64, Verdict), Refusal> {
+        let marked: Vec<i32> = self
+            .process
+            .fds
+            .open_fds()
+            .filter(|(_, open)| open.cloexec)
+            .map(|(fd, _)| fd)
+            .collect();
+        for fd in marked {
+            if let Some(open) = self.process.fds.take(fd) {
+                crate::engine::fds::close(open.real);
+            }
+        }
+        Ok((0, (VERDICT_SAME, REASON_NONE)))
+    }
+
+    /// A thread that outlived the recording keeps its descriptors and locks until all are done.
+    fn finish(&self, exited: bool) {
+        let control = self.context.schedule.control();
+        self.gate().enter(state::DONE);
+        control
+            .finished
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        futex_wake(&control.finished);
+        while !exited && control.over.load(Relaxed) == 0 {
+            futex_wait(&control.over, 0, 1_000_000_000);
+        }
+    }
+
+    /// Opens what was open in this process when the recording began.
+    pub fn open_files(&self) {
+        let plan = self.context.schedule.plan;
+        for fd in plan.fds().iter().filter(|fd| fd.thread == self.thread) {
+            let path = self.context.confinement.path(plan.string(fd.path));
+            let flags = fd.flags as i32 & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+            // SAFETY: the path is NUL-terminated.
+            let real = unsafe { libc::open(path.as_ptr(), flags | libc::O_NONBLOCK) };
+            if real < 0 {
+                continue;
+            }
+            // SAFETY: the descriptor was just opened.
+            unsafe { libc::lseek(real, fd.pos.max(0), libc::SEEK_SET) };
+            let open = Open {
+                path: fd.path,
+                cloexec: flags & libc::O_CLOEXEC != 0,
+                append: flags & libc::O_APPEND != 0,
+                ..Open::new(real)
+            };
+            self.process.fds.bind(fd.fd, open);
+        }
+    }
+}
+
+/// A missing descriptor follows from an earlier divergence; everything else is deliberate.
+fn refused(reason: Refusal) -> u8 {
+    match reason {
+        spoolscope_traces::records::REASON_BAD_FD => VERDICT_DIVERGED,
+        _ => VERDICT_SKIPPED,
+    }
+}
+
+/// Whether a fork makes a thread: same process, or another that shares its descriptors.
+pub fn is_thread(schedule: &Schedule, op: &PlanOp) -> bool {
+    let threads = schedule.plan.threads();
+    let (parent, child) = (&threads[op.thread as usize], &threads[op.arg as usize]);
+    let shares = child.flags & spoolscope_traces::records::TASK_SHARE_FILES != 0;
+    debug_assert_eq!(op.op, PLAN_FORK);
+    parent.pid == child.pid || shares
+}

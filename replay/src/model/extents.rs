@@ -1,0 +1,60 @@
+//! Which bytes of a file were written; the rest are holes.
+
+/// Sorted, disjoint half-open ranges of bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extents(Vec<(i64, i64)>);
+
+impl Extents {
+    /// Adds a range, joining those it touches.
+    pub fn add(&mut self, start: i64, end: i64) {
+        if end <= start {
+            return;
+        }
+        if let Some(last) = self
+            .0
+            .last_mut()
+            .filter(|last| last.0 <= start && start <= last.1)
+        {
+            last.1 = last.1.max(end);
+            return;
+        }
+        let first = self.0.partition_point(|range| range.1 < start);
+        let past = self.0.partition_point(|range| range.0 <= end);
+        let joined = match self.0.get(first..past) {
+            Some([from, .., to]) => (start.min(from.0), end.max(to.1)),
+            Some([only]) => (start.min(only.0), end.max(only.1)),
+            _ => (start, end),
+        };
+        self.0.splice(first..past.max(first), [joined]);
+    }
+
+    /// Forgets everything from `end` on.
+    pub fn cut(&mut self, end: i64) {
+        self.0.retain(|range| range.0 < end);
+        if let Some(last) = self.0.last_mut() {
+            last.1 = last.1.min(end);
+        }
+    }
+
+    pub fn ranges(&self) -> &[(i64, i64)] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Extents;
+
+    #[test]
+    fn ranges_join_and_are_cut() {
+        let mut extents = Extents::default();
+        for (start, end) in [(10, 20), (30, 40), (0, 5), (18, 31), (7, 8)] {
+            extents.add(start, end);
+        }
+        assert_eq!(extents.ranges(), [(0, 5), (7, 8), (10, 40)]);
+        extents.add(5, 7);
+        assert_eq!(extents.ranges(), [(0, 8), (10, 40)]);
+        extents.cut(12);
+        assert_eq!(extents.ranges(), [(0, 8), (10, 12)]);
+    }
+}

@@ -1,0 +1,428 @@
+//! One order of all operations that explains their recorded results.
+//!
+//! Every operation takes effect at one moment between its recorded start and end. The trace is
+//! walked in time; an operation is given its place when it ends, unless a result asks for
+//! another: one that saw the state before a change goes before it, one that saw the state after
+//! pulls the change forward. Only operations that overlapped in the recording can be moved.
+
+use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::model::edges::Edges;
+use crate::model::locks::Locks;
+use crate::model::world::{Slot, World};
+use crate::plan::Plan;
+use crate::semantics::{self, Kind, Lock, Makes, Need, Touch};
+
+const DEEPEST: usize = 16;
+
+/// The walk over the trace; `world` ends as the expected final state.
+#[derive(Debug)]
+pub struct Linear<'a> {
+    ops: &'a [PlanOp],
+    pub world: World<'a>,
+    pub locks: Locks,
+    pub edges: Edges<'a>,
+    in_flight: Vec<u32>,
+    in_flight_of: Vec<Option<u32>>,
+    fork_of: HashMap<u32, u32>,
+    placed: Vec<bool>,
+    busy: Vec<u32>,
+    /// Operations in the order found.
+    pub order: Vec<u32>,
+    /// Results that no order of the overlapping operations explains.
+    pub unexplained: Vec<u32>,
+}
+
+impl<'a> Linear<'a> {
+    /// Orders the whole plan.
+    pub fn walk(plan: &'a Plan) -> Self {
+        let ops = plan.ops();
+        let is_fork = |(_, op): &(usize, &PlanOp)| op.op == PLAN_FORK;
+        let mut linear = Self {
+            ops,
+            world: World::new(plan),
+            locks: Locks::default(),
+            edges: Edges::new(plan),
+            in_flight: Vec::new(),
+            in_flight_of: vec![None; plan.threads().len()],
+            fork_of: ops
+                .iter()
+                .enumerate()
+                .filter(is_fork)
+                .map(|(at, op)| (op.arg as u32, at as u32))
+                .collect(),
+            placed: vec![false; ops.len()],
+            busy: Vec::new(),
+            order: Vec::with_capacity(ops.len()),
+            unexplained: Vec::new(),
+        };
+        linear.run();
+        linear
+    }
+
+    fn run(&mut self) {
+        let mut ends: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
+        for at in 0..self.ops.len() as u32 {
+            let start = self.ops[at as usize].start_ns;
+            while let Some(Reverse((end, ended))) = ends.peek().copied() {
+                if end > start {
+                    break;
+                }
+                ends.pop();
+                self.place(ended);
+            }
+            self.start(at);
+            ends.push(Reverse((self.ops[at as usize].end_ns, at)));
+        }
+        while let Some(Reverse((_, ended))) = ends.pop() {
+            self.place(ended);
+        }
+    }
+
+    /// A thread does one thing at a time, and nothing before its fork.
+    fn start(&mut self, at: u32) {
+        let thread = self.ops[at as usize].thread;
+        if let Some(previous) = self.in_flight_of[thread as usize].replace(at) {
+            self.place(previous);
+        }
+        if let Some(fork) = self.fork_of.remove(&thread) {
+            self.place(fork);
+        }
+        self.in_flight.push(at);
+    }
+
+    fn place(&mut self, at: u32) {
+        if self.placed[at as usize] || self.busy.contains(&at) || self.busy.len() > DEEPEST {
+            return;
+        }
+        self.busy.push(at);
+        self.explain(at);
+        self.flush_before(at);
+        self.busy.pop();
+        self.apply(at);
+    }
+
+    /// Pulls forward the overlapping operations that this result depends on.
+    fn explain(&mut self, at: u32) {
+        for _ in 0..DEEPEST {
+            if self.fits(at) == Some(true) {
+                return;
+            }
+            let Some(cause) = self.find_cause(at) else {
+                break;
+            };
+            self.place(cause);
+            if !self.placed[cause as usize] {
+                break;
+            }
+        }
+        if self.fits(at) == Some(false) && self.locks_fit(at) {
+            self.unexplained.push(at);
+        }
+    }
+
+    fn find_cause(&self, at: u32) -> Option<u32> {
+        let waiting = |other: &&u32| {
+            **other != at && !self.placed[**other as usize] && !self.busy.contains(other)
+        };
+        self.in_flight
+            .iter()
+            .filter(waiting)
+            .copied()
+            .find(|other| self.would_explain(*other, at))
+    }
+
+    /// Whether `other` makes something true that `at` needs and that does not hold yet.
+    fn would_explain(&self, other: u32, at: u32) -> bool {
+        let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
+        let touches = semantics::touches(cause);
+        let named = self.needs(op).any(|(path, need)| {
+            let state = self.world.meets(path, need);
+            let made = touches.iter().flatten().find(|touch| touch.path == path);
+            match (state, made) {
+                (Some(true), _) | (_, None) => false,
+                (Some(false), Some(touch)) => self.outcome_meets(cause, touch, need),
+                (None, Some(touch)) => {
+                    let moved = self.moved_ino(cause);
+                    let sure =
+                        touch.need != Need::Any || !self.world.in_snapshot_besides(path, moved);
+                    sure && self.outcome_meets(cause, touch, need)
+                }
+            }
+        });
+        named
+            || self.size_explained_by(op, cause)
+            || self.locks.explained_by(op, cause, &self.world)
+    }
+
+    fn outcome_meets(&self, cause: &PlanOp, touch: &Touch, need: Need) -> bool {
+        match (touch.makes, need) {
+            (Makes::Same, _) | (_, Need::Any) => false,
+            (Makes::Gone, need) => need == Need::Absent,
+            (_, Need::Absent) => false,
+            (_, Need::Present(0)) => true,
+            (Makes::Moved | Makes::Linked, Need::Present(ino)) => {
+                let moved = self.moved_ino(cause);
+                moved == 0 || moved == ino
+            }
+            (_, Need::Present(ino)) => cause.ino == 0 || cause.ino == ino,
+        }
+    }
+
+    fn moved_ino(&self, op: &PlanOp) -> u64 {
+        match self.world.slot(op.path) {
+            Slot::Present(object) => self.world.object(object).ino,
+            _ => op.ino,
+        }
+    }
+
+    /// Names a result depends on: its own, and for success the directories above them.
+    fn needs(&self, op: &'a PlanOp) -> impl Iterator<Item = (u32, Need)> + '_ {
+        let own = semantics::touches(op).into_iter().flatten();
+        own.flat_map(move |touch| {
+            let above = if op.ret >= 0 {
+                self.world.names.ancestors(touch.path)
+            } else {
+                &[]
+            };
+            let above = above.iter().map(|path| (*path, Need::Present(0)));
+            above.chain(std::iter::once((touch.path, touch.need)))
+        })
+    }
+
+    /// Whether the present state explains the result; `None` if it does not contradict it.
+    fn fits(&self, at: u32) -> Option<bool> {
+        let op = &self.ops[at as usize];
+        let mut sure = true;
+        for (path, need) in self.needs(op) {
+            match self.world.meets(path, need) {
+                Some(false) => return Some(false),
+                Some(true) => {}
+                None => sure = false,
+            }
+        }
+        match self.size_fits(op) && self.locks_fit(at) {
+            false => Some(false),
+            true => sure.then_some(true),
+        }
+    }
+
+    fn locks_fit(&self, at: u32) -> bool {
+        let op = &self.ops[at as usize];
+        self.locks.fits(op, self.world.leader(op.thread))
+    }
+
+    fn size_fits(&self, op: &PlanOp) -> bool {
+        let Some(seen) = Seen::by(op) else {
+            return true;
+        };
+        let size = self
+            .world
+            .target_of(op)
+            .and_then(|object| self.world.known_size(object));
+        size.is_none_or(|size| seen.fits(size))
+    }
+
+    fn size_explained_by(&self, op: &PlanOp, cause: &PlanOp) -> bool {
+        let Some(seen) = Seen::by(op).filter(|_| op.ino != 0 && op.ino == cause.ino) else {
+            return false;
+        };
+        !self.size_fits(op) && self.size_after(cause).is_some_and(|size| seen.fits(size))
+    }
+
+    fn size_after(&self, op: &PlanOp) -> Option<i64> {
+        changes_size(op).then(|| match semantics::kind(op) {
+            Kind::Truncate | Kind::Ftruncate => op.offset,
+            Kind::Open => 0,
+            _ => op.obj_size,
+        })
+    }
+
+    /// Operations in flight that saw the state before this change go before it.
+    fn flush_before(&mut self, at: u32) {
+        if self.in_flight.len() < 2 || !changes_anything(&self.ops[at as usize]) {
+            return;
+        }
+        let waiting = self.in_flight.clone();
+        for other in waiting {
+            let skip = other == at || self.placed[other as usize] || self.busy.contains(&other);
+            if !skip && self.must_precede(other, at) {
+                self.place(other);
+            }
+        }
+    }
+
+    fn must_precede(&self, other: u32, at: u32) -> bool {
+        let (op, before) = (&self.ops[at as usize], &self.ops[other as usize]);
+        let spoils = self.spoils_name(op, before)
+            || self.spoils_size(op, before)
+            || self.locks.spoils(op, before, &self.world);
+        spoils && self.fits(other) != Some(false)
+    }
+
+    fn spoils_name(&self, op: &PlanOp, before: &'a PlanOp) -> bool {
+        let changed = semantics::touches(op);
+        let mut changed = changed
+            .iter()
+            .flatten()
+            .filter(|touch| touch.makes != Makes::Same);
+        changed.any(|touch| {
+            let fresh = touch.makes == Makes::Object
+                && self.world.meets(touch.path, Need::Absent) == Some(false);
+            let mut needs = self
+                .needs(before)
+                .filter(|(path, _)| *path == touch.path && !fresh);
+            needs.any(|(_, need)| need != Need::Any && !self.outcome_meets(op, touch, need))
+        })
+    }
+
+    fn spoils_size(&self, op: &PlanOp, before: &PlanOp) -> bool {
+        if op.ino == 0 || op.ino != before.ino {
+            return false;
+        }
+        match (Seen::by(before), self.size_after(op)) {
+            (Some(seen), Some(size)) => !seen.fits(size),
+            _ => false,
+        }
+    }
+
+    fn apply(&mut self, at: u32) {
+        let op = &self.ops[at as usize];
+        self.placed[at as usize] = true;
+        self.in_flight.retain(|other| *other != at);
+        let held = self.locks.apply(op, self.world.leader(op.thread));
+        self.edges.add(at, &self.world, held);
+        self.order.push(at);
+        self.change_names(op);
+        self.change_objects(op);
+    }
+
+    fn change_names(&mut self, op: &PlanOp) {
+        let moved = self.moved_ino(op);
+        for touch in semantics::touches(op).iter().flatten() {
+            if op.ret >= 0 {
+                for above in self.world.names.ancestors(touch.path).to_vec() {
+                    if self.world.slot(above) == Slot::Unknown {
+                        let object = self.world.plant(above, 0, None);
+                        self.world.object_mut(object).first.mode |= libc::S_IFDIR;
+                        self.world.object_mut(object).now.mode |= libc::S_IFDIR;
+                    }
+                }
+            }
+            self.world.settle_initial(op, touch, moved);
+        }
+        for touch in semantics::touches(op).iter().flatten() {
+            match touch.makes {
+                Makes::Same => {}
+                Makes::Gone if semantics::kind(op) == Kind::Rename => {}
+                Makes::Gone => self.world.remove(touch.path),
+                Makes::Object => self.world.create(op, touch.path),
+                Makes::Moved => self.world.rename(op),
+                Makes::Linked => self.world.link(op),
+                Makes::Swapped if touch.path == op.path => {
+                    self.world.exchange(op.path, op.path2);
+                }
+                Makes::Swapped => {}
+            }
+        }
+    }
+
+    fn change_objects(&mut self, op: &PlanOp) {
+        self.world.track_fd(op);
+        match semantics::kind(op) {
+            Kind::Fork if op.arg != i64::from(NONE) => {
+                self.world.inherit_fds(op.thread, op.arg as u32);
+            }
+            Kind::Exit => self.world.forget_process(op.thread),
+            Kind::CopyRange | Kind::Sendfile | Kind::Splice => self.world.blur_output(op),
+            Kind::Umask => self.world.set_umask(op.thread, op.mode & 0o777),
+            _ => {}
+        }
+        let Some(object) = self.world.target_of(op).filter(|_| op.ret >= 0) else {
+            return;
+        };
+        match semantics::kind(op) {
+            Kind::Write if op.ret > 0 => self.world.write(op, object),
+            Kind::Truncate | Kind::Ftruncate => self.world.resize(object, op.offset),
+            Kind::Open if changes_size(op) => self.world.resize(object, 0),
+            Kind::Fallocate if op.obj_size >= 0 => self.world.resize(object, op.obj_size),
+            Kind::Chmod => self.world.object_mut(object).chmod(op.mode),
+            Kind::Chown => self.world.object_mut(object).chown(op.arg),
+            _ => self.observe(op, object),
+        }
+    }
+
+    /// A size that no recorded operation explains is believed, but its contents are not known.
+    fn observe(&mut self, op: &PlanOp, object: u32) {
+        self.world.observe_size(object, op.obj_size);
+        if let (Some(Seen::Exactly(size)), Some(known)) =
+            (Seen::by(op), self.world.known_size(object))
+            && size != known
+        {
+            self.world.object_mut(object).blurred = true;
+            self.world.resize(object, size);
+        }
+    }
+}
+
+/// Whether other operations may see a difference after this one.
+fn changes_anything(op: &PlanOp) -> bool {
+    let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
+    let closes = matches!(semantics::kind(op), Kind::Close | Kind::Exit | Kind::Exec);
+    let names = || {
+        semantics::touches(op)
+            .iter()
+            .flatten()
+            .any(|touch| touch.makes != Makes::Same)
+    };
+    releases || closes || changes_size(op) || names()
+}
+
+/// Whether a successful call may change the size of its object.
+pub fn changes_size(op: &PlanOp) -> bool {
+    let truncates = || semantics::open_flags(op) & libc::O_TRUNC != 0;
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Write => op.ret > 0,
+            Kind::Truncate | Kind::Ftruncate | Kind::Fallocate => true,
+            Kind::Open => truncates(),
+            _ => false,
+        }
+}
+
+/// What a result tells about the size of a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Exactly(i64),
+    AtMost(i64),
+    AtLeast(i64),
+}
+
+impl Seen {
+    /// The evidence in an operation's result, if there is any.
+    pub fn by(op: &PlanOp) -> Option<Self> {
+        if op.ret < 0 || !semantics::is_regular(u32::from(op.obj_mode)) {
+            return None;
+        }
+        match semantics::kind(op) {
+            Kind::Stat | Kind::Fstat if op.obj_size >= 0 => Some(Self::Exactly(op.obj_size)),
+            Kind::Seek if op.cmd == libc::SEEK_END => Some(Self::Exactly(op.ret - op.offset)),
+            Kind::Read if op.offset >= 0 && op.size > 0 => Some(match op.ret {
+                0 => Self::AtMost(op.offset),
+                got if got < op.size => Self::Exactly(op.offset + got),
+                got => Self::AtLeast(op.offset + got),
+            }),
+            _ => None,
+        }
+    }
+
+    pub fn fits(self, size: i64) -> bool {
+        match self {
+            Self::Exactly(seen) => size == seen,
+            Self::AtMost(seen) => size <= seen,
+            Self::AtLeast(seen) => size >= seen,
+        }
+    }
+}

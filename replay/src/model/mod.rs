@@ -1,0 +1,9 @@
+//! What the plan implies: the order of operations, the fixture and the final state.
+
+pub mod edges;
+pub mod extents;
+pub mod linear;
+pub mod locks;
+pub mod names;
+pub mod state;
+pub mod world;

@@ -1,0 +1,133 @@
+//! Path names: parents, ancestors that change, and names born by renaming a directory.
+
+use spoolscope_traces::records::NONE;
+use std::collections::HashMap;
+
+use crate::plan::Plan;
+use crate::semantics::{self, Makes};
+
+/// The plan's strings as paths, extended by names that only a moved directory makes.
+#[derive(Debug)]
+pub struct Names<'a> {
+    plan: &'a Plan,
+    extra: Vec<Vec<u8>>,
+    index: HashMap<&'a [u8], u32>,
+    extra_index: HashMap<Vec<u8>, u32>,
+    sorted: Vec<u32>,
+    /// Directories that are made, moved or removed; index = path.
+    changing: Vec<bool>,
+    ancestors: Vec<Box<[u32]>>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(plan: &'a Plan) -> Self {
+        let index: HashMap<&[u8], u32> = (0..plan.n_strings())
+            .map(|at| (plan.string(at), at))
+            .collect();
+        let mut names = Self {
+            plan,
+            extra: Vec::new(),
+            index,
+            extra_index: HashMap::new(),
+            sorted: Vec::new(),
+            changing: vec![false; plan.n_strings() as usize],
+            ancestors: Vec::new(),
+        };
+        names.find_changing();
+        names.ancestors = (0..plan.n_strings())
+            .map(|at| names.find_ancestors(at))
+            .collect();
+        names
+    }
+
+    fn find_changing(&mut self) {
+        for op in self.plan.ops() {
+            for touch in semantics::touches(op).into_iter().flatten() {
+                if touch.makes != Makes::Same {
+                    self.changing[touch.path as usize] = true;
+                }
+            }
+        }
+    }
+
+    fn find_ancestors(&self, path: u32) -> Box<[u32]> {
+        let bytes = self.bytes(path);
+        let mut found = Vec::new();
+        for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+            match self.index.get(&bytes[..at]) {
+                Some(parent) if self.changing[*parent as usize] => found.push(*parent),
+                _ => {}
+            }
+        }
+        found.into()
+    }
+
+    pub fn len(&self) -> usize {
+        self.plan.n_strings() as usize + self.extra.len()
+    }
+
+    pub fn bytes(&self, path: u32) -> &[u8] {
+        match (path as usize).checked_sub(self.plan.n_strings() as usize) {
+            Some(extra) if path != NONE => &self.extra[extra],
+            _ => self.plan.string(path),
+        }
+    }
+
+    pub fn find(&self, bytes: &[u8]) -> Option<u32> {
+        self.index
+            .get(bytes)
+            .or_else(|| self.extra_index.get(bytes))
+            .copied()
+    }
+
+    /// The id of a name, made if it is new.
+    pub fn intern(&mut self, bytes: Vec<u8>) -> u32 {
+        if let Some(known) = self.find(&bytes) {
+            return known;
+        }
+        let id = self.len() as u32;
+        self.extra.push(bytes.clone());
+        self.extra_index.insert(bytes, id);
+        self.sorted.clear();
+        id
+    }
+
+    pub fn parent(&self, path: u32) -> Option<u32> {
+        self.find(parent_of(self.bytes(path))?)
+    }
+
+    /// Proper ancestors that some operation makes, moves or removes.
+    pub fn ancestors(&self, path: u32) -> &[u32] {
+        self.ancestors.get(path as usize).map_or(&[], |found| found)
+    }
+
+    /// Whether any operation makes, moves or removes this name.
+    pub fn changes(&self, path: u32) -> bool {
+        self.changing.get(path as usize).copied().unwrap_or(true)
+    }
+
+    /// Every name below a directory.
+    pub fn below(&mut self, directory: u32) -> Vec<u32> {
+        if self.sorted.is_empty() {
+            let mut sorted: Vec<u32> = (0..self.len() as u32).collect();
+            sorted.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
+            self.sorted = sorted;
+        }
+        let mut prefix = self.bytes(directory).to_vec();
+        prefix.push(b'/');
+        let first = self
+            .sorted
+            .partition_point(|path| self.bytes(*path) < prefix.as_slice());
+        let rest = self.sorted[first..].iter();
+        rest.take_while(|path| self.bytes(**path).starts_with(&prefix))
+            .copied()
+            .collect()
+    }
+}
+
+/// The directory part of a path; `None` for names directly below the spool.
+pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
+    path.iter()
+        .rposition(|byte| *byte == b'/')
+        .map(|at| &path[..at])
+}

@@ -1,0 +1,161 @@
+//! The tree before the first and after the last operation.
+
+use spoolscope_traces::records::PlanEntry;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::extents::Extents;
+use crate::model::names::parent_of;
+use crate::model::world::{Attributes, Object, Slot, World};
+use crate::plan::Plan;
+use crate::semantics;
+
+/// One object of a tree; several names may lead to it.
+#[derive(Clone, Debug)]
+pub struct Thing {
+    /// Key of the data pattern.
+    pub ino: u64,
+    pub attributes: Attributes,
+    pub target: Vec<u8>,
+    pub written: Extents,
+    pub blurred: bool,
+    pub unsized_: bool,
+    pub nlink: u32,
+    /// Only implied by a name below it: its mode and owner were never told.
+    pub implied: bool,
+}
+
+/// Names in order, parents first, each with an index into the things.
+#[derive(Debug, Default)]
+pub struct Tree {
+    pub things: Vec<Thing>,
+    pub names: BTreeMap<Vec<u8>, usize>,
+}
+
+impl Tree {
+    /// The fixture: what must exist before the first operation.
+    pub fn initial(plan: &Plan, world: &World) -> Self {
+        Self::build(plan, world, &world.initial, |object| object.first)
+    }
+
+    /// What must exist after the last one.
+    pub fn expected(plan: &Plan, world: &World) -> Self {
+        Self::build(plan, world, &world.slots, |object| object.now)
+    }
+
+    fn build(
+        plan: &Plan,
+        world: &World,
+        slots: &[Slot],
+        attributes: impl Fn(&Object) -> Attributes,
+    ) -> Self {
+        let mut tree = Self::default();
+        let mut known: HashMap<u32, usize> = HashMap::new();
+        let mut by_ino: HashMap<u64, usize> = HashMap::new();
+        for (path, slot) in slots.iter().enumerate() {
+            let Slot::Present(index) = slot else {
+                continue;
+            };
+            let object = world.object(*index);
+            let thing = *known
+                .entry(*index)
+                .or_insert_with(|| tree.push(from_object(plan, object, attributes(object))));
+            if object.initial && object.ino != 0 {
+                by_ino.insert(object.ino, thing);
+            }
+            tree.add(world.names.bytes(path as u32), thing);
+        }
+        for entry in world.untouched() {
+            let thing = match by_ino.get(&entry.ino).filter(|_| entry.ino != 0) {
+                Some(thing) => *thing,
+                None => tree.push(from_entry(plan, entry)),
+            };
+            if entry.ino != 0 {
+                by_ino.insert(entry.ino, thing);
+            }
+            tree.add(world.names.bytes(entry.path), thing);
+        }
+        tree.add_parents();
+        tree
+    }
+
+    fn push(&mut self, thing: Thing) -> usize {
+        self.things.push(thing);
+        self.things.len() - 1
+    }
+
+    fn add(&mut self, name: &[u8], thing: usize) {
+        if self.names.insert(name.to_vec(), thing).is_none() {
+            self.things[thing].nlink += 1;
+        }
+    }
+
+    fn add_parents(&mut self) {
+        let mut missing = Vec::new();
+        for name in self.names.keys() {
+            let mut above = parent_of(name);
+            while let Some(parent) = above {
+                if !self.names.contains_key(parent) {
+                    missing.push(parent.to_vec());
+                }
+                above = parent_of(parent);
+            }
+        }
+        for name in missing {
+            let attributes = Attributes {
+                mode: libc::S_IFDIR | 0o755,
+                ..Attributes::default()
+            };
+            let thing = self.push(plain(0, attributes, true));
+            self.add(&name, thing);
+        }
+    }
+
+    /// Bytes of all regular files.
+    pub fn bytes(&self) -> i64 {
+        let regular = self
+            .things
+            .iter()
+            .filter(|thing| semantics::is_regular(thing.attributes.mode));
+        regular.fold(0, |sum, thing| sum.saturating_add(thing.attributes.size))
+    }
+}
+
+fn plain(ino: u64, attributes: Attributes, implied: bool) -> Thing {
+    let mut written = Extents::default();
+    written.add(0, attributes.size);
+    Thing {
+        ino,
+        attributes,
+        target: Vec::new(),
+        written,
+        blurred: false,
+        unsized_: false,
+        nlink: 0,
+        implied,
+    }
+}
+
+fn from_object(plan: &Plan, object: &Object, attributes: Attributes) -> Thing {
+    Thing {
+        target: plan.string(object.target).to_vec(),
+        written: object.written.clone(),
+        blurred: object.blurred,
+        unsized_: object.unsized_,
+        ..plain(object.ino, attributes, false)
+    }
+}
+
+fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
+    let regular = semantics::is_regular(entry.mode);
+    let attributes = Attributes {
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        size: if regular { entry.size } else { 0 },
+        mtime_ns: entry.mtime_ns,
+    };
+    Thing {
+        target: plan.string(entry.target).to_vec(),
+        ..plain(entry.ino, attributes, false)
+    }
+}

@@ -1,0 +1,661 @@
+//! The spool as it must have been: names, objects and locks, step by step.
+
+use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
+use std::collections::HashMap;
+
+use crate::model::extents::Extents;
+use crate::model::names::Names;
+use crate::plan::Plan;
+use crate::semantics::{self, Kind, Makes, Need, Touch};
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// No operation has told yet.
+    Unknown,
+    Absent,
+    /// Index into the objects.
+    Present(u32),
+}
+
+/// What stat would show, as far as it is replayed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: i64,
+    pub mtime_ns: i64,
+}
+
+/// A file, directory or other object through its life.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Identity in the trace, 0 if it was never told.
+    pub ino: u64,
+    pub first: Attributes,
+    pub now: Attributes,
+    pub nlink: u32,
+    /// A symlink's target.
+    pub target: u32,
+    /// Bytes that carry the pattern; the rest are holes.
+    pub written: Extents,
+    /// Contents cannot be foretold: copied from elsewhere or written at an unknown place.
+    pub blurred: bool,
+    /// The size cannot be foretold either.
+    pub unsized_: bool,
+    /// Existed before the first operation.
+    pub initial: bool,
+    /// The size at start comes from the snapshot only, which was taken while the server ran.
+    tentative: bool,
+}
+
+impl Object {
+    fn is_directory(&self) -> bool {
+        self.now.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    pub fn chmod(&mut self, mode: u32) {
+        self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
+    }
+
+    /// Takes `uid | gid << 32`; all ones keep an id. A regular file loses its set-id bits.
+    pub fn chown(&mut self, ids: i64) {
+        let (uid, gid) = (ids as u32, (ids as u64 >> 32) as u32);
+        if uid != u32::MAX {
+            self.now.uid = uid;
+        }
+        if gid != u32::MAX {
+            self.now.gid = gid;
+        }
+        if !self.is_directory() {
+            let group = if self.now.mode & libc::S_IXGRP != 0 {
+                libc::S_ISGID
+            } else {
+                0
+            };
+            self.now.mode &= !(libc::S_ISUID | group);
+        }
+    }
+}
+
+/// What the walk must know of an open descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Descriptor {
+    appends: bool,
+    object: Option<u32>,
+}
+
+/// Names and objects at one point of the linearised trace.
+#[derive(Debug)]
+pub struct World<'a> {
+    pub names: Names<'a>,
+    pub slots: Vec<Slot>,
+    /// What each name was before the first operation; `Unknown` if none told.
+    pub initial: Vec<Slot>,
+    pub objects: Vec<Object>,
+    by_ino: HashMap<u64, u32>,
+    entries: &'a [PlanEntry],
+    entry_at: HashMap<u32, u32>,
+    entry_of_ino: HashMap<u64, u32>,
+    threads: &'a [PlanThread],
+    umasks: Vec<u32>,
+    fds: HashMap<u32, HashMap<i32, Descriptor>>,
+    live_bytes: i64,
+    /// Largest sum of sizes of linked files.
+    pub peak_bytes: i64,
+}
+
+impl<'a> World<'a> {
+    pub fn new(plan: &'a Plan) -> Self {
+        let names = Names::new(plan);
+        let n = names.len();
+        let entries = plan.entries();
+        let at = |(index, entry): (usize, &PlanEntry)| (entry.path, index as u32);
+        let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
+        let known = |(_, entry): &(usize, &PlanEntry)| entry.ino != 0;
+        let mut world = Self {
+            names,
+            slots: vec![Slot::Unknown; n],
+            initial: vec![Slot::Unknown; n],
+            objects: Vec::new(),
+            by_ino: HashMap::new(),
+            entries,
+            entry_at: entries.iter().enumerate().map(at).collect(),
+            entry_of_ino: entries.iter().enumerate().filter(known).map(ino).collect(),
+            threads: plan.threads(),
+            umasks: plan.threads().iter().map(|thread| thread.umask).collect(),
+            fds: HashMap::new(),
+            live_bytes: 0,
+            peak_bytes: 0,
+        };
+        world.start(plan);
+        world
+    }
+
+    /// Open files and working directories prove that their names existed at start.
+    fn start(&mut self, plan: &Plan) {
+        for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
+            let object = Some(self.plant(fd.path, 0, None));
+            let appends = fd.flags as i32 & libc::O_APPEND != 0;
+            let fds = self.fds.entry(self.leader(fd.thread)).or_default();
+            fds.insert(fd.fd, Descriptor { appends, object });
+        }
+        for thread in plan.threads() {
+            let alive_at_start = thread.parent == NONE && thread.cwd != NONE;
+            if alive_at_start && !self.names.bytes(thread.cwd).is_empty() {
+                let object = self.plant(thread.cwd, 0, None);
+                self.object_mut(object).first.mode |= libc::S_IFDIR;
+            }
+        }
+    }
+
+    pub fn object(&self, index: u32) -> &Object {
+        &self.objects[index as usize]
+    }
+
+    pub fn object_mut(&mut self, index: u32) -> &mut Object {
+        &mut self.objects[index as usize]
+    }
+
+    pub fn slot(&self, path: u32) -> Slot {
+        self.slots
+            .get(path as usize)
+            .copied()
+            .unwrap_or(Slot::Absent)
+    }
+
+    /// Whether a name fits what a call needs; `None` if nothing is known of it yet.
+    pub fn meets(&self, path: u32, need: Need) -> Option<bool> {
+        match (self.slot(path), need) {
+            (_, Need::Any) => Some(true),
+            (Slot::Unknown, _) => None,
+            (Slot::Absent, need) => Some(need == Need::Absent),
+            (Slot::Present(_), Need::Absent) => Some(false),
+            (Slot::Present(object), Need::Present(ino)) => Some(self.is(object, ino)),
+        }
+    }
+
+    fn is(&self, object: u32, ino: u64) -> bool {
+        let object = self.object(object);
+        let link = object.now.mode & libc::S_IFMT == libc::S_IFLNK;
+        ino == 0 || object.ino == 0 || object.ino == ino || link
+    }
+
+    /// The object an operation works on: by identity, else by its name.
+    pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
+        if let Some(object) = self.by_ino.get(&op.ino).filter(|_| op.ino != 0) {
+            return Some(*object);
+        }
+        match self.slot(op.path) {
+            Slot::Present(object) if op.path != NONE && op.ino == 0 => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Makes a name exist from the start, with what the snapshot or the call tells of it.
+    pub fn plant(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
+        if let Slot::Present(object) = self.slot(path) {
+            return object;
+        }
+        let object = self.initial_object(path, ino, op);
+        self.initial[path as usize] = Slot::Present(object);
+        self.slots[path as usize] = Slot::Present(object);
+        self.object_mut(object).nlink += 1;
+        object
+    }
+
+    fn initial_object(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
+        let by_path = self.entry_at.get(&path).copied();
+        let same = |at: &u32| ino == 0 || self.entries[*at as usize].ino == ino;
+        let entry = by_path
+            .filter(same)
+            .or_else(|| self.entry_of_ino.get(&ino).copied());
+        let entry = entry.map(|at| self.entries[at as usize]);
+        let ino = entry.map_or(ino, |entry| entry.ino);
+        if let Some(known) = self.by_ino.get(&ino).filter(|at| self.object(**at).initial) {
+            return *known;
+        }
+        let (first, target) = match entry {
+            Some(entry) => (from_entry(&entry), entry.target),
+            None => (self.from_op(op), NONE),
+        };
+        let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
+        let object = self.add(ino, first, target);
+        self.object_mut(object).tentative = tentative;
+        self.object_mut(object).initial = true;
+        self.object_mut(object).written.add(0, first.size);
+        self.grow(first.size);
+        object
+    }
+
+    fn from_op(&self, op: Option<&PlanOp>) -> Attributes {
+        let Some(op) = op else {
+            return Attributes {
+                mode: 0o755,
+                ..Attributes::default()
+            };
+        };
+        let thread = &self.threads[op.thread as usize];
+        let opens_directory = semantics::open_flags(op) & libc::O_DIRECTORY != 0;
+        let directory = match semantics::kind(op) {
+            Kind::Chdir | Kind::Rmdir => true,
+            Kind::Open => opens_directory,
+            _ => false,
+        };
+        let mode = match (u32::from(op.obj_mode), directory) {
+            (0, true) => libc::S_IFDIR | 0o755,
+            (0, false) => libc::S_IFREG | 0o644,
+            (known, _) => known,
+        };
+        let size = if semantics::is_regular(mode) {
+            op.obj_size.max(0)
+        } else {
+            0
+        };
+        Attributes {
+            mode,
+            uid: thread.uid,
+            gid: thread.gid,
+            size,
+            mtime_ns: 0,
+        }
+    }
+
+    fn add(&mut self, ino: u64, first: Attributes, target: u32) -> u32 {
+        let index = self.objects.len() as u32;
+        self.objects.push(Object {
+            ino,
+            first,
+            now: first,
+            nlink: 0,
+            target,
+            written: Extents::default(),
+            blurred: false,
+            unsized_: false,
+            initial: false,
+            tentative: false,
+        });
+        if ino != 0 {
+            self.by_ino.insert(ino, index);
+        }
+        index
+    }
+
+    /// Learns what a name must have been at start from the first call that touched it.
+    pub fn settle_initial(&mut self, op: &PlanOp, touch: &Touch, moved_ino: u64) {
+        if self.slot(touch.path) != Slot::Unknown {
+            return;
+        }
+        let existed = match touch.need {
+            Need::Present(ino) => {
+                self.plant(touch.path, ino, Some(op));
+                return;
+            }
+            Need::Absent => false,
+            Need::Any => match touch.makes {
+                Makes::Object => self.existed_before_open(op, touch.path),
+                Makes::Moved => self.existed_before_move(touch.path, moved_ino),
+                _ => return,
+            },
+        };
+        match existed {
+            true => {
+                self.plant(touch.path, 0, Some(op));
+            }
+            false => {
+                self.initial[touch.path as usize] = Slot::Absent;
+                self.slots[touch.path as usize] = Slot::Absent;
+            }
+        }
+    }
+
+    /// open(O_CREAT) of a name nobody touched before: did it create, or find?
+    fn existed_before_open(&self, op: &PlanOp, path: u32) -> bool {
+        let entry = self
+            .entry_at
+            .get(&path)
+            .map(|at| &self.entries[*at as usize]);
+        let truncates = semantics::open_flags(op) & libc::O_TRUNC != 0;
+        match entry {
+            _ if op.obj_size > 0 => true,
+            None => false,
+            Some(entry) if entry.ino != op.ino && op.ino != 0 => false,
+            Some(entry) => truncates || entry.size == 0 || op.obj_size < 0,
+        }
+    }
+
+    /// The snapshot may show the target of a rename because the rename had already run.
+    fn existed_before_move(&self, path: u32, moved_ino: u64) -> bool {
+        let entry = self
+            .entry_at
+            .get(&path)
+            .map(|at| self.entries[*at as usize].ino);
+        entry.is_some_and(|ino| ino != moved_ino && !self.by_ino.contains_key(&ino))
+    }
+
+    /// Puts a new object at a name, or keeps the one that is there.
+    pub fn create(&mut self, op: &PlanOp, path: u32) {
+        let replaced = match self.slot(path) {
+            Slot::Present(object) if self.is(object, op.ino) => {
+                self.learn_ino(object, op.ino);
+                return;
+            }
+            Slot::Present(object) => Some(object),
+            _ => None,
+        };
+        if let Some(object) = replaced {
+            let replaced = self.object_mut(object);
+            replaced.nlink = replaced.nlink.saturating_sub(1);
+        }
+        let first = self.new_attributes(op, path);
+        let target = if semantics::kind(op) == Kind::Symlink {
+            op.path2
+        } else {
+            NONE
+        };
+        let object = self.add(op.ino, first, target);
+        self.object_mut(object).nlink = 1;
+        self.slots[path as usize] = Slot::Present(object);
+    }
+
+    fn learn_ino(&mut self, object: u32, ino: u64) {
+        if ino != 0 && self.object(object).ino == 0 {
+            self.object_mut(object).ino = ino;
+            self.by_ino.insert(ino, object);
+        }
+    }
+
+    fn new_attributes(&self, op: &PlanOp, path: u32) -> Attributes {
+        let thread = &self.threads[op.thread as usize];
+        let kind = match semantics::kind(op) {
+            Kind::Mkdir => libc::S_IFDIR,
+            Kind::Symlink => libc::S_IFLNK,
+            Kind::Mknod if op.mode & libc::S_IFMT != 0 => op.mode & libc::S_IFMT,
+            _ => libc::S_IFREG,
+        };
+        let parent = self
+            .names
+            .parent(path)
+            .map(|parent| self.attributes_at(parent));
+        let setgid = parent
+            .flatten()
+            .filter(|parent| parent.mode & libc::S_ISGID != 0);
+        let inherited = match kind {
+            libc::S_IFDIR if setgid.is_some() => libc::S_ISGID,
+            _ => 0,
+        };
+        let asked = if kind == libc::S_IFLNK {
+            0o777
+        } else {
+            op.mode & 0o7777 & !self.umask(op)
+        };
+        let told = u32::from(op.obj_mode);
+        let mode = match semantics::kind(op) {
+            Kind::Open if told & libc::S_IFMT == kind => told,
+            _ => kind | asked | inherited,
+        };
+        let gid = setgid.map_or(thread.gid, |parent| parent.gid);
+        Attributes {
+            mode,
+            uid: thread.uid,
+            gid,
+            size: 0,
+            mtime_ns: 0,
+        }
+    }
+
+    fn attributes_at(&self, path: u32) -> Option<Attributes> {
+        match self.slot(path) {
+            Slot::Present(object) => Some(self.object(object).now),
+            Slot::Absent => None,
+            Slot::Unknown => {
+                let at = *self.entry_at.get(&path)?;
+                Some(from_entry(&self.entries[at as usize]))
+            }
+        }
+    }
+
+    fn umask(&self, op: &PlanOp) -> u32 {
+        self.umasks[self.leader(op.thread) as usize]
+    }
+
+    pub fn remove(&mut self, path: u32) {
+        if let Slot::Present(object) = self.slot(path) {
+            let object = self.object_mut(object);
+            object.nlink = object.nlink.saturating_sub(1);
+            if object.nlink == 0 && semantics::is_regular(object.now.mode) {
+                let size = object.now.size;
+                self.live_bytes -= size;
+            }
+        }
+        self.slots[path as usize] = Slot::Absent;
+    }
+
+    pub fn link(&mut self, op: &PlanOp) {
+        match self.slot(op.path) {
+            Slot::Present(object) => {
+                self.object_mut(object).nlink += 1;
+                self.slots[op.path2 as usize] = Slot::Present(object);
+            }
+            _ => self.create(op, op.path2),
+        }
+    }
+
+    /// Renames; two names of one object stay as they are, as rename(2) says.
+    pub fn rename(&mut self, op: &PlanOp) {
+        let (from, to) = (op.path, op.path2);
+        let Slot::Present(object) = self.slot(from) else {
+            return self.create(op, to);
+        };
+        if from == to || self.slot(to) == Slot::Present(object) {
+            return;
+        }
+        self.remove(to);
+        self.slots[to as usize] = Slot::Present(object);
+        self.slots[from as usize] = Slot::Absent;
+        if self.object(object).is_directory() {
+            self.move_below(from, to);
+        }
+    }
+
+    pub fn exchange(&mut self, one: u32, other: u32) {
+        self.slots.swap(one as usize, other as usize);
+    }
+
+    fn move_below(&mut self, from: u32, to: u32) {
+        let prefix = self.names.bytes(from).len();
+        for path in self.names.below(from) {
+            if self.slot(path) == Slot::Unknown && self.entry_at.contains_key(&path) {
+                self.plant(path, 0, None);
+            }
+            let Slot::Present(object) = self.slot(path) else {
+                continue;
+            };
+            let mut moved = self.names.bytes(to).to_vec();
+            moved.extend_from_slice(&self.names.bytes(path)[prefix..]);
+            let moved = self.names.intern(moved);
+            self.slots.resize(self.names.len(), Slot::Unknown);
+            self.initial.resize(self.names.len(), Slot::Absent);
+            self.slots[path as usize] = Slot::Absent;
+            self.slots[moved as usize] = Slot::Present(object);
+        }
+    }
+
+    /// The size of an object, unless only the snapshot told it.
+    pub fn known_size(&self, object: u32) -> Option<i64> {
+        let object = self.object(object);
+        (!object.tentative && semantics::is_regular(object.now.mode)).then_some(object.now.size)
+    }
+
+    /// A call that did not change the object saw this size.
+    pub fn observe_size(&mut self, object: u32, size: i64) {
+        if size < 0 {
+            return;
+        }
+        let entry = self.object_mut(object);
+        if entry.tentative {
+            entry.first.size = size;
+            entry.written = Extents::default();
+            entry.written.add(0, size);
+            entry.tentative = false;
+        }
+        self.resize(object, size);
+    }
+
+    pub fn resize(&mut self, object: u32, size: i64) {
+        let entry = self.object_mut(object);
+        let grown = size - entry.now.size;
+        entry.now.size = size;
+        entry.written.cut(size);
+        entry.tentative = false;
+        if entry.nlink > 0 {
+            self.grow(grown);
+        }
+    }
+
+    fn grow(&mut self, bytes: i64) {
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+    }
+
+    /// Bytes written by a call, at the place the descriptor's flags imply.
+    pub fn write(&mut self, op: &PlanOp, object: u32) {
+        let appends = self.appends(op);
+        let at = write_offset(op, appends);
+        let end = at.map_or(0, |at| at + op.ret);
+        let after = if op.obj_size >= 0 { op.obj_size } else { end };
+        if self.object(object).tentative {
+            let before = if after > end || (after == end && !appends) {
+                None
+            } else {
+                at
+            };
+            self.guess_size(object, before, after, end);
+        }
+        let size = self.object(object).now.size.max(end).max(after);
+        let entry = self.object_mut(object);
+        match at {
+            Some(at) => entry.written.add(at, at + op.ret),
+            None => entry.blurred = true,
+        }
+        self.resize(object, size);
+    }
+
+    /// A first write tells what the file measured before it.
+    fn guess_size(&mut self, object: u32, before: Option<i64>, after: i64, end: i64) {
+        let snapshot = self.object(object).first.size;
+        let size = match before {
+            Some(before) => before,
+            None if after > end => after,
+            None => snapshot.min(after),
+        };
+        self.observe_size(object, size);
+    }
+
+    fn descriptor(&self, op: &PlanOp, fd: i32) -> Descriptor {
+        let fds = self.fds.get(&self.leader(op.thread));
+        fds.and_then(|fds| fds.get(&fd))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub fn appends(&self, op: &PlanOp) -> bool {
+        self.descriptor(op, op.fd).appends
+    }
+
+    /// Follows descriptors through open, dup and F_SETFL.
+    pub fn track_fd(&mut self, op: &PlanOp) {
+        let made = match semantics::kind(op) {
+            _ if !semantics::makes_fd(op) => return,
+            Kind::Open => Descriptor {
+                appends: semantics::open_flags(op) & libc::O_APPEND != 0,
+                object: self.target_of(op),
+            },
+            _ => self.descriptor(op, op.fd),
+        };
+        let leader = self.leader(op.thread);
+        self.fds
+            .entry(leader)
+            .or_default()
+            .insert(op.ret as i32, made);
+    }
+
+    /// Contents that came from another file are not foretold.
+    pub fn blur_output(&mut self, op: &PlanOp) {
+        if let Some(object) = self.descriptor(op, op.fd2).object {
+            let object = self.object_mut(object);
+            object.blurred = true;
+            object.unsized_ = true;
+        }
+    }
+
+    pub fn inherit_fds(&mut self, parent: u32, child: u32) {
+        let (parent, child) = (self.leader(parent), self.leader(child));
+        if let Some(fds) = self.fds.get(&parent).filter(|_| parent != child) {
+            self.fds.insert(child, fds.clone());
+        }
+    }
+
+    pub fn forget_process(&mut self, thread: u32) {
+        self.fds.remove(&thread);
+    }
+
+    /// Whether the snapshot shows the name with another object than this one.
+    pub fn in_snapshot_besides(&self, path: u32, ino: u64) -> bool {
+        let entry = self.entry_at.get(&path);
+        entry.is_some_and(|at| ino == 0 || self.entries[*at as usize].ino != ino)
+    }
+
+    /// The thread that stands for a process: the first one with its pid in the same life.
+    pub fn leader(&self, thread: u32) -> u32 {
+        let mut at = thread;
+        loop {
+            let parent = self.threads[at as usize].parent;
+            match self.threads.get(parent as usize) {
+                Some(above) if above.pid == self.threads[at as usize].pid => at = parent,
+                _ => return at,
+            }
+        }
+    }
+
+    pub fn set_umask(&mut self, thread: u32, umask: u32) {
+        let leader = self.leader(thread);
+        self.umasks[leader as usize] = umask;
+    }
+
+    /// Snapshot entries that no operation touched and that had a place to be.
+    pub fn untouched(&self) -> impl Iterator<Item = &PlanEntry> {
+        self.entries.iter().filter(|entry| {
+            let above = self.names.ancestors(entry.path);
+            self.initial[entry.path as usize] == Slot::Unknown
+                && above
+                    .iter()
+                    .all(|path| self.initial[*path as usize] != Slot::Absent)
+        })
+    }
+}
+
+/// Where a write went: the end of the file for appending descriptors.
+pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
+    let at = if appends && op.obj_size >= 0 {
+        op.obj_size - op.ret
+    } else {
+        op.offset
+    };
+    (at >= 0).then_some(at)
+}
+
+fn from_entry(entry: &PlanEntry) -> Attributes {
+    Attributes {
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        size: if semantics::is_regular(entry.mode) {
+            entry.size
+        } else {
+            0
+        },
+        mtime_ns: entry.mtime_ns,
+    }
+}

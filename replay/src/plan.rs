@@ -1,0 +1,266 @@
+//! The plan file: mapped, checked once, then trusted.
+
+use anyhow::{Context, Result, bail, ensure};
+use memmap2::Mmap;
+use spoolscope_traces::records::{
+    NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, VERSION,
+    from_bytes,
+};
+use std::fs::File;
+use std::path::Path;
+
+use crate::semantics::{self, Kind};
+
+/// Largest descriptor number a plan may use; recorded servers stay far below it.
+pub const MAX_FD: i32 = 65_535;
+const MAX_NAME: usize = 255;
+const MAX_PATH: usize = 4_000;
+
+/// A mapped plan. Sections are views into the file, so memory does not grow with it.
+#[derive(Debug)]
+pub struct Plan {
+    map: Mmap,
+    header: PlanHeader,
+}
+
+impl Plan {
+    /// Maps a plan and checks every reference in it; a plan is untrusted input.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        // SAFETY: the mapping is private and read-only; the file belongs to this replay.
+        let map = unsafe { Mmap::map(&file) }?;
+        let plan = Self::from_map(map).with_context(|| format!("{} is no plan", path.display()))?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn from_map(map: Mmap) -> Result<Self> {
+        let head = map.get(..size_of::<PlanHeader>()).context("too short")?;
+        let header: PlanHeader = from_bytes(head).context("misaligned")?[0];
+        ensure!(&header.magic == PLAN_MAGIC, "wrong magic");
+        ensure!(
+            header.version == VERSION,
+            "version {} is not known",
+            header.version
+        );
+        let plan = Self { map, header };
+        plan.section::<PlanThread>(header.threads_at, u64::from(header.n_threads))?;
+        plan.section::<PlanOp>(header.ops_at, header.n_ops)?;
+        plan.section::<PlanEntry>(header.entries_at, header.n_entries)?;
+        plan.section::<PlanFd>(header.fds_at, header.n_fds)?;
+        plan.section::<u64>(header.string_index_at, header.n_strings.saturating_add(1))?;
+        plan.section::<u8>(header.string_bytes_at, header.string_bytes)?;
+        Ok(plan)
+    }
+
+    fn section<T: bytemuck::Pod>(&self, at: u64, count: u64) -> Result<&[T]> {
+        let bytes = count
+            .checked_mul(size_of::<T>() as u64)
+            .context("section too long")?;
+        let end = at.checked_add(bytes).context("section too long")?;
+        let part = self
+            .map
+            .get(at as usize..end as usize)
+            .context("section past the end")?;
+        from_bytes(part).context("section misaligned")
+    }
+
+    fn known<T: bytemuck::Pod>(&self, at: u64, count: u64) -> &[T] {
+        self.section(at, count).unwrap_or(&[])
+    }
+
+    pub fn threads(&self) -> &[PlanThread] {
+        self.known(self.header.threads_at, u64::from(self.header.n_threads))
+    }
+
+    /// Operations, sorted by their recorded start.
+    pub fn ops(&self) -> &[PlanOp] {
+        self.known(self.header.ops_at, self.header.n_ops)
+    }
+
+    pub fn entries(&self) -> &[PlanEntry] {
+        self.known(self.header.entries_at, self.header.n_entries)
+    }
+
+    pub fn fds(&self) -> &[PlanFd] {
+        self.known(self.header.fds_at, self.header.n_fds)
+    }
+
+    pub fn n_strings(&self) -> u32 {
+        self.header.n_strings as u32
+    }
+
+    /// The bytes of a string; empty for `NONE`.
+    pub fn string(&self, index: u32) -> &[u8] {
+        if index == NONE {
+            return &[];
+        }
+        let offsets: &[u64] = self.known(self.header.string_index_at, self.header.n_strings + 1);
+        let at = index as usize;
+        let bytes: &[u8] = self.known(self.header.string_bytes_at, self.header.string_bytes);
+        &bytes[offsets[at] as usize..offsets[at + 1] as usize]
+    }
+
+    pub fn duration_ns(&self) -> i64 {
+        self.header.duration_ns
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.header.n_ops < u64::from(NONE), "too many operations");
+        ensure!(self.header.n_strings < u64::from(NONE), "too many strings");
+        self.check_strings()?;
+        for (at, op) in self.ops().iter().enumerate() {
+            self.check_op(op)
+                .with_context(|| format!("operation {at}"))?;
+        }
+        ensure!(
+            self.ops().is_sorted_by_key(|op| op.start_ns),
+            "operations are not sorted"
+        );
+        for entry in self.entries() {
+            self.check_path(entry.path).context("tree entry")?;
+            self.check_string(entry.target)?;
+            ensure!(entry.size >= 0, "tree entry with a negative size");
+        }
+        for fd in self.fds() {
+            self.check_path(fd.path).context("open file")?;
+            ensure!(
+                (0..=MAX_FD).contains(&fd.fd),
+                "descriptor {} is out of range",
+                fd.fd
+            );
+            ensure!(
+                fd.thread < self.header.n_threads,
+                "open file of an unknown thread"
+            );
+        }
+        self.check_threads()
+    }
+
+    fn check_strings(&self) -> Result<()> {
+        let offsets: &[u64] = self.known(self.header.string_index_at, self.header.n_strings + 1);
+        ensure!(offsets.is_sorted(), "string offsets are not sorted");
+        ensure!(
+            offsets.last() <= Some(&self.header.string_bytes),
+            "string past the end"
+        );
+        for index in 0..self.n_strings() {
+            ensure!(
+                !self.string(index).contains(&0),
+                "string {index} contains NUL"
+            );
+            ensure!(
+                self.string(index).len() <= MAX_PATH,
+                "string {index} is too long"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_string(&self, index: u32) -> Result<()> {
+        ensure!(
+            index == NONE || index < self.n_strings(),
+            "unknown string {index}"
+        );
+        Ok(())
+    }
+
+    /// A path must stay below the target whatever it is resolved against.
+    fn check_path(&self, index: u32) -> Result<()> {
+        self.check_string(index)?;
+        let path = self.string(index);
+        if path.is_empty() {
+            return Ok(());
+        }
+        for part in path.split(|byte| *byte == b'/') {
+            let shown = String::from_utf8_lossy(path);
+            ensure!(part != b"..", "path '{shown}' leaves the spool");
+            ensure!(
+                !part.is_empty() && part != b".",
+                "path '{shown}' is not normal"
+            );
+            ensure!(
+                part.len() <= MAX_NAME,
+                "path '{shown}' has a name that is too long"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_op(&self, op: &PlanOp) -> Result<()> {
+        ensure!(
+            op.thread < self.header.n_threads,
+            "unknown thread {}",
+            op.thread
+        );
+        ensure!(
+            op.start_ns >= 0 && op.end_ns >= op.start_ns,
+            "ends before it starts"
+        );
+        ensure!(
+            op.fd <= MAX_FD && op.fd2 <= MAX_FD,
+            "descriptor out of range"
+        );
+        ensure!(
+            op.ret <= i64::from(MAX_FD) || !semantics::makes_fd(op),
+            "result out of range"
+        );
+        self.check_path(op.path)?;
+        match semantics::has_second_path(op) {
+            true => self.check_path(op.path2),
+            false => self.check_string(op.path2),
+        }
+    }
+
+    fn check_threads(&self) -> Result<()> {
+        let mut forked = vec![0_u32; self.threads().len()];
+        let mut started: Vec<bool> = self.threads().iter().map(|t| t.parent == NONE).collect();
+        for op in self.ops() {
+            ensure!(
+                started[op.thread as usize],
+                "thread {} acts before its fork",
+                op.thread
+            );
+            if op.op != PLAN_FORK || op.arg == i64::from(NONE) {
+                continue;
+            }
+            let child = usize::try_from(op.arg).context("fork of an unknown thread")?;
+            let thread = self
+                .threads()
+                .get(child)
+                .context("fork of an unknown thread")?;
+            ensure!(
+                thread.parent == op.thread,
+                "thread {child} is forked by a stranger"
+            );
+            forked[child] += 1;
+            started[child] = true;
+        }
+        for (at, thread) in self.threads().iter().enumerate() {
+            let wanted = u32::from(thread.parent != NONE);
+            if forked[at] != wanted {
+                bail!(
+                    "thread {at} is forked {} times instead of {wanted}",
+                    forked[at]
+                );
+            }
+            self.check_path(thread.cwd).context("working directory")?;
+        }
+        Ok(())
+    }
+
+    /// Kind of every operation's call, for statistics: (name, count), most frequent first.
+    pub fn unsupported(&self) -> Vec<(String, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for op in self
+            .ops()
+            .iter()
+            .filter(|op| semantics::kind(op) == Kind::Unsupported)
+        {
+            *counts.entry(semantics::name(op)).or_insert(0) += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    }
+}

@@ -1,0 +1,108 @@
+//! Confinement: a plan is untrusted, so nothing it names may lie outside the target.
+
+use anyhow::{Context, Result, ensure};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// How the target became the world.
+#[derive(Clone, Debug)]
+pub struct Confinement {
+    /// Inside a chroot; if not, symlinks are not made, so that none can lead out.
+    pub chrooted: bool,
+    /// Owners are replayed; if not, everything belongs to the caller.
+    pub owners: bool,
+    /// What stands before a path relative to the spool: `/`, or the target and a slash.
+    pub prefix: Vec<u8>,
+}
+
+impl Confinement {
+    /// A path below the spool as the kernel must be given it.
+    pub fn path(&self, name: &[u8]) -> CString {
+        let mut full = self.prefix.clone();
+        full.extend_from_slice(name);
+        // Names were checked for NUL when the plan was opened.
+        CString::new(full).unwrap_or_default()
+    }
+}
+
+/// Makes the target the root directory of this process and of all it forks.
+pub fn enter(target: &Path) -> Result<Confinement> {
+    let target = target
+        .canonicalize()
+        .with_context(|| format!("target {} cannot be opened", target.display()))?;
+    ensure!(
+        target.is_dir(),
+        "target {} is not a directory",
+        target.display()
+    );
+    ensure!(
+        target != Path::new("/"),
+        "the target must not be the root directory"
+    );
+    // SAFETY: plain system call.
+    let owners = unsafe { libc::geteuid() } == 0;
+    let chrooted = (owners || own_user_namespace().is_ok()) && change_root(&target).is_ok();
+    let mut prefix = b"/".to_vec();
+    if !chrooted {
+        std::env::set_current_dir(&target)?;
+        prefix = target.as_os_str().as_bytes().to_vec();
+        prefix.push(b'/');
+    }
+    Ok(Confinement {
+        chrooted,
+        owners,
+        prefix,
+    })
+}
+
+/// Refuses a target that holds anything but what mkfs leaves behind.
+pub fn require_empty(target: &Path) -> Result<()> {
+    let entries = fs::read_dir(target)
+        .with_context(|| format!("target {} cannot be opened", target.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        ensure!(
+            name == "lost+found",
+            "target {} is not empty",
+            target.display()
+        );
+    }
+    Ok(())
+}
+
+fn own_user_namespace() -> Result<()> {
+    // SAFETY: plain system calls.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: the process has one thread.
+    ensure!(
+        unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0,
+        "no user namespace"
+    );
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    Ok(())
+}
+
+fn change_root(target: &Path) -> Result<()> {
+    let path = CString::new(target.as_os_str().as_bytes())?;
+    // SAFETY: strings are NUL-terminated; results are checked.
+    unsafe {
+        if libc::unshare(libc::CLONE_NEWNS) == 0 {
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            libc::mount(
+                ptr::null(),
+                c"/".as_ptr(),
+                ptr::null(),
+                private,
+                ptr::null(),
+            );
+        }
+        ensure!(libc::chroot(path.as_ptr()) == 0, "no chroot");
+    }
+    std::env::set_current_dir("/")?;
+    Ok(())
+}

@@ -1,0 +1,434 @@
+//! What a call does to names and objects, as far as its arguments and result tell.
+
+use spoolscope_traces::calls;
+use spoolscope_traces::records::{
+    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FORK, PlanOp,
+};
+use std::sync::LazyLock;
+
+/// Families of calls that the replayer treats alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    Open,
+    Close,
+    CloseRange,
+    Dup,
+    Dup2,
+    Fcntl,
+    Flock,
+    Seek,
+    Sync,
+    SyncAll,
+    Truncate,
+    Ftruncate,
+    Fallocate,
+    Stat,
+    Fstat,
+    Access,
+    Readlink,
+    Statfs,
+    Getdents,
+    Rename,
+    Link,
+    Symlink,
+    Unlink,
+    Mkdir,
+    Rmdir,
+    Mknod,
+    Chmod,
+    Chown,
+    Touch,
+    GetXattr,
+    ListXattr,
+    SetXattr,
+    Map,
+    Unmap,
+    Msync,
+    Advise,
+    CopyRange,
+    Sendfile,
+    Splice,
+    Chdir,
+    Fchdir,
+    Umask,
+    Watch,
+    Unwatch,
+    Fork,
+    Exec,
+    Exit,
+    Unsupported,
+}
+
+fn kind_of_name(name: &str) -> Kind {
+    match name {
+        "read" | "pread64" | "readv" | "preadv" | "preadv2" => Kind::Read,
+        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Kind::Write,
+        "open" | "openat" | "openat2" | "creat" => Kind::Open,
+        "close" => Kind::Close,
+        "close_range" => Kind::CloseRange,
+        "dup" => Kind::Dup,
+        "dup2" | "dup3" => Kind::Dup2,
+        "fcntl" => Kind::Fcntl,
+        "flock" => Kind::Flock,
+        "lseek" => Kind::Seek,
+        "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => Kind::Sync,
+        "sync" => Kind::SyncAll,
+        "truncate" => Kind::Truncate,
+        "ftruncate" => Kind::Ftruncate,
+        "fallocate" => Kind::Fallocate,
+        "stat" | "lstat" | "newfstatat" | "statx" => Kind::Stat,
+        "fstat" => Kind::Fstat,
+        "access" | "faccessat" | "faccessat2" => Kind::Access,
+        "readlink" | "readlinkat" => Kind::Readlink,
+        "statfs" | "fstatfs" => Kind::Statfs,
+        "getdents" | "getdents64" => Kind::Getdents,
+        "rename" | "renameat" | "renameat2" => Kind::Rename,
+        "link" | "linkat" => Kind::Link,
+        "symlink" | "symlinkat" => Kind::Symlink,
+        "unlink" | "unlinkat" => Kind::Unlink,
+        "mkdir" | "mkdirat" => Kind::Mkdir,
+        "rmdir" => Kind::Rmdir,
+        "mknod" | "mknodat" => Kind::Mknod,
+        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" => Kind::Chmod,
+        "chown" | "lchown" | "fchown" | "fchownat" => Kind::Chown,
+        "utime" | "utimes" | "futimesat" | "utimensat" => Kind::Touch,
+        "getxattr" | "lgetxattr" | "fgetxattr" => Kind::GetXattr,
+        "listxattr" | "llistxattr" | "flistxattr" => Kind::ListXattr,
+        _ => kind_of_rare_name(name),
+    }
+}
+
+fn kind_of_rare_name(name: &str) -> Kind {
+    match name {
+        "setxattr" | "lsetxattr" | "fsetxattr" => Kind::SetXattr,
+        "removexattr" | "lremovexattr" | "fremovexattr" => Kind::SetXattr,
+        "mmap" => Kind::Map,
+        "munmap" => Kind::Unmap,
+        "msync" => Kind::Msync,
+        "fadvise64" | "readahead" => Kind::Advise,
+        "copy_file_range" => Kind::CopyRange,
+        "sendfile" => Kind::Sendfile,
+        "splice" => Kind::Splice,
+        "chdir" => Kind::Chdir,
+        "fchdir" => Kind::Fchdir,
+        "umask" => Kind::Umask,
+        "inotify_add_watch" => Kind::Watch,
+        "inotify_rm_watch" => Kind::Unwatch,
+        _ => Kind::Unsupported,
+    }
+}
+
+static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    calls::all()
+        .iter()
+        .map(|call| kind_of_name(call.name))
+        .collect()
+});
+
+static UNLINKAT: LazyLock<u16> = LazyLock::new(|| id_of("unlinkat"));
+static STATX: LazyLock<u16> = LazyLock::new(|| id_of("statx"));
+static CREAT: LazyLock<u16> = LazyLock::new(|| id_of("creat"));
+const REMOVEDIR: u32 = libc::AT_REMOVEDIR as u32;
+
+/// The id of a call by name; one that no call has if the name is unknown.
+pub fn id_of(name: &str) -> u16 {
+    calls::by_name(name).map_or(u16::MAX, |call| call.id)
+}
+
+/// The family of an operation, with unlinkat(AT_REMOVEDIR) counted as rmdir.
+pub fn kind(op: &PlanOp) -> Kind {
+    match op.op {
+        PLAN_FORK => Kind::Fork,
+        PLAN_EXEC => Kind::Exec,
+        PLAN_EXIT => Kind::Exit,
+        id => match KINDS
+            .get(usize::from(id))
+            .copied()
+            .unwrap_or(Kind::Unsupported)
+        {
+            Kind::Unlink if op.op == *UNLINKAT && op.flags & REMOVEDIR != 0 => Kind::Rmdir,
+            other => other,
+        },
+    }
+}
+
+/// The name of the call, or of the pseudo operation.
+pub fn name(op: &PlanOp) -> String {
+    match op.op {
+        PLAN_FORK => "fork".into(),
+        PLAN_EXEC => "exec".into(),
+        PLAN_EXIT => "exit".into(),
+        id => calls::by_id(id).map_or_else(|| format!("call {id}"), |call| call.name.into()),
+    }
+}
+
+/// Whether the call names an object by path (fd calls carry their path only to inform).
+pub fn uses_path(op: &PlanOp) -> bool {
+    op.base != BASE_NONE && op.path != NONE && !is_empty_path(op)
+}
+
+/// Whether an *at call works on its descriptor itself: fstat() is newfstatat(fd, "", EMPTY_PATH).
+pub fn is_empty_path(op: &PlanOp) -> bool {
+    let empty = op.flags & libc::AT_EMPTY_PATH as u32 != 0 && op.base == BASE_FD;
+    empty
+        && matches!(
+            kind(op),
+            Kind::Stat | Kind::Chown | Kind::Chmod | Kind::Access
+        )
+}
+
+/// Whether `path2` is a path; it is text for symlinks and extended attributes.
+pub fn has_second_path(op: &PlanOp) -> bool {
+    matches!(kind(op), Kind::Rename | Kind::Link)
+}
+
+/// Whether the result is a new descriptor.
+pub fn makes_fd(op: &PlanOp) -> bool {
+    op.ret >= 0
+        && match kind(op) {
+            Kind::Open | Kind::Dup | Kind::Dup2 => true,
+            Kind::Fcntl => matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC),
+            _ => false,
+        }
+}
+
+/// Whether the call fills a `struct statx`.
+pub fn is_statx(op: &PlanOp) -> bool {
+    op.op == *STATX
+}
+
+/// Open flags in effect; creat implies some, openat2 carries them the same way.
+pub fn open_flags(op: &PlanOp) -> i32 {
+    match op.op == *CREAT {
+        true => libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC,
+        false => op.flags as i32,
+    }
+}
+
+/// What a name must have been just before the call, given its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The result fits any state.
+    Any,
+    /// The name existed; its inode, or 0 if not told.
+    Present(u64),
+    Absent,
+}
+
+/// What the call leaves behind at a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makes {
+    Same,
+    Gone,
+    /// A new object, unless one is there and the call accepts it.
+    Object,
+    /// The object that the other name had.
+    Moved,
+    Linked,
+    /// Both names change places (RENAME_EXCHANGE).
+    Swapped,
+}
+
+/// One name a call depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub path: u32,
+    pub need: Need,
+    pub makes: Makes,
+}
+
+/// The names of a call: one, or two for rename and link.
+pub type Touches = [Option<Touch>; 2];
+
+const NOREPLACE: u32 = 1;
+const EXCHANGE: u32 = 2;
+
+/// The names an operation looked up or changed.
+pub fn touches(op: &PlanOp) -> Touches {
+    if !uses_path(op) {
+        return [None, None];
+    }
+    let one = |need, makes| {
+        [
+            Some(Touch {
+                path: op.path,
+                need,
+                makes,
+            }),
+            None,
+        ]
+    };
+    if op.ret < 0 {
+        return failed(op);
+    }
+    match kind(op) {
+        Kind::Open => opened(op),
+        Kind::Rename => renamed(op),
+        Kind::Link => [
+            Some(Touch {
+                path: op.path,
+                need: Need::Present(op.ino),
+                makes: Makes::Same,
+            }),
+            Some(Touch {
+                path: op.path2,
+                need: Need::Absent,
+                makes: Makes::Linked,
+            }),
+        ],
+        Kind::Symlink | Kind::Mkdir | Kind::Mknod => one(Need::Absent, Makes::Object),
+        Kind::Unlink | Kind::Rmdir => one(Need::Present(op.ino), Makes::Gone),
+        Kind::Statfs | Kind::Watch => one(Need::Present(0), Makes::Same),
+        _ => one(Need::Present(op.ino), Makes::Same),
+    }
+}
+
+fn opened(op: &PlanOp) -> Touches {
+    let flags = open_flags(op);
+    let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    let (need, makes) = match (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0) {
+        _ if temporary => (Need::Present(0), Makes::Same),
+        (true, true) => (Need::Absent, Makes::Object),
+        (true, false) => (Need::Any, Makes::Object),
+        _ => (Need::Present(op.ino), Makes::Same),
+    };
+    [
+        Some(Touch {
+            path: op.path,
+            need,
+            makes,
+        }),
+        None,
+    ]
+}
+
+fn renamed(op: &PlanOp) -> Touches {
+    let (need, makes) = match op.flags {
+        flags if flags & EXCHANGE != 0 => (Need::Present(0), Makes::Swapped),
+        flags if flags & NOREPLACE != 0 => (Need::Absent, Makes::Moved),
+        _ => (Need::Any, Makes::Moved),
+    };
+    let leaves = if makes == Makes::Swapped {
+        Makes::Swapped
+    } else {
+        Makes::Gone
+    };
+    [
+        Some(Touch {
+            path: op.path,
+            need: Need::Present(op.ino),
+            makes: leaves,
+        }),
+        Some(Touch {
+            path: op.path2,
+            need,
+            makes,
+        }),
+    ]
+}
+
+fn failed(op: &PlanOp) -> Touches {
+    let touch = |path, need| {
+        Some(Touch {
+            path,
+            need,
+            makes: Makes::Same,
+        })
+    };
+    let second = if has_second_path(op) {
+        Some(op.path2)
+    } else {
+        None
+    };
+    let creates = match kind(op) {
+        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
+        Kind::Mkdir | Kind::Symlink | Kind::Mknod => true,
+        _ => false,
+    };
+    let (first, other) = match -op.ret as i32 {
+        libc::ENOENT if creates => (Need::Any, Need::Any),
+        libc::ENOENT => (Need::Absent, Need::Any),
+        libc::EEXIST if second.is_some() => (Need::Any, Need::Present(0)),
+        libc::EEXIST | libc::EISDIR | libc::ENOTEMPTY => (Need::Present(0), Need::Any),
+        _ => (Need::Any, Need::Any),
+    };
+    [
+        touch(op.path, first),
+        second.and_then(|path| touch(path, other)),
+    ]
+}
+
+/// Role of a lock operation, as its result tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    Exclusive,
+    Shared,
+    /// A try that failed because somebody held it, or a query.
+    Refused,
+    Release,
+}
+
+/// The lock role of fcntl and flock; the flag tells whether the call may block.
+pub fn lock(op: &PlanOp) -> Option<(Lock, bool)> {
+    match kind(op) {
+        Kind::Fcntl => fcntl_lock(op),
+        Kind::Flock => {
+            let command = op.cmd & !libc::LOCK_NB;
+            let shared = command == libc::LOCK_SH;
+            let blocks = op.cmd & libc::LOCK_NB == 0;
+            Some(lock_role(op, command == libc::LOCK_UN, shared, blocks))
+        }
+        _ => None,
+    }
+}
+
+fn fcntl_lock(op: &PlanOp) -> Option<(Lock, bool)> {
+    let blocks = match op.cmd {
+        libc::F_SETLKW | libc::F_OFD_SETLKW => true,
+        libc::F_SETLK | libc::F_OFD_SETLK => false,
+        libc::F_GETLK | libc::F_OFD_GETLK => return Some((Lock::Refused, false)),
+        _ => return None,
+    };
+    let kind = i32::from(op.lock_type);
+    Some(lock_role(
+        op,
+        kind == libc::F_UNLCK,
+        kind == libc::F_RDLCK,
+        blocks,
+    ))
+}
+
+fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bool) {
+    match () {
+        () if op.ret < 0 => (Lock::Refused, false),
+        () if unlock => (Lock::Release, false),
+        () if shared => (Lock::Shared, blocks),
+        () => (Lock::Exclusive, blocks),
+    }
+}
+
+/// Whether the command of an fcntl uses a `struct flock`.
+pub fn is_lock_command(cmd: i32) -> bool {
+    matches!(
+        cmd,
+        libc::F_GETLK
+            | libc::F_SETLK
+            | libc::F_SETLKW
+            | libc::F_OFD_GETLK
+            | libc::F_OFD_SETLK
+            | libc::F_OFD_SETLKW
+    )
+}
+
+/// Whether a mode names a regular file.
+pub fn is_regular(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Whether a mode names a pipe, a socket or a device: never opened by the replayer.
+pub fn is_special(mode: u32) -> bool {
+    let kind = mode & libc::S_IFMT;
+    !matches!(kind, 0 | libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
+}
