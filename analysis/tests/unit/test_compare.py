@@ -43,11 +43,15 @@ def test_one_round_is_indicative_and_says_what_to_run(trace, new_replay, new_bui
     assert "one round" in verdict.sure
     assert "Within this run" in verdict.sure
     assert verdict.next_command.endswith("--on btrfs --on ext4 --rounds 10 -o OUT")
-    assert verdict.reasons == ["fsync/fdatasync on ext4 waits 800 ms less for journal commits."]
+    assert verdict.reasons == [
+        "fsync/fdatasync waits 800 ms less for journal commits on ext4 than on btrfs."
+    ]
     (pair,) = found.pairs
     assert (pair.candidate, pair.reference, found.reference) == ("btrfs", "ext4", "ext4")
     assert pair.primary.ratio == pytest.approx(3, rel=1e-6)
-    assert pair.why[0].text == "fsync/fdatasync on btrfs waits 800 ms more for log commits"
+    assert pair.why[0].text == (
+        "fsync/fdatasync waits 800 ms more for log commits on btrfs than on ext4"
+    )
     assert pair.cause_deltas == {"journal_commit": 800 * MS}
     assert json.loads(json.dumps(found.to_json(), default=str))["ranking"] == ["ext4", "btrfs"]
 

@@ -29,6 +29,9 @@ def test_shares():
     assert percent(0.1234) == "12.3 %"
     assert percent(0.00001) == "< 0.1 %"
     assert percent(0.0) == "0.0 %"
+    assert percent(0.99996, 2) == "> 99.99 %"
+    assert percent(0.998, 0) == "> 99 %"
+    assert percent(1.0) == "100.0 %"
     assert percent(None) == "-"
 
 
@@ -43,4 +46,5 @@ def test_changes(ratio, text):
 def test_intervals():
     assert interval(0.64, 0.75) == "-36 % to -25 %"
     assert interval(0.99, 1.2) == "-1.0 % to +20 %"
+    assert interval(11.42, 13.5) == "11.4 to 13.5 times"
     assert interval(None, None) == "-"

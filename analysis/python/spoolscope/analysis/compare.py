@@ -226,7 +226,13 @@ def _pair(
         primary=primary,
         secondary=estimates,
         word=word(primary, faithful=faithful),
-        why=reasons(candidate.table, reference.table, name=candidate.name, fstype=candidate.fstype)
+        why=reasons(
+            candidate.table,
+            reference.table,
+            name=candidate.name,
+            against=reference.name,
+            fstype=candidate.fstype,
+        )
         if candidate.table and reference.table
         else [],
         cause_deltas=cause_deltas(candidate.table, reference.table),

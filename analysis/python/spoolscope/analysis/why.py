@@ -71,15 +71,16 @@ def mean_table(tables: list[Table]) -> Table:
 
 
 def reasons(
-    candidate: Table, reference: Table, *, name: str, fstype: str, limit: int = 4
+    candidate: Table, reference: Table, *, name: str, against: str, fstype: str, limit: int = 4
 ) -> list[Reason]:
-    """Return the largest differences between two candidates, the largest first.
+    """Return the largest differences between ``name`` and ``against``, the largest first.
 
     Differences below 2 % of the larger total are left out: they explain nothing. So are waits
     of programs for programs, which follow from the others.
     """
     keys = {k for k in set(candidate) | set(reference) if k[1] not in BETWEEN_PROGRAMS}
     deltas = {key: candidate.get(key, 0.0) - reference.get(key, 0.0) for key in keys}
+    where = f"on {name} than on {against}"
     totals = (sum(t.get(key, 0.0) for key in keys) for t in (candidate, reference))
     least = 0.02 * max(*totals, 1.0)
     chosen = sorted((k for k in keys if abs(deltas[k]) >= least), key=lambda k: -abs(deltas[k]))
@@ -90,7 +91,7 @@ def reasons(
             delta_ns=deltas[family, cause],
             candidate_ns=candidate.get((family, cause), 0.0),
             reference_ns=reference.get((family, cause), 0.0),
-            text=_text(family, cause, deltas[family, cause], name, fstype),
+            text=f"{_text(family, cause, deltas[family, cause], fstype)} {where}",
         )
         for family, cause in chosen[:limit]
     ]
@@ -123,11 +124,11 @@ def _object(cause: str, fstype: str) -> str:
     return _COMMIT.get(fstype, _OBJECTS[cause]) if cause == "journal_commit" else _OBJECTS[cause]
 
 
-def _text(family: str, cause: str, delta: float, name: str, fstype: str) -> str:
+def _text(family: str, cause: str, delta: float, fstype: str) -> str:
     time, more = duration(abs(delta)), "more" if delta > 0 else "less"
     said = f"waits {time} {more} for {_object(cause, fstype)}" if cause in _OBJECTS else ""
     if cause == "cpu":
         said = f"runs {time} {more} on the CPU"
     if cause == "preempt":
         said = f"is pushed off the CPU for {time} {more}"
-    return f"{family_label(family)} on {name} {said}"
+    return f"{family_label(family)} {said}"

@@ -19,12 +19,14 @@ def duration(ns: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share as per cent, e.g. "12.3 %"; tiny ones as "< 0.1 %"."""
+    """Return a share as per cent, e.g. "12.3 %"; nearly none as "< 0.1 %", nearly all likewise."""
     if share is None or math.isnan(share):
         return "-"
     least = 10**-digits
     if 0 < 100 * share < least:
         return f"< {least:g} %"
+    if 100 - least < 100 * share < 100:
+        return f"> {100 - least:.{digits}f} %"
     return f"{100 * share:.{digits}f} %"
 
 
@@ -50,6 +52,8 @@ def interval(low: float | None, high: float | None) -> str:
     """Return an interval of ratios as changes, e.g. "-36 % to -25 %"; "-" if there is none."""
     if low is None or high is None:
         return "-"
+    if high >= 3:
+        return f"{low:.1f} to {high:.1f} times"
     return f"{_signed(low)} to {_signed(high)}"
 
 

@@ -70,12 +70,11 @@ def _candidates(found: "Comparison") -> Iterable[str]:
 
 
 def _mostly(causes: dict[str, float]) -> str:
-    from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.causes import CAUSES, charged
 
-    total = sum(causes.values())
-    top = sorted(causes.items(), key=lambda item: -item[1])[:2]
-    said = ", ".join(f"{CAUSES[c].label} {100 * ns / total:.0f} %" for c, ns in top if total)
-    return said[:29] if said else "not recorded"
+    kept = charged(causes)
+    cause, ns = max(kept.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{CAUSES[cause].label} {100 * ns / sum(kept.values()):.0f} %" if ns else "not recorded"
 
 
 def _pairs(found: "Comparison") -> Iterable[str]:

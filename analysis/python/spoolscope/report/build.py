@@ -151,7 +151,7 @@ def _reasons(found: Comparison) -> list[str]:
     """Return the verdict's reasons, and the largest one of every candidate it leaves out."""
     verdict = found.verdict
     others = [p for p in found.pairs if {p.candidate, p.reference} != {verdict.best, verdict.other}]
-    more = [f"{p.why[0].text} (than {p.reference})." for p in others if p.why]
+    more = [f"{p.why[0].text}." for p in others if p.why]
     return [*verdict.reasons[:3], *more]
 
 
@@ -179,16 +179,16 @@ def _trace_latency(found: Study) -> Section:
     )
     table = trace_sections.latency_table(calls, "call")
     intro = "Further left and lower is better; a step to the right is a stall."
-    return Section("latency", "How long calls take", intro, [figure, table])
+    return Section("latency", "Latency", "How long calls take", intro, [figure, table])
 
 
 def _trace_sure(found: Explanation) -> str:
     recorded = duration(found.meta.get("duration_ns"))
-    said = f"{count(found.n_calls)} calls took {duration(found.latency_ns)} in {recorded}"
+    said = f"In {recorded}, {count(found.n_calls)} calls took {duration(found.filesystem_ns)}"
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
-        said += f"; {waited} of it programs waited for file locks of programs, which is left out"
-    return said + ". The parts of every call add up to it exactly."
+        said += f" (and {waited} waiting for file locks of other programs, left out here)"
+    return said + ". The parts of every call add up to its length exactly."
 
 
 def _trace_facts(found: Study) -> list[Fact]:
@@ -199,7 +199,7 @@ def _trace_facts(found: Study) -> list[Fact]:
         Fact("complete", "yes" if complete else "no", complete),
         Fact("lost records", count(lost), lost == 0),
         Fact("sum error", f"{error} ns", error == 0),
-        Fact("blocked time named", percent(named, 2), named >= 0.99),
+        Fact("blocked, named", percent(named, 2), named >= 0.99),
         Fact("tier", str(meta.get("tier", "?"))),
         Fact("commits", count(explanation.commits.n)),
     ]
@@ -209,7 +209,7 @@ def _environment(rows: list[list[str]], studies: dict[str, Study]) -> Section:
     for name, found in studies.items():
         meta = found.explanation.meta
         rows.append([f"{name}: kernel", f"{meta.get('kernel', '?')} {meta.get('arch', '')}, "
-                                        f"{meta.get('cpus', '?')} CPUs"])  # fmt: skip
+                                        f"{meta.get('cpus') or '?'} CPUs"])  # fmt: skip
         rows += [
             [f"{name}: spool", f"{s.get('mount')} {s.get('fstype')} ({s.get('options')})"]
             for s in meta.get("spools", [])
@@ -219,8 +219,10 @@ def _environment(rows: list[list[str]], studies: dict[str, Study]) -> Section:
             rows.append([f"{name}: not traced", said])
         pseudonyms = "yes" if meta.get("pseudonymised") else "no"
         rows.append([f"{name}: names pseudonymised", pseudonyms])
-    table = TableBlock("Environment", ["what", "value"], rows, "As recorded by the tools.")
-    return Section("environment", "Environment", "What is needed to do it again.", [table])
+    table = TableBlock("Environment", ["what", "~value"], rows, "As recorded by the tools.")
+    return Section(
+        "environment", "Environment", "Environment", "What is needed to do it again.", [table]
+    )
 
 
 def _footer() -> str:
@@ -241,6 +243,7 @@ def render(page: Page) -> str:
         js=Markup(folder.joinpath("report.js").read_text("utf-8")),
         plotly=Markup(get_plotlyjs()),
         plot_json=_plot_json,
+        kinds={">": "number", "~": "long"},
         causes=[(CAUSES[c], CAUSE_INKS[c].css) for c in CAUSES],
     )
 

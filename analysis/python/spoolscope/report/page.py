@@ -51,9 +51,10 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its anchor, title, one sentence of introduction, figures and tables."""
+    """A section: anchor, name in the navigation, title, introduction, figures and tables."""
 
     key: str
+    name: str
     title: str
     intro: str
     blocks: Sequence[Figure | TableBlock]

@@ -23,7 +23,7 @@ class Ink:
         """The same ink as a CSS background."""
         if not self.pattern:
             return self.colour
-        angle = {"/": "135deg", "\\": "45deg", "x": "90deg", ".": "0deg"}[self.pattern]
+        angle = {"/": "135deg", "\\": "45deg", "|": "90deg"}[self.pattern]
         stripe = f"{self.colour} 0 4px, rgba(255,255,255,.75) 4px 6px"
         return f"repeating-linear-gradient({angle}, {stripe})"
 
@@ -31,7 +31,7 @@ class Ink:
 CAUSE_INKS: dict[str, Ink] = {
     "journal_commit": Ink(VERMILLION),
     "log_space": Ink(VERMILLION, "/"),
-    "txn_lock": Ink(VERMILLION, "x"),
+    "txn_lock": Ink(VERMILLION, "|"),
     "shadow": Ink(VERMILLION, "\\"),
     "ordered_data": Ink(ORANGE, "/"),
     "writeback": Ink(ORANGE),
@@ -39,19 +39,19 @@ CAUSE_INKS: dict[str, Ink] = {
     "dir_lock": Ink(PURPLE),
     "lookup_io": Ink(SKY),
     "readdir_io": Ink(SKY, "/"),
-    "inode_io": Ink(SKY, "x"),
+    "inode_io": Ink(SKY, "|"),
     "alloc_io": Ink(SKY, "\\"),
     "block_queue": Ink(BLUE, "/"),
     "block_device": Ink(BLUE),
-    "io_throttle": Ink(BLUE, "x"),
+    "io_throttle": Ink(BLUE, "|"),
     "dirty_throttle": Ink(BLUE, "\\"),
-    "file_lock": Ink(PURPLE, "x"),
+    "file_lock": Ink(PURPLE, "|"),
     "inode_lock": Ink(PURPLE, "/"),
-    "memory": Ink(GREY, "x"),
+    "memory": Ink(GREY, "|"),
     "runq": Ink(GREY),
     "preempt": Ink(GREY, "/"),
     "cpu": Ink(GREEN),
-    "unexplained": Ink(DARK, "x"),
+    "unexplained": Ink(DARK, "|"),
 }
 
 CANDIDATE_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)

@@ -61,8 +61,8 @@ def facts(found: Comparison) -> list[Fact]:
         Fact("executed", percent(executed, 2), executed >= 0.999),
         Fact("other result", percent(divergent, 3), divergent <= 0.001),
         Fact(
-            "final tree",
-            f"{count(mismatched)} of {count(checked)} differ" if checked else "not checked",
+            "names that differ",
+            f"{count(mismatched)} of {count(checked)}" if checked else "not checked",
             mismatched == 0 if checked else None,
         ),
         Fact("pace", pace),
@@ -104,12 +104,13 @@ def compare_section(found: Comparison) -> Section:
         ),
         caption=caption,
         table=table,
-        plot=compare_figures.forest(found.pairs, found.reference),
+        plot=compare_figures.forest(found.pairs, found.reference, list(found.candidates)),
     )
     blocks: list[Figure | TableBlock] = [figure]
     blocks += [_deltas(found)] if any(pair.cause_deltas for pair in found.pairs) else []
     return Section(
         "compare",
+        "How sure",
         "How much, and how sure",
         "Ratios to the reference candidate; left of 1 is better.",
         blocks,
@@ -158,7 +159,9 @@ def latency_section(found: Comparison) -> Section:
         plot=latency_figures.tails(curves),
     )
     intro = "Further left and lower is better; a step to the right is a stall."
-    return Section("latency", "How long calls take", intro, [figure, latency_table(tables, "call")])
+    return Section(
+        "latency", "Latency", "How long calls take", intro, [figure, latency_table(tables, "call")]
+    )
 
 
 def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
@@ -206,7 +209,9 @@ def fidelity_section(found: Comparison) -> Section:
             folded=bool(causes),
         )
     )  # fmt: skip
-    return Section("fidelity", "Fidelity", "How true the replay was to the recording.", blocks)
+    return Section(
+        "fidelity", "Fidelity", "Fidelity", "How true the replay was to the recording.", blocks
+    )
 
 
 def _fidelity_row(name: str, candidate: Candidate) -> list[str]:

@@ -29,7 +29,7 @@ def method(studies: Studies) -> str:
     text += f"; {count(lost)} lost records are missing. " if lost else "; no record was lost. "
     between = sum(study.explanation.between_programs_ns for study in studies.values())
     if between:
-        text += f"Not drawn: {duration(between)} of programs waiting for file locks of programs."
+        text += f"Not drawn: {duration(between)} waiting for file locks of other programs."
     return text.strip()
 
 
@@ -52,7 +52,9 @@ def calls_section(studies: Studies) -> Section:
         table=_merged([(f"{n}: {call}", c) for n, rows in groups for call, c in rows], "call"),
         plot=cause_figures.panels(groups),
     )
-    return Section("calls", "Which calls", "The same time, by the call it was spent in.", [figure])
+    return Section(
+        "calls", "Calls", "Which calls", "The same time, by the call it was spent in.", [figure]
+    )
 
 
 def _largest(studies: Studies) -> list[str]:
@@ -89,7 +91,7 @@ def files_section(studies: Studies) -> Section:
     )
     tables = [_directories(name, study) for name, study in studies.items()]
     intro = "Mail servers use few kinds of files; each waits for other things."
-    return Section("files", "Which files", intro, [figure, *tables])
+    return Section("files", "Files", "Which files", intro, [figure, *tables])
 
 
 def _directories(name: str, study: Study) -> TableBlock:
@@ -107,7 +109,7 @@ def _directories(name: str, study: Study) -> TableBlock:
     ]
     return TableBlock(
         f"Hot directories: {name}",
-        ["directory", ">names at start", ">calls", ">time", ">mean", "mostly"],
+        ["~directory", ">names at start", ">calls", ">time", ">mean", "mostly"],
         rows,
         f"The {len(rows)} directories whose calls took longest in total. Names at start come "
         "from the snapshot; 0 means none was taken or the directory is newer.",
@@ -132,7 +134,9 @@ def time_section(studies: Studies) -> Section:
         table=_timeline_table(studies),
         plot=timeline_figures.timelines(lines),
     )
-    return Section("timeline", "When", "Bursts, stalls, and the commits behind them.", [figure])
+    return Section(
+        "timeline", "Timeline", "When", "Bursts, stalls, and the commits behind them.", [figure]
+    )
 
 
 def _timeline_table(studies: Studies) -> Table:
@@ -178,7 +182,7 @@ def commits_section(studies: Studies) -> Section:
         _blame(name, study) for name, study in studies.items() if study.explanation.commits.n
     ]
     intro = "Who made the journal work, and what that cost everybody else."
-    return Section("commits", "Commits and blame", intro, blocks)
+    return Section("commits", "Commits", "Commits and blame", intro, blocks)
 
 
 def _kind_row(kind: CommitKind) -> list[str]:
@@ -227,7 +231,7 @@ def slowest_section(studies: Studies) -> Section:
     blocks = [
         TableBlock(
             f"Slowest calls: {name}",
-            [">at", "process", "call", "path", ">took", "split"],
+            [">at", "process", "call", "~path", ">took", "split"],
             [
                 [f"{c.at_ns / 1e9:.3f} s", f"{c.comm} {c.pid}", _outcome(c.syscall, c.errno),
                  c.path or "-", duration(c.dur_ns), Split.of(c.causes)]
@@ -239,7 +243,9 @@ def slowest_section(studies: Studies) -> Section:
         )
         for number, (name, study) in enumerate(studies.items())
     ]  # fmt: skip
-    return Section("slowest", "Slowest calls", "One line each, with the whole split.", blocks)
+    return Section(
+        "slowest", "Slowest", "Slowest calls", "One line each, with the whole split.", blocks
+    )
 
 
 def _outcome(syscall: str, errno: int) -> str:
@@ -291,7 +297,9 @@ def quality_section(studies: Studies) -> Section:
         ),
         _unknown(studies),
     ]  # fmt: skip
-    return Section("quality", "Recording quality", "What the numbers above rest on.", blocks)
+    return Section(
+        "quality", "Recording", "Recording quality", "What the numbers above rest on.", blocks
+    )
 
 
 def _unknown(studies: Studies) -> TableBlock:
@@ -303,7 +311,7 @@ def _unknown(studies: Studies) -> TableBlock:
     ]  # fmt: skip
     return TableBlock(
         "Unexplained stacks",
-        ["trace", "stack, innermost first", "calls", ">waits", ">time", ">of blocked"],
+        ["trace", "~stack, innermost first", "calls", ">waits", ">time", ">of blocked"],
         rows,
         "Waits that no rule knows. 'spoolscope explain TRACE --unknown' prints a rule to start "
         "from; --rules FILE applies it." if rows else "None: every stack has a rule.",

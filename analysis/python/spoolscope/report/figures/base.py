@@ -6,6 +6,7 @@ Text and grid colours are set in the page, which knows whether it is dark.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -21,7 +22,7 @@ Rows = Sequence[tuple[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Table:
-    """A data table: column heads (a head with a leading ">" is right-aligned) and rows."""
+    """A data table: heads (">" before one: right-aligned, "~": may break anywhere) and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -47,33 +48,49 @@ class Figure:
     table: Table
     plot: go.Figure = field(repr=False)
 
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """Labels and CSS backgrounds of what is drawn; causes in their fixed order."""
+        inks = {
+            trace.legendgroup or trace.name: (trace.name, _css(trace)) for trace in self.plot.data
+        }
+        order = list(CAUSES)
+        found = sorted(inks, key=lambda key: order.index(key) if key in CAUSES else len(order))
+        return [inks[key] for key in found] if len(found) > 1 else []
 
-def layout(plot: go.Figure, height: int, *, legend: bool = True) -> go.Figure:
-    """Give a figure the common look."""
+
+def _css(trace: Any) -> str:
+    if trace.legendgroup in CAUSE_INKS:
+        return CAUSE_INKS[trace.legendgroup].css
+    return str(trace.line.color if trace.mode == "lines" else trace.marker.color)
+
+
+def layout(plot: go.Figure, height: int, *, titles: bool = False) -> go.Figure:
+    """Give a figure the common look; the page draws its legend."""
     plot.update_layout(
         height=height,
-        margin={"l": 8, "r": 12, "t": 28 if legend else 8, "b": 8},
+        margin={"l": 8, "r": 12, "t": 30 if titles else 10, "b": 8},
         font={"family": FONT, "size": 13},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        showlegend=legend,
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        showlegend=False,
         hoverlabel={"font": {"family": FONT}},
         bargap=0.3,
     )
     plot.update_xaxes(automargin=True, zeroline=False)
     plot.update_yaxes(automargin=True, zeroline=False)
+    plot.update_annotations(font_size=13)
     return plot
 
 
 def duration_ticks(low_ns: float, high_ns: float) -> dict[str, object]:
-    """Return a log axis from low to high with ticks like 10 µs and 1 ms."""
+    """Return a log axis from low to high with ticks like 10 µs and 1 ms, two decades apart."""
     first = math.floor(math.log10(max(low_ns, 1)))
     last = math.ceil(math.log10(max(high_ns, 10)))
-    exponents = range(first, max(last, first + 1) + 1)
+    exponents = range(first + first % 2, max(last, first + 1) + 1, 2)
     return {
         "type": "log",
-        "range": [first, max(last, first + 1)],
+        "range": [first - 0.3, max(last, first + 1) + 0.3],
         "tickvals": [10.0**e for e in exponents],
         "ticktext": [power_of_ten(e) for e in exponents],
     }

@@ -18,8 +18,6 @@ from spoolscope.report.figures.base import (
     shown_causes,
 )
 
-LEGEND_HEIGHT = 70
-
 
 def cause_table(rows: Rows, what: str) -> Table:
     """Return every cause of every bar, with nothing left out."""
@@ -34,14 +32,13 @@ def cause_table(rows: Rows, what: str) -> Table:
     )
 
 
-def stacked(rows: Rows, *, legend: bool = True, row_height: int = ROW_HEIGHT) -> go.Figure:
+def stacked(rows: Rows, *, row_height: int = ROW_HEIGHT) -> go.Figure:
     """Return one horizontal bar of causes per row, the first row on top."""
     rows = drawn(rows)
     scale, unit = seconds_axis(max((sum(causes.values()) for _, causes in rows), default=0))
     plot = go.Figure()
-    _add_bars(plot, rows, scale, shown_causes(rows), legend=legend)
-    height = len(rows) * row_height + (LEGEND_HEIGHT if legend else 0) + 44
-    layout(plot, height, legend=legend)
+    _add_bars(plot, rows, scale, shown_causes(rows))
+    layout(plot, len(rows) * row_height + 44)
     plot.update_layout(barmode="stack")
     plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
     plot.update_yaxes(autorange="reversed")
@@ -65,38 +62,20 @@ def panels(groups: Sequence[tuple[str, Rows]]) -> go.Figure:
         vertical_spacing=0.16,
     )
     shown = shown_causes([row for _, rows in groups for row in rows])
-    named: set[str] = set()
     for index, (_, rows) in enumerate(groups):
         place = {"row": index // columns + 1, "col": index % columns + 1}
-        named |= _add_bars(plot, rows, scale, shown, legend=True, named=named, **place)
-    height = (
-        n_rows * (max((len(rows) for _, rows in groups), default=0) * 26 + 50) + LEGEND_HEIGHT + 40
-    )
-    layout(plot, height)
-    plot.update_layout(
-        barmode="stack",
-        margin={"t": 84},
-        legend={"y": 1, "yref": "container", "yanchor": "top"},
-    )
+        _add_bars(plot, rows, scale, shown, **place)
+    most = max((len(rows) for _, rows in groups), default=0)
+    layout(plot, n_rows * (most * 28 + 50) + 30, titles=len(groups) > 1)
+    plot.update_layout(barmode="stack")
     plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
     plot.update_yaxes(autorange="reversed")
     return plot
 
 
-def _add_bars(
-    plot: go.Figure,
-    rows: Rows,
-    scale: float,
-    shown: list[str],
-    *,
-    legend: bool,
-    named: set[str] | None = None,
-    **place: int,
-) -> set[str]:
-    """Add a trace per cause; return the causes that have a legend entry now."""
+def _add_bars(plot: go.Figure, rows: Rows, scale: float, shown: list[str], **place: int) -> None:
     labels = [label for label, _ in rows]
     totals = [max(sum(causes.values()), 1) for _, causes in rows]
-    added = set()
     for cause in shown:
         values = [causes.get(cause, 0) for _, causes in rows]
         if not any(values):
@@ -107,7 +86,6 @@ def _add_bars(
             orientation="h",
             y=labels,
             x=[value / scale for value in values],
-            showlegend=legend and cause not in (named or ()),
             customdata=[
                 [CAUSES[cause].meaning, duration(v), percent(s)]
                 for v, s in zip(values, shares, strict=True)
@@ -116,5 +94,3 @@ def _add_bars(
             "%{fullData.name}: %{customdata[0]}<extra></extra>",
         )
         plot.add_trace(bar, **place)
-        added.add(cause)
-    return added

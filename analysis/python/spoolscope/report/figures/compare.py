@@ -13,22 +13,25 @@ from spoolscope.report.palette import CANDIDATE_COLOURS
 _TICKS = (0.1, 0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
 
-def forest(pairs: Sequence[Pair], reference: str) -> go.Figure:
-    """Return a row per metric and a point per candidate, left of 1 is better than reference."""
+def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Figure:
+    """Return a row per metric and a point per candidate, left of 1 is better than reference.
+
+    ``order`` names all candidates, so that each keeps its colour in every figure.
+    """
     plot = go.Figure()
     labels = [METRICS[key].label for key in METRICS]
     for number, pair in enumerate(pairs):
         estimates = {PRIMARY: pair.primary, **pair.secondary}
         known = [(k, e) for k, e in estimates.items() if e.n and e.ratio > 0]
         offset = (number - (len(pairs) - 1) / 2) * 0.22
-        plot.add_trace(_points(pair.candidate, number + 1, known, labels, offset))
-    layout(plot, len(labels) * 38 + 90)
+        plot.add_trace(_points(pair.candidate, order.index(pair.candidate), known, labels, offset))
+    layout(plot, len(labels) * 38 + 70)
     plot.add_vline(x=1, line={"width": 1, "dash": "dot", "color": "#888"})
     plot.update_xaxes(
         type="log",
         tickvals=_TICKS,
         ticktext=[f"{tick:g} x" for tick in _TICKS],
-        title=f"of {reference}: less is better",
+        title={"text": f"times {reference}, less is better", "font": {"size": 13}},
     )
     plot.update_yaxes(
         tickvals=list(range(len(labels))),

@@ -27,18 +27,13 @@ def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
         horizontal_spacing=0.03,
         vertical_spacing=min(0.2, 70 / (n_rows * PANEL_HEIGHT)),
     )
-    named: set[str] = set()
     for number, (name, curves) in enumerate(candidates.items()):
         for curve in curves:
             index = families.index(curve.name)
-            line = _line(curve, name, number, named)
+            line = _line(curve, name, number)
             plot.add_trace(line, row=index // COLUMNS + 1, col=index % COLUMNS + 1)
     everything = [x for curves in candidates.values() for c in curves for x in c.x_ns if x > 0]
-    layout(plot, n_rows * PANEL_HEIGHT + 70, legend=len(candidates) > 1)
-    plot.update_layout(
-        margin={"t": 70 if len(candidates) > 1 else 36},
-        legend={"y": 1, "yref": "container", "yanchor": "top"},
-    )
+    layout(plot, n_rows * PANEL_HEIGHT + 30, titles=True)
     plot.update_xaxes(**duration_ticks(min(everything, default=1), max(everything, default=10)))
     plot.update_yaxes(
         type="log",
@@ -49,19 +44,16 @@ def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
     return plot
 
 
-def _line(curve: Curve, name: str, number: int, named: set[str]) -> go.Scatter:
+def _line(curve: Curve, name: str, number: int) -> go.Scatter:
     """Draw 1 - F; the largest value has no share above it and ends the line."""
     slower = [max(0.0, 1 - share) for share in curve.share]
     points = [(x, y) for x, y in zip(curve.x_ns, slower, strict=True) if x > 0 and y > 0]
-    first = name not in named
-    named.add(name)
     return go.Scatter(
         x=[x for x, _ in points],
         y=[y for _, y in points],
         mode="lines",
         name=name,
         legendgroup=name,
-        showlegend=first,
         line={
             "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
             "dash": CANDIDATE_DASHES[number % len(CANDIDATE_DASHES)],

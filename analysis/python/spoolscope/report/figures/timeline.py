@@ -26,53 +26,42 @@ def timelines(candidates: Mapping[str, Timeline]) -> go.Figure:
     rows = drawn([(k, {c: sum(b) for c, b in t.causes.items()}) for k, t in candidates.items()])
     highest = max((max(t.charged_ns, default=0) for t in candidates.values()), default=0)
     scale, unit = seconds_axis(highest)
-    named: set[str] = set()
     for number, line in enumerate(candidates.values(), start=1):
-        _add(plot, line, number, scale, shown_causes(rows, least=0.01), named)
-    layout(plot, n * PANEL_HEIGHT + 110)
-    plot.update_layout(
-        barmode="stack",
-        bargap=0.06,
-        margin={"t": 92, "r": 12},
-        legend={"y": 1, "yref": "container", "yanchor": "top"},
-    )
+        _add(plot, line, number, scale, shown_causes(rows, least=0.01))
+    layout(plot, n * PANEL_HEIGHT + 60, titles=n > 1)
+    plot.update_layout(barmode="stack", bargap=0.06)
     plot.update_xaxes(ticksuffix=" s", row=n)
-    plot.update_yaxes(ticksuffix=f" {unit}", rangemode="tozero", secondary_y=False)
+    top = 1.05 * highest / scale
+    plot.update_yaxes(ticksuffix=f" {unit}", range=[0, top], secondary_y=False)
     plot.update_yaxes(
         title={"text": "commits", "standoff": 4, "font": {"size": 11}},
         rangemode="tozero",
+        tickmode="auto",
+        nticks=3,
         showgrid=False,
         secondary_y=True,
     )
     return plot
 
 
-def _add(
-    plot: go.Figure, line: Timeline, row: int, scale: float, shown: list[str], named: set[str]
-) -> None:
-    seconds = [index * line.bin_ns / 1e9 for index in range(line.n_bins)]
-    middle = [second + line.bin_ns / 2e9 for second in seconds]
+def _add(plot: go.Figure, line: Timeline, row: int, scale: float, shown: list[str]) -> None:
+    middle = [(index + 0.5) * line.bin_ns / 1e9 for index in range(line.n_bins)]
     for cause in shown:
         if cause in line.causes:
             bar = cause_bar(
                 cause,
                 x=middle,
                 y=[round(ns / scale, 4) for ns in line.causes[cause]],
-                showlegend=cause not in named,
                 hovertemplate="%{x:.0f} s, %{fullData.name}: %{y:.3g}<extra></extra>",
             )
             plot.add_trace(bar, row=row, col=1)
-            named.add(cause)
     if any(line.commits):
         commits = go.Scatter(
             x=middle,
             y=line.commits,
             name="commits begun",
-            legendgroup="commits",
-            showlegend="commits" not in named,
             mode="lines",
             line={"color": COMMIT_COLOUR, "width": 1.5, "shape": "hvh"},
             hovertemplate="%{x:.0f} s: %{y} commits<extra></extra>",
         )
         plot.add_trace(commits, row=row, col=1, secondary_y=True)
-        named.add("commits")

@@ -1,0 +1,106 @@
+"""The report as a file: self-contained, within its size, and honest about what is missing."""
+
+import json
+import re
+
+import pytest
+
+from spoolscope.report.build import build, replay_page, trace_page
+from spoolscope.traces.errors import SpoolscopeError
+
+MS = 1_000_000
+N = 300
+WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+LOCK = "schedule < locks_lock_inode_wait < __do_sys_flock"
+
+
+@pytest.fixture
+def trace(builder):
+    for n in range(N):
+        waits = ((WAIT, 2 * MS),) if n % 3 == 0 else ()
+        builder.call("fsync" if waits else "openat", n * 20 * MS, 1000, waits, path=f"u/tmp/{n}")
+    builder.call("flock", 0, 1000, ((LOCK, 10**11),), tid=7, path="queue/pid/unix.smtp")
+    builder.commit(0, MS)
+    return builder.write()
+
+
+@pytest.fixture
+def replay(trace, new_replay):
+    replay = new_replay("out", trace, N + 1)
+    for name, scale in (("ext4", 1), ("xfs", 2)):
+        replay.run(name, [scale * MS, 10**9, *[scale * MS] * (N - 1)])
+    return replay.write()
+
+
+def test_report_of_a_trace_is_one_file_that_fetches_nothing(trace, tmp_path):
+    report = build([trace], tmp_path / "r.html")
+    html = report.path.read_text()
+    assert report.bytes == len(html.encode()) < 15_000_000
+    own = html.replace(re.search(r"<script>(?s:.*?)</script>", html).group(), "")
+    assert not re.search(r"""(src|href)\s*=\s*["']?\s*(https?:)?//""", own)
+    assert "default-src 'none'" in own
+    assert report.page.sure in html
+
+
+def test_waits_for_other_programs_do_not_make_the_headline(trace):
+    page = trace_page(trace)
+    assert page.headline == "> 99 % of the time is fsync/fdatasync waiting for journal commits."
+    assert "100 s waiting for file locks of other programs, left out here" in page.sure
+    table = next(f.table for f in page.figures if f.key == "hero")
+    assert ">file lock" in table.heads
+
+
+def test_every_figure_has_caption_table_and_finding(replay):
+    for figure in replay_page([replay], lambda *_: None).figures:
+        assert re.search(r"\d", figure.caption), figure.key
+        assert figure.finding
+        assert figure.table.rows
+        assert all(len(row) == len(figure.table.heads) for row in figure.table.rows)
+
+
+def test_tables_are_rectangular(trace, replay):
+    for page in (trace_page(trace), replay_page([replay], lambda *_: None)):
+        for block in (b for section in page.sections for b in section.blocks):
+            rows = getattr(block, "rows", [])
+            assert all(len(row) == len(block.heads) for row in rows), block.title
+
+
+def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
+    page = replay_page([replay], lambda *_: None)
+    assert page.badge == "indicative"
+    assert page.headline.startswith("ext4 looks faster than xfs: 50 % less time")
+    assert {fact.label for fact in page.facts} >= {"executed", "other result", "late, p99"}
+    assert page.next_command
+    assert "The runs were not recorded: causes are left out." in page.problems
+    assert "not known" in page.hero.caption
+
+
+def test_losses_are_stated(builder):
+    builder.call("fsync", 0, 1000, ((None, MS),))
+    page = trace_page(builder.write(complete=False, lost=5))
+    assert page.badge == "partial"
+    assert len(page.problems) >= 3
+    assert any("5 records were lost" in problem for problem in page.problems)
+
+
+def test_names_cannot_break_out_of_the_page(builder, tmp_path):
+    evil = "u/cur/</script><script>alert(1)</script>"
+    for n in range(30):
+        builder.call("openat", n, 1000, path=evil, comm="<b>x</b>")
+    html = build([builder.write()], tmp_path / "r.html").path.read_text()
+    assert "<script>alert" not in html
+    assert "<b>x</b>" not in html
+    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL):
+        json.loads(data)
+
+
+def test_an_empty_trace_has_a_report(builder, tmp_path):
+    report = build([builder.write()], tmp_path / "r.html")
+    assert report.page.headline == "No time was spent in calls."
+
+
+def test_inputs_that_do_not_belong_together_are_refused(trace, replay, tmp_path):
+    with pytest.raises(SpoolscopeError) as caught:
+        build([trace, replay], tmp_path / "r.html")
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "r.html").exists()
