@@ -145,8 +145,14 @@ impl Task {
         shape: &Shape,
     ) -> Result<[i64; 6], Refusal> {
         let mut registers = [0; 6];
+        // The world outside the spool is the target's root directory.
+        self.leaves_spool = kind == Kind::Chdir && op.ret >= 0;
         for (at, word) in shape.words[..shape.len].iter().enumerate() {
             registers[at] = self.argument(op, kind, *word)?;
+        }
+        if kind == Kind::Statfs {
+            // The buffer is not in the table: nothing of it is recorded.
+            registers[1] = self.scratch.stat.as_mut_ptr() as i64;
         }
         if kind == Kind::Map {
             // Never at a fixed place, never executable: the recorded address means nothing here.
@@ -312,6 +318,9 @@ impl Task {
         dirfd: i32,
         buffer: *mut [u8; 8192],
     ) -> Result<i64, Refusal> {
+        if path == NONE && self.leaves_spool {
+            return write_parts(buffer, &[&self.context.confinement.prefix]);
+        }
         if path == NONE {
             return Err(REASON_UNSUPPORTED);
         }

@@ -62,6 +62,8 @@ pub struct Task {
     pub thread: u32,
     pub scratch: Box<Scratch>,
     pub tid: u32,
+    /// The call at hand may name a place outside the spool.
+    pub leaves_spool: bool,
     gave_up: bool,
 }
 
@@ -73,6 +75,7 @@ impl Task {
             thread,
             scratch: Box::new(Scratch::new()),
             tid: 0,
+            leaves_spool: false,
             gave_up: false,
         }
     }
@@ -100,6 +103,9 @@ impl Task {
         let schedule = &self.context.schedule;
         life::settle(self);
         let start = schedule.control().start_ns.load(Relaxed);
+        if now_ns() < start {
+            self.gate().sleep_until(start);
+        }
         let mut exited = false;
         let n_ops = schedule.n_ops(self.thread);
         for position in 0..n_ops {

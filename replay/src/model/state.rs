@@ -20,8 +20,6 @@ pub struct Thing {
     pub blurred: bool,
     pub unsized_: bool,
     pub nlink: u32,
-    /// Only implied by a name below it: its mode and owner were never told.
-    pub implied: bool,
 }
 
 /// Names in order, parents first, each with an index into the things.
@@ -84,6 +82,10 @@ impl Tree {
     }
 
     fn add(&mut self, name: &[u8], thing: usize) {
+        // mkfs.ext* makes it; other filesystems have no use for it.
+        if name == b"lost+found" {
+            return;
+        }
         if self.names.insert(name.to_vec(), thing).is_none() {
             self.things[thing].nlink += 1;
         }
@@ -105,7 +107,7 @@ impl Tree {
                 mode: libc::S_IFDIR | 0o755,
                 ..Attributes::default()
             };
-            let thing = self.push(plain(0, attributes, true));
+            let thing = self.push(plain(0, attributes));
             self.add(&name, thing);
         }
     }
@@ -120,7 +122,7 @@ impl Tree {
     }
 }
 
-fn plain(ino: u64, attributes: Attributes, implied: bool) -> Thing {
+fn plain(ino: u64, attributes: Attributes) -> Thing {
     let mut written = Extents::default();
     written.add(0, attributes.size);
     Thing {
@@ -131,7 +133,6 @@ fn plain(ino: u64, attributes: Attributes, implied: bool) -> Thing {
         blurred: false,
         unsized_: false,
         nlink: 0,
-        implied,
     }
 }
 
@@ -141,7 +142,7 @@ fn from_object(plan: &Plan, object: &Object, attributes: Attributes) -> Thing {
         written: object.written.clone(),
         blurred: object.blurred,
         unsized_: object.unsized_,
-        ..plain(object.ino, attributes, false)
+        ..plain(object.ino, attributes)
     }
 }
 
@@ -156,6 +157,6 @@ fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
     };
     Thing {
         target: plan.string(entry.target).to_vec(),
-        ..plain(entry.ino, attributes, false)
+        ..plain(entry.ino, attributes)
     }
 }

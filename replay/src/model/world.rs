@@ -566,6 +566,16 @@ impl<'a> World<'a> {
 
     /// Follows descriptors through open, dup and F_SETFL.
     pub fn track_fd(&mut self, op: &PlanOp) {
+        let set_flags = semantics::kind(op) == Kind::Fcntl && op.cmd == libc::F_SETFL;
+        if set_flags && op.ret >= 0 {
+            let appends = op.arg as i32 & libc::O_APPEND != 0;
+            let known = Descriptor {
+                appends,
+                ..self.descriptor(op, op.fd)
+            };
+            let leader = self.leader(op.thread);
+            self.fds.entry(leader).or_default().insert(op.fd, known);
+        }
         let made = match semantics::kind(op) {
             _ if !semantics::makes_fd(op) => return,
             Kind::Open => Descriptor {

@@ -1,0 +1,284 @@
+"""Trace -> plan: the flat file that spoolscope-replay maps and executes."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.replay.strings import Strings
+from spoolscope.replay.threads import Int, Lives, column, execs, exits, read_lives
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.trace import Trace
+
+FORK, EXEC, EXIT = 1000, 1001, 1002
+IN_FLIGHT = 1 << 3
+FORKING = ("fork", "vfork", "clone", "clone3")
+EXECUTING = ("execve", "execveat")
+EXITING = ("exit", "exit_group")
+VERSION = 1
+_PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
+
+Ops = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What a plan holds.
+
+    Attributes:
+        path: The plan file.
+        syscalls: Calls in the trace.
+        ops: Operations in the plan, process life included.
+        in_flight: Calls that never returned, left out.
+        strangers: Calls of threads the trace does not know, left out.
+        threads: Recorded threads.
+        duration_ns: Length of the recording.
+        tree_bytes: Bytes of all files in the snapshot.
+        written_bytes: Bytes that calls wrote.
+    """
+
+    path: Path
+    syscalls: int
+    ops: int
+    in_flight: int
+    strangers: int
+    threads: int
+    duration_ns: int
+    tree_bytes: int
+    written_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as JSON knows it."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+def build(trace: Trace, out: Path) -> PlanSummary:
+    """Write the plan of a trace.
+
+    Args:
+        trace: An opened trace.
+        out: The plan file to write.
+
+    Raises:
+        SpoolscopeError: the trace holds no call.
+    """
+    calls = trace.table("syscalls")
+    if calls.num_rows == 0:
+        raise SpoolscopeError(
+            f"trace {trace.path} holds no call on a spool",
+            remedy="record again while the mail server works",
+        )
+    lives, strings = read_lives(trace), Strings(trace)
+    ops = _call_ops(trace, calls, lives, strings)
+    in_flight = column(calls, "flags_seen", 0) & IN_FLIGHT > 0
+    in_flight &= ~np.isin(ops["op"], _ids(EXITING))  # they never return
+    strangers = (ops["thread"] == NONE) & ~in_flight
+    ops = ops[~in_flight & ~strangers]
+    ops = _with_life(trace, ops, lives)
+    threads = _threads(lives, strings)
+    entries = _entries(trace, strings)
+    fds = _fds(trace, lives, strings)
+    _write(out, trace, threads, ops, entries, fds, strings)
+    writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
+    return PlanSummary(
+        path=out,
+        syscalls=calls.num_rows,
+        ops=len(ops),
+        in_flight=int(in_flight.sum()),
+        strangers=int(strangers.sum()),
+        threads=len(threads),
+        duration_ns=int(trace.meta["duration_ns"]),
+        tree_bytes=int(entries["size"].sum()),
+        written_bytes=int(np.maximum(ops["ret"][writes], 0).sum()),
+    )
+
+
+def _call_ops(trace: Trace, calls: pa.Table, lives: Lives, strings: Strings) -> Ops:
+    ops = np.zeros(calls.num_rows, DTYPES["plan_op"])
+    base = int(trace.meta["start_ns"])
+    start = np.maximum(column(calls, "ts_ns") - base, 0)
+    ops["start_ns"], ops["end_ns"] = start, start + column(calls, "dur_ns")
+    errno = column(calls, "errno", 0)
+    ops["ret"] = np.where(errno != 0, -errno, column(calls, "ret"))
+    ops["call"] = np.arange(calls.num_rows)
+    ops["op"] = _call_ids(calls)
+    thread = lives.find(column(calls, "tid"), start)
+    ops["thread"] = np.where(thread >= 0, thread, NONE)
+    ops["path"] = strings.of(column(calls, "path_id"))
+    ops["path2"] = strings.of(column(calls, "path2_id"))
+    for name in _PLAIN:
+        missing = 0 if name in ("flags", "mode", "cmd") else -1
+        ops[name] = column(calls, name, missing).astype(ops.dtype[name])
+    for name in ("offset", "size", "obj_size"):
+        ops[name] = column(calls, name)
+    ops["arg"] = column(calls, "arg", 0)
+    ops["obj_mode"] = column(calls, "obj_mode", 0)
+    ops["ino"] = _identity(column(calls, "dev", 0), column(calls, "ino", 0))
+    ops["base"], ops["base2"] = column(calls, "path_base", 0), column(calls, "path2_base", 0)
+    lock = column(calls, "lock_type", 0)
+    ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
+    return ops
+
+
+def _call_ids(calls: pa.Table) -> npt.NDArray[np.uint16]:
+    """Ids of calls.txt; the column is a dictionary, so each name is looked up once."""
+    names = calls["syscall"].combine_chunks()
+    if isinstance(names, pa.ChunkedArray):
+        names = pa.concat_arrays(names.chunks)
+    names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
+    table = np.array([_call_id(n) for n in names.dictionary.to_pylist()], np.uint16)
+    indices: npt.NDArray[np.int64] = names.indices.to_numpy()
+    return table[indices]
+
+
+def _call_id(name: str) -> int:
+    call = CALLS.get(name)
+    return call.id if call else FORK - 1  # no call has this id: skipped as unsupported
+
+
+def _identity(dev: Int, ino: Int) -> npt.NDArray[np.uint64]:
+    """Inode numbers are unique per device only: the device goes into the upper bits."""
+    _, index = np.unique(dev, return_inverse=True)
+    folded = ino | index.astype(np.int64) << 48 if len(np.unique(dev[ino > 0])) > 1 else ino
+    return np.where(ino > 0, folded, 0).astype(np.uint64)
+
+
+def _with_life(trace: Trace, ops: Ops, lives: Lives) -> Ops:
+    """Turn process calls and task events into FORK, EXEC and EXIT operations, in order."""
+    forked = np.flatnonzero(lives.parent != NONE)
+    forks = _pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
+    forks["arg"] = forked
+    execs_ = _pseudo(EXEC, *_known(lives, *execs(trace)))
+    exits_ = _pseudo(EXIT, *_known(lives, *exits(trace)))
+    ops = _merge(ops, forks, FORKING)
+    ops = _merge(ops, execs_, EXECUTING)
+    ops = _merge(ops, exits_, EXITING)
+    childless = np.isin(ops["op"], _ids(FORKING)) & (ops["ret"] >= 0)
+    ops["op"][childless], ops["arg"][childless] = FORK, NONE
+    ops = np.concatenate([ops, forks, execs_, exits_])
+    # Exits come last and forks first among operations of one moment.
+    rank = np.where(ops["op"] == FORK, 0, np.where(ops["op"] == EXIT, 2, 1))
+    ops = ops[np.lexsort((rank, ops["start_ns"]))]
+    return _within_life(ops, len(lives.tid))
+
+
+def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
+    thread = lives.find(tid, ts_ns)
+    return thread[thread >= 0], ts_ns[thread >= 0]
+
+
+def _pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
+    ops = np.zeros(len(thread), DTYPES["plan_op"])
+    ops["op"], ops["thread"] = kind, thread
+    ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
+    for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
+        ops[name] = -1
+    ops["path"] = ops["path2"] = NONE
+    ops["call"] = NO_CALL_ROW
+    return ops
+
+
+def _ids(names: tuple[str, ...]) -> list[int]:
+    return [CALLS[name].id for name in names]
+
+
+def _merge(ops: Ops, events: Ops, names: tuple[str, ...]) -> Ops:
+    """Give each event the time and row of the call that caused it; drop those calls."""
+    causes = np.flatnonzero(np.isin(ops["op"], _ids(names)) & (ops["ret"] >= 0))
+    causes = causes[np.lexsort((ops["start_ns"][causes], ops["thread"][causes]))]
+    thread, start = ops["thread"][causes].astype(np.int64), ops["start_ns"][causes]
+    big = int(max(start.max(initial=0), events["start_ns"].max(initial=0))) + 1
+    key = thread * big + start
+    wanted = events["thread"].astype(np.int64) * big + events["start_ns"]
+    at = np.searchsorted(key, wanted, "right") - 1
+    hit = at >= 0
+    hit[hit] = thread[at[hit]] == events["thread"][hit]
+    ended = names == EXITING
+    if not ended:
+        hit[hit] = events["start_ns"][hit] <= ops["end_ns"][causes[at[hit]]]
+    cause = causes[at[hit]]
+    events["call"][hit] = ops["call"][cause]
+    events["end_ns"][hit] = np.maximum(ops["end_ns"][cause], events["end_ns"][hit])
+    events["start_ns"][hit] = ops["start_ns"][cause]
+    kept = np.ones(len(ops), np.bool_)
+    kept[cause] = False
+    return ops[kept]
+
+
+def _within_life(ops: Ops, n_threads: int) -> Ops:
+    """Drop what a thread seems to do after its exit: clocks of two sources can disagree."""
+    last = np.full(n_threads, np.iinfo(np.int64).max, np.int64)
+    exits_ = np.flatnonzero(ops["op"] == EXIT)
+    last[ops["thread"][exits_]] = exits_
+    return ops[np.arange(len(ops)) <= last[ops["thread"]]]
+
+
+def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
+    threads = np.zeros(len(lives.tid), DTYPES["plan_thread"])
+    for name in ("start_ns", "tid", "pid", "parent", "uid", "gid", "umask", "flags", "comm"):
+        threads[name] = getattr(lives, name)
+    threads["cwd"] = strings.of(lives.cwd_id)
+    return threads
+
+
+def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
+    tree = trace.table("tree")
+    entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
+    entries["path"] = strings.of(column(tree, "path_id"))
+    entries["target"] = strings.of(column(tree, "target_id"))
+    entries["ino"] = _identity(column(tree, "dev", 0), column(tree, "ino", 0))
+    for name in ("mode", "uid", "gid", "size", "mtime_ns"):
+        entries[name] = column(tree, name, 0)
+    return entries[entries["path"] != NONE]
+
+
+def _fds(trace: Trace, lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
+    table = trace.table("open_files")
+    fds = np.zeros(table.num_rows, DTYPES["plan_fd"])
+    pid = column(table, "pid")
+    thread = lives.find(pid, np.zeros(len(pid), np.int64))
+    fds["thread"] = np.where(thread >= 0, thread, NONE)
+    fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
+    fds["flags"] = column(table, "flags", 0).astype(np.uint32)
+    fds["path"] = strings.of(column(table, "path_id"))
+    return fds[(fds["thread"] != NONE) & (fds["path"] != NONE)]
+
+
+def _write(
+    out: Path,
+    trace: Trace,
+    threads: npt.NDArray[np.void],
+    ops: Ops,
+    entries: npt.NDArray[np.void],
+    fds: npt.NDArray[np.void],
+    strings: Strings,
+) -> None:
+    index, text = strings.packed()
+    sections = {
+        "threads_at": threads,
+        "ops_at": ops,
+        "entries_at": entries,
+        "fds_at": fds,
+        "string_index_at": index,
+        "string_bytes_at": text,
+    }
+    header = np.zeros(1, DTYPES["plan_header"])
+    at = header.dtype.itemsize
+    for name, values in sections.items():
+        header[name] = at
+        at += -(-values.nbytes // 8) * 8
+    header["magic"], header["version"] = b"SPOOLPLN", VERSION
+    header["n_threads"], header["n_ops"] = len(threads), len(ops)
+    header["n_entries"], header["n_fds"] = len(entries), len(fds)
+    header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
+    header["duration_ns"] = int(trace.meta["duration_ns"])
+    with out.open("wb") as file:
+        file.write(header.tobytes())
+        for values in sections.values():
+            data = values.tobytes()
+            file.write(data + bytes(-len(data) % 8))

@@ -1,0 +1,63 @@
+"""The strings of a plan: names below the spool, symlink targets, attribute names."""
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.flat import NONE
+from spoolscope.traces.trace import Trace
+
+Int = npt.NDArray[np.int64]
+_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+
+
+class Strings:
+    """Strings by path id; names outside the spool have none, so nothing can reach them.
+
+    Several spools of one trace become directories ``spool0/``, ``spool1/`` of the target.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        paths = trace.table("paths")
+        ids = paths["path_id"].to_numpy()
+        kinds = paths["kind"].to_pylist()
+        spools = paths["spool"].to_pylist()
+        several = len(trace.meta.get("spools", [])) > 1
+        self._strings: list[bytes] = []
+        known: dict[bytes, int] = {}
+        self._index = np.full(int(ids.max(initial=-1)) + 2, NONE, np.int64)
+        for number, path, kind, spool in zip(
+            ids.tolist(), paths["path"].to_pylist(), kinds, spools, strict=True
+        ):
+            if kind == "outside":
+                continue
+            text = decoded(path) if kind == "text" else _below(decoded(path), spool, several)
+            if text not in known:
+                known[text] = len(self._strings)
+                self._strings.append(text)
+            self._index[number] = known[text]
+
+    def of(self, path_ids: Int) -> npt.NDArray[np.uint32]:
+        """Return the string index of each path id; NONE for -1 and for names outside."""
+        return self._index[path_ids].astype(np.uint32)
+
+    def packed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+        """Return offsets (one more than there are strings) and all bytes."""
+        lengths = [len(text) for text in self._strings]
+        index = np.concatenate([[0], np.cumsum(lengths, dtype=np.uint64)]).astype(np.uint64)
+        return index, np.frombuffer(b"".join(self._strings), np.uint8)
+
+
+def decoded(text: str) -> bytes:
+    """Return the bytes of a name; '%XX' stands for a byte that is not UTF-8, or for '%'."""
+    raw = text.encode()
+    return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), raw) if b"%" in raw else raw
+
+
+def _below(path: bytes, spool: int, several: bool) -> bytes:  # noqa: FBT001
+    path = path.strip(b"/")
+    if not several:
+        return path
+    mount = b"spool%d" % spool
+    return mount + b"/" + path if path else mount

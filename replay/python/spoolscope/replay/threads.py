@@ -1,0 +1,144 @@
+"""Lives of recorded threads: who forked whom, and which life a call belongs to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.traces.flat import NONE
+from spoolscope.traces.trace import Trace
+
+Int = npt.NDArray[np.int64]
+SHARE_FILES, SHARE_FS = 1, 2
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Threads of a trace; a reused tid has one life per fork.
+
+    Attributes:
+        tid, pid, uid, gid, umask, cwd_id: Per life; cwd_id is -1 if unknown.
+        start_ns: Since trace start; 0 if alive at start.
+        forked: The life began within the trace.
+        parent: Index of the life that forked it, or NONE.
+        flags: enum spsc_task_flags: what is shared with the parent.
+        comm: Last name.
+    """
+
+    tid: Int
+    pid: Int
+    uid: Int
+    gid: Int
+    umask: Int
+    cwd_id: Int
+    start_ns: Int
+    forked: npt.NDArray[np.bool_]
+    parent: Int
+    flags: Int
+    comm: npt.NDArray[np.bytes_]
+
+    def find(self, tid: Int, ts_ns: Int) -> Int:
+        """Return the life that each (tid, time) belongs to; -1 for unknown tids."""
+        order = np.lexsort((self.start_ns, self.tid))
+        tids, starts = self.tid[order], self.start_ns[order]
+        # The last life of the tid that began before the moment: count lives at or before it.
+        first = np.searchsorted(tids, tid, "left")
+        past = np.searchsorted(tids, tid, "right")
+        known = past > first
+        found = np.where(known, first, 0)
+        for step in range(1, int((past - first).max(initial=0))):
+            at = np.minimum(first + step, len(tids) - 1)
+            found = np.where((first + step < past) & (starts[at] <= ts_ns), at, found)
+        return np.where(known, order[found] if len(order) else -1, -1)
+
+
+def column(table: pa.Table, name: str, missing: int = -1) -> Int:
+    """Return an integer column; nulls become ``missing``."""
+    return table[name].combine_chunks().fill_null(missing).to_numpy().astype(np.int64)
+
+
+def read_lives(trace: Trace) -> Lives:
+    """Put together the lives of all recorded threads of user space."""
+    threads = trace.table("threads")
+    threads = threads.filter(pa.compute.equal(threads["kind"].cast(pa.string()), "task"))
+    forks = _events(trace, "fork")
+    base = int(trace.meta["start_ns"])
+    rows, starts, parents = _split(threads, forks, base)
+    threads = threads.take(pa.array(rows))
+    forked = starts >= 0
+    tid = column(threads, "tid")
+    lives = Lives(
+        tid=tid,
+        pid=column(threads, "pid"),
+        uid=column(threads, "uid", 0),
+        gid=column(threads, "gid", 0),
+        umask=column(threads, "umask", 0),
+        cwd_id=column(threads, "cwd_id"),
+        start_ns=np.maximum(starts, 0),
+        forked=forked,
+        parent=np.full(len(tid), NONE, np.int64),
+        flags=_flags(threads),
+        comm=np.array([str(c).encode()[:15] for c in threads["comm"].to_pylist()], "S16"),
+    )
+    found = lives.find(parents, starts - 1)
+    lives.parent[:] = np.where(forked & (found >= 0) & (parents > 0), found, NONE)
+    _join_processes(lives)
+    return lives
+
+
+def _events(trace: Trace, event: str) -> pa.Table:
+    events = trace.table("task_events")
+    return events.filter(pa.compute.equal(events["event"].cast(pa.string()), event))
+
+
+def exits(trace: Trace) -> tuple[Int, Int]:
+    """Return (tid, time since trace start) of every recorded exit."""
+    events = _events(trace, "exit")
+    return column(events, "tid"), column(events, "ts_ns") - int(trace.meta["start_ns"])
+
+
+def execs(trace: Trace) -> tuple[Int, Int]:
+    """Return (tid, time since trace start) of every recorded exec."""
+    events = _events(trace, "exec")
+    return column(events, "tid"), column(events, "ts_ns") - int(trace.meta["start_ns"])
+
+
+def _split(threads: pa.Table, forks: pa.Table, base: int) -> tuple[Int, Int, Int]:
+    """One row per life: row of the threads table, start (-1 at trace start), forking tid."""
+    at = {tid: row for row, tid in enumerate(column(threads, "tid").tolist())}
+    lives: list[tuple[int, int, int]] = []
+    seen = set()
+    fork_rows = zip(
+        column(forks, "tid").tolist(),
+        (column(forks, "ts_ns") - base).tolist(),
+        column(forks, "parent_tid").tolist(),
+        strict=True,
+    )
+    for tid, ts, parent in fork_rows:
+        if tid in at:
+            seen.add(tid)
+            lives.append((at[tid], ts, parent))
+    started = column(threads, "start_ns", -1).tolist()
+    for tid, row in at.items():
+        if tid not in seen or started[row] < 0:
+            lives.append((row, -1, 0))
+    rows = np.array(lives, np.int64).reshape(-1, 3)
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]
+    return rows[:, 0], rows[:, 1], rows[:, 2]
+
+
+def _flags(threads: pa.Table) -> Int:
+    def bit(name: str, value: int) -> Any:
+        return threads[name].to_numpy(zero_copy_only=False).astype(np.int64) * value
+
+    return np.asarray(bit("shares_files", SHARE_FILES) | bit("shares_fs", SHARE_FS), np.int64)
+
+
+def _join_processes(lives: Lives) -> None:
+    """A thread alive at start belongs to its process: its leader starts it."""
+    strays = (lives.parent == NONE) & (lives.pid != lives.tid)
+    leader = lives.find(lives.pid, lives.start_ns)
+    joined = strays & (leader >= 0)
+    lives.parent[joined] = leader[joined]
