@@ -30,6 +30,9 @@ pub struct Options {
     /// Capture file to create.
     #[arg(long)]
     pub output: PathBuf,
+    /// File for one JSON line per event (ready, done, error); default: stdout.
+    #[arg(long)]
+    pub answers: Option<PathBuf>,
     /// Stop after so many seconds.
     #[arg(long)]
     pub duration: Option<f64>,

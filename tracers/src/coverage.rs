@@ -65,7 +65,7 @@ fn reason(error: &dyn std::fmt::Display) -> String {
         .unwrap_or_default();
     let line = log
         .lines()
-        .filter(|l| !l.starts_with("libbpf: failed to load") && !l.contains("PROG LOAD LOG"))
+        .filter(|l| !l.contains("failed to load") && !l.contains("PROG LOAD LOG"))
         .rfind(|l| !l.starts_with("processed "))
         .map(|l| l.trim_start_matches("libbpf: ").to_owned());
     line.unwrap_or_else(|| error.to_string())

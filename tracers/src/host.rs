@@ -23,9 +23,12 @@ pub struct Spool {
 impl Spool {
     /// The mount at exactly this path; the error names the mount that holds it.
     pub fn at(path: &Path) -> Result<Spool> {
-        let path = path
-            .canonicalize()
-            .with_context(|| format!("no such directory: {}", path.display()))?;
+        let Ok(path) = path.canonicalize() else {
+            bail!(
+                "no such directory: {}: name the mount point of the spool",
+                path.display()
+            );
+        };
         let mounts = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;
         // The last mount on a directory hides the earlier ones.
         let mut found = None;

@@ -2,6 +2,7 @@
 //!
 //! It needs CAP_BPF and CAP_PERFMON; everything that does not, is Python's.
 
+mod answer;
 mod cli;
 mod command;
 mod coverage;
@@ -28,7 +29,7 @@ use clap::Parser;
 
 fn main() -> std::process::ExitCode {
     let result = match cli::Cli::parse().verb {
-        cli::Verb::Run(options) => session::run(&options),
+        cli::Verb::Run(options) => answer::reported(&options, session::run),
         cli::Verb::Doctor => coverage::doctor(),
     };
     match result {

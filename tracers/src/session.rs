@@ -21,7 +21,7 @@ use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::{self, Found};
-use crate::{drain, settings, symbols};
+use crate::{answer, drain, settings, symbols};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -133,6 +133,8 @@ fn record(
     let start = host::clock_pair();
     let capture = RefCell::new(Capture::create(&options.output, start.0, start.1)?);
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
+    let mut meta = first_meta(options, spools, coverage);
+    capture.borrow_mut().text(Kind::Meta, &meta.to_string())?;
     let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
     skel.attach().context("Failed to attach the BPF programs")?;
@@ -165,7 +167,7 @@ fn record(
         Ok(taken) => taken.context("Failed to take the snapshot")?,
         Err(_) => bail!("the snapshot thread died"),
     }
-    println!("{}", json!({"event": "ready"}));
+    answer::say(options, &json!({"event": "ready"}))?;
     if let Some(command) = command.as_deref_mut() {
         command.release();
     }
@@ -179,28 +181,37 @@ fn record(
         return Err(error);
     }
     drop(ring);
-    let lost = lost_records(&skel.maps.lost)?;
-    let meta = json!({
+    meta["attached_mono_ns"] = attached_ns.into();
+    meta["end_mono_ns"] = end.0.into();
+    meta["end_real_ns"] = end.1.into();
+    meta["lost_records"] = json!(lost_records(&skel.maps.lost)?);
+    meta["command_status"] = json!(status.map(exit_code));
+    finish(options, capture.into_inner(), &meta)
+}
+
+/// What is known before the first record; a killed recorder leaves at least this.
+fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Value {
+    json!({
         "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
+        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
         "tier": coverage.tier(),
         "programs": {"attached": coverage.attached, "missing": coverage.missing},
-        "attached_mono_ns": attached_ns, "end_mono_ns": end.0, "end_real_ns": end.1,
-        "lost_records": lost, "command_status": status.map(exit_code),
         "tree": !options.no_tree,
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "comms": options.comms,
                    "command": !options.command.is_empty()},
-    });
-    finish(capture.into_inner(), &meta)
+    })
 }
 
-fn finish(mut capture: Capture, meta: &Value) -> Result<()> {
+fn finish(options: &Options, mut capture: Capture, meta: &Value) -> Result<()> {
     capture.flush()?;
     let names = symbols::resolve(capture.addresses())?;
     capture.text(Kind::Symbols, &names)?;
     capture.text(Kind::Meta, &meta.to_string())?;
     let bytes = capture.finish()?;
-    println!("{}", json!({"event": "done", "bytes": bytes, "meta": meta}));
-    Ok(())
+    answer::say(
+        options,
+        &json!({"event": "done", "bytes": bytes, "meta": meta}),
+    )
 }
 
 fn store_tasks(capture: &mut Capture, bytes: &[u8]) -> Result<()> {

@@ -92,7 +92,7 @@ fn flags(call: &Call) -> u8 {
         "munmap" | "msync" => ADDRESS,
         "execve" | "execveat" => TASK | EXEC,
         "exit" | "exit_group" => NEVER_RETURNS,
-        "sync" => TASK,
+        "sync" | "inotify_rm_watch" => TASK, // nothing in their arguments names the spool
         _ if call.class == "task" => TASK,
         _ => 0,
     };

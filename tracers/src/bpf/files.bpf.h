@@ -5,36 +5,40 @@
 
 #include "state.bpf.h"
 
+/* Plain loads through the task's BTF pointer cost no helper call; only the slot of
+ * the descriptor array is not typed and must be read. */
 static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
 {
-	struct fdtable *fdt = BPF_CORE_READ(t, files, fdt);
-	struct file **slots = BPF_CORE_READ(fdt, fd);
+	struct fdtable *fdt = t->files->fdt;
 	struct file *f = NULL;
 
-	if (fd < 0 || fd >= BPF_CORE_READ(fdt, max_fds))
+	if (fd < 0 || fd >= fdt->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&f, sizeof(f), slots + fd);
+	bpf_probe_read_kernel(&f, sizeof(f), fdt->fd + fd);
 	return f;
 }
 
-static __always_inline u32 dev_of_file(struct file *f)
+static __always_inline struct inode *inode_of(struct file *f)
 {
-	return BPF_CORE_READ(f, f_inode, i_sb, s_dev);
+	return BPF_CORE_READ(f, f_inode);
+}
+
+static __always_inline u32 dev_of(struct inode *inode)
+{
+	return BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
 static __always_inline bool cwd_on_spool(struct task_struct *t)
 {
-	return is_spool(BPF_CORE_READ(t, fs, pwd.dentry, d_sb, s_dev));
+	return is_spool(t->fs->pwd.dentry->d_sb->s_dev);
 }
 
-static __always_inline void note_object(struct task_state *st, struct file *f, u32 dev)
+static __always_inline void note_object(struct task_state *st, struct inode *inode, u32 dev)
 {
-	struct inode *inode = BPF_CORE_READ(f, f_inode);
-
+	st->inode = (u64)inode;
 	st->dev = dev;
 	st->ino = BPF_CORE_READ(inode, i_ino);
 	st->obj_mode = BPF_CORE_READ(inode, i_mode);
-	st->pos = BPF_CORE_READ(f, f_pos);
 }
 
 /* Does the path in head[], seen from directory (dev, ino), lie below a spool's
@@ -64,13 +68,9 @@ static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
 enum answer { NO, YES, MAYBE };
 
 /* Relative names: the directory is on a spool, or above a mount point. */
-static __always_inline enum answer from_directory(struct inode *dir, const char *head)
+static __always_inline enum answer from_directory(u64 ino, u32 dev, const char *head)
 {
-	u32 dev = BPF_CORE_READ(dir, i_sb, s_dev);
-
-	if (is_spool(dev))
-		return YES;
-	return head_on_spool(head, BPF_CORE_READ(dir, i_ino), dev) ? YES : NO;
+	return is_spool(dev) || head_on_spool(head, ino, dev) ? YES : NO;
 }
 
 /*
@@ -81,16 +81,26 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 						 s64 dirfd, u64 user)
 {
 	long n = bpf_probe_read_user_str(st->head, sizeof(st->head), (void *)user);
+	struct dentry *cwd;
+	struct inode *inode;
 	struct file *dir;
 
-	if (n < 0)
-		return user ? MAYBE : NO;
+	st->head_bytes = n > 0 ? n : 0;
+	if (n < 0 && user)
+		return MAYBE;
+	if (n < 0) /* futimens(fd) is utimensat(fd, NULL) */
+		st->head[0] = 0;
 	if (st->head[0] == '/')
 		return head_on_spool(st->head, 0, 0) ? YES : NO;
-	if ((s32)dirfd == AT_FDCWD)
-		return from_directory(BPF_CORE_READ(t, fs, pwd.dentry, d_inode), st->head);
+	if ((s32)dirfd == AT_FDCWD) {
+		cwd = t->fs->pwd.dentry;
+		return from_directory(cwd->d_inode->i_ino, cwd->d_sb->s_dev, st->head);
+	}
 	dir = file_of_fd(t, (s32)dirfd);
-	return dir ? from_directory(BPF_CORE_READ(dir, f_inode), st->head) : NO;
+	if (!dir)
+		return NO;
+	inode = inode_of(dir);
+	return from_directory(BPF_CORE_READ(inode, i_ino), dev_of(inode), st->head);
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */
@@ -108,15 +118,16 @@ static __always_inline bool mapped_on_spool(struct task_struct *t, struct task_s
 					    u64 address)
 {
 	struct mapped m = {};
+	struct inode *inode;
 	u32 dev;
 
 	if (bpf_find_vma(t, address, note_mapped, &m, 0) || !m.file)
 		return false;
-	dev = dev_of_file(m.file);
+	inode = inode_of(m.file);
+	dev = dev_of(inode);
 	if (!is_spool(dev))
 		return false;
-	note_object(st, m.file, dev);
-	st->pos = -1;
+	note_object(st, inode, dev);
 	return true;
 }
 

@@ -104,6 +104,7 @@ struct file {
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
+	unsigned long *close_on_exec;
 };
 
 struct files_struct {
@@ -251,5 +252,6 @@ struct bpf_iter__task_file {
 
 #define EINTR 4
 #define S_IFMT 0170000
+#define O_CLOEXEC 02000000
 
 #endif

@@ -23,6 +23,16 @@ struct {
 	__type(value, struct open_file_line);
 } line SEC(".maps");
 
+/* O_CLOEXEC belongs to the descriptor, not to f_flags. */
+static __always_inline u32 cloexec_of(struct task_struct *t, u32 fd)
+{
+	unsigned long *bits = BPF_CORE_READ(t, files, fdt, close_on_exec);
+	unsigned long word = 0;
+
+	bpf_probe_read_kernel(&word, sizeof(word), bits + fd / 64);
+	return word >> (fd % 64) & 1 ? O_CLOEXEC : 0;
+}
+
 SEC("iter/task_file")
 int dump_open_files(struct bpf_iter__task_file *ctx)
 {
@@ -32,7 +42,7 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	u32 zero = 0;
 	long n;
 
-	if (!f || !t || !is_spool(dev_of_file(f)))
+	if (!f || !t || !is_spool(dev_of(inode_of(f))))
 		return 0;
 	out = bpf_map_lookup_elem(&line, &zero);
 	if (!out)
@@ -44,8 +54,8 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	out->rec.pid = t->tgid;
 	out->rec.tid = t->pid;
 	out->rec.fd = ctx->fd;
-	out->rec.flags = BPF_CORE_READ(f, f_flags);
-	out->rec.dev = dev_of_file(f);
+	out->rec.flags = BPF_CORE_READ(f, f_flags) | cloexec_of(t, ctx->fd);
+	out->rec.dev = dev_of(inode_of(f));
 	out->rec.mode = BPF_CORE_READ(f, f_inode, i_mode);
 	out->rec.pad = 0;
 	n = bpf_d_path(&f->f_path, out->text, sizeof(out->text));

@@ -80,7 +80,8 @@ const volatile u32 n_cgroups;
 const volatile u64 cgroup_ids[8];
 const volatile u32 n_comms;
 const volatile char comms[8][SPSC_COMM];
-const volatile u32 stat_ino_at, stat_mode_at, stat_size_at; /* struct stat of this arch */
+/* Where struct stat of this architecture has them, in 8-byte words and bytes. */
+const volatile u32 stat_ino_at, stat_mode_at, stat_size_at;
 
 /* ---- per-task state ------------------------------------------------------ */
 
@@ -90,9 +91,11 @@ struct task_state {
 	u64 last_ns; /* oncpu is counted up to here */
 	u64 oncpu_ns, blocked_ns, runq_ns, preempted_ns;
 	u64 args[6];
+	u64 inode; /* kernel address of the object's inode, 0 none */
 	u64 ino, ino2;
 	s64 pos;
 	u32 dev;
+	u32 head_bytes; /* of the path in head[], with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
 	u8 certain; /* the object is known to lie on a spool */

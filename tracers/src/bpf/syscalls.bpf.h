@@ -95,20 +95,25 @@ static __always_inline enum answer object_on_spool(struct task_struct *t, struct
 						   const volatile struct call_shape *s)
 {
 	enum answer answer = NO;
+	struct inode *inode;
 	struct file *f;
 	u32 dev;
 
 	if (s->fd >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd)))) {
-		dev = dev_of_file(f);
+		inode = inode_of(f);
+		dev = dev_of(inode);
 		if (is_spool(dev)) {
-			note_object(st, f, dev);
+			note_object(st, inode, dev);
+			st->pos = BPF_CORE_READ(f, f_pos);
 			answer = YES;
 		}
 	}
-	if (s->fd2 >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd2))) &&
-	    is_spool(dev_of_file(f))) {
-		st->ino2 = BPF_CORE_READ(f, f_inode, i_ino);
-		answer = YES;
+	if (s->fd2 >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd2)))) {
+		inode = inode_of(f);
+		if (is_spool(dev_of(inode))) {
+			st->ino2 = BPF_CORE_READ(inode, i_ino);
+			answer = YES;
+		}
 	}
 	return answer;
 }
@@ -131,6 +136,7 @@ static __always_inline enum answer paths_on_spool(struct task_struct *t, struct 
 static __always_inline void note_empty_path(struct task_struct *t, struct task_state *st,
 					    const volatile struct call_shape *s)
 {
+	struct inode *inode;
 	struct file *f;
 	u32 dev;
 
@@ -139,9 +145,10 @@ static __always_inline void note_empty_path(struct task_struct *t, struct task_s
 	f = file_of_fd(t, (s32)arg_of(st, s->dirfd));
 	if (!f)
 		return;
-	dev = dev_of_file(f);
+	inode = inode_of(f);
+	dev = dev_of(inode);
 	if (is_spool(dev))
-		note_object(st, f, dev);
+		note_object(st, inode, dev);
 }
 
 static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
@@ -191,7 +198,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->args[3] = PT_REGS_PARM4_CORE_SYSCALL(regs);
 	st->args[4] = PT_REGS_PARM5_CORE_SYSCALL(regs);
 	st->args[5] = PT_REGS_PARM6_CORE_SYSCALL(regs);
-	st->ino = st->ino2 = 0;
+	st->inode = st->ino = st->ino2 = 0;
+	st->head_bytes = 0;
 	st->pos = -1;
 	st->dev = 0;
 	st->obj_mode = 0;
@@ -236,23 +244,34 @@ static __always_inline void emit_seen(struct task_struct *t, struct task_state *
 	bpf_ringbuf_submit(e, 0);
 }
 
+/* One read of the kernel's answer instead of one per member. */
+static __always_inline long fill_stat(struct spsc_syscall *r, const volatile struct call_shape *s,
+				      const void *user)
+{
+	u64 words[8] = {};
+	long bad = bpf_probe_read_user(words, sizeof(words), user);
+
+	if (s->extra == EXTRA_STATX) { /* stx_mode at 28, stx_ino at 32, stx_size at 40 */
+		r->obj_mode = words[3] >> 32;
+		r->ino = words[4];
+		r->size = words[5];
+	} else {
+		r->ino = words[(stat_ino_at / 8) & 7];
+		r->obj_mode = words[(stat_mode_at / 8) & 7] >> (8 * (stat_mode_at & 7));
+		r->size = words[(stat_size_at / 8) & 7];
+	}
+	return bad;
+}
+
 static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,
 				       const void *user)
 {
 	long bad = 0;
 	u64 pair[2];
 
-	if (s->extra == EXTRA_STAT && r->ret == 0) {
-		u32 mode = 0;
-
-		bad |= bpf_probe_read_user(&r->ino, 8, user + stat_ino_at);
-		bad |= bpf_probe_read_user(&mode, 4, user + stat_mode_at);
-		bad |= bpf_probe_read_user(&r->size, 8, user + stat_size_at);
-		r->obj_mode = mode;
-	} else if (s->extra == EXTRA_STATX && r->ret == 0) {
-		bad |= bpf_probe_read_user(&r->obj_mode, 2, user + 28);
-		bad |= bpf_probe_read_user(&r->ino, 8, user + 32);
-		bad |= bpf_probe_read_user(&r->size, 8, user + 40);
+	if (s->extra == EXTRA_STAT || s->extra == EXTRA_STATX) {
+		if (r->ret == 0)
+			bad = fill_stat(r, s, user);
 	} else if (s->extra == EXTRA_FLOCK) {
 		u16 type[2] = {};
 		u32 cmd = r->args[1];
@@ -283,25 +302,24 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 		r->flags |= SPSC_CALL_EXTRA_FAULT;
 }
 
+/* The size after the call. The call itself held the file open, so the inode noted at
+ * entry is still there, except after a close. */
 static __always_inline void fill_object(struct task_struct *t, struct task_state *st,
 					struct spsc_syscall *r,
 					const volatile struct call_shape *s)
 {
-	struct file *f = NULL;
+	struct inode *inode = (struct inode *)st->inode;
+	struct file *f;
 
-	if ((s->flags & SHAPE_RETURNS_FD) && r->ret >= 0)
+	if ((s->flags & SHAPE_RETURNS_FD) && r->ret >= 0 && s->fd < 0) {
 		f = file_of_fd(t, r->ret);
-	else if (s->fd >= 0 && !(s->flags & SHAPE_CLOSES))
-		f = file_of_fd(t, (s32)arg_of(st, s->fd));
-	if (!f)
-		return;
-	if ((s->flags & SHAPE_RETURNS_FD) && s->fd < 0) {
-		r->dev = dev_of_file(f);
-		r->ino = BPF_CORE_READ(f, f_inode, i_ino);
-		r->obj_mode = BPF_CORE_READ(f, f_inode, i_mode);
+		if (!f)
+			return;
+		inode = inode_of(f);
+		note_object(st, inode, dev_of(inode));
 	}
-	if (r->ino == BPF_CORE_READ(f, f_inode, i_ino))
-		r->size = BPF_CORE_READ(f, f_inode, i_size);
+	if (inode && !(s->flags & SHAPE_CLOSES))
+		r->size = BPF_CORE_READ(inode, i_size);
 }
 
 static __always_inline void fill_call(struct task_struct *t, struct task_state *st,
@@ -317,11 +335,12 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->preempted_ns = st->preempted_ns;
 	r->seq = st->n_calls - 1;
 	r->ret = ret;
+	r->size = -1;
+	fill_object(t, st, r, s);
 	__builtin_memcpy(r->args, st->args, sizeof(r->args));
 	r->ino = st->ino;
 	r->ino2 = st->ino2;
 	r->pos = st->pos;
-	r->size = -1;
 	r->count = 0;
 	r->dev = st->dev;
 	r->pid = t->tgid;
@@ -332,7 +351,6 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->obj_mode = st->obj_mode;
 	r->lock_type = 0;
 	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
-	fill_object(t, st, r, s);
 	if (s->extra_arg >= 0)
 		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
 }
@@ -360,8 +378,13 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
 		return;
 	}
-	if (s->path >= 0)
+	if (s->path >= 0 && st->head_bytes && st->head_bytes < PATH_SHORT) {
+		/* read at entry already, and whole */
+		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
+		e->head.len1 = st->head_bytes - 1;
+	} else if (s->path >= 0) {
 		e->head.len1 = read_text(&e->rec, text, room, arg_of(st, s->path));
+	}
 	if (s->path2 >= 0)
 		e->head.len2 = read_text(&e->rec, text + room, room, arg_of(st, s->path2));
 	else if (s->text >= 0)
@@ -434,7 +457,7 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 		return st->touched || cwd_on_spool(t);
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
-		return f && is_spool(dev_of_file(f));
+		return f && is_spool(dev_of(inode_of(f)));
 	}
 	return paths_on_spool(t, st, s) == YES;
 }

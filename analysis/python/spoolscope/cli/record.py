@@ -15,8 +15,9 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
-from spoolscope.tracers.session import Request, Summary, record
+from spoolscope.tracers.session import Request, Summary, record, recover
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.pseudonym import load_key
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -52,7 +53,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     "--spool",
     "spools",
     multiple=True,
-    required=True,
     type=click.Path(path_type=Path),
     help="Mount point to record; may be repeated.",
 )
@@ -73,6 +73,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
 )
 @click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
+@click.option(
+    "--recover",
+    type=click.Path(path_type=Path),
+    help="Convert what a killed recording left (.NAME.xxxx).",
+)
 @force_option
 @quiet_option
 @json_option
@@ -87,6 +92,9 @@ def command(**options: Any) -> int:
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
     if options.pop("force"):
         claim_output(options["output"], force=True)
+    if options["recover"]:
+        key = None if options["keep_names"] else load_key(options["key_file"])
+        return _report(recover(options["recover"], options["output"], key), as_json=as_json)
     request = Request(
         spools=list(options["spools"]),
         output=options["output"],
@@ -98,6 +106,7 @@ def command(**options: Any) -> int:
         keep_names=options["keep_names"],
         snapshot=not options["no_snapshot"],
         key_file=options["key_file"],
+        stdout_to_stderr=as_json,
     )
     _check(request)
     with progress(quiet=quiet) as show:
@@ -106,6 +115,10 @@ def command(**options: Any) -> int:
 
 
 def _check(request: Request) -> None:
+    if not request.spools:
+        raise SpoolscopeError(
+            "no spool named", remedy="give its mount point: --spool /var/mail", exit_code=USAGE
+        )
     if request.command and (request.pids or request.cgroups or request.comms):
         raise SpoolscopeError(
             "a COMMAND is its own filter", remedy="leave out -p, --cgroup, --comm", exit_code=USAGE
@@ -119,6 +132,8 @@ def _report(summary: Summary, *, as_json: bool) -> int:
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
         click.echo(f"{n:,} calls in {seconds:.1f} s, lost {meta['lost']:,}, tier {meta['tier']}")
+    if summary.failure:
+        warn(f"the recorder ended early: {summary.failure}")
     if summary.command_status:
         warn(f"the command ended with status {summary.command_status}")
     if not meta["complete"]:

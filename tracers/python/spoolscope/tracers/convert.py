@@ -14,7 +14,7 @@ from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_columns
-from spoolscope.traces.capture import Capture, Records, read_capture
+from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.pseudonym import Pseudonymiser, key_id
 from spoolscope.traces.schema import SCHEMA
@@ -130,9 +130,8 @@ def _meta(
     capture: Capture, resolved: Resolved, tables: dict[str, Columns], key: bytes | None
 ) -> dict[str, Any]:
     native = capture.meta
-    calls = capture.records["syscall"]
     lost = int(np.sum(tables["losses"]["n"]))
-    end = native.get("end_mono_ns", _last(calls))
+    end = native.get("end_mono_ns", _last(capture))
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),
@@ -159,8 +158,10 @@ def _meta(
     }
 
 
-def _last(calls: Records) -> int:
-    return int(calls["end_ns"].max()) if len(calls) else 0
+def _last(capture: Capture) -> int:
+    """Latest time in a capture whose recorder did not say when it ended."""
+    calls, tasks = capture.records["syscall"]["end_ns"], capture.records["task"]["ts_ns"]
+    return max([capture.start_mono_ns, *(int(a.max()) for a in (calls, tasks) if len(a))])
 
 
 def _drift(capture: Capture) -> int | None:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.tracers.resolve import END, EXEC, EXIT, FORK, SEEN
+from spoolscope.tracers.resolve import END, EXEC, EXIT, FORK, SEEN, forked_processes
 from spoolscope.traces.capture import Capture, Records
 
 WATCHED = 7
@@ -275,9 +275,7 @@ def block_columns(capture: Capture) -> Columns:
 def open_file_columns(capture: Capture, path_id: PathId) -> Columns:
     """Descriptors of processes that were there before recording began."""
     files = capture.records["open_file"]
-    tasks = capture.records["task"]
-    forked = tasks["pid"][tasks["event"] == FORK]
-    files = files[~np.isin(files["pid"], forked)]
+    files = files[~np.isin(files["pid"], forked_processes(capture.records["task"]))]
     ids = [path_id(capture.strings[i].removesuffix(b" (deleted)")) for i in files["path"].tolist()]
     return {
         "pid": files["pid"].astype(np.int32),

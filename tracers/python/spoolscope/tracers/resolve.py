@@ -20,6 +20,7 @@ F_DUPFD, F_SETFD, F_DUPFD_CLOEXEC = 0, 2, 1030
 SEEN, FORK, EXEC, EXIT, END, COMM = 1, 2, 3, 4, 5, 6
 SHARE_FILES, SHARE_FS = 1, 2
 BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
+PATH_FAULT = 1 << 1
 S_IFMT, S_IFDIR = 0o170000, 0o040000
 
 
@@ -64,6 +65,13 @@ class Resolved:
     base2: npt.NDArray[np.int16]
     comm: list[bytes]
     unresolved: int = 0
+
+
+def forked_processes(tasks: Records) -> npt.NDArray[np.uint32]:
+    """Return the processes (not threads) that began while recording: they inherit their state."""
+    forks = tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]
+    pids: npt.NDArray[np.uint32] = forks["pid"]
+    return pids
 
 
 class Names:
@@ -125,7 +133,7 @@ class Resolver:
     def _start(self) -> None:
         strings = self.capture.strings
         tasks = self.capture.records["task"]
-        forked = set(tasks["pid"][tasks["event"] == FORK].tolist())
+        forked = set(forked_processes(tasks).tolist())
         for name in self.capture.records["tree"]:
             path = strings[name["path"]]
             self.by_inode[(int(name["dev"]), int(name["ino"]))] = path
@@ -214,6 +222,7 @@ class Shape:
     has_text: bool
     flags: int
     returns_fd: bool
+    is_exec: bool
 
 
 def _shape(number: int) -> Shape:
@@ -234,6 +243,7 @@ def _shape(number: int) -> Shape:
         has_text=at("target") >= 0 or at("name") >= 0,
         flags=at("flags"),
         returns_fd=call.returns_fd,
+        is_exec=call.name in ("execve", "execveat"),
     )
 
 
@@ -290,6 +300,7 @@ class Row(NamedTuple):
     dev: int
     ino: int
     obj_mode: int
+    flags: int
 
 
 def _rows(calls: Records, order: npt.NDArray[np.intp]) -> Iterator[Row]:
@@ -320,8 +331,8 @@ def _resolve_call(resolver: Resolver, out: Resolved, row: Row) -> None:
     elif shape.has_text and row.path2:
         second = resolver.text(strings[row.path2])
     out.path[i], out.path2[i] = first, second
-    if first < 0 and (row.ino or shape.path >= 0) and shape.name not in ("execve", "execveat"):
-        resolver.unresolved += 1
+    if first < 0 and (row.ino or row.path or row.flags & PATH_FAULT) and not shape.is_exec:
+        resolver.unresolved += 1  # an empty path, as in open(""), names nothing
     if row.ret >= 0:
         _effects(resolver, process, shape, row, first, second)
     elif shape.name == "close":

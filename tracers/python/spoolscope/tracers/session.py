@@ -1,10 +1,10 @@
 """Record: run spoolscope-record, watch it, convert what it captured."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from typing import Any
 
 from spoolscope.tracers.convert import convert
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.pseudonym import load_key
 
@@ -36,6 +37,7 @@ class Request:
     keep_names: bool = False
     snapshot: bool = True
     key_file: Path | None = None
+    stdout_to_stderr: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,13 @@ class Summary:
         trace: The trace directory.
         command_status: Exit status of the command as a shell gives it, or None.
         meta: The trace's meta.json.
+        failure: Why the recorder ended early, or None; the trace holds what came before.
     """
 
     trace: Path
     command_status: int | None
     meta: dict[str, Any]
+    failure: str | None = None
 
 
 def record(request: Request, progress: Progress | None = None) -> Summary:
@@ -66,26 +70,63 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     key = None if request.keep_names else load_key(request.key_file)
     recorder = find_binary("spoolscope-record")
     _check_output(request.output)
-    parent = request.output.resolve().parent
-    work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.", dir=parent))
+    work = _work_directory(request.output)
+    status, failure = None, None
     try:
         status = _run(recorder, request, work / CAPTURE, report)
-        report("converting", None)
-        meta = convert(work / CAPTURE, work, key)
-        (work / CAPTURE).unlink()
-    except BaseException:
-        _keep_capture(work)
-        raise
+    except SpoolscopeError as error:
+        if not _worth_keeping(work / CAPTURE):
+            shutil.rmtree(work)
+            raise
+        failure = f"{error.message}: {error.remedy}"
+    report("converting", None)
+    meta = _finish(work / CAPTURE, work, request.output, key)
+    return Summary(request.output, status, meta, failure)
+
+
+def recover(capture: Path, output: Path, key: bytes | None) -> Summary:
+    """Convert a capture that an interrupted recording left behind.
+
+    Args:
+        capture: The capture file, or the directory that holds it; it is kept.
+        output: Trace directory to write.
+        key: Pseudonym key, or None to keep names.
+    """
+    file = capture / CAPTURE if capture.is_dir() else capture
+    if not file.is_file():
+        raise SpoolscopeError(
+            f"no capture at {capture}",
+            remedy=f"give the directory .NAME.xxxx that holds {CAPTURE}",
+            exit_code=USAGE,
+        )
+    _check_output(output)
+    meta = _finish(file, _work_directory(output), output, key)
+    return Summary(output, None, meta)
+
+
+def _work_directory(output: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.resolve().parent))
+
+
+def _worth_keeping(capture: Path) -> bool:
+    return capture.exists() and capture.stat().st_size > DTYPES["file_header"].itemsize
+
+
+def _finish(capture: Path, work: Path, output: Path, key: bytes | None) -> dict[str, Any]:
+    """Convert in a work directory, then give it its name; a failure leaves the capture."""
+    try:
+        meta = convert(capture, work, key)
+    except OSError as error:
+        raise SpoolscopeError(
+            f"cannot write the trace: {error.strerror}",
+            remedy=f"make room, then 'spoolscope record --recover {capture} -o {output}'",
+        ) from error
+    if capture.parent == work:
+        capture.unlink()
     for file in work.iterdir():
         file.chmod(0o600)  # the directory is 0700 as mkdtemp made it
-    work.rename(request.output)
-    return Summary(request.output, status, meta)
-
-
-def _keep_capture(work: Path) -> None:
-    """A capture that could not be converted is evidence: keep it, drop the rest."""
-    if not (work / CAPTURE).exists():
-        shutil.rmtree(work, ignore_errors=True)
+    work.rename(output)
+    return meta
 
 
 def _check_output(output: Path) -> None:
@@ -101,8 +142,8 @@ def _check_output(output: Path) -> None:
         )
 
 
-def _arguments(request: Request, capture: Path) -> list[str]:
-    words = ["run", "--output", str(capture)]
+def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
+    words = ["run", "--output", str(capture), "--answers", str(answers)]
     for spool in request.spools:
         words += ["--spool", str(spool)]
     for pid in request.pids:
@@ -121,40 +162,38 @@ def _arguments(request: Request, capture: Path) -> list[str]:
 
 
 def _run(recorder: Path, request: Request, capture: Path, report: Progress) -> int | None:
-    # The command's own stdout must not mix with the recorder's answers.
     answers = capture.with_suffix(".json")
-    with answers.open("w+") as out:
-        process = subprocess.Popen(
-            [str(recorder), *_arguments(request, capture)],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-        )
-        try:
-            error = _watch(process, answers, request, report)
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            error = process.communicate()[1]
-    done = _answer(answers, "done")
+    answers.touch()
+    process = subprocess.Popen(
+        [str(recorder), *_arguments(request, capture, answers)],
+        stdout=sys.stderr if request.stdout_to_stderr else None,
+    )
+    try:
+        _watch(process, answers, request, report)
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    done, error = _answer(answers, "done"), _answer(answers, "error")
     answers.unlink()
     if process.returncode != 0 or done is None:
-        raise _failure(error, process.returncode)
+        raise _failure(error["message"] if error else "", process.returncode)
     status: int | None = done["meta"]["command_status"]
     return status
 
 
 def _watch(
-    process: "subprocess.Popen[str]", answers: Path, request: Request, report: Progress
-) -> str:
+    process: "subprocess.Popen[bytes]", answers: Path, request: Request, report: Progress
+) -> None:
+    """Wait for the recorder itself: a command that outlives it does not hold us up."""
     ready_at: float | None = None
     report("attaching", None)
     while True:
         try:
-            error = process.communicate(timeout=POLL_S)[1]
-            return error or ""
+            process.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
             pass
+        else:
+            return
         if ready_at is None and _answer(answers, "ready") is not None:
             ready_at = time.monotonic()
         if ready_at is not None:
@@ -172,8 +211,7 @@ def _answer(answers: Path, event: str) -> dict[str, Any] | None:
 
 
 def _failure(error: str, code: int) -> SpoolscopeError:
-    lines = [line for line in error.strip().splitlines() if line]
-    text = lines[-1].removeprefix("spoolscope-record: ") if lines else f"recorder exit code {code}"
+    text = error.strip() or f"the recorder ended with code {code}"
     message, _, remedy = text.rpartition(": ")
     usage = "mount point" in text or "no such" in text
     return SpoolscopeError(

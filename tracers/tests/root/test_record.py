@@ -1,0 +1,302 @@
+"""Recordings of real work on real filesystems, each against a second source."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+RENAMES = 23
+# Deliveries by 3 processes; each prints what /proc says of it: run-queue ns, bytes written.
+DELIVER = f"""
+import os, sys
+spool = sys.argv[1]
+for box in ("tmp", "new"):
+    os.makedirs(f"{{spool}}/{{box}}", exist_ok=True)
+def deliver(who):
+    before = int(open("/proc/self/schedstat").read().split()[1])
+    for i in range({RENAMES}):
+        fd = os.open(f"{{spool}}/tmp/{{who}}.{{i}}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, b"x" * 4096)
+        os.fsync(fd)
+        os.close(fd)
+        os.rename(f"{{spool}}/tmp/{{who}}.{{i}}", f"{{spool}}/new/{{who}}.{{i}}")
+    after = int(open("/proc/self/schedstat").read().split()[1])
+    sys.stdout.write(f"{{os.getpid()}} {{after - before}}\\n")
+    sys.stdout.flush()
+children = []
+for who in range(3):
+    child = os.fork()
+    if not child:
+        deliver(who)
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+"""
+
+
+def run(mount: Path, tmp_path: Path, program: str, **options) -> Trace:
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    request = Request(
+        spools=[mount],
+        output=tmp_path / "trace",
+        command=["sh", "-c", f"{sys.executable} {script} {mount} > {tmp_path}/said"],
+        keep_names=True,
+        **options,
+    )
+    summary = record(request)
+    assert summary.command_status == 0
+    return Trace.open(summary.trace)
+
+
+def ask(trace: Trace, sql: str) -> list[tuple]:
+    connection: duckdb.DuckDBPyConnection = trace.connect()
+    return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
+def test_every_call_is_recorded_and_its_time_adds_up(fstype, spool, tmp_path):
+    trace = run(spool(fstype), tmp_path, DELIVER)
+    assert trace.meta["complete"]
+    assert trace.meta["lost"] == 0
+    assert trace.meta["paths_unresolved"] == 0
+    n = dict(ask(trace, "SELECT syscall, count(*) FROM syscalls GROUP BY 1"))
+    assert {k: n[k] for k in ("rename", "fsync", "write")} == dict.fromkeys(
+        ("rename", "fsync", "write"), 3 * RENAMES
+    )
+    assert ask(
+        trace,
+        "SELECT max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)),"
+        " min(least(oncpu_ns, blocked_ns, runq_ns, preempted_ns)) FROM syscalls",
+    ) == [(0, 0)]
+    # The segments, written one by one, give the same sums as the call's own counters.
+    assert ask(
+        trace,
+        """SELECT count(*) FROM syscalls c JOIN (
+             SELECT tid, seq, sum(dur_ns) FILTER (state = 'blocked') AS b,
+                    sum(dur_ns) FILTER (state = 'runq') AS r,
+                    sum(dur_ns) FILTER (state = 'preempted') AS p
+             FROM segments GROUP BY 1, 2) s USING (tid, seq)
+           WHERE c.blocked_ns <> coalesce(b, 0) OR c.runq_ns <> coalesce(r, 0)
+              OR c.preempted_ns <> coalesce(p, 0)""",
+    ) == [(0,)]
+    assert ask(trace, "SELECT count(*) > 60 FROM segments WHERE state = 'blocked'") == [(True,)]
+
+
+def test_run_queue_time_agrees_with_the_scheduler(spool, tmp_path):
+    """/proc/PID/schedstat counts the run queue over all of a process's life, calls or not."""
+    trace = run(spool("ext4"), tmp_path, DELIVER)
+    ours = dict(ask(trace, "SELECT pid, sum(runq_ns + preempted_ns) FROM syscalls GROUP BY 1"))
+    for line in (tmp_path / "said").read_text().splitlines():
+        pid, delay = (int(word) for word in line.split())
+        # Preempted time is a wait for the CPU too; ours lacks what lay between the calls.
+        assert 0.5 * delay <= ours[pid] <= 1.02 * delay + 100_000
+
+
+def test_commits_agree_with_the_journal(spool, tmp_path):
+    mount = spool("ext4")
+    info = next(
+        path / "info"
+        for path in Path("/proc/fs/jbd2").iterdir()
+        if path.name.startswith(_device(mount))
+    )
+    before = _transactions(info)
+    trace = run(mount, tmp_path, DELIVER)
+    counted = _transactions(info) - before
+    commits = ask(trace, "SELECT count(*), count(*) FILTER (trigger <> 'unknown') FROM commits")
+    [(n, named)] = commits
+    assert counted - 1 <= n <= counted  # the kernel may commit once more after our detaching
+    assert named == n
+    blamed = ask(
+        trace,
+        "SELECT DISTINCT s.syscall FROM commits k JOIN syscalls s"
+        " ON s.tid = k.trigger_tid AND s.seq = k.trigger_seq WHERE trigger = 'call'",
+    )
+    assert blamed == [("fsync",)]
+    [(phases,)] = ask(
+        trace, "SELECT max(abs(dur_ns - locking_ns - flushing_ns - logging_ns)) FROM commits"
+    )
+    assert phases < 1_000_000  # between start and locking only a few instructions run
+
+
+def test_block_requests_agree_with_the_disks_counters(spool, tmp_path):
+    mount = spool("ext4")
+    stat = Path(f"/sys/block/{_device(mount)}/stat")
+    subprocess.run(["sync"], check=True)
+    before = _sectors_written(stat)
+    trace = run(mount, tmp_path, DELIVER)
+    written = _sectors_written(stat) - before
+    [(ours,)] = ask(trace, "SELECT sum(bytes) // 512 FROM block_ios WHERE op = 'write'")
+    assert written > 0
+    assert 0.99 * written <= ours <= written  # writeback may go on after our detaching
+
+
+def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path):
+    """The injected fault is kill -9 on the native recorder in the middle of the work."""
+    mount = spool("ext4")
+    killer = subprocess.Popen(
+        ["sh", "-c", "sleep 3; pkill -9 -f 'spoolscope-record run.*'$0", str(mount)]
+    )
+    summary = record(
+        Request(
+            spools=[mount], output=tmp_path / "trace", command=["sh", "-c", _ENDLESS, str(mount)]
+        )
+    )
+    killer.wait()
+    subprocess.run(["pkill", "-f", f"endless {mount}"], check=False)
+    trace = Trace.open(summary.trace)
+    assert summary.failure is not None
+    assert not trace.meta["complete"]
+    assert ask(trace, "SELECT count(*) > 10 FROM syscalls WHERE syscall = 'fsync'") == [(True,)]
+
+
+# Ends by itself, should this test not end it.
+_ENDLESS = ": endless $0; ulimit -t 60; for i in $(seq 9999); do dd if=/dev/zero of=$0/f bs=1k count=1 conv=fsync 2>&-; done"
+
+
+def test_loss_is_counted_and_located(spool, tmp_path):
+    """The injected fault is a stopped recorder with a ring too small for what happens meanwhile."""
+    mount = spool("ext4")
+    writes = 40_009
+    (mount / "f").touch()
+    command = (
+        "import os, sys, signal, time\n"
+        f"fd = os.open({str(mount / 'f')!r}, os.O_WRONLY)\n"
+        "recorder = os.getppid()\n"
+        "os.kill(recorder, signal.SIGSTOP)\n"
+        f"for i in range({writes}): os.pwrite(fd, b'x', 0)\n"
+        "os.kill(recorder, signal.SIGCONT)\n"
+        "time.sleep(0.2)\n"
+        "os.pwrite(fd, b'x', 0)\n"
+    )
+    script = tmp_path / "stopper.py"
+    script.write_text(command)
+    trace = Trace.open(_record_with_ring(mount, tmp_path, 1, [sys.executable, str(script)]))
+    [(recorded,)] = ask(trace, "SELECT count(*) FROM syscalls WHERE syscall = 'pwrite64'")
+    [(lost, holes)] = ask(trace, "SELECT sum(n), count(*) FROM losses WHERE kind = 'syscall'")
+    assert recorded + lost == writes + 1  # the program's own count
+    assert holes == 1
+    assert not trace.meta["complete"]
+    [(first, last)] = ask(trace, "SELECT first_seq, last_seq FROM losses WHERE kind = 'syscall'")
+    assert ask(trace, f"SELECT count(*) FROM syscalls WHERE seq BETWEEN {first} AND {last}") == [
+        (0,)
+    ]
+
+
+def _record_with_ring(mount: Path, tmp_path: Path, mib: int, command: list[str]) -> Path:
+    from spoolscope.tracers.session import recover
+    from spoolscope.traces.native import find_binary
+
+    capture = tmp_path / "capture.seg"
+    recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", capture]
+    subprocess.run([*recorder, "--ring-mib", str(mib), "--", *command], check=True)
+    return recover(capture, tmp_path / "trace", None).trace
+
+
+def test_start_state_agrees_with_proc(spool, tmp_path):
+    """A process is there before the recording: its files, offset, cwd and umask are known."""
+    mount = spool("ext4")
+    (mount / "old").write_bytes(b"x" * 1000)
+    (mount / "sub").mkdir()
+    program = (
+        "import os, sys\n"
+        f"os.chdir({str(mount / 'sub')!r}); os.umask(0o027)\n"
+        f"fd = os.open({str(mount / 'old')!r}, os.O_RDWR | os.O_APPEND); os.lseek(fd, 7, 0)\n"
+        "print(fd, flush=True)\n"
+        "sys.stdin.readline()\n"
+        "os.read(fd, 3); os.open('made-here', os.O_CREAT | os.O_WRONLY)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        fd = int(process.stdout.readline())
+        flags = Path(f"/proc/{process.pid}/fdinfo/{fd}").read_text().split()
+        poke = ["sh", "-c", f"echo > /proc/{process.pid}/fd/0"]
+        with subprocess.Popen(["sh", "-c", 'sleep 1.5; exec "$@"', "-", *poke]):
+            summary = record(
+                Request(spools=[mount], output=tmp_path / "trace", duration_s=3, keep_names=True)
+            )
+        process.stdin.close()
+    trace = Trace.open(summary.trace)
+    opened = ask(
+        trace,
+        f'SELECT path, flags, "offset" FROM open_files JOIN paths USING (path_id)'
+        f" WHERE pid = {process.pid} AND fd = {fd}",
+    )
+    assert opened == [("old", int(flags[flags.index("flags:") + 1], 8), 7)]
+    calls = ask(
+        trace,
+        f"SELECT syscall, path, path_base FROM syscalls JOIN paths USING (path_id)"
+        f" WHERE pid = {process.pid} AND syscall IN ('read', 'openat') ORDER BY seq",
+    )
+    assert calls == [("read", "old", 0), ("openat", "sub/made-here", 2)]
+    [(cwd, umask)] = ask(
+        trace,
+        f"SELECT path, umask FROM threads JOIN paths ON cwd_id = path_id WHERE pid = {process.pid}",
+    )
+    assert (cwd, umask) == ("sub", 0o027)
+    names = {path for (path,) in ask(trace, "SELECT path FROM tree JOIN paths USING (path_id)")}
+    assert {"old", "sub"} <= names
+
+
+def test_names_do_not_leak(spool, tmp_path):
+    """Every byte of the trace is searched for the names that were used."""
+    mount = spool("ext4")
+    user, host = "alice.liddell", "mx7.example.net"
+    key = tmp_path / "key"
+    program = (
+        f"import os; d = {str(mount)!r} + '/{host}/{user}/Maildir/new'\n"
+        "os.makedirs(d)\n"
+        f"open(d + '/1700000000.M1P2.{host},S=5:2,S', 'w').write('hello')\n"
+        f"os.setxattr(d, 'user.{user}', b'1'); os.symlink('{user}', d + '/link')\n"
+    )
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    summary = record(
+        Request(
+            spools=[mount],
+            output=tmp_path / "trace",
+            command=[sys.executable, str(script)],
+            key_file=key,
+        )
+    )
+    trace = Trace.open(summary.trace)
+    paths = [p for (p,) in ask(trace, "SELECT path FROM paths WHERE kind = 'spool'")]
+    assert any(p.endswith("Maildir/new") for p in paths)
+    assert any(p.endswith(",S=5:2,S") for p in paths)
+    plain = (
+        "\n".join(
+            str(row)
+            for table in ("paths", "threads", "tree")
+            for row in trace.table(table).to_pylist()
+        )
+        + (trace.path / "meta.json").read_text()
+    )
+    for secret in (user, host):
+        assert secret not in plain
+        for file in trace.path.iterdir():
+            assert secret.encode() not in file.read_bytes()
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+def _device(mount: Path) -> str:
+    source = subprocess.run(
+        ["findmnt", "-no", "SOURCE", mount], check=True, capture_output=True, text=True
+    )
+    return source.stdout.strip().removeprefix("/dev/")
+
+
+def _transactions(info: Path) -> int:
+    return int(info.read_text().split()[0])
+
+
+def _sectors_written(stat: Path) -> int:
+    return int(stat.read_text().split()[6])

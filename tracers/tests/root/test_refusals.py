@@ -1,0 +1,102 @@
+"""Wrong use of record: one line that names the remedy, nothing changed on disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def spoolscope(*words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "spoolscope.cli.main", *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False
+    )
+
+
+def refused(done: subprocess.CompletedProcess, code: int, *hints: str) -> None:
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == code, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("spoolscope: error: ")
+    for hint in hints:
+        assert hint in lines[0]
+
+
+@pytest.mark.root
+def test_unknown_and_unmounted_spools(tmp_path):
+    output = tmp_path / "trace"
+    refused(
+        spoolscope("record", "-q", "--spool", tmp_path / "no", "-o", output, "-d", "1"),
+        2,
+        "no such directory",
+        "mount point",
+    )
+    refused(
+        spoolscope("record", "-q", "--spool", tmp_path, "-o", output, "-d", "1"),
+        2,
+        "not a mount point",
+        "use --spool",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.root
+def test_output_on_the_spool_itself(spool):
+    mount = spool("ext4")
+    before = sorted(mount.iterdir())
+    refused(
+        spoolscope("record", "-q", "--spool", mount, "-o", mount / "trace", "-d", "1"),
+        1,
+        "lies on the spool",
+        "-o",
+    )
+    assert sorted(mount.iterdir()) == before
+
+
+def test_output_that_exists(tmp_path):
+    taken = tmp_path / "trace"
+    taken.mkdir()
+    (taken / "mine").write_text("keep")
+    refused(
+        spoolscope("record", "-q", "--spool", "/", "-o", taken, "-d", "1"), 2, "exists", "--force"
+    )
+    refused(
+        spoolscope("record", "-q", "--force", "--spool", "/", "-o", taken, "-d", "1"),
+        2,
+        "did not write",
+    )
+    assert (taken / "mine").read_text() == "keep"
+
+
+def test_no_root(tmp_path):
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if os.geteuid() != 0:
+        nobody = []
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    from spoolscope.traces.native import find_binary
+
+    recorder = [find_binary("spoolscope-record"), "run", "--spool", "/proc"]
+    done = subprocess.run(
+        [*nobody, *recorder, "--output", tmp_path / "capture"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "needs root" in done.stderr
+    assert "sudo" in done.stderr
+    assert not (tmp_path / "capture").exists()
+
+
+def test_filters_and_commands_do_not_mix(tmp_path: Path):
+    output = tmp_path / "trace"
+    refused(
+        spoolscope("record", "-q", "--spool", "/", "-o", output, "-p", "1", "--", "true"),
+        2,
+        "own filter",
+    )
+    refused(spoolscope("record", "-q", "-o", output), 2, "--spool")
