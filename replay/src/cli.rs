@@ -54,9 +54,12 @@ pub struct Run {
     /// recorded keeps the recorded partial order; none only that within threads.
     #[arg(long, value_enum, default_value = "recorded")]
     pub order: Order,
-    /// Write progress as JSON lines to stderr.
+    /// Keep one JSON line with the progress in this file.
     #[arg(long)]
-    pub progress: bool,
+    pub progress: Option<PathBuf>,
+    /// Write the summary to this file instead of stdout.
+    #[arg(long)]
+    pub summary: Option<PathBuf>,
     /// Make no system calls: measures the engine alone.
     #[arg(long)]
     pub noop: bool,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
+use std::io::Write;
 use std::path::Path;
 
 use crate::cli::{self, Cli, Order, Verb};
@@ -122,11 +123,10 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
     let schedule = Schedule::new(plan, ordered, arguments.pace, arguments.noop)?;
     let edges = schedule.n_edges();
     let sink = engine::open_sink();
-    let output = arguments
-        .outcomes
-        .as_ref()
-        .map(|path| create(path))
-        .transpose()?;
+    // Opened now: inside the target these paths do not exist.
+    let output = arguments.outcomes.as_deref().map(create).transpose()?;
+    let progress = arguments.progress.as_deref().map(create).transpose()?;
+    let summary_file = arguments.summary.as_deref().map(create).transpose()?;
     let confinement = sandbox::enter(&arguments.target)?;
     if !arguments.prepared {
         prepare(plan, &linear, &confinement)?;
@@ -136,15 +136,15 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
     let chrooted = confinement.chrooted;
     let options = Options {
         stall_ns: (arguments.stall * 1e9) as i64,
-        progress: arguments.progress,
+        progress,
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
     if let Some(mut file) = output {
-        std::io::Write::write_all(&mut file, records::as_bytes(&outcomes))
+        file.write_all(records::as_bytes(&outcomes))
             .context("cannot write the outcomes")?;
     }
     let counts = count(&outcomes);
-    print(&json!({
+    let text = json!({
         "ops": outcomes.len(),
         "same": counts[usize::from(VERDICT_SAME)],
         "diverged": counts[usize::from(VERDICT_DIVERGED)],
@@ -157,7 +157,11 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
         "interrupted": summary.interrupted,
         "owners": owners,
         "chrooted": chrooted,
-    }))?;
+    });
+    match summary_file {
+        Some(mut file) => writeln!(file, "{text}").context("cannot write the summary")?,
+        None => println!("{text}"),
+    }
     Ok(match () {
         () if summary.interrupted => INTERRUPTED,
         () if summary.crashed > 0 => 1,

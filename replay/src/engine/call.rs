@@ -1,7 +1,7 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::{Refusal, shape_of};
 use crate::engine::fds::{self, Open};
@@ -65,7 +65,23 @@ fn is_known_fcntl(op: &PlanOp) -> bool {
 fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
+    if kind == Kind::Fcntl || kind == Kind::Flock {
+        return Ok(lock_call(task, shape.number, registers));
+    }
     Ok(syscall(shape.number, registers))
+}
+
+/// A lock may never be granted, if a trace is wrong or hostile: the watchdog ends the wait.
+fn lock_call(task: &Task, number: i64, r: [i64; 6]) -> i64 {
+    loop {
+        // SAFETY: as in `syscall`.
+        let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
+        match ret {
+            -1 if last_errno() == libc::EINTR && task.gate().give_up.swap(0, SeqCst) == 0 => {}
+            -1 => return -i64::from(last_errno()),
+            _ => return ret,
+        }
+    }
 }
 
 /// The call itself; -errno on failure. An interrupted call is made again.

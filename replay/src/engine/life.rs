@@ -19,6 +19,7 @@ pub fn settle(task: &mut Task) {
     unsafe {
         task.tid = libc::syscall(libc::SYS_gettid) as u32;
         task.gate().pid.store(libc::getpid() as u32, SeqCst);
+        task.gate().tid.store(task.tid, SeqCst);
         task.gate().enter(state::RUNNING);
         // The kernel would let a sleep end up to 50 us late.
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);

@@ -77,6 +77,8 @@ pub struct Gate {
     pub since_ns: AtomicI64,
     /// Real process id.
     pub pid: AtomicU32,
+    /// Real thread id.
+    pub tid: AtomicU32,
     /// Set by the watchdog: stop waiting.
     pub give_up: AtomicU32,
 }

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 use spoolscope_traces::records::{NONE, Outcome};
-use std::io::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -21,10 +22,11 @@ const LEAD_NS: i64 = 50_000_000;
 const AHEAD_NS: i64 = 1_000_000_000;
 
 /// How to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Options {
     pub stall_ns: i64,
-    pub progress: bool,
+    /// Holds one JSON line, written over again and again.
+    pub progress: Option<File>,
 }
 
 /// What came out, besides the outcomes.
@@ -41,6 +43,8 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 extern "C" fn interrupt(_: libc::c_int) {
     INTERRUPTED.store(true, Relaxed);
 }
+
+extern "C" fn nudged(_: libc::c_int) {}
 
 /// Opened before the root directory changes: what sendfile to a socket writes to.
 pub fn open_sink() -> i32 {
@@ -61,7 +65,7 @@ pub fn run(
         context,
         roots: roots(context),
         started: 0,
-        options,
+        progress: options.progress,
         summary: Summary::default(),
         watchdog: Watchdog::new(options.stall_ns),
         last_report_ns: 0,
@@ -109,7 +113,7 @@ struct Supervisor {
     context: &'static Context,
     roots: Vec<u32>,
     started: usize,
-    options: Options,
+    progress: Option<File>,
     summary: Summary,
     watchdog: Watchdog,
     last_report_ns: i64,
@@ -254,7 +258,10 @@ impl Supervisor {
 
     fn report(&mut self) {
         let now = now_ns();
-        if !self.options.progress || now - self.last_report_ns < 200_000_000 {
+        let Some(file) = &self.progress else {
+            return;
+        };
+        if now - self.last_report_ns < 200_000_000 {
             return;
         }
         self.last_report_ns = now;
@@ -264,9 +271,10 @@ impl Supervisor {
             .iter()
             .map(|gate| u64::from(gate.progress.load(Relaxed)))
             .sum();
-        let line = serde_json::json!({"done": done.min(n_ops), "of": n_ops});
-        // A reader that went away must not end the replay.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let passed = now - self.context.schedule.control().start_ns.load(Relaxed);
+        // Padded, so that a shorter line leaves nothing of a longer one.
+        let line = serde_json::json!({"done": done.min(n_ops), "of": n_ops, "passed_ns": passed});
+        let _ = file.write_all_at(format!("{:<100}\n", line.to_string()).as_bytes(), 0);
     }
 
     /// Lets tasks that outlived their stream go; kills the rest. Nothing is left behind.
@@ -307,6 +315,10 @@ fn install_handlers() {
     unsafe {
         libc::signal(libc::SIGINT, handler);
         libc::signal(libc::SIGTERM, handler);
+        // Only there to interrupt a lock that will never be granted; inherited by all tasks.
+        let mut nudge: libc::sigaction = std::mem::zeroed();
+        nudge.sa_sigaction = nudged as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        libc::sigaction(libc::SIGUSR1, &raw const nudge, std::ptr::null_mut());
     }
 }
 

@@ -44,20 +44,42 @@ impl Watchdog {
         let Some(first) = stuck.min_by_key(|at| current_start(schedule, *at)) else {
             return 0;
         };
+        let gate = &schedule.gates[first];
         report(schedule, first);
-        schedule.gates[first].give_up.store(1, SeqCst);
-        let (other, _) = waited_for(&schedule.gates[first]);
-        schedule.gates[other].wake();
+        gate.give_up.store(1, SeqCst);
+        if gate.state.load(Relaxed) == state::CALLING {
+            nudge(gate);
+        } else {
+            schedule.gates[waited_for(gate).0].wake();
+        }
         self.seen[first].1 = now;
         1
     }
 
     fn is_stuck(&self, schedule: &Schedule, thread: usize, now: i64) -> bool {
         let gate = &schedule.gates[thread];
-        let waiting = gate.state.load(Relaxed) == state::WAITING;
-        let long = now - self.seen[thread].1 > self.stall_ns
-            && now - gate.since_ns.load(Relaxed) > self.stall_ns;
-        waiting && long && self.is_hopeless(schedule, thread, now)
+        if now - self.seen[thread].1 < self.stall_ns {
+            return false;
+        }
+        match gate.state.load(Relaxed) {
+            state::WAITING => {
+                let long = now - gate.since_ns.load(Relaxed) > self.stall_ns;
+                long && self.is_hopeless(schedule, thread, now)
+            }
+            // A lock whose holder may only be waiting for its time is no reason either.
+            state::CALLING => {
+                self.is_locked(schedule, thread, now) && self.none_moves(schedule, now)
+            }
+            _ => false,
+        }
+    }
+
+    fn none_moves(&self, schedule: &Schedule, now: i64) -> bool {
+        schedule.gates.iter().zip(&self.seen).all(|(gate, seen)| {
+            let still = now - seen.1 >= self.stall_ns;
+            let state = gate.state.load(Relaxed);
+            matches!(state, state::UNBORN | state::DONE) || still && state != state::PACING
+        })
     }
 
     /// Follows who waits for whom; hopeless if it ends in a circle, the dead, or a held lock.
@@ -100,6 +122,12 @@ fn current_start(schedule: &Schedule, thread: usize) -> i64 {
     schedule.plan.ops()[schedule.op_at(slot) as usize].start_ns
 }
 
+fn nudge(gate: &Gate) {
+    let (pid, tid) = (gate.pid.load(SeqCst), gate.tid.load(SeqCst));
+    // SAFETY: a task of this replay; the signal only interrupts its call.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
+}
+
 fn report(schedule: &Schedule, thread: usize) {
     let describe = |at: usize, position: u32| {
         let last = schedule.n_ops(at as u32).saturating_sub(1);
@@ -114,6 +142,11 @@ fn report(schedule: &Schedule, thread: usize) {
         )
     };
     let gate = &schedule.gates[thread];
+    if gate.state.load(Relaxed) == state::CALLING {
+        let waiter = describe(thread, gate.progress.load(Relaxed));
+        eprintln!("spoolscope-replay: lock given up: {waiter} is never granted it");
+        return;
+    }
     let (other, target) = waited_for(gate);
     let waiter = describe(thread, gate.progress.load(Relaxed));
     let awaited = describe(other, target.saturating_sub(1));
