@@ -116,6 +116,9 @@ def _from_rust() -> Layout:
         pytest.skip(f"needs the native programs: {error.remedy}")
     printed = json.loads(subprocess.check_output([program, "layout"]))
     return {
-        name: (struct["size"], {m: (at, length) for m, at, length in struct["members"]})
+        name: (
+            struct["size"],
+            {m["name"]: (m["offset"], m["size"]) for m in struct["members"]},
+        )
         for name, struct in printed.items()
     }
