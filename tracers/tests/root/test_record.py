@@ -159,7 +159,8 @@ def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path):
 
 
 # Ends by itself, should this test not end it.
-_ENDLESS = ": endless $0; ulimit -t 60; for i in $(seq 9999); do dd if=/dev/zero of=$0/f bs=1k count=1 conv=fsync 2>&-; done"
+_ENDLESS = """: endless $0; ulimit -t 60
+for i in $(seq 9999); do dd if=/dev/zero of=$0/f bs=1k count=1 conv=fsync 2>&-; done"""
 
 
 def test_loss_is_counted_and_located(spool, tmp_path):

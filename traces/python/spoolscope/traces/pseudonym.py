@@ -30,7 +30,7 @@ _WORDS = frozenset(
 # Known words that something private may follow.
 _HEADS = re.compile(
     rb"(dovecot-uidvalidity\.|dovecot\.index\.|dovecot\.list\.index\.|dovecot-uidlist\.|"
-    rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.|u\.|m\.)"
+    rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.)"
 )
 _ENDINGS = re.compile(rb"(\.lock|\.newlock|\.tmp|\.log|\.cache)$")
 _MAILDIR = re.compile(rb"^([^,:]+)((?:,[SW]=\d+)*)(:2,[A-Za-z]*)?$")
@@ -90,16 +90,16 @@ class Pseudonymiser:
         return self._part(name)
 
     def _part(self, name: bytes) -> bytes:
-        head = _HEADS.match(name)
-        start = head.end() if head else 0
-        ending = _ENDINGS.search(name, start)
+        """Hide what lies between a known beginning and a known ending."""
+        ending = _ENDINGS.search(name)
         end = ending.start() if ending else len(name)
-        middle = name[start:end]
-        if middle in _WORDS or not middle:
+        if name[:end] in _WORDS:
             return name
-        if head and head.group() in (b"u.", b"m."):
-            start, middle = 0, name[:end]
-        return name[:start] + self._hash(middle) + name[end:]
+        head = _HEADS.match(name, 0, end)
+        start = head.end() if head else 0
+        if start == end:
+            return name
+        return name[:start] + self._hash(name[start:end]) + name[end:]
 
     def _hash(self, name: bytes) -> bytes:
         if known := self._known.get(name):

@@ -1,0 +1,74 @@
+"""Pseudonyms keep what a filesystem sees and nothing that a person reads."""
+
+import pytest
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.pseudonym import Pseudonymiser, key_id, load_key
+
+KEY = bytes(range(32))
+MESSAGE = b"1700000000.M20046P11137.mail7,S=4030,W=4102:2,FS"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"new",
+        b"dovecot.index.log",
+        b"dovecot.index.log.newlock",
+        b"dovecot-uidlist.lock",
+        b".Sent",
+        b"..",
+        b"",
+        b"maildirfolder",
+    ],
+)
+def test_words_of_mail_stores_stay(name: bytes) -> None:
+    assert Pseudonymiser(KEY).component(name) == name
+
+
+@pytest.mark.parametrize("name", [b"alice", b".Receipts", b"example.com", b"x" * 255, b"A1B2C3D4"])
+def test_names_go_but_keep_length_and_dots(name: bytes) -> None:
+    hidden = Pseudonymiser(KEY).component(name)
+    assert hidden != name
+    assert len(hidden) == len(name)
+    assert hidden.startswith(b".") == name.startswith(b".")
+    assert b"/" not in hidden
+
+
+def test_a_message_keeps_size_and_flags_and_its_identity() -> None:
+    hide = Pseudonymiser(KEY).component
+    hidden = hide(MESSAGE)
+    base = MESSAGE.split(b",")[0]
+    assert hidden.endswith(b",S=4030,W=4102:2,FS")
+    assert hidden.startswith(hide(base))  # tmp/x and cur/x,S=...:2, stay the same message
+    assert b"mail7" not in hidden
+    assert len(hidden) == len(MESSAGE)
+
+
+def test_lock_files_follow_their_file() -> None:
+    hide = Pseudonymiser(KEY).component
+    assert hide(b"alice.lock") == hide(b"alice") + b".lock"
+
+
+def test_short_names_stay_unique() -> None:
+    hide = Pseudonymiser(KEY).component
+    names = [bytes([a]) for a in range(33, 127) if a not in b"./"]
+    hidden = [hide(name) for name in names]
+    assert len(set(hidden)) == len(names)
+
+
+def test_same_key_same_names_other_key_other_names() -> None:
+    path = b"vmail/example.com/alice/Maildir/cur"
+    assert Pseudonymiser(KEY).path(path) == Pseudonymiser(KEY).path(path)
+    assert Pseudonymiser(KEY).path(path) != Pseudonymiser(KEY[::-1]).path(path)
+    assert key_id(KEY) != key_id(KEY[::-1])
+
+
+def test_the_key_is_made_once_and_private(tmp_path) -> None:
+    file = tmp_path / "deep" / "key"
+    key = load_key(file)
+    assert load_key(file) == key
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(b"short")
+    with pytest.raises(SpoolscopeError):
+        load_key(file)
