@@ -1,0 +1,122 @@
+"""The verb replay."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import (
+    claim_output,
+    emit_json,
+    force_option,
+    json_option,
+    progress,
+    quiet_option,
+    warn,
+    wrote,
+)
+from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.run import Recorder, is_true, replay
+from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.trace import Trace
+
+EPILOG = """\b
+Examples:
+  sudo spoolscope replay monday.trace --on ext4 --on xfs --on btrfs
+  sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 10
+  spoolscope replay monday.trace --on dir:/tmp/empty --no-record
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option(
+    "--on",
+    "candidates",
+    multiple=True,
+    metavar="CANDIDATE",
+    help=f"{', '.join(PRESETS)} on a fresh image, or dir:PATH; may be repeated.",
+)
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
+@click.option(
+    "--pace", default="original", show_default=True, help="original, scaled=N (faster) or afap."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of candidates.")
+@click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
+@click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [TRACE.replay]."
+)
+@force_option
+@quiet_option
+@json_option
+def command(**options: Any) -> int:
+    """Re-execute a trace on candidate filesystems.
+
+    Every recorded process becomes a process again and makes its calls at the
+    recorded pace, in the recorded order, on a fresh filesystem; every result
+    is compared with the recorded one.
+    """
+    trace = Trace.open(options["trace"])
+    if not options["candidates"]:
+        raise SpoolscopeError(
+            "no candidate given", remedy="add --on ext4, or --on dir:PATH", exit_code=USAGE
+        )
+    output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
+    claim_output(output, force=options["force"])
+    if not trace.meta.get("complete"):
+        warn(f"trace {trace.path} is incomplete: results after a loss may differ")
+    with progress(quiet=options["quiet"]) as show:
+        rows = replay(
+            trace.path,
+            list(options["candidates"]),
+            output,
+            rounds=options["rounds"],
+            pace=options["pace"],
+            seed=options["seed"],
+            recorder=None if options["no_record"] else _recorder(),
+            progress=show,
+            work=options["work"],
+        )
+    complete = bool(trace.meta.get("complete"))
+    if options["as_json"]:
+        emit_json({"output": str(output), "complete": complete, "runs": rows})
+    else:
+        _print_runs(rows)
+        wrote(output, f"spoolscope compare {output}")
+    return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
+
+
+def _recorder() -> Recorder | None:
+    """Record each replay with the recorder of production, or say why not."""
+    import os
+
+    from spoolscope.tracers.session import Request, record
+
+    if os.geteuid() != 0:
+        warn("not root: the replays are not recorded, so nothing says why they differ")
+        return None
+
+    def run(mount: Path, words: list[str], output: Path) -> int:
+        # The names are those of the trace: already pseudonyms, or kept on purpose.
+        request = Request(
+            spools=[mount], output=output, command=words, pids=[], cgroups=[], comms=[],
+            keep_names=True, snapshot=False,
+        )  # fmt: skip
+        return record(request).command_status or 0
+
+    return run
+
+
+def _print_runs(rows: list[dict[str, Any]]) -> None:
+    click.echo(f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>10}", nl=False)
+    click.echo(f"{'late p99':>10}{'state':>9}")
+    for row in rows:
+        late = row["lateness_p99_ns"]
+        state = row["final_state"]
+        click.echo(
+            f"{row['candidate'][:10] + '-r' + str(row['round']):<14}{row['executed']:>9,}"
+            f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
+            f"{'-' if late is None else f'{late / 1e6:.2f} ms':>10}"
+            f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>9}"
+        )

@@ -1,0 +1,267 @@
+"""Candidates: filesystems on fresh loop images, or an empty directory, always cleaned up."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+SAFE = "noatime,nosuid,nodev"
+MIB = 1 << 20
+SMALLEST_BYTES = 1 << 30
+UMOUNT_TRIES = 25
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A filesystem with its options, or an existing directory.
+
+    Attributes:
+        name: As given on the command line.
+        fstype: Filesystem type; "dir" for a directory.
+        mkfs: Program and options; the image's path is appended.
+        mount_options: For mount -o.
+        package: Debian package of the mkfs program.
+        directory: The directory of a ``dir:`` candidate.
+    """
+
+    name: str
+    fstype: str
+    mkfs: tuple[str, ...] = ()
+    mount_options: str = SAFE
+    package: str = ""
+    directory: Path | None = None
+
+
+# Inode tables are written by mkfs: a kernel thread that does it later would disturb the replay.
+_EXT = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+PRESETS = {
+    c.name: c
+    for c in (
+        Candidate("ext4", "ext4", ("mkfs.ext4", *_EXT), package="e2fsprogs"),
+        Candidate("ext3", "ext3", ("mkfs.ext3", *_EXT), package="e2fsprogs"),
+        Candidate(
+            "ext2",
+            "ext2",
+            ("mkfs.ext2", "-q", "-F", "-E", "lazy_itable_init=0"),
+            package="e2fsprogs",
+        ),
+        Candidate("xfs", "xfs", ("mkfs.xfs", "-q", "-f"), package="xfsprogs"),
+        Candidate("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f"), package="btrfs-progs"),
+    )
+}
+
+
+def parse(text: str) -> Candidate:
+    """Return the candidate named on the command line.
+
+    Raises:
+        SpoolscopeError: it is neither a preset nor ``dir:PATH``.
+    """
+    if text in PRESETS:
+        return PRESETS[text]
+    if text.startswith("dir:") and len(text) > len("dir:"):
+        return Candidate(text, "dir", mount_options="", directory=Path(text[4:]))
+    raise SpoolscopeError(
+        f"unknown candidate {text!r}",
+        remedy=f"use --on {', '.join(PRESETS)} or dir:PATH",
+        exit_code=USAGE,
+    )
+
+
+def check(candidate: Candidate, meta: dict[str, Any]) -> None:
+    """Make sure, before anything is changed, that a candidate can be used.
+
+    Args:
+        candidate: What to replay on.
+        meta: meta.json of the trace; its spools are never written to.
+
+    Raises:
+        SpoolscopeError: not root, mkfs missing, a directory not empty or a production spool.
+    """
+    if candidate.directory is not None:
+        _check_directory(candidate.directory, meta)
+        return
+    if os.geteuid() != 0:
+        raise SpoolscopeError(
+            f"candidate {candidate.name} needs root to mount a fresh image",
+            remedy="run with sudo, or use --on dir:PATH with an empty directory",
+        )
+    if not shutil.which(candidate.mkfs[0], path=_program_path()):
+        raise SpoolscopeError(
+            f"program {candidate.mkfs[0]} is missing",
+            remedy=f"apt-get install {candidate.package}",
+        )
+
+
+def _program_path() -> str:
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
+    if not directory.is_dir():
+        raise SpoolscopeError(
+            f"target {directory} is not a directory",
+            remedy=f"mkdir {directory}",
+            exit_code=USAGE,
+        )
+    real = directory.resolve()
+    for spool in meta.get("spools", []):
+        mount = Path(spool["mount"])
+        if real == mount or (mount != Path("/") and mount in real.parents):
+            raise SpoolscopeError(
+                f"target {directory} lies on {mount}, the spool this trace was recorded on",
+                remedy="give an empty directory elsewhere with --on dir:PATH",
+                exit_code=USAGE,
+            )
+    if any(entry.name != "lost+found" for entry in real.iterdir()):
+        raise SpoolscopeError(
+            f"target {directory} is not empty",
+            remedy="give an empty directory with --on dir:PATH",
+            exit_code=USAGE,
+        )
+
+
+@dataclass
+class Target:
+    """A prepared candidate.
+
+    Attributes:
+        mount: Directory that becomes the spool.
+        options: Mount options as the kernel lists them.
+    """
+
+    mount: Path
+    options: str
+    image: Path | None = None
+
+    def cool(self, candidate: Candidate) -> None:
+        """Write everything back and forget it, so that the replay starts with cold caches."""
+        if self.image is None:
+            _run("sync", "-f", str(self.mount))
+            return
+        _unmount(self.mount)
+        with self.image.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        _mount(self.image, self.mount, candidate)
+
+
+@contextmanager
+def prepared(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Target]:
+    """Make a candidate ready and remove every trace of it afterwards, whatever happens.
+
+    Args:
+        candidate: What to make.
+        work: Directory for the image.
+        size_bytes: Size of the image.
+
+    Raises:
+        SpoolscopeError: no space for the image, or mkfs or mount failed.
+    """
+    if candidate.directory is not None:
+        try:
+            yield Target(candidate.directory.resolve(), "")
+        finally:
+            _empty(candidate.directory)
+        return
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    image, mount = place / f"{candidate.name}.img", place / "mnt"
+    try:
+        mount.mkdir()
+        with image.open("wb") as file:
+            file.truncate(size_bytes)
+        _run(*candidate.mkfs, str(image))
+        _mount(image, mount, candidate)
+        yield Target(mount, _mounted_options(mount), image)
+    finally:
+        _unmount(mount)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def image_bytes(tree_bytes: int, written_bytes: int, names: int) -> int:
+    """Return an image size that leaves every candidate well below full."""
+    needed = tree_bytes + written_bytes + 8192 * names
+    return max(SMALLEST_BYTES, -(-(2 * needed + 512 * MIB) // (64 * MIB)) * 64 * MIB)
+
+
+def check_space(work: Path, needed_bytes: int) -> None:
+    """Fail early if the (sparse) image would not fit where it is made."""
+    free = shutil.disk_usage(work).free
+    if free < needed_bytes:
+        raise SpoolscopeError(
+            f"{work} has {free // MIB} MiB free, the image may grow to {needed_bytes // MIB} MiB",
+            remedy="give another --work DIR",
+        )
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": _program_path()},
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise SpoolscopeError(
+            f"{' '.join(command)} failed: {lines[-1].strip()}",
+            remedy="run 'spoolscope doctor', or leave this candidate out",
+        )
+
+
+def _mount(image: Path, mount: Path, candidate: Candidate) -> None:
+    _run(
+        "mount",
+        "-t",
+        candidate.fstype,
+        "-o",
+        f"loop,{candidate.mount_options}",
+        str(image),
+        str(mount),
+    )
+
+
+def _mounted_options(mount: Path) -> str:
+    found = subprocess.run(
+        ["findmnt", "--json", "--output", "OPTIONS", "--target", str(mount)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        return str(json.loads(found.stdout)["filesystems"][0]["options"])
+    except (ValueError, KeyError, IndexError):
+        return ""
+
+
+def _unmount(mount: Path) -> None:
+    """The loop device goes with the mount; a straggler may still be closing a file."""
+    for _ in range(UMOUNT_TRIES):
+        if not os.path.ismount(mount):
+            return
+        done = subprocess.run(["umount", str(mount)], capture_output=True, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(0.2)
+    subprocess.run(["umount", "--lazy", str(mount)], capture_output=True, check=False)
+
+
+def _empty(directory: Path) -> None:
+    """Remove what the replay made: the directory was empty before."""
+    for entry in directory.iterdir():
+        if entry.name == "lost+found":
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""The native replayer, spoolscope-replay, as Python calls it."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.native import find_binary
+
+POLL_S = 0.25
+
+
+def pace_factor(pace: str) -> float | None:
+    """Return what recorded time is divided by; None for afap.
+
+    Raises:
+        SpoolscopeError: not a pace.
+    """
+    if pace == "afap":
+        return None
+    if pace == "original":
+        return 1.0
+    kind, _, number = pace.partition("=")
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = 0.0
+    if kind != "scaled" or not 0 < factor < float("inf"):
+        raise SpoolscopeError(
+            f"unknown pace {pace!r}",
+            remedy="use --pace original, scaled=N or afap",
+            exit_code=USAGE,
+        )
+    return factor
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run leaves: results, summary, and a line of progress while it lasts."""
+
+    outcomes: Path
+    summary: Path
+    progress: Path
+
+
+class Engine:
+    """Runs the verbs of spoolscope-replay on one plan."""
+
+    def __init__(self, plan: Path) -> None:
+        self._plan = plan
+        self._binary = find_binary("spoolscope-replay")
+
+    def check(self) -> dict[str, Any]:
+        """Check the plan; return its statistics."""
+        return self._json("check", str(self._plan))
+
+    def fixture(self, target: Path) -> dict[str, Any]:
+        """Build the tree that existed at start in an empty target."""
+        return self._json("fixture", str(self._plan), "--target", str(target))
+
+    def verify(self, target: Path) -> dict[str, Any]:
+        """Compare the target with the state the trace must have left behind."""
+        return self._json("verify", str(self._plan), "--target", str(target))
+
+    def _json(self, *words: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [str(self._binary), *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise _failure(done.stderr)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def files(self, directory: Path, scratch: Path) -> Files:
+        """Choose where a run leaves its results."""
+        return Files(
+            (directory / "outcomes.bin").resolve(),
+            (scratch / "summary.json").resolve(),
+            (scratch / "progress.json").resolve(),
+        )
+
+    def command(self, target: Path, pace: str, files: Files) -> list[str]:
+        """Return the command that replays the plan on a target that holds the fixture."""
+        return [
+            str(self._binary), "run", str(self._plan.resolve()),
+            "--target", str(target), "--prepared", "--pace", pace,
+            "--outcomes", str(files.outcomes),
+            "--summary", str(files.summary),
+            "--progress", str(files.progress),
+        ]  # fmt: skip
+
+    @contextmanager
+    def watching(self, files: Files, show: Callable[[float], None]) -> Iterator[None]:
+        """Show the fraction done while the block runs."""
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(POLL_S):
+                try:
+                    line = json.loads(files.progress.read_text())
+                    show(line["done"] / max(line["of"], 1))
+                except (OSError, ValueError, KeyError):
+                    continue
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+            files.progress.unlink(missing_ok=True)
+
+    def summary(self, files: Files, status: int) -> dict[str, Any]:
+        """Read and remove the summary of a run that ended with ``status``."""
+        try:
+            summary: dict[str, Any] = json.loads(files.summary.read_text())
+            files.summary.unlink()
+        except (OSError, ValueError):
+            raise SpoolscopeError(
+                f"spoolscope-replay ended with status {status} and no result",
+                remedy="see its message above",
+            ) from None
+        if summary["interrupted"]:
+            raise KeyboardInterrupt
+        return summary
+
+
+def _failure(stderr: str) -> SpoolscopeError:
+    lines = [line for line in stderr.strip().splitlines() if line] or ["no message"]
+    text = lines[-1].removeprefix("spoolscope-replay: error: ")
+    remedy = "record the trace again, or report this"
+    if "free" in text:
+        remedy = "give a bigger target"
+    elif "not empty" in text:
+        remedy = "give an empty directory"
+    return SpoolscopeError(f"replay refused: {text}", remedy=remedy)

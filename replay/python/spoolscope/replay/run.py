@@ -1,0 +1,286 @@
+"""Replay a trace on candidates, in rounds of random order, each on a fresh filesystem."""
+
+import json
+import platform
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay.candidates import (
+    Candidate,
+    Target,
+    check,
+    check_space,
+    image_bytes,
+    parse,
+    prepared,
+)
+from spoolscope.replay.engine import Engine, pace_factor
+from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.replay.outcomes import (
+    Plan,
+    divergences,
+    fidelity,
+    read_outcomes,
+    read_plan,
+    write_parquet,
+)
+from spoolscope.replay.plan import PlanSummary, build
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
+
+Progress = Callable[[str, float | None], None]
+Recorder = Callable[[Path, list[str], Path], int]
+# Time a run takes besides the replay itself, for the ETA only.
+OVERHEAD_S = 4.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all runs of one replay share."""
+
+    trace: Trace
+    plan_file: Path
+    summary: PlanSummary
+    plan: Plan
+    work: Path
+    out: Path
+    pace: str
+    names: int
+    recorder: Recorder | None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One run: which candidate, in which round, at which place of the round."""
+
+    candidate: Candidate
+    round: int
+    position: int
+
+    @property
+    def name(self) -> str:
+        """Directory of the run below the output."""
+        return f"{self.candidate.name.replace(':', '-').replace('/', '_')}-r{self.round}"
+
+
+def replay(
+    trace: Path | str,
+    candidates: list[str],
+    out: Path,
+    rounds: int = 1,
+    pace: str = "original",
+    seed: int = 0,
+    recorder: Recorder | None = None,
+    progress: Progress | None = None,
+    work: Path | None = None,
+) -> list[dict[str, Any]]:
+    """Replay a trace on every candidate and return one row per run.
+
+    Args:
+        trace: Trace directory.
+        candidates: Names of presets, or ``dir:PATH``.
+        out: Directory for the results; must not exist or be empty.
+        rounds: How often each candidate is replayed, each time on a fresh filesystem.
+        pace: original, scaled=N or afap.
+        seed: Of the random order of candidates within a round.
+        recorder: Runs a command while recording a mount into a trace; None records nothing.
+        progress: Called with a sentence and the fraction done.
+        work: Directory for images; the output directory by default.
+
+    Raises:
+        SpoolscopeError: a candidate cannot be used, the plan or a run failed.
+    """
+    opened = Trace.open(trace)
+    chosen = [parse(name) for name in candidates]
+    factor = pace_factor(pace)
+    for candidate in chosen:
+        check(candidate, opened.meta)
+    out.mkdir(parents=True, exist_ok=True)
+    with ending_on_signals(), _scratch(work or out) as scratch:
+        report = progress or (lambda _what, _fraction: None)
+        report("building the plan", 0.0)
+        job = _job(opened, scratch, out, pace, recorder)
+        slots = _slots(chosen, rounds, seed)
+        rows: list[dict[str, Any]] = []
+        for number, slot in enumerate(slots):
+            share = _Share(report, slot.name, number, len(slots), job, factor)
+            rows.append(run_once(job, slot, share))
+            _write_header(job, slots, rows, seed, rounds)
+    return rows
+
+
+def _job(trace: Trace, scratch: Path, out: Path, pace: str, recorder: Recorder | None) -> Job:
+    plan_file = scratch / "replay.plan"
+    summary = build(trace, plan_file)
+    checked = Engine(plan_file).check()
+    job = Job(
+        trace=trace,
+        plan_file=plan_file,
+        summary=summary,
+        plan=read_plan(plan_file),
+        work=scratch,
+        out=out,
+        pace=pace,
+        names=int(checked["fixture_names"]),
+        recorder=recorder,
+    )
+    (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
+    return job
+
+
+class _scratch:
+    """A directory for the plan and the images; gone afterwards."""
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+
+    def __enter__(self) -> Path:
+        self._path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=self._parent))
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
+    """Every candidate once per round, in an order the seed fixes."""
+    generator = random.Random(seed)
+    slots = []
+    for number in range(1, rounds + 1):
+        order = list(candidates)
+        generator.shuffle(order)
+        slots += [Slot(candidate, number, place) for place, candidate in enumerate(order, 1)]
+    return slots
+
+
+class _Share:
+    """Progress of one run as a part of all runs."""
+
+    def __init__(
+        self, report: Progress, name: str, number: int, of: int, job: Job, factor: float | None
+    ) -> None:
+        self._report, self._name, self._number, self._of = report, name, number, of
+        run_s = job.summary.duration_ns / 1e9 / factor if factor else 1.0
+        self._before = OVERHEAD_S / 2 / (run_s + OVERHEAD_S)
+        self._run = run_s / (run_s + OVERHEAD_S)
+
+    def __call__(self, what: str, fraction: float | None) -> None:
+        """Report a step; a fraction is that of the replay itself, None comes before it."""
+        within = 0.0 if fraction is None else self._before + self._run * fraction
+        self._report(f"{self._name}: {what}", (self._number + within) / self._of)
+
+
+def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
+    """Make, fill, replay, verify and remove one candidate; return the row of the run."""
+    directory = job.out / slot.name
+    directory.mkdir(parents=True)
+    engine = Engine(job.plan_file)
+    size = image_bytes(job.summary.tree_bytes, job.summary.written_bytes, job.names)
+    if slot.candidate.directory is None:
+        check_space(job.work, size // 2)
+    began = time.monotonic()
+    progress("making the filesystem", None)
+    with prepared(slot.candidate, job.work, size) as target:
+        progress("building the fixture", None)
+        engine.fixture(target.mount)
+        target.cool(slot.candidate)
+        summary = _execute(job, engine, target, directory, progress)
+        progress("verifying", 1.0)
+        state = engine.verify(target.mount)
+        options = target.options
+    outcomes = read_outcomes(directory / "outcomes.bin")
+    row = _row(job, slot, summary, state, outcomes, options)
+    row["wall_ns"] = int((time.monotonic() - began) * 1e9)
+    row["run"] = str(directory)
+    write_parquet(job.plan, outcomes, directory / "outcomes.parquet")
+    (directory / "outcomes.bin").unlink()
+    _write_json(directory / "divergences.json", divergences(job.plan, outcomes))
+    _write_json(directory / "run.json", row)
+    return row
+
+
+def _execute(
+    job: Job, engine: Engine, target: Target, directory: Path, progress: Progress
+) -> dict[str, Any]:
+    files = engine.files(directory, job.work)
+    command = engine.command(target.mount, job.pace, files)
+    with engine.watching(files, lambda done: progress("replaying", done)):
+        if job.recorder is not None:
+            status = job.recorder(target.mount, command, directory / "trace")
+        else:
+            status = subprocess.run(command, check=False).returncode
+    return engine.summary(files, status)
+
+
+def _row(
+    job: Job,
+    slot: Slot,
+    summary: dict[str, Any],
+    state: dict[str, Any],
+    outcomes: Any,
+    options: str,
+) -> dict[str, Any]:
+    found = fidelity(job.plan, outcomes, job.summary.syscalls, pace_factor(job.pace))
+    return {
+        "candidate": slot.candidate.name,
+        "round": slot.round,
+        "position": slot.position,
+        "fstype": slot.candidate.fstype,
+        "mkfs": " ".join(slot.candidate.mkfs),
+        "mount_options": options or slot.candidate.mount_options,
+        "pace": job.pace,
+        **asdict(found),
+        "makespan_ns": summary["makespan_ns"],
+        "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
+        "orders_given_up": summary["orders_given_up"],
+        "tasks_crashed": summary["tasks_crashed"],
+        "owners": summary["owners"],
+        "cache": "cold" if slot.candidate.directory is None else "as it was",
+        "recorded": job.recorder is not None,
+    }
+
+
+def _write_header(
+    job: Job, slots: list[Slot], rows: list[dict[str, Any]], seed: int, rounds: int
+) -> None:
+    """Rewritten after every run: an interrupted replay keeps what it has."""
+    _write_json(
+        job.out / "replay.json",
+        {
+            "trace": str(job.trace.path.resolve()),
+            "pace": job.pace,
+            "rounds": rounds,
+            "seed": seed,
+            "order": [slot.name for slot in slots],
+            "finished": len(rows) == len(slots),
+            "complete": bool(job.trace.meta.get("complete")),
+            "kernel": platform.release(),
+            "plan": job.summary.as_dict() | {"path": "replay.plan"},
+            "runs": rows,
+        },
+    )
+
+
+def _write_json(path: Path, value: Any) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n")
+    partial.replace(path)
+
+
+def is_true(row: dict[str, Any]) -> bool:
+    """Tell whether a run reproduced everything: no divergence, nothing left out."""
+    return (
+        row["divergent"] == 0
+        and row["executed"] == row["syscalls"]
+        and row["final_state"]["mismatched"] == 0
+    )
+
+
+__all__ = ["Recorder", "SpoolscopeError", "is_true", "replay"]
