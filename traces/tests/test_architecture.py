@@ -38,7 +38,7 @@ def source_files() -> list[Path]:
 
 
 def package_of(file: Path) -> str:
-    parts = file.parts
+    parts = file.relative_to(ROOT).parts  # the checkout itself may be called spoolscope
     return parts[parts.index("spoolscope") + 1]
 
 
