@@ -5,7 +5,6 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
 
 /// How the target became the world.
 #[derive(Clone, Debug)]
@@ -14,14 +13,22 @@ pub struct Confinement {
     pub chrooted: bool,
     /// Owners are replayed; if not, everything belongs to the caller.
     pub owners: bool,
-    /// What stands before a path relative to the spool: `/`, or the target and a slash.
+    /// What stands before a path relative to the spool; ends in a slash.
     pub prefix: Vec<u8>,
 }
 
 impl Confinement {
+    /// What stands before a name; the spool itself is named without the slash.
+    pub fn prefix_of(&self, name: &[u8]) -> &[u8] {
+        match self.prefix.as_slice() {
+            [start @ .., b'/'] if name.is_empty() && !start.is_empty() => start,
+            whole => whole,
+        }
+    }
+
     /// A path below the spool as the kernel must be given it.
     pub fn path(&self, name: &[u8]) -> CString {
-        let mut full = self.prefix.clone();
+        let mut full = self.prefix_of(name).to_vec();
         full.extend_from_slice(name);
         // Names were checked for NUL when the plan was opened.
         CString::new(full).unwrap_or_default()
@@ -89,20 +96,8 @@ fn own_user_namespace() -> Result<()> {
 
 fn change_root(target: &Path) -> Result<()> {
     let path = CString::new(target.as_os_str().as_bytes())?;
-    // SAFETY: strings are NUL-terminated; results are checked.
-    unsafe {
-        if libc::unshare(libc::CLONE_NEWNS) == 0 {
-            let private = libc::MS_REC | libc::MS_PRIVATE;
-            libc::mount(
-                ptr::null(),
-                c"/".as_ptr(),
-                ptr::null(),
-                private,
-                ptr::null(),
-            );
-        }
-        ensure!(libc::chroot(path.as_ptr()) == 0, "no chroot");
-    }
+    // SAFETY: the path is NUL-terminated.
+    ensure!(unsafe { libc::chroot(path.as_ptr()) } == 0, "no chroot");
     std::env::set_current_dir("/")?;
     Ok(())
 }

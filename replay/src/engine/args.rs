@@ -334,7 +334,7 @@ impl Task {
         match below(whole, plan.string(from)).filter(|_| from != NONE && base != BASE_ROOT) {
             Some(b"") => write_parts(buffer, &[b"."]),
             Some(rest) => write_parts(buffer, &[rest]),
-            None => write_parts(buffer, &[&self.context.confinement.prefix, whole]),
+            None => write_parts(buffer, &[self.context.confinement.prefix_of(whole), whole]),
         }
     }
 }

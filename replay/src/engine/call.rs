@@ -183,14 +183,14 @@ fn watch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     }
     let ret = plain(task, op, Kind::Watch)?;
     if ret >= 0 && op.ret >= 0 {
-        lock(&task.process.fds.watches).push((op.fd2, op.ret, ret));
+        locked(&task.process.fds.watches).push((op.fd2, op.ret, ret));
     }
     Ok(ret)
 }
 
 fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let open = open_here(task, op, op.fd2)?;
-    let watches = lock(&task.process.fds.watches);
+    let watches = locked(&task.process.fds.watches);
     let known = watches
         .iter()
         .rev()
@@ -204,7 +204,7 @@ fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
 
 /// munmap and msync of a part of a recorded mapping.
 fn mapped(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let mut mappings = lock(&task.process.fds.mappings);
+    let mut mappings = locked(&task.process.fds.mappings);
     let at = mappings
         .iter()
         .rposition(|(start, len, _)| (*start..*start + *len as i64).contains(&op.arg))
@@ -302,7 +302,7 @@ fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
         Kind::Chdir | Kind::Fchdir => task.process.cwd.store(op.path, Relaxed),
         Kind::Map if op.ret >= 0 => {
             let length = (op.size.max(1) as usize).next_multiple_of(4096);
-            lock(&task.process.fds.mappings).push((op.ret, length, ret as usize));
+            locked(&task.process.fds.mappings).push((op.ret, length, ret as usize));
         }
         Kind::Fcntl => change_bits(task, op),
         _ => {}
@@ -374,7 +374,7 @@ fn stat_of(task: &Task, op: &PlanOp) -> Stat {
     }
 }
 
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -28,14 +28,17 @@ pub struct Open {
     pub append: bool,
 }
 
+/// An inotify watch: descriptor, recorded number, real number.
+pub type Watch = (i32, i64, i64);
+/// A mapping: recorded address, length, real address.
+pub type Mapping = (i64, usize, usize);
+
 /// The descriptor table of one process. A fork copies it with the memory it lies in.
 #[derive(Debug)]
 pub struct FdTable {
     slots: &'static [Slot],
-    /// inotify instances by recorded descriptor, and watches: (descriptor, recorded, real).
-    pub watches: Mutex<Vec<(i32, i64, i64)>>,
-    /// Mappings: (recorded address, length, real address).
-    pub mappings: Mutex<Vec<(i64, usize, usize)>>,
+    pub watches: Mutex<Vec<Watch>>,
+    pub mappings: Mutex<Vec<Mapping>>,
 }
 
 impl FdTable {
@@ -60,6 +63,15 @@ impl FdTable {
             watches: Mutex::default(),
             mappings: Mutex::default(),
         })
+    }
+
+    /// The copy that a fork made.
+    pub fn inherited(&self, watches: Vec<Watch>, mappings: Vec<Mapping>) -> Self {
+        Self {
+            slots: self.slots,
+            watches: Mutex::new(watches),
+            mappings: Mutex::new(mappings),
+        }
     }
 
     pub fn get(&self, fd: i32) -> Option<Open> {

@@ -6,9 +6,9 @@ use spoolscope_traces::records::{
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::Refusal;
-use crate::engine::call::last_errno;
+use crate::engine::call::{last_errno, locked};
 use crate::engine::shared::state;
-use crate::engine::task::{Task, is_thread};
+use crate::engine::task::{Process, Task, is_thread};
 use crate::engine::verdict::Verdict;
 
 const STACK_BYTES: usize = 256 << 10;
@@ -43,10 +43,19 @@ pub fn settle(task: &mut Task) {
     }
     // SAFETY: plain system calls; must follow the change of owner, which clears the setting.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if task.context.engine_pid != libc::getppid() && libc::getppid() == 1 {
-            libc::_exit(1);
+        if libc::getppid() == task.context.engine_pid {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
+    }
+    leave_if_orphaned(task.context.engine_pid);
+}
+
+/// Without its engine a task has nothing more to do.
+pub fn leave_if_orphaned(engine_pid: i32) {
+    // SAFETY: signal 0 only asks whether the process exists.
+    let gone = unsafe { libc::kill(engine_pid, 0) } < 0 && last_errno() == libc::ESRCH;
+    if gone {
+        leave(true);
     }
 }
 
@@ -89,35 +98,38 @@ fn become_owner(task: &Task, uid: u32, gid: u32) {
 
 /// Replays a fork: a real child for a process, a thread for a thread.
 pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
-    let _births = task
-        .process
-        .births
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (context, parent) = (task.context, task.process);
+    // Held across the fork, so that the child never gets a lock that nobody will open.
+    let births = locked(&parent.births);
+    let watches = locked(&parent.fds.watches);
+    let mappings = locked(&parent.fds.mappings);
     if op.arg == i64::from(NONE) {
-        return Ok(judged(fork_process(|| ())));
+        return Ok(judged(fork_process(parent, || true)));
     }
     let child = op.arg as u32;
-    let (context, process) = (task.context, task.process);
-    if is_thread(&context.schedule, op) {
-        let flags = context.schedule.plan.threads()[child as usize].flags;
-        let own_fs = flags & TASK_SHARE_FS == 0;
-        let started = std::thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                if own_fs {
-                    // SAFETY: affects this thread only.
-                    unsafe { libc::unshare(libc::CLONE_FS) };
-                }
-                Task::new(context, process, child).run();
-                leave();
-            });
-        let ret = started.map_or(-i64::from(libc::EAGAIN), |_| 0);
-        return Ok(judged(ret));
+    if !is_thread(&context.schedule, op) {
+        return Ok(judged(fork_process(parent, || {
+            let process = parent.inherited(watches.clone(), mappings.clone());
+            let process: &'static Process = Box::leak(Box::new(process));
+            Task::new(context, process, child).run();
+            !process.threaded.load(Relaxed)
+        })));
     }
-    Ok(judged(fork_process(move || {
-        Task::new(context, process, child).run()
-    })))
+    drop((births, watches, mappings));
+    let flags = context.schedule.plan.threads()[child as usize].flags;
+    let own_fs = flags & TASK_SHARE_FS == 0;
+    parent.threaded.store(true, Relaxed);
+    let started = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            if own_fs {
+                // SAFETY: affects this thread only.
+                unsafe { libc::unshare(libc::CLONE_FS) };
+            }
+            Task::new(context, parent, child).run();
+            leave(false);
+        });
+    Ok(judged(started.map_or(-i64::from(libc::EAGAIN), |_| 0)))
 }
 
 fn judged(ret: i64) -> (i64, Verdict) {
@@ -127,24 +139,32 @@ fn judged(ret: i64) -> (i64, Verdict) {
     }
 }
 
-/// Forks; the child belongs to the engine, which outlives the recorded parent, and does `work`.
-pub fn fork_process(work: impl FnOnce()) -> i64 {
+/// Forks, and does `work` in the child; it returns whether the whole process is to end.
+///
+/// The child belongs to the engine, which outlives the recorded parent. Only with several
+/// threads in the parent it must be the C library that forks, to leave its own locks open.
+pub fn fork_process(parent: &Process, work: impl FnOnce() -> bool) -> i64 {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
-    // SAFETY: without CLONE_VM this is a plain fork; no lock is held (see `Process::births`).
-    let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    // SAFETY: without CLONE_VM this is a plain fork, and then of a single thread.
+    let child = match parent.threaded.load(Relaxed) {
+        true => i64::from(unsafe { libc::fork() }),
+        false => unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) },
+    };
     match child {
-        0 => {
-            work();
-            leave();
-        }
+        0 => leave(work()),
         -1 => -i64::from(last_errno()),
         _ => child,
     }
 }
 
-/// Ends this thread only; the process ends with its last thread.
-pub fn leave() -> ! {
+/// Ends this thread, and with `whole` the process; else that ends with its last thread.
+pub fn leave(whole: bool) -> ! {
+    let number = if whole {
+        libc::SYS_exit_group
+    } else {
+        libc::SYS_exit
+    };
     // SAFETY: never returns.
-    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    unsafe { libc::syscall(number, 0) };
     unreachable!("exit returned")
 }

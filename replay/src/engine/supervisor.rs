@@ -177,10 +177,13 @@ impl Supervisor {
         if child == 0 {
             reset_handlers();
             match Task::root(context, root) {
-                Ok(mut task) => task.run(),
+                Ok(mut task) => {
+                    task.run();
+                    life::leave(!task.process.threaded.load(Relaxed));
+                }
                 Err(error) => eprintln!("spoolscope-replay: {error:#}"),
             }
-            life::leave();
+            life::leave(true);
         }
         context.schedule.gates[root as usize]
             .pid
@@ -313,6 +316,8 @@ fn install_handlers() {
     let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only stores a flag.
     unsafe {
+        // Orphans of recorded parents come here.
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::signal(libc::SIGINT, handler);
         libc::signal(libc::SIGTERM, handler);
         // Only there to interrupt a lock that will never be granted; inherited by all tasks.

@@ -5,10 +5,10 @@ use spoolscope_traces::records::{
     NONE, Outcome, PLAN_FORK, PlanOp, REASON_NO_ORDER, REASON_NONE, VERDICT_DIVERGED, VERDICT_SAME,
     VERDICT_SKIPPED,
 };
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use crate::engine::args::{Refusal, Scratch};
-use crate::engine::fds::{FdTable, Open};
+use crate::engine::fds::{FdTable, Mapping, Open, Watch};
 use crate::engine::schedule::{Pace, Schedule};
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
@@ -52,6 +52,20 @@ pub struct Process {
     pub cwd: AtomicU32,
     /// Held while a thread starts or a fork copies the memory, so that no lock is copied held.
     pub births: std::sync::Mutex<()>,
+    /// A thread was started.
+    pub threaded: AtomicBool,
+}
+
+impl Process {
+    /// What a forked child has of its parent: the descriptors lie in copied memory already.
+    pub fn inherited(&self, watches: Vec<Watch>, mappings: Vec<Mapping>) -> Self {
+        Self {
+            fds: self.fds.inherited(watches, mappings),
+            cwd: AtomicU32::new(self.cwd.load(Relaxed)),
+            births: std::sync::Mutex::new(()),
+            threaded: AtomicBool::new(false),
+        }
+    }
 }
 
 /// A recorded thread being replayed.
@@ -86,6 +100,7 @@ impl Task {
             fds: FdTable::new(context.schedule.n_fds)?,
             cwd: AtomicU32::new(NONE),
             births: std::sync::Mutex::new(()),
+            threaded: AtomicBool::new(false),
         };
         Ok(Self::new(context, Box::leak(Box::new(process)), thread))
     }
@@ -211,6 +226,7 @@ impl Task {
         futex_wake(&control.finished);
         while !exited && control.over.load(Relaxed) == 0 {
             futex_wait(&control.over, 0, 1_000_000_000);
+            life::leave_if_orphaned(self.context.engine_pid);
         }
     }
 
