@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
-PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool")
+PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace")
 
 Require = Callable[..., None]
 
@@ -23,7 +23,7 @@ def require() -> Require:
     """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
 
     Known capabilities are probed: root, bpf, the filesystems, chromium, strace, cargo, clang,
-    bpftool. Any other name needs ``reason``, the caller's own finding of why it is missing.
+    bpftool, bpftrace. Any other name needs ``reason``: the caller's own finding of why not.
     """
 
     def check(capability: str, reason: str = "") -> None:
