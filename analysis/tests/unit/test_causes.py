@@ -73,6 +73,14 @@ STACKS = [
     ("file_lock", SCHED + "flock_lock_inode_wait < __do_sys_flock"),
     ("block_device", "io_schedule < folio_wait_bit_common < filemap_get_pages < filemap_read"),
     ("lookup_io", SCHED + "d_alloc_parallel < __lookup_slow < walk_component"),
+    ("alloc_io", SCHED + "schedule_timeout < wait_for_completion < __flush_work < xfs_create < "
+     "xfs_generic_create < path_openat"),
+    ("alloc_io", "wait_for_completion < __flush_work < xfs_flush_inodes < xfs_create"),
+    ("writeback", "wait_for_completion < __flush_workqueue < ext4_sync_fs < __iterate_supers"),
+    ("inode_io", "io_schedule < bit_wait_io < __wait_on_bit < out_of_line_wait_on_bit < "
+     "read_extent_buffer_pages < btrfs_read_extent_buffer < read_block_for_search < "
+     "btrfs_search_slot < btrfs_lookup_csum < btrfs_lookup_bio_sums < btrfs_submit_chunk"),
+    ("dir_lock", "rwsem_down_read_slowpath < down_read < xfs_ilock_data_map_shared < xfs_dir_open"),
     ("memory", SCHED + "rwsem_down_read_slowpath < down_read < lock_mm_and_find_vma < "
      "do_user_addr_fault < asm_exc_page_fault < fault_in_readable"),
 ]  # fmt: skip

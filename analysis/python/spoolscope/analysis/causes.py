@@ -53,7 +53,7 @@ CAUSES: dict[str, Cause] = {
     "readdir_io": Cause("listing read", "read", "A directory block was read to list names."),
     "inode_io": Cause("inode read", "read", "An inode or its block map was read or freed."),
     "alloc_io": Cause(
-        "allocator", "read", "Free-space data was read, or locked by another allocation."
+        "allocator", "read", "Free space had to be found: read, locked by others, or reclaimed."
     ),
     "block_queue": Cause("block queue", "device", "The request queue of the disk was full."),
     "block_device": Cause("device", "device", "The disk was reading or writing data of the call."),
