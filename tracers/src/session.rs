@@ -277,8 +277,9 @@ impl Pump<'_> {
     fn store_found(&mut self, item: Found) -> Result<()> {
         let mut capture = self.capture.borrow_mut();
         match item {
-            Found::Task(mut task, cwd) => {
+            Found::Task(mut task, cwd, root) => {
                 task.path = capture.string(&cwd);
+                task.root = capture.string(&root);
                 capture.push(Kind::Task, &task)
             }
             Found::OpenFile(mut file, path) => {

@@ -88,7 +88,7 @@ fn shape(call: &Call) -> types::call_shape {
 fn flags(call: &Call) -> u8 {
     let own = match call.name {
         "close" | "close_range" => CLOSES,
-        "chdir" | "fchdir" => CHDIR,
+        "chdir" | "fchdir" | "chroot" => CHDIR,
         "munmap" | "msync" => ADDRESS,
         "execve" | "execveat" => TASK | EXEC,
         "exit" | "exit_group" => NEVER_RETURNS,

@@ -7,20 +7,20 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use anyhow::{Context, Result};
-use spoolscope_traces::records::{OpenFile, TASK_SEEN, Task, Tree};
+use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_SEEN, Task, Tree};
 
 use crate::host::{Spool, clock};
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
 pub enum Found {
-    Task(Task, Vec<u8>),
+    Task(Task, Vec<u8>, Vec<u8>),
     OpenFile(OpenFile, Vec<u8>),
     Name(Tree, Vec<u8>, Vec<u8>),
 }
@@ -86,7 +86,14 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
         };
         let mut task = task_from_status(pid, &status);
         task.exe_ino = fs::metadata(entry.path().join("exe")).map_or(0, |m| m.ino());
-        to.send(Found::Task(task, cwd.as_os_str().as_bytes().to_vec()))?;
+        let root = fs::read_link(entry.path().join("root")).unwrap_or_default();
+        let mut root = root.into_os_string().into_vec();
+        if root == b"/" {
+            root.clear();
+        } else {
+            task.flags |= TASK_CHROOTED;
+        }
+        to.send(Found::Task(task, cwd.into_os_string().into_vec(), root))?;
     }
     Ok(())
 }

@@ -145,7 +145,7 @@ enum spsc_task_flags {
 	SPSC_TASK_SHARE_FILES = 1 << 0, /* FORK: child shares the fd table */
 	SPSC_TASK_SHARE_FS = 1 << 1,    /* FORK: child shares cwd, root and umask */
 	SPSC_TASK_KTHREAD = 1 << 2,
-	SPSC_TASK_CHROOTED = 1 << 3,    /* SEEN: root directory is not the host's */
+	SPSC_TASK_CHROOTED = 1 << 3,    /* SEEN-at-start: root directory is not the host's */
 	SPSC_TASK_IN_CALL = 1 << 4,     /* END: a recorded call had not returned yet */
 };
 
@@ -167,6 +167,8 @@ struct spsc_task {
 	__u32 flags; /* enum spsc_task_flags */
 	__s32 exit_code;
 	__u32 path; /* string id: EXEC the program, SEEN-at-start the cwd */
+	__u32 root; /* string id: SEEN-at-start the root directory if it is not "/" */
+	__u32 pad;
 	char comm[SPSC_COMM];
 };
 

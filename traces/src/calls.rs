@@ -97,7 +97,7 @@ numbers! {
         lremovexattr SYS_lremovexattr fremovexattr SYS_fremovexattr mmap SYS_mmap
         munmap SYS_munmap fadvise64 SYS_fadvise64 readahead SYS_readahead
         copy_file_range SYS_copy_file_range sendfile SYS_sendfile splice SYS_splice
-        chdir SYS_chdir fchdir SYS_fchdir umask SYS_umask
+        chdir SYS_chdir fchdir SYS_fchdir chroot SYS_chroot umask SYS_umask
         inotify_add_watch SYS_inotify_add_watch inotify_rm_watch SYS_inotify_rm_watch
         clone SYS_clone clone3 SYS_clone3 execve SYS_execve execveat SYS_execveat
         exit SYS_exit exit_group SYS_exit_group

@@ -33,6 +33,12 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 	return is_spool(t->fs->pwd.dentry->d_sb->s_dev);
 }
 
+/* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
+static __always_inline bool root_on_spool(struct task_struct *t)
+{
+	return is_spool(t->fs->root.dentry->d_sb->s_dev);
+}
+
 static __always_inline void note_object(struct task_state *st, struct inode *inode, u32 dev)
 {
 	st->inode = (u64)inode;
@@ -91,7 +97,7 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (n < 0) /* futimens(fd) is utimensat(fd, NULL) */
 		st->head[0] = 0;
 	if (st->head[0] == '/')
-		return head_on_spool(st->head, 0, 0) ? YES : NO;
+		return root_on_spool(t) || head_on_spool(st->head, 0, 0) ? YES : NO;
 	if ((s32)dirfd == AT_FDCWD) {
 		cwd = t->fs->pwd.dentry;
 		return from_directory(cwd->d_inode->i_ino, cwd->d_sb->s_dev, st->head);

@@ -180,7 +180,8 @@ struct gendisk {
 };
 
 struct request_queue {
-	struct gendisk *disk; /* since d152c682f03c "block: add an explicit ->disk backpointer", v5.15 */
+	struct gendisk
+		*disk; /* since d152c682f03c "block: add an explicit ->disk backpointer", v5.15 */
 };
 
 struct request {

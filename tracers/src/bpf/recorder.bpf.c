@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause
 /* The recorder's BPF object: every part shares one state, so they are one unit. */
 #include "syscalls.bpf.h"
+#include "life.bpf.h"
 #include "sched.bpf.h"
 #include "journal.bpf.h"
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
+char LICENSE[] SEC("license")
+= "Dual BSD/GPL";

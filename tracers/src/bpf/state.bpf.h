@@ -43,11 +43,11 @@ enum shape_extra {
 
 enum shape_flags {
 	SHAPE_RETURNS_FD = 1, /* the object is the descriptor returned */
-	SHAPE_CLOSES = 2,     /* fd is gone at exit */
-	SHAPE_TASK = 4,       /* process life and umask: recorded once a task touched a spool */
-	SHAPE_CHDIR = 8,
+	SHAPE_CLOSES = 2, /* fd is gone at exit */
+	SHAPE_TASK = 4, /* process life and umask: recorded once a task touched a spool */
+	SHAPE_CHDIR = 8, /* chdir, fchdir, chroot: matter if they lead onto a spool */
 	SHAPE_ADDRESS = 16, /* arg 0 is an address: object = file mapped there */
-	SHAPE_EXEC = 32,    /* the path must be read at entry, exec replaces the memory */
+	SHAPE_EXEC = 32, /* the path must be read at entry, exec replaces the memory */
 	SHAPE_NEVER_RETURNS = 64,
 };
 
@@ -110,7 +110,7 @@ struct task_state {
 	/* life */
 	u64 n_calls; /* = next seq */
 	u8 decided, target, touched, seen;
-	u8 watched;    /* kernel thread whose switches are recorded: enum watch */
+	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 pad[2];
 	u32 n_frames;

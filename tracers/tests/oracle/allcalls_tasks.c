@@ -270,6 +270,7 @@ static void pad_paths(long dir)
 		PATH_ROW(utime, b),
 		PATH_ROW(utimes, 0),
 		PATH_ROW(chdir),
+		PATH_ROW(chroot),
 		PATH_ROW(getxattr, n, b, 1),
 		PATH_ROW(lgetxattr, n, b, 1),
 		PATH_ROW(setxattr, n, b, 1),

@@ -5,7 +5,7 @@ through open, dup, close, chdir, fork and exec in the order in which the calls r
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +33,10 @@ class OpenFile(NamedTuple):
 
 @dataclass
 class Cwd:
-    """Working directory; an object of its own because CLONE_FS shares it."""
+    """Working and root directory; an object of its own because CLONE_FS shares it."""
 
     path: bytes | None = None
+    root: bytes = b""
 
 
 @dataclass
@@ -91,12 +92,11 @@ class Names:
         return number
 
     def join(self, base: bytes, name: bytes) -> bytes:
-        """Return name as seen from base, without '.', '..' and doubled slashes."""
+        """Return name as seen from base (the root for absolute names), normalised."""
         key = (base, name)
         joined = self._joined.get(key)
         if joined is None:
-            whole = name if name.startswith(b"/") else base + b"/" + name
-            joined = self._joined[key] = _normal(whole)
+            joined = self._joined[key] = _normal(base + b"/" + name)
         return joined
 
 
@@ -141,7 +141,8 @@ class Resolver:
                 self.directories.add(path)
         for task in tasks[(tasks["event"] == SEEN) & (tasks["path"] > 0)]:
             if int(task["pid"]) not in forked:
-                self.process(int(task["pid"])).cwd.path = strings[task["path"]]
+                start = Cwd(strings[task["path"]], strings[task["root"]])
+                self.process(int(task["pid"])).cwd = start
                 self.comms[int(task["pid"])] = bytes(task["comm"])
         for file in self.capture.records["open_file"]:
             path = strings[file["path"]]
@@ -162,7 +163,7 @@ class Resolver:
             flags = int(task["flags"])
             self.processes[pid] = Process(
                 parent.fds if flags & SHARE_FILES else dict(parent.fds),
-                parent.cwd if flags & SHARE_FS else Cwd(parent.cwd.path),
+                parent.cwd if flags & SHARE_FS else replace(parent.cwd),
             )
         elif event == EXEC:
             process = self.process(pid)
@@ -177,7 +178,7 @@ class Resolver:
     def name_of(self, process: Process, dirfd: int | None, raw: bytes) -> tuple[int, int]:
         """Return path id (-1 unknown) and how the path was given."""
         if raw.startswith(b"/"):
-            return self.names.id(self.names.join(b"", raw)), BASE_ROOT
+            return self.names.id(self.names.join(process.cwd.root, raw)), BASE_ROOT
         if dirfd is None or dirfd == AT_FDCWD:
             base, kind = process.cwd.path, BASE_CWD
         else:
@@ -204,6 +205,7 @@ class Resolver:
         for process in self.processes.values():
             if process.cwd.path is not None:
                 process.cwd.path = moved(process.cwd.path)
+            process.cwd.root = moved(process.cwd.root)
             for fd, file in process.fds.items():
                 process.fds[fd] = file._replace(path=moved(file.path))
 
@@ -365,6 +367,8 @@ def _effects(
         resolver.directories.add(paths[first])
     elif name in ("chdir", "fchdir"):
         process.cwd.path = paths[first] if first >= 0 else None
+    elif name == "chroot" and first >= 0:
+        process.cwd.root = paths[first]
     elif name in ("rename", "renameat", "renameat2") and first >= 0 and second >= 0:
         resolver.rename_directory(paths[first], paths[second])
 

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* Writes the record of a call that returned. */
+#ifndef SPOOLSCOPE_EMIT_BPF_H
+#define SPOOLSCOPE_EMIT_BPF_H
+
+#include "filter.bpf.h"
+
+static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now)
+{
+	struct ring_task *e = reserve(SPSC_KIND_TASK, sizeof(*e));
+	struct spsc_task *r;
+
+	if (!e)
+		return;
+	st->seen = 1;
+	r = &e->rec;
+	__builtin_memset(r, 0, sizeof(*r));
+	r->ts_ns = now;
+	r->event = SPSC_TASK_SEEN;
+	r->pid = t->tgid;
+	r->tid = t->pid;
+	r->parent_pid = BPF_CORE_READ(t, real_parent, tgid);
+	r->uid = BPF_CORE_READ(t, cred, fsuid.val);
+	r->gid = BPF_CORE_READ(t, cred, fsgid.val);
+	r->umask = BPF_CORE_READ(t, fs, umask);
+	r->cwd_ino = BPF_CORE_READ(t, fs, pwd.dentry, d_inode, i_ino);
+	r->cwd_dev = BPF_CORE_READ(t, fs, pwd.dentry, d_sb, s_dev);
+	r->exe_ino = BPF_CORE_READ(t, mm, exe_file, f_inode, i_ino);
+	r->cgroup_id = bpf_get_current_cgroup_id();
+	r->path = 0;
+	BPF_CORE_READ_STR_INTO(&r->comm, t, comm);
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* One read of the kernel's answer instead of one per member. */
+static __always_inline long fill_stat(struct spsc_syscall *r, const volatile struct call_shape *s,
+				      const void *user)
+{
+	u64 words[8] = {};
+	long bad = bpf_probe_read_user(words, sizeof(words), user);
+
+	if (s->extra == EXTRA_STATX) { /* stx_mode at 28, stx_ino at 32, stx_size at 40 */
+		r->obj_mode = words[3] >> 32;
+		r->ino = words[4];
+		r->size = words[5];
+	} else {
+		r->ino = words[(stat_ino_at / 8) & 7];
+		r->obj_mode = words[(stat_mode_at / 8) & 7] >> (8 * (stat_mode_at & 7));
+		r->size = words[(stat_size_at / 8) & 7];
+	}
+	return bad;
+}
+
+static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,
+				       const void *user)
+{
+	long bad = 0;
+	u64 pair[2];
+
+	if (s->extra == EXTRA_STAT || s->extra == EXTRA_STATX) {
+		if (r->ret == 0)
+			bad = fill_stat(r, s, user);
+	} else if (s->extra == EXTRA_FLOCK) {
+		u16 type[2] = {};
+		u32 cmd = r->args[1];
+
+		if (!(cmd >= 5 && cmd <= 7) && !(cmd >= 36 && cmd <= 38))
+			return; /* not F_*LK: the argument is a number */
+		bad |= bpf_probe_read_user(&type, 4, user);
+		bad |= bpf_probe_read_user(&pair, 16, user + 8);
+		r->lock_type = type[0] | type[1] << 8;
+		r->pos = pair[0];
+		r->size = pair[1];
+	} else if (s->extra == EXTRA_IOV) {
+		u64 n = r->args[2];
+
+		for (u64 i = 0; i < 64 && i < n; i++) {
+			if (bpf_probe_read_user(&pair, 16, user + i * 16)) {
+				bad = 1;
+				break;
+			}
+			r->count += pair[1];
+		}
+	} else if (s->extra == EXTRA_HOW) {
+		bad |= bpf_probe_read_user(&pair, 16, user);
+		r->args[2] = pair[0];
+		r->args[3] = pair[1];
+	}
+	if (bad)
+		r->flags |= SPSC_CALL_EXTRA_FAULT;
+}
+
+/* The size after the call. The call itself held the file open, so the inode noted at
+ * entry is still there, except after a close. */
+static __always_inline void fill_object(struct task_struct *t, struct task_state *st,
+					struct spsc_syscall *r, const volatile struct call_shape *s)
+{
+	struct inode *inode = (struct inode *)st->inode;
+	struct file *f;
+
+	if ((s->flags & SHAPE_RETURNS_FD) && r->ret >= 0 && s->fd < 0) {
+		f = file_of_fd(t, r->ret);
+		if (!f)
+			return;
+		inode = inode_of(f);
+		note_object(st, inode, dev_of(inode));
+	}
+	if (inode && !(s->flags & SHAPE_CLOSES))
+		r->size = BPF_CORE_READ(inode, i_size);
+}
+
+static __always_inline void fill_call(struct task_struct *t, struct task_state *st,
+				      struct spsc_syscall *r, long ret, u64 now, u32 flags)
+{
+	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
+
+	r->start_ns = st->start_ns;
+	r->end_ns = now;
+	r->oncpu_ns = st->oncpu_ns + (now - st->last_ns);
+	r->blocked_ns = st->blocked_ns;
+	r->runq_ns = st->runq_ns;
+	r->preempted_ns = st->preempted_ns;
+	r->seq = st->n_calls - 1;
+	r->ret = ret;
+	r->size = -1;
+	fill_object(t, st, r, s);
+	__builtin_memcpy(r->args, st->args, sizeof(r->args));
+	r->ino = st->ino;
+	r->ino2 = st->ino2;
+	r->pos = st->pos;
+	r->count = 0;
+	r->dev = st->dev;
+	r->pid = t->tgid;
+	r->tid = t->pid;
+	r->path = r->path2 = 0;
+	r->call = st->call - 1;
+	r->cpu = bpf_get_smp_processor_id();
+	r->obj_mode = st->obj_mode;
+	r->lock_type = 0;
+	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
+	if (s->extra_arg >= 0)
+		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
+}
+
+/* Reads one string to the end of a record; returns its length without NUL. */
+static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room, u64 user)
+{
+	long n = bpf_probe_read_user_str(to, room, (void *)user);
+
+	if (n > 0)
+		return n - 1;
+	if (user)
+		r->flags |= SPSC_CALL_PATH_FAULT;
+	return 0;
+}
+
+static __always_inline void fill_texts(struct task_state *st, struct ring_call *e, char *text,
+				       u32 room)
+{
+	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
+
+	e->head.stride = room;
+	if (s->flags & SHAPE_EXEC) {
+		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
+		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
+		return;
+	}
+	if (s->path >= 0 && st->head_bytes && st->head_bytes < PATH_SHORT) {
+		/* read at entry already, and whole */
+		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
+		e->head.len1 = st->head_bytes - 1;
+	} else if (s->path >= 0) {
+		e->head.len1 = read_text(&e->rec, text, room, arg_of(st, s->path));
+	}
+	if (s->path2 >= 0)
+		e->head.len2 = read_text(&e->rec, text + room, room, arg_of(st, s->path2));
+	else if (s->text >= 0)
+		e->head.len2 = read_text(&e->rec, text + room, room, arg_of(st, s->text));
+}
+
+static __always_inline bool truncated(const struct ring_call *e)
+{
+	return e->head.len1 >= PATH_SHORT - 1 || e->head.len2 >= PATH_SHORT - 1;
+}
+
+/* Paths longer than PATH_SHORT are rare; they get a record of their own size. */
+static __noinline int emit_long(struct task_struct *t, struct task_state *st, long ret, u64 now,
+				u32 flags)
+{
+	struct ring_call_long *e;
+
+	if (!st || !t)
+		return 0;
+	e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));
+	if (!e)
+		return 0;
+	fill_call(t, st, &e->c.rec, ret, now, flags);
+	fill_texts(st, &e->c, e->text, PATH_LONG);
+	if (e->c.head.len1 >= PATH_LONG - 1 || e->c.head.len2 >= PATH_LONG - 1)
+		e->c.rec.flags |= SPSC_CALL_PATH_CUT;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline void emit_call(struct task_struct *t, struct task_state *st, long ret,
+				      u64 now, u32 flags)
+{
+	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
+	struct ring_call_short *e;
+	struct ring_call *plain;
+
+	if (!st->seen)
+		emit_seen(t, st, now);
+	st->touched = 1;
+	st->n_calls++; /* before reserving: a lost record leaves a hole in seq */
+	if (s->path < 0 && s->text < 0) {
+		plain = reserve(SPSC_KIND_SYSCALL, sizeof(*plain));
+		if (!plain)
+			return;
+		fill_call(t, st, &plain->rec, ret, now, flags);
+		bpf_ringbuf_submit(plain, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));
+	if (!e)
+		return;
+	fill_call(t, st, &e->c.rec, ret, now, flags);
+	fill_texts(st, &e->c, e->text, PATH_SHORT);
+	if (truncated(&e->c) && !(s->flags & SHAPE_EXEC)) {
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		emit_long(t, st, ret, now, flags);
+		return;
+	}
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+#endif

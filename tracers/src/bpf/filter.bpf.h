@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/* Is this call about a spool? Asked at entry, so that other calls cost little. */
+#ifndef SPOOLSCOPE_FILTER_BPF_H
+#define SPOOLSCOPE_FILTER_BPF_H
+
+#include "files.bpf.h"
+
+static __always_inline s64 arg_of(const struct task_state *st, s8 i)
+{
+	u32 n = i;
+
+	return n < 6 ? st->args[n] : 0;
+}
+
+static __always_inline enum answer object_on_spool(struct task_struct *t, struct task_state *st,
+						   const volatile struct call_shape *s)
+{
+	enum answer answer = NO;
+	struct inode *inode;
+	struct file *f;
+	u32 dev;
+
+	if (s->fd >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd)))) {
+		inode = inode_of(f);
+		dev = dev_of(inode);
+		if (is_spool(dev)) {
+			note_object(st, inode, dev);
+			st->pos = BPF_CORE_READ(f, f_pos);
+			answer = YES;
+		}
+	}
+	if (s->fd2 >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd2)))) {
+		inode = inode_of(f);
+		if (is_spool(dev_of(inode))) {
+			st->ino2 = BPF_CORE_READ(inode, i_ino);
+			answer = YES;
+		}
+	}
+	return answer;
+}
+
+static __always_inline enum answer paths_on_spool(struct task_struct *t, struct task_state *st,
+						  const volatile struct call_shape *s)
+{
+	enum answer first = NO, second = NO;
+
+	if (s->path2 >= 0)
+		second = path_on_spool(t, st, s->dirfd2 >= 0 ? arg_of(st, s->dirfd2) : AT_FDCWD,
+				       arg_of(st, s->path2));
+	if (s->path >= 0)
+		first = path_on_spool(t, st, s->dirfd >= 0 ? arg_of(st, s->dirfd) : AT_FDCWD,
+				      arg_of(st, s->path));
+	return first > second ? (second == YES ? YES : first) : (first == YES ? YES : second);
+}
+
+/* AT_EMPTY_PATH: newfstatat(fd, "", ...) is how glibc writes fstat(fd). */
+static __always_inline void note_empty_path(struct task_struct *t, struct task_state *st,
+					    const volatile struct call_shape *s)
+{
+	struct inode *inode;
+	struct file *f;
+	u32 dev;
+
+	if (s->dirfd < 0 || s->path < 0 || st->head[0])
+		return;
+	f = file_of_fd(t, (s32)arg_of(st, s->dirfd));
+	if (!f)
+		return;
+	inode = inode_of(f);
+	dev = dev_of(inode);
+	if (is_spool(dev))
+		note_object(st, inode, dev);
+}
+
+static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
+				   const volatile struct call_shape *s)
+{
+	enum answer answer;
+
+	if (s->flags & (SHAPE_TASK | SHAPE_NEVER_RETURNS)) {
+		st->certain = st->touched || filter_tasks;
+		if (s->flags & SHAPE_EXEC)
+			bpf_probe_read_user_str(st->head, sizeof(st->head),
+						(void *)arg_of(st, s->path));
+		return st->certain;
+	}
+	if (s->flags & SHAPE_ADDRESS) {
+		st->certain = mapped_on_spool(t, st, arg_of(st, 0));
+		return st->certain;
+	}
+	answer = object_on_spool(t, st, s);
+	if (answer != YES && s->path >= 0) {
+		answer = paths_on_spool(t, st, s);
+		if (answer == YES)
+			note_empty_path(t, st, s);
+	}
+	st->certain = answer == YES;
+	return answer != NO || (s->flags & SHAPE_CHDIR);
+}
+
+#endif
