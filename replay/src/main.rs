@@ -9,6 +9,8 @@ mod pattern;
 mod plan;
 mod sandbox;
 mod semantics;
+#[cfg(test)]
+mod testing;
 mod verify;
 
 use clap::Parser;

@@ -264,3 +264,46 @@ impl Plan {
         counts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::try_plan;
+
+    fn refusal(script: &str) -> String {
+        let error = try_plan(script).expect_err("must be refused");
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn paths_that_could_leave_the_target_are_refused() {
+        for path in ["../x", "a/../../x", "/etc/passwd", "a//b", "a/./b", "a/"] {
+            let reason = refusal(&format!("A 0-10 unlink {path} = 0"));
+            assert!(reason.contains(path), "{reason}");
+            refusal(&format!("A 0-10 rename a {path} = 0"));
+            refusal(&format!("tree {path}\nA 0-10 stat x = -2"));
+        }
+        assert!(refusal(&format!("A 0-10 unlink {} = 0", "n".repeat(300))).contains("too long"));
+    }
+
+    #[test]
+    fn a_symlink_may_point_anywhere_as_it_is_only_text() {
+        assert!(try_plan("A 0-10 symlink a /etc/passwd = 0").is_ok());
+    }
+
+    #[test]
+    fn process_life_must_add_up() {
+        assert!(refusal("A 0-10 FORK B = 0\nA 20-30 FORK B = 0").contains("2 times"));
+        assert!(refusal("A 10-20 FORK B = 0\nB 0-5 stat x = -2").contains("before its fork"));
+        assert!(refusal("A 10-5 stat x = -2").contains("ends before"));
+        assert!(refusal("A 0-5 close fd=70000 = 0").contains("out of range"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_plan_is_refused() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        for text in ["", "short", &"x".repeat(500)] {
+            std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+            assert!(super::Plan::open(file.path()).is_err());
+        }
+    }
+}

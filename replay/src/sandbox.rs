@@ -84,10 +84,8 @@ fn own_user_namespace() -> Result<()> {
     // SAFETY: plain system calls.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     // SAFETY: the process has one thread.
-    ensure!(
-        unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0,
-        "no user namespace"
-    );
+    let done = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
+    ensure!(done == 0, "no user namespace");
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;

@@ -21,6 +21,7 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         Kind::Unmap | Kind::Msync => mapped(task, op)?,
         Kind::Sendfile => sendfile(task, op)?,
         Kind::Splice => splice(task, op)?,
+        Kind::Chroot => look_up(task, op)?,
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
         _ => plain(task, op, kind)?,
@@ -274,6 +275,17 @@ fn splice_call(from: i32, to: i32, size: i64) -> i64 {
     )
 }
 
+/// The root directory stays the target: names in a plan are whole. Only the lookup is made.
+fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
+    let [path, ..] = task.arguments(op, Kind::Chroot, &shape)?;
+    let here = i64::from(libc::AT_FDCWD);
+    Ok(syscall(
+        libc::SYS_faccessat,
+        [here, path, i64::from(libc::X_OK), 0, 0, 0],
+    ))
+}
+
 fn sync_target(task: &Task) -> i64 {
     let root = task.context.confinement.path(b"");
     // SAFETY: the path is NUL-terminated; the descriptor is closed below.
@@ -290,11 +302,10 @@ fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
         return;
     }
     if ret < 0 {
-        if semantics::makes_fd(op) {
-            task.process
-                .fds
-                .take(op.ret as i32)
-                .map(|open| fds::close(open.real));
+        if semantics::makes_fd(op)
+            && let Some(open) = task.process.fds.take(op.ret as i32)
+        {
+            fds::close(open.real);
         }
         return;
     }

@@ -96,7 +96,7 @@ impl FdTable {
             return;
         };
         slot.path.store(open.path, Relaxed);
-        let bits = u32::from(open.cloexec) * CLOEXEC | u32::from(open.append) * APPEND;
+        let bits = (u32::from(open.cloexec) * CLOEXEC) | (u32::from(open.append) * APPEND);
         slot.bits.store(bits, Relaxed);
         slot.real.store(open.real + 1, Relaxed);
     }

@@ -145,10 +145,13 @@ fn judged(ret: i64) -> (i64, Verdict) {
 /// threads in the parent it must be the C library that forks, to leave its own locks open.
 pub fn fork_process(parent: &Process, work: impl FnOnce() -> bool) -> i64 {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    let threaded = parent.threaded.load(Relaxed);
     // SAFETY: without CLONE_VM this is a plain fork, and then of a single thread.
-    let child = match parent.threaded.load(Relaxed) {
-        true => i64::from(unsafe { libc::fork() }),
-        false => unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) },
+    let child = unsafe {
+        match threaded {
+            true => i64::from(libc::fork()),
+            false => libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0),
+        }
     };
     match child {
         0 => leave(work()),

@@ -116,7 +116,7 @@ impl Schedule {
     pub fn due_ns(&self, start_ns: i64) -> i64 {
         match self.pace {
             Pace::AsFastAsPossible => 0,
-            Pace::Scaled(factor) if factor == 1.0 => start_ns,
+            Pace::Scaled(1.0) => start_ns,
             Pace::Scaled(factor) => (start_ns as f64 / factor) as i64,
         }
     }

@@ -145,9 +145,7 @@ impl<'a> Linear<'a> {
                 (Some(true), _) | (_, None) => false,
                 (Some(false), Some(touch)) => self.outcome_meets(cause, touch, need),
                 (None, Some(touch)) => {
-                    let moved = self.moved_ino(cause);
-                    let sure =
-                        touch.need != Need::Any || !self.world.in_snapshot_besides(path, moved);
+                    let sure = touch.need != Need::Any || self.is_news(cause, path, need);
                     sure && self.outcome_meets(cause, touch, need)
                 }
             }
@@ -157,6 +155,16 @@ impl<'a> Linear<'a> {
             || self.locks.explained_by(op, cause, &self.world)
     }
 
+    /// Whether a name that nobody touched yet cannot have been so before `cause`.
+    fn is_news(&self, cause: &PlanOp, path: u32, need: Need) -> bool {
+        let moved = self.world.moved_ino(cause);
+        match (self.world.snapshot_ino(path), need) {
+            (None, _) => true,
+            (Some(shown), Need::Present(ino)) if ino != 0 => shown != ino || moved == ino,
+            (Some(shown), _) => moved != 0 && shown == moved,
+        }
+    }
+
     fn outcome_meets(&self, cause: &PlanOp, touch: &Touch, need: Need) -> bool {
         match (touch.makes, need) {
             (Makes::Same, _) | (_, Need::Any) => false,
@@ -164,17 +172,10 @@ impl<'a> Linear<'a> {
             (_, Need::Absent) => false,
             (_, Need::Present(0)) => true,
             (Makes::Moved | Makes::Linked, Need::Present(ino)) => {
-                let moved = self.moved_ino(cause);
+                let moved = self.world.moved_ino(cause);
                 moved == 0 || moved == ino
             }
             (_, Need::Present(ino)) => cause.ino == 0 || cause.ino == ino,
-        }
-    }
-
-    fn moved_ino(&self, op: &PlanOp) -> u64 {
-        match self.world.slot(op.path) {
-            Slot::Present(object) => self.world.object(object).ino,
-            _ => op.ino,
         }
     }
 
@@ -300,9 +301,10 @@ impl<'a> Linear<'a> {
     }
 
     fn change_names(&mut self, op: &PlanOp) {
-        let moved = self.moved_ino(op);
+        let moved = self.world.moved_ino(op);
         for touch in semantics::touches(op).iter().flatten() {
             if op.ret >= 0 {
+                self.world.reach(touch.path);
                 for above in self.world.names.ancestors(touch.path).to_vec() {
                     if self.world.slot(above) == Slot::Unknown {
                         let object = self.world.plant(above, 0, None);

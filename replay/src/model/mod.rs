@@ -7,3 +7,6 @@ pub mod locks;
 pub mod names;
 pub mod state;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

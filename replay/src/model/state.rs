@@ -1,7 +1,7 @@
 //! The tree before the first and after the last operation.
 
 use spoolscope_traces::records::PlanEntry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::extents::Extents;
 use crate::model::names::parent_of;
@@ -72,7 +72,7 @@ impl Tree {
             }
             tree.add(world.names.bytes(entry.path), thing);
         }
-        tree.add_parents();
+        tree.add_parents(world, slots);
         tree
     }
 
@@ -91,13 +91,20 @@ impl Tree {
         }
     }
 
-    fn add_parents(&mut self) {
-        let mut missing = Vec::new();
-        for name in self.names.keys() {
+    /// Directories that nothing names but names below them; unless they came or went.
+    fn add_parents(&mut self, world: &World, slots: &[Slot]) {
+        let mut missing = BTreeSet::new();
+        let reached = (0..).zip(&world.reached).filter(|(_, reached)| **reached);
+        let reached = reached.map(|(path, _)| world.names.bytes(path));
+        for name in self.names.keys().map(Vec::as_slice).chain(reached) {
             let mut above = parent_of(name);
             while let Some(parent) = above {
-                if !self.names.contains_key(parent) {
-                    missing.push(parent.to_vec());
+                let slot = world
+                    .names
+                    .find(parent)
+                    .and_then(|path| slots.get(path as usize));
+                if slot != Some(&Slot::Absent) && !self.names.contains_key(parent) {
+                    missing.insert(parent.to_vec());
                 }
                 above = parent_of(parent);
             }

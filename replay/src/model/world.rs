@@ -94,6 +94,8 @@ pub struct World<'a> {
     /// What each name was before the first operation; `Unknown` if none told.
     pub initial: Vec<Slot>,
     pub objects: Vec<Object>,
+    /// Names that a call reached with success, so their directories existed.
+    pub reached: Vec<bool>,
     by_ino: HashMap<u64, u32>,
     entries: &'a [PlanEntry],
     entry_at: HashMap<u32, u32>,
@@ -119,6 +121,7 @@ impl<'a> World<'a> {
             slots: vec![Slot::Unknown; n],
             initial: vec![Slot::Unknown; n],
             objects: Vec::new(),
+            reached: vec![false; n],
             by_ino: HashMap::new(),
             entries,
             entry_at: entries.iter().enumerate().map(at).collect(),
@@ -218,7 +221,7 @@ impl<'a> World<'a> {
         }
         let (first, target) = match entry {
             Some(entry) => (from_entry(&entry), entry.target),
-            None => (self.from_op(op), NONE),
+            None => (self.guess_from(op), NONE),
         };
         let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
         let object = self.add(ino, first, target);
@@ -229,7 +232,7 @@ impl<'a> World<'a> {
         object
     }
 
-    fn from_op(&self, op: Option<&PlanOp>) -> Attributes {
+    fn guess_from(&self, op: Option<&PlanOp>) -> Attributes {
         let Some(op) = op else {
             return Attributes {
                 mode: 0o755,
@@ -289,7 +292,8 @@ impl<'a> World<'a> {
         }
         let existed = match touch.need {
             Need::Present(ino) => {
-                self.plant(touch.path, ino, Some(op));
+                let moved = semantics::has_second_path(op) && touch.path == op.path;
+                self.plant(touch.path, if moved { moved_ino } else { ino }, Some(op));
                 return;
             }
             Need::Absent => false,
@@ -332,6 +336,13 @@ impl<'a> World<'a> {
             .get(&path)
             .map(|at| self.entries[*at as usize].ino);
         entry.is_some_and(|ino| ino != moved_ino && !self.by_ino.contains_key(&ino))
+    }
+
+    /// Notes that a call found its way to a name.
+    pub fn reach(&mut self, path: u32) {
+        if let Some(reached) = self.reached.get_mut(path as usize) {
+            *reached = true;
+        }
     }
 
     /// Puts a new object at a name, or keeps the one that is there.
@@ -611,10 +622,33 @@ impl<'a> World<'a> {
         self.fds.remove(&thread);
     }
 
-    /// Whether the snapshot shows the name with another object than this one.
-    pub fn in_snapshot_besides(&self, path: u32, ino: u64) -> bool {
-        let entry = self.entry_at.get(&path);
-        entry.is_some_and(|at| ino == 0 || self.entries[*at as usize].ino != ino)
+    /// The inode that the snapshot shows at a name.
+    pub fn snapshot_ino(&self, path: u32) -> Option<u64> {
+        self.entry_at
+            .get(&path)
+            .map(|at| self.entries[*at as usize].ino)
+    }
+
+    /// The inode that a rename or link is about, as far as anything tells.
+    ///
+    /// A source that nobody touched before and that the snapshot lacks was moved before the
+    /// snapshot came by: what that shows at the target is the moved object.
+    pub fn moved_ino(&self, op: &PlanOp) -> u64 {
+        match self.slot(op.path) {
+            Slot::Present(object) if self.object(object).ino != 0 => self.object(object).ino,
+            Slot::Unknown if op.ino == 0 && op.path2 != NONE => {
+                let target = || {
+                    self.snapshot_ino(op.path2)
+                        .filter(|_| self.is_unknown(op.path2))
+                };
+                self.snapshot_ino(op.path).or_else(target).unwrap_or(0)
+            }
+            _ => op.ino,
+        }
+    }
+
+    fn is_unknown(&self, path: u32) -> bool {
+        self.slot(path) == Slot::Unknown
     }
 
     /// The thread that stands for a process: the first one with its pid in the same life.

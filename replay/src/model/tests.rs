@@ -1,0 +1,234 @@
+//! Order rules on plans of a few lines.
+
+use crate::model::linear::Linear;
+use crate::model::state::Tree;
+use crate::testing::plan;
+
+const CREATE_EXCL: &str = "flags=301";
+
+/// The operations in the order found, as indices of lines; and how many stay unexplained.
+fn order(script: &str) -> (Vec<u32>, usize) {
+    let plan = plan(script);
+    let linear = Linear::walk(&plan);
+    (linear.order.clone(), linear.unexplained.len())
+}
+
+/// (waiting operation, awaited operation) for every edge.
+fn edges(script: &str) -> Vec<(u32, u32)> {
+    let plan = plan(script);
+    let linear = Linear::walk(&plan);
+    let op_at = |thread: u32, finished: u32| {
+        let mut stream =
+            (0..plan.ops().len() as u32).filter(|at| plan.ops()[*at as usize].thread == thread);
+        stream
+            .nth(finished as usize - 1)
+            .expect("within the stream")
+    };
+    let mut edges: Vec<(u32, u32)> = linear
+        .edges
+        .found
+        .iter()
+        .map(|(op, thread, finished)| (*op, op_at(*thread, *finished)))
+        .collect();
+    edges.sort_unstable();
+    edges
+}
+
+fn names(tree: &Tree) -> Vec<String> {
+    tree.names
+        .keys()
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
+}
+
+#[test]
+fn the_recorded_winner_of_a_rename_race_goes_first() {
+    // Both overlap; A returns last but won, or B could not have failed.
+    let script = "
+        A 0-100 rename new/m cur/m = 0
+        B 10-50 rename new/m cur/m:S = -2
+    ";
+    assert_eq!(order(script), (vec![0, 1], 0));
+    assert_eq!(edges(script), [(1, 0)]);
+}
+
+#[test]
+fn the_loser_of_an_exclusive_create_comes_after_the_winner() {
+    let script = format!(
+        "A 0-100 openat l {CREATE_EXCL} = 3
+         B 10-20 openat l {CREATE_EXCL} = -17"
+    );
+    assert_eq!(order(&script), (vec![0, 1], 0));
+    assert_eq!(edges(&script), [(1, 0)]);
+}
+
+#[test]
+fn dotlocks_alternate_even_if_their_calls_overlap() {
+    // B's create overlaps A's unlink and ends first: the unlink must have come before it.
+    let script = format!(
+        "A 0-10 openat lock {CREATE_EXCL} ino=5 = 3
+         A 20-60 unlink lock = 0
+         B 30-50 openat lock {CREATE_EXCL} ino=5 = 3
+         B 70-80 unlink lock = 0
+         A 90-95 openat lock {CREATE_EXCL} ino=6 = 3"
+    );
+    assert_eq!(order(&script), (vec![0, 1, 2, 3, 4], 0));
+    assert_eq!(edges(&script), [(2, 1), (4, 3)]);
+}
+
+#[test]
+fn a_call_that_found_nothing_ran_in_the_gap() {
+    // The stat overlaps both the rename away and the rename back.
+    let script = "
+        A 0-30 rename a b = 0
+        B 10-90 stat a = -2
+        A 40-100 rename b a = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn one_that_still_saw_the_old_state_goes_before_the_change() {
+    let script = "
+        B 0-100 stat a ino=7 omode=100644 osize=5 = 0
+        A 10-20 unlink a = 0
+        C 30-40 stat a = -2
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn replacing_by_rename_is_told_by_the_inode() {
+    let script = "
+        tree list ino=1
+        tree list.tmp ino=2
+        A 0-50 rename list.tmp list = 0
+        B 10-20 openat list ino=2 = 3
+        C 15-60 openat list ino=1 = 3
+    ";
+    let (order, unexplained) = order(script);
+    assert_eq!((order, unexplained), (vec![2, 0, 1], 0));
+}
+
+#[test]
+fn overlapping_calls_that_do_not_conflict_stay_free() {
+    let script = "
+        A 0-50 rename a b = 0
+        B 10-20 rename c d = 0
+        C 12-30 stat e = -2
+        B 60-70 stat e = -2
+    ";
+    assert_eq!(edges(script), []);
+}
+
+#[test]
+fn a_short_read_tells_which_append_it_missed() {
+    let script = "
+        A 0-5 openat f flags=102 ino=9 omode=100644 osize=0 = 3
+        A 6-10 write fd=3 ino=9 omode=100644 off=0 size=10 osize=10 = 10
+        A 20-60 write fd=3 ino=9 omode=100644 off=10 size=10 osize=20 = 10
+        B 30-70 read fd=4 ino=9 omode=100644 off=0 size=100 osize=20 = 10
+        C 30-50 read fd=4 ino=9 omode=100644 off=0 size=100 osize=20 = 20
+    ";
+    assert_eq!(order(script), (vec![0, 1, 3, 2, 4], 0));
+    assert_eq!(edges(script), [(2, 3), (3, 1), (4, 2)]);
+}
+
+#[test]
+fn waiting_locks_wait_in_the_kernel_but_keep_their_turn() {
+    const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
+    const UNLOCK: &str = "fd=3 ino=4 cmd=6 lock=2";
+    let script = format!(
+        "A 0-10 fcntl {LOCK} = 0
+         B 20-65 fcntl {LOCK} = 0
+         C 30-95 fcntl {LOCK} = 0
+         A 50-70 fcntl {UNLOCK} = 0
+         B 80-90 fcntl {UNLOCK} = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 3, 1, 4, 2], 0));
+    // B does not wait for A's unlock, nor C for B's: the kernel makes them wait.
+    assert_eq!(edges(&script), [(1, 0), (2, 1), (4, 3)]);
+}
+
+#[test]
+fn a_try_that_was_refused_lies_within_the_hold() {
+    let script = "
+        A 0-10 flock fd=3 ino=4 cmd=2 = 0
+        B 20-90 flock fd=3 ino=4 cmd=6 = -11
+        A 30-40 flock fd=3 ino=4 cmd=8 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn removing_a_directory_waits_for_what_was_done_in_it() {
+    let script = "
+        A 0-10 mkdir d = 0
+        B 20-30 mkdir d/e = 0
+        B 40-50 rmdir d/e = 0
+        A 60-70 rmdir d = 0
+        B 80-90 stat d/e = -2
+    ";
+    assert_eq!(edges(script), [(1, 0), (3, 2), (4, 3)]);
+}
+
+#[test]
+fn a_child_begins_after_its_fork_even_if_that_returns_late() {
+    let script = "
+        A 0-100 FORK B
+        B 20-30 stat x = -2
+        B 40-50 EXIT
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+}
+
+#[test]
+fn the_first_result_corrects_a_snapshot_taken_under_way() {
+    // The snapshot shows what the operations had already done.
+    let plan = plan(
+        "tree cur/m ino=7 size=100
+         tree made ino=8
+         A 0-10 rename new/m cur/m = 0
+         A 20-30 openat made flags=301 ino=8 = 3
+         A 40-50 stat gone ino=9 omode=100600 osize=12 = 0
+         A 60-70 unlink gone = 0",
+    );
+    let linear = Linear::walk(&plan);
+    assert_eq!(linear.unexplained, [0; 0]);
+    let first = Tree::initial(&plan, &linear.world);
+    assert_eq!(names(&first), ["cur", "gone", "new", "new/m"]);
+    assert_eq!(
+        first.things[first.names[b"gone".as_slice()]]
+            .attributes
+            .size,
+        12
+    );
+    assert_eq!(
+        first.things[first.names[b"new/m".as_slice()]]
+            .attributes
+            .size,
+        100
+    );
+    let last = Tree::expected(&plan, &linear.world);
+    assert_eq!(names(&last), ["cur", "cur/m", "made", "new"]);
+}
+
+#[test]
+fn a_moved_directory_takes_its_names_along() {
+    let plan = plan(
+        "tree box mode=40755 ino=1
+         tree box/a ino=2 size=3
+         tree box/sub mode=40755 ino=3
+         tree box/sub/b ino=4
+         A 0-10 stat box/a ino=2 omode=100644 osize=3 = 0
+         A 20-30 rename box trash = 0
+         A 40-50 unlink trash/a = 0",
+    );
+    let linear = Linear::walk(&plan);
+    assert_eq!(linear.unexplained, [0; 0]);
+    let last = Tree::expected(&plan, &linear.world);
+    assert_eq!(names(&last), ["trash", "trash/sub", "trash/sub/b"]);
+}

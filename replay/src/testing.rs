@@ -1,0 +1,218 @@
+//! Plans written as text, for tests: one operation per line.
+//!
+//! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a
+//! member: `flags=101`, `ino=7`, `osize=100`. Lines that begin with `tree` add an entry.
+
+use spoolscope_traces::records::{
+    BASE_ROOT, NONE, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread,
+    VERSION, as_bytes,
+};
+use std::io::Write;
+
+use crate::plan::Plan;
+use crate::semantics;
+
+/// A plan under construction.
+#[derive(Debug, Default)]
+pub struct Script {
+    threads: Vec<String>,
+    strings: Vec<Vec<u8>>,
+    ops: Vec<PlanOp>,
+    entries: Vec<PlanEntry>,
+    parents: Vec<u32>,
+    pids: Vec<u32>,
+}
+
+/// Parses a script and opens it as a plan; panics on nonsense, it is test input.
+pub fn plan(script: &str) -> Plan {
+    try_plan(script).expect("a valid plan")
+}
+
+/// As `plan`, for scripts that must be refused.
+pub fn try_plan(script: &str) -> anyhow::Result<Plan> {
+    let mut parsed = Script::default();
+    for line in script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        parsed.line(line);
+    }
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(&parsed.bytes())?;
+    Plan::open(file.path())
+}
+
+impl Script {
+    fn string(&mut self, text: &str) -> u32 {
+        let bytes = text.as_bytes().to_vec();
+        let known = self.strings.iter().position(|known| *known == bytes);
+        known.unwrap_or_else(|| {
+            self.strings.push(bytes);
+            self.strings.len() - 1
+        }) as u32
+    }
+
+    fn thread(&mut self, name: &str) -> u32 {
+        let known = self.threads.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.threads.push(name.into());
+            self.parents.push(NONE);
+            self.pids.push(self.threads.len() as u32);
+            self.threads.len() - 1
+        }) as u32
+    }
+
+    fn line(&mut self, line: &str) {
+        let (left, ret) = line.split_once(" = ").unwrap_or((line, "0"));
+        let words: Vec<&str> = left.split_whitespace().collect();
+        match words[0] {
+            "tree" => self.entry(&words[1..]),
+            _ => self.op(&words, ret.trim().parse().expect("a result")),
+        }
+    }
+
+    fn entry(&mut self, words: &[&str]) {
+        let mut entry = PlanEntry {
+            mode: 0o100_644,
+            target: NONE,
+            ..PlanEntry::default()
+        };
+        entry.path = self.string(words[0]);
+        for (key, value) in words[1..].iter().filter_map(|word| word.split_once('=')) {
+            match key {
+                "ino" => entry.ino = value.parse().expect("a number"),
+                "size" => entry.size = value.parse().expect("a number"),
+                "mode" => entry.mode = u32::from_str_radix(value, 8).expect("octal"),
+                "target" => entry.target = self.string(value),
+                _ => panic!("unknown key {key}"),
+            }
+        }
+        self.entries.push(entry);
+    }
+
+    fn op(&mut self, words: &[&str], ret: i64) {
+        let (start, end) = words[1].split_once('-').expect("start-end");
+        let mut op = PlanOp {
+            start_ns: start.parse().expect("a number"),
+            end_ns: end.parse().expect("a number"),
+            ret,
+            offset: -1,
+            size: -1,
+            obj_size: -1,
+            call: self.ops.len() as u64,
+            thread: self.thread(words[0]),
+            path: NONE,
+            path2: NONE,
+            fd: -1,
+            fd2: -1,
+            dirfd: -1,
+            dirfd2: -1,
+            op: semantics::id_of(words[2]),
+            ..PlanOp::default()
+        };
+        let mut names = words[3..].iter().filter(|word| !word.contains('='));
+        match words[2] {
+            "FORK" | "THREAD" => {
+                let child = self.thread(names.next().expect("a child"));
+                self.parents[child as usize] = op.thread;
+                if words[2] == "THREAD" {
+                    self.pids[child as usize] = self.pids[op.thread as usize];
+                }
+                (op.op, op.arg) = (PLAN_FORK, i64::from(child));
+            }
+            "EXIT" => op.op = PLAN_EXIT,
+            _ => {
+                if let Some(name) = names.next() {
+                    (op.path, op.base) = (self.string(name), BASE_ROOT);
+                }
+                if let Some(name) = names.next() {
+                    (op.path2, op.base2) = (self.string(name), BASE_ROOT);
+                }
+            }
+        }
+        for (key, value) in words[3..].iter().filter_map(|word| word.split_once('=')) {
+            set(&mut op, key, value);
+        }
+        self.ops.push(op);
+    }
+
+    fn bytes(mut self) -> Vec<u8> {
+        self.ops.sort_by_key(|op| op.start_ns);
+        let threads: Vec<PlanThread> = (0..self.threads.len())
+            .map(|at| PlanThread {
+                tid: 100 + at as u32,
+                pid: 100 + self.pids[at],
+                parent: self.parents[at],
+                cwd: NONE,
+                umask: 0o022,
+                ..PlanThread::default()
+            })
+            .collect();
+        let mut index = vec![0_u64];
+        for string in &self.strings {
+            index.push(index[index.len() - 1] + string.len() as u64);
+        }
+        let fds: [PlanFd; 0] = [];
+        let text = self.strings.concat();
+        let sections: [&[u8]; 6] = [
+            as_bytes(&threads),
+            as_bytes(&self.ops),
+            as_bytes(&self.entries),
+            as_bytes(&fds),
+            as_bytes(&index),
+            &text,
+        ];
+        let mut header = PlanHeader {
+            magic: *b"SPOOLPLN",
+            version: VERSION,
+            n_threads: threads.len() as u32,
+            n_ops: self.ops.len() as u64,
+            n_entries: self.entries.len() as u64,
+            n_strings: self.strings.len() as u64,
+            string_bytes: text.len() as u64,
+            ..PlanHeader::default()
+        };
+        let mut at = size_of::<PlanHeader>() as u64;
+        let mut places = [0; 6];
+        let mut body = Vec::new();
+        for (place, section) in places.iter_mut().zip(sections) {
+            *place = at;
+            body.extend_from_slice(section);
+            body.resize(body.len().next_multiple_of(8), 0);
+            at = size_of::<PlanHeader>() as u64 + body.len() as u64;
+        }
+        [
+            header.threads_at,
+            header.ops_at,
+            header.entries_at,
+            header.fds_at,
+            header.string_index_at,
+            header.string_bytes_at,
+        ] = places;
+        let mut bytes = as_bytes(&[header]).to_vec();
+        bytes.extend(body);
+        bytes
+    }
+}
+
+fn set(op: &mut PlanOp, key: &str, value: &str) {
+    let number: i64 = match key {
+        "flags" | "mode" | "omode" => i64::from_str_radix(value, 8).expect("octal"),
+        _ => value.parse().expect("a number"),
+    };
+    match key {
+        "flags" => op.flags = number as u32,
+        "mode" => op.mode = number as u32,
+        "omode" => op.obj_mode = number as u16,
+        "ino" => op.ino = number as u64,
+        "osize" => op.obj_size = number,
+        "off" => op.offset = number,
+        "size" => op.size = number,
+        "fd" => op.fd = number as i32,
+        "cmd" => op.cmd = number as i32,
+        "lock" => op.lock_type = number as u8,
+        "arg" => op.arg = number,
+        _ => panic!("unknown key {key}"),
+    }
+}
