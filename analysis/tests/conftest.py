@@ -184,6 +184,7 @@ class ReplayBuilder:
         latency_ns: list[int],
         round_: int = 0,
         skipped: tuple[int, ...] = (),
+        reasons: list[str] | None = None,
         **row: Any,
     ) -> Path:
         """Add a run whose n-th call took ``latency_ns[n]``; return its directory."""
@@ -199,6 +200,8 @@ class ReplayBuilder:
             "ready_ns": pa.array(issue, pa.int64()),
             "end_ns": pa.array([a + b for a, b in zip(issue, latency_ns, strict=True)], pa.int64()),
             "verdict": pa.array(verdict, pa.dictionary(pa.int32(), pa.string())),
+            "reason": pa.array(reasons or ["none"] * n, pa.dictionary(pa.int32(), pa.string())),
+            "tid": pa.array([5000] * n, pa.int32()),
         }
         pq.write_table(pa.table(table), directory / "outcomes.parquet")
         whole = {
@@ -220,7 +223,8 @@ class ReplayBuilder:
             "run": str(directory),
         } | row
         (directory / "run.json").write_text(json.dumps(whole))
-        (directory / "divergences.json").write_text("[]")
+        listed = {"groups": [], "skipped": {}, "listed": []}
+        (directory / "divergences.json").write_text(json.dumps(listed))
         self.runs.append(whole)
         return directory
 

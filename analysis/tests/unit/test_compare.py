@@ -157,3 +157,26 @@ def test_an_unknown_reference_is_refused(trace, new_replay):
     replay.run("ext4", latencies(1))
     with pytest.raises(SpoolscopeError, match="no candidate 'zfs'"):
         compare([replay.write()], reference="zfs")
+
+
+def test_calls_on_descriptors_the_replay_lacks_do_not_count(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", [MS] * N, reasons=["bad_fd"] * 5 + ["none"] * (N - 5))
+    assert compare([replay.write()]).n_calls == N - 5
+
+
+def test_file_locking_is_not_compared(builder, new_replay):
+    for n in range(N):
+        builder.call("flock" if n == 0 else "fsync", n * 50 * MS, oncpu_ns=MS)
+    replay = new_replay("out", builder.write(), N)
+    replay.run("ext4", [10**12] + [MS] * (N - 1))
+    found = compare([replay.write()])
+    assert found.n_calls == N - 1
+    assert found.candidates["ext4"].metrics["total_ns"] == (N - 1) * MS
+
+
+def test_threads_of_a_run_stand_for_recorded_processes(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    replay.run("ext4", [MS] * N)
+    found = compare([replay.write()]).replay
+    assert found.recorded_comms(found.runs[0]) == {5000: "lmtp"}

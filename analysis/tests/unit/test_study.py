@@ -76,3 +76,11 @@ def test_an_empty_trace_can_be_studied(builder):
     found = study(builder.write())
     assert found.headline == "No time was spent in calls."
     assert (found.directories, found.slowest, found.findings) == ([], [], [])
+
+
+def test_processes_can_be_named_after_what_they_stood_for(builder):
+    builder.call("fsync", 0, MS, ((WAIT, MS),), tid=5000, comm="spoolscope-repl")
+    builder.call("fsync", 0, 2 * MS, tid=5001, comm="other")
+    found = study(builder.write(), comms={5000: "imap"})
+    assert [call.comm for call in found.slowest] == ["imap", "other"]
+    assert found.explanation.split.sum_error_ns == 0

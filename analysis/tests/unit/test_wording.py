@@ -28,10 +28,10 @@ def test_durations_have_three_digits(ns, text):
 def test_shares():
     assert percent(0.1234) == "12.3 %"
     assert percent(0.00001) == "< 0.1 %"
-    assert percent(0.0) == "0.0 %"
+    assert percent(0.0) == "0 %"
     assert percent(0.99996, 2) == "> 99.99 %"
     assert percent(0.998, 0) == "> 99 %"
-    assert percent(1.0) == "100.0 %"
+    assert percent(1.0) == "100 %"
     assert percent(None) == "-"
 
 

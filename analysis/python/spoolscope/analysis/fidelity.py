@@ -21,7 +21,7 @@ class Fidelity:
         skipped: Calls deliberately not executed.
         lateness_p50_ns: Median and p99 of (issued - scheduled), the worst run.
         mismatched: Names of the final tree that differ, of checked.
-        divergences: {first cause: number}.
+        divergences: {first cause: number}; skips {what and why: number}.
         problems: Why it cannot carry a verdict, one sentence each; empty if it can.
     """
 
@@ -34,6 +34,7 @@ class Fidelity:
     checked: int
     mismatched: int
     divergences: dict[str, int]
+    skips: dict[str, int]
     problems: list[str]
 
     @property
@@ -61,7 +62,8 @@ def fidelity(runs: list[Run], pace: str) -> Fidelity:
         lateness_p99_ns=_worst(rows, "lateness_p99_ns"),
         checked=max((int(state.get("checked") or 0) for state in final), default=0),
         mismatched=max((int(state.get("mismatched") or 0) for state in final), default=0),
-        divergences=_grouped(runs),
+        divergences=_grouped(runs, "groups"),
+        skips=_grouped(runs, "skipped"),
         problems=[],
     )
     found.problems.extend(_problems(found, pace))
@@ -86,16 +88,13 @@ def _worst(rows: list[dict[str, Any]], key: str) -> int | None:
     return max((int(row[key]) for row in rows if row.get(key) is not None), default=None)
 
 
-def _grouped(runs: list[Run]) -> dict[str, int]:
-    """Count divergences by first cause, whatever shape the list of a run has."""
+def _grouped(runs: list[Run], kind: str) -> dict[str, int]:
+    """Add up {what: number} over the runs' divergences.json, the largest first."""
     counts: Counter[str] = Counter()
     for run in runs:
-        listed = run.divergences
-        groups = (
-            listed.get("groups", listed.get("causes", [])) if isinstance(listed, dict) else listed
-        )
-        for group in groups or []:
-            if isinstance(group, dict):
-                name = group.get("cause") or group.get("reason") or group.get("first_cause") or "?"
-                counts[str(name)] += int(group.get("n") or group.get("count") or 1)
+        if kind == "skipped":
+            counts.update(run.divergences.get("skipped", {}))
+        else:
+            for group in run.divergences.get("groups", []):
+                counts[str(group["cause"])] += int(group["n"])
     return dict(counts.most_common())

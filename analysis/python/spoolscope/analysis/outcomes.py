@@ -15,9 +15,8 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 REPLAY_FILE = "replay.json"
-_EXECUTED_CODES = (1, 2)  # SPSC_VERDICT_SAME, SPSC_VERDICT_DIVERGED
-_EXECUTED_WORDS = ("same", "diverged")
-DIVERGED = (2, "diverged")
+EXECUTED = ("same", "diverged")
+NOT_MADE = "bad_fd"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ class Run:
         row: run.json, see the replayer.
         directory: Where its files are.
         latency_ns: By row of the original trace's syscalls, -1 where it was not executed.
-        divergences: divergences.json as it stands, an empty list if there is none.
+        tids: Thread that issued it, likewise.
+        divergences: divergences.json as it stands: groups, skipped and listed ones.
     """
 
     candidate: str
@@ -37,7 +37,8 @@ class Run:
     row: dict[str, Any]
     directory: Path
     latency_ns: np.ndarray = field(repr=False)
-    divergences: Any = None
+    tids: np.ndarray = field(repr=False)
+    divergences: dict[str, Any]
 
     @property
     def trace(self) -> Path | None:
@@ -54,15 +55,24 @@ class Replay:
         outputs: Their directories.
         header: replay.json of the first.
         trace: The replayed trace, None if it is gone.
-        syscalls: Name of every call of it; ts_ns their recorded starts.
+        syscalls: Name of every call of it; comms the process that made it; ts_ns its start.
     """
 
     outputs: list[Path]
     header: dict[str, Any]
     trace: Trace | None
     syscalls: np.ndarray = field(repr=False)
+    comms: np.ndarray = field(repr=False)
     ts_ns: np.ndarray = field(repr=False)
     runs: list[Run]
+
+    def recorded_comms(self, run: Run) -> dict[int, str]:
+        """Return the recorded process name that each thread of a run stood for."""
+        if self.trace is None:
+            return {}
+        made = np.flatnonzero(run.tids >= 0)
+        tids, first = np.unique(run.tids[made], return_index=True)
+        return dict(zip(tids.tolist(), self.comms[made[first]].tolist(), strict=True))
 
     @property
     def candidates(self) -> list[str]:
@@ -89,7 +99,7 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
             remedy="compare replays of one trace",
             exit_code=USAGE,
         )
-    trace, names, starts = _original(headers[0], outputs[0])
+    trace, names, comms, starts = _original(headers[0], outputs[0])
     runs = [
         _run(path, number, row, len(names))
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
@@ -98,7 +108,7 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
     size = max(len(run.latency_ns) for run in runs)
     if not len(names):
         names, starts = np.full(size, "call", dtype=object), np.zeros(size, np.int64)
-    return Replay(list(outputs), headers[0], trace, names, starts, runs)
+    return Replay(list(outputs), headers[0], trace, names, comms, starts, runs)
 
 
 def _header(path: Path) -> dict[str, Any]:
@@ -119,17 +129,23 @@ def _header(path: Path) -> dict[str, Any]:
     return dict(header)
 
 
-def _original(header: dict[str, Any], output: Path) -> tuple[Trace | None, np.ndarray, np.ndarray]:
+def _original(
+    header: dict[str, Any], output: Path
+) -> tuple[Trace | None, np.ndarray, np.ndarray, np.ndarray]:
     given = Path(str(header.get("trace", "")))
     for path in (given, output / given, output.parent / given.name):
         try:
             trace = Trace.open(path)
         except SpoolscopeError:
             continue
-        table = trace.table("syscalls", ["syscall", "ts_ns"])
-        names = table.column("syscall").cast(pa.string()).to_numpy(zero_copy_only=False)
-        return trace, names, table.column("ts_ns").to_numpy()
-    return None, np.empty(0, dtype=object), np.empty(0, np.int64)
+        table = trace.table("syscalls", ["syscall", "comm", "ts_ns"])
+        names, comms = (
+            table.column(name).cast(pa.string()).to_numpy(zero_copy_only=False)
+            for name in ("syscall", "comm")
+        )
+        return trace, names, comms, table.column("ts_ns").to_numpy()
+    nothing = np.empty(0, dtype=object)
+    return None, nothing, nothing, np.empty(0, np.int64)
 
 
 def _run(output: Path, number: int, row: dict[str, Any], n_calls: int) -> Run:
@@ -137,11 +153,11 @@ def _run(output: Path, number: int, row: dict[str, Any], n_calls: int) -> Run:
     block = (number, int(row.get("round", 0)))
     divergences = directory / "divergences.json"
     try:
-        latency = _latency(directory / "outcomes.parquet", n_calls)
-        listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else []
+        latency, tids = _latency(directory / "outcomes.parquet", n_calls)
+        listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else {}
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise _damaged(directory, error) from None
-    return Run(str(row["candidate"]), block, row, directory, latency, listed)
+    return Run(str(row["candidate"]), block, row, directory, latency, tids, listed)
 
 
 def _directory(output: Path, row: dict[str, Any]) -> Path:
@@ -154,21 +170,20 @@ def _directory(output: Path, row: dict[str, Any]) -> Path:
     return output / named
 
 
-def _latency(file: Path, n_calls: int) -> np.ndarray:
-    table = pq.read_table(file, columns=["call", "issue_ns", "end_ns", "verdict"])
-    verdict = table.column("verdict")
-    codes: pa.Array = pa.array(
-        _EXECUTED_CODES if pa.types.is_integer(verdict.type) else _EXECUTED_WORDS
-    )
-    if pa.types.is_dictionary(verdict.type):
-        verdict = verdict.cast(pa.string())
-    executed = pc.is_in(verdict, value_set=codes.cast(verdict.type))
-    table = table.filter(pc.and_(executed, pc.is_valid(table.column("call"))))
+def _latency(file: Path, n_calls: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return latency and issuing thread by call; -1 where it was not made for real."""
+    table = pq.read_table(file, columns=["call", "issue_ns", "end_ns", "verdict", "reason", "tid"])
+    verdict, reason = (table.column(name).cast(pa.string()) for name in ("verdict", "reason"))
+    made = pc.is_in(verdict, value_set=pa.array(EXECUTED))
+    # On a descriptor that this replay never opened, the kernel had nothing to do.
+    made = pc.and_(made, pc.not_equal(reason, NOT_MADE))
+    table = table.filter(pc.and_(made, pc.is_valid(table.column("call"))))
     calls = table.column("call").to_numpy()
     size = n_calls or int(calls.max(initial=-1)) + 1
-    latency = np.full(size, -1, np.int64)
+    latency, tids = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     latency[calls] = table.column("end_ns").to_numpy() - table.column("issue_ns").to_numpy()
-    return latency
+    tids[calls] = table.column("tid").to_numpy()
+    return latency, tids
 
 
 def _damaged(path: Path, error: object) -> SpoolscopeError:

@@ -1,7 +1,11 @@
 """Everything a report shows about one trace, computed in one pass over it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import duckdb
+import pyarrow as pa
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.explain import Explanation, explain_with
@@ -72,14 +76,22 @@ class Study:
         return doing(cause, str(spools[0].get("fstype", "")))
 
 
-def study(path: Path, name: str | None = None) -> Study:
+def study(path: Path, name: str | None = None, comms: Mapping[int, str] | None = None) -> Study:
     """Study a trace.
+
+    Args:
+        path: Its directory.
+        name: What to call it, by default the name of the directory.
+        comms: Names to use instead of the recorded ones, by thread id: in the trace of a
+            replay every process is the replayer, and this tells what it stood for.
 
     Raises:
         SpoolscopeError: it is not a trace, or is damaged.
     """
     trace = Trace.open(path)
     with trace.connect() as con:
+        if comms:
+            _rename(con, comms)
         explanation = explain_with(con, trace)
         prepare(con)
         return Study(
@@ -91,3 +103,15 @@ def study(path: Path, name: str | None = None) -> Study:
             directories=hot_directories(con),
             slowest=slowest_calls(con),
         )
+
+
+def _rename(con: duckdb.DuckDBPyConnection, comms: Mapping[int, str]) -> None:
+    """Put other process names into the view of the calls."""
+    columns = {"tid": pa.array(list(comms), pa.int32()), "stood_for": list(comms.values())}
+    con.register("comms_arrow", pa.table(columns))
+    con.execute("CREATE TEMP TABLE comms AS SELECT * FROM comms_arrow")
+    con.execute("ALTER VIEW syscalls RENAME TO recorded_syscalls")
+    con.execute(
+        "CREATE VIEW syscalls AS SELECT s.* REPLACE (coalesce(c.stood_for, s.comm) AS comm) "
+        "FROM recorded_syscalls s LEFT JOIN comms c USING (tid)"
+    )

@@ -23,6 +23,8 @@ def percent(share: float | None, digits: int = 1) -> str:
     if share is None or math.isnan(share):
         return "-"
     least = 10**-digits
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
     if 0 < 100 * share < least:
         return f"< {least:g} %"
     if 100 - least < 100 * share < 100:

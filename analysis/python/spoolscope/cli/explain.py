@@ -103,7 +103,7 @@ def _commits(found: "Explanation") -> Iterable[str]:
     share = percent(commits.trigger_named / commits.n)
     yield f"\nCommits: {count(commits.n)}, trigger named for {share}"
     for kind in commits.kinds:
-        middle, longest = duration(kind.p50_ns), duration(kind.max_ns)
+        middle, longest = duration(kind.p50_ns or None), duration(kind.max_ns or None)
         yield f"  {kind.kind:<18}{count(kind.n):>9}  median {middle}, longest {longest}"
     if commits.phases:
         parts = (f"{n.replace('_', ' ')} {duration(ns)}" for n, ns in commits.phases.items() if ns)

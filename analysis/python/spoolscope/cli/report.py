@@ -12,7 +12,7 @@ from spoolscope.cli.output import (
     quiet_option,
     wrote,
 )
-from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 
 @click.command("report", epilog="Example: spoolscope report mail.trace -o mail.html")
@@ -30,7 +30,9 @@ from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 @force_option
 @json_option
 @quiet_option
-def command(inputs: tuple[Path, ...], output: Path, force: bool, as_json: bool, quiet: bool) -> int:
+def command(
+    inputs: tuple[Path, ...], output: Path, force: bool, as_json: bool, quiet: bool
+) -> None:
     """Write an HTML report of INPUT: a trace, or replays of one trace.
 
     The file opens without a network: figures, data and code are inside it.
@@ -62,4 +64,3 @@ def command(inputs: tuple[Path, ...], output: Path, force: bool, as_json: bool, 
         click.echo(report.page.headline)
         click.echo(report.page.sure)
         wrote(report.path, report.page.next_command)
-    return INCOMPLETE if report.page.problems else 0

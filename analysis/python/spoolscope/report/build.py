@@ -117,7 +117,7 @@ def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
         run = next(r for r in found.replay.runs if r.candidate == name)
         progress(f"Studying {run.directory.name}", len(studies) / len(found.candidates))
         if candidate.causes and run.trace is not None:
-            studies[name] = study(run.trace, name)
+            studies[name] = study(run.trace, name, found.replay.recorded_comms(run))
     verdict = found.verdict
     sections = [
         *([replay_sections.compare_section(found)] if found.pairs else []),

@@ -34,7 +34,7 @@ def hero(found: Comparison) -> Figure:
         caption = "The runs were not recorded, so causes are not known. "
     else:
         missing = [name for name, c in found.candidates.items() if not c.causes]
-        caption = "From the recorded trace of each run, mean over rounds. "
+        caption = "From the recorded trace of each run, mean over rounds, file locks not drawn. "
         caption += f"Not recorded: {', '.join(missing)}. " if missing else ""
     rounds = max(c.rounds for c in found.candidates.values())
     caption += f"{count(found.n_calls)} calls were executed on every candidate, {rounds} "
@@ -61,7 +61,7 @@ def facts(found: Comparison) -> list[Fact]:
         Fact("executed", percent(executed, 2), executed >= 0.999),
         Fact("other result", percent(divergent, 3), divergent <= 0.001),
         Fact(
-            "names that differ",
+            "tree differs",
             f"{count(mismatched)} of {count(checked)}" if checked else "not checked",
             mismatched == 0 if checked else None,
         ),
@@ -195,22 +195,22 @@ def fidelity_section(found: Comparison) -> Section:
             "100 ms late gets no verdict.",
         )
     ]  # fmt: skip
-    causes = sorted({cause for c in found.candidates.values() for cause in c.fidelity.divergences})
-    blocks.append(
-        TableBlock(
-            "Divergences by first cause",
-            ["first cause", *(f">{name}" for name in found.candidates)],
-            [
-                [cause, *(count(c.fidelity.divergences.get(cause, 0))
-                          for c in found.candidates.values())]
-                for cause in causes
-            ],
-            "All rounds together." if causes else "None: every call had its recorded result.",
-            folded=bool(causes),
-        )
-    )  # fmt: skip
+    divergences = {name: c.fidelity.divergences for name, c in found.candidates.items()}
+    skips = {name: c.fidelity.skips for name, c in found.candidates.items()}
+    blocks.append(_counted("Divergences by first cause", "first cause", divergences))
+    blocks.append(_counted("Calls that were not made", "call and reason", skips))
     return Section(
         "fidelity", "Fidelity", "Fidelity", "How true the replay was to the recording.", blocks
+    )
+
+
+def _counted(title: str, what: str, counts: Mapping[str, Mapping[str, int]]) -> TableBlock:
+    keys = list(dict.fromkeys(key for found in counts.values() for key in found))
+    return TableBlock(
+        title,
+        [what, *(f">{name}" for name in counts)],
+        [[key, *(count(found.get(key, 0)) for found in counts.values())] for key in keys],
+        "All rounds together." if keys else "None.",
     )
 
 
@@ -243,5 +243,5 @@ def environment_rows(found: Comparison) -> list[list[str]]:
         order = ", ".join(
             str(run.row.get("position", "?")) for run in found.replay.runs if run.candidate == name
         )
-        rows.append([f"{name}: position in each round", order])
+        rows.append([f"{name}: place in its round", order])
     return rows

@@ -165,7 +165,8 @@ def commits_section(studies: Studies) -> Section:
             kinds,
             "Locking, flushing and logging are sums of the phases of jbd2 commits (waiting for "
             "running handles, writing ordered data, writing the log). Size: blocks for jbd2, "
-            "bytes for xfs. An xfs log write or a btrfs log commit has no phases.",
+            "bytes for xfs. An xfs log write or a btrfs log commit has no phases; of a "
+            "btrfs transaction commit only the end is known.",
         )
     ]  # fmt: skip
     if phases := [r for name, study in studies.items() for r in _phase_rows(name, study)]:
@@ -175,7 +176,9 @@ def commits_section(studies: Studies) -> Section:
                 ["trace", "phase", ">time", ">share"],
                 phases,
                 "Waits named journal commit on ext4, laid over the commits that ran meanwhile; "
-                "they add up to all such waits.",
+                "they add up to all such waits. Previous commit: an older one had to end first. "
+                "Finishing: after the log was written. No commit: its thread had not started, "
+                "or was already done.",
             )
         )
     blocks += [
@@ -190,8 +193,8 @@ def _kind_row(kind: CommitKind) -> list[str]:
         kind.kind,
         count(kind.n),
         percent(kind.trigger_named / kind.n),
-        duration(kind.p50_ns),
-        duration(kind.max_ns),
+        duration(kind.p50_ns or None),
+        duration(kind.max_ns or None),
         duration(kind.locking_ns),
         duration(kind.flushing_ns),
         duration(kind.logging_ns),
