@@ -196,6 +196,25 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         }
 }
 
+static POSITIONED: LazyLock<Vec<u16>> = LazyLock::new(|| {
+    let names = [
+        "read",
+        "write",
+        "readv",
+        "writev",
+        "lseek",
+        "getdents",
+        "getdents64",
+        "sendfile",
+    ];
+    names.map(id_of).to_vec()
+});
+
+/// Whether the call uses, or moves, the position of its descriptor.
+pub fn moves_position(op: &PlanOp) -> bool {
+    op.ret >= 0 && POSITIONED.contains(&op.op)
+}
+
 /// Whether the call fills a `struct statx`.
 pub fn is_statx(op: &PlanOp) -> bool {
     op.op == *STATX

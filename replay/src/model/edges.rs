@@ -23,6 +23,8 @@ enum Key {
     /// A descriptor of a process with several threads.
     Fd(u32, i32),
     Cwd(u32),
+    /// The position of an open file that processes share.
+    Position(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,20 @@ impl<'a> Edges<'a> {
         let op = &self.ops[at as usize];
         self.add_names(at, op, world);
         self.add_data(at, op);
+        if let Some(file) = world
+            .shared_position(op)
+            .filter(|_| semantics::moves_position(op))
+        {
+            self.access(
+                Key::Position(file),
+                Access {
+                    op: at,
+                    writes: true,
+                    definite: false,
+                    blocks: false,
+                },
+            );
+        }
         let blocks = semantics::lock(op).is_some_and(|(_, blocks)| blocks);
         for (key, role) in locks {
             let writes = matches!(role, Lock::Exclusive | Lock::Release);

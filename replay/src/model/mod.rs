@@ -1,10 +1,12 @@
 //! What the plan implies: the order of operations, the fixture and the final state.
 
+pub mod descriptors;
 pub mod edges;
 pub mod extents;
 pub mod linear;
 pub mod locks;
 pub mod names;
+pub mod objects;
 pub mod state;
 pub mod world;
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::extents::Extents;
 use crate::model::names::parent_of;
-use crate::model::world::{Attributes, Object, Slot, World};
+use crate::model::objects::{Attributes, Object};
+use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics;
 
@@ -63,11 +64,13 @@ impl Tree {
             tree.add(world.names.bytes(path as u32), thing);
         }
         for entry in world.untouched() {
-            let thing = match by_ino.get(&entry.ino).filter(|_| entry.ino != 0) {
+            // Directories have one name each, whatever a trace says.
+            let linked = entry.ino != 0 && entry.mode & libc::S_IFMT != libc::S_IFDIR;
+            let thing = match by_ino.get(&entry.ino).filter(|_| linked) {
                 Some(thing) => *thing,
                 None => tree.push(from_entry(plan, entry)),
             };
-            if entry.ino != 0 {
+            if linked {
                 by_ino.insert(entry.ino, thing);
             }
             tree.add(world.names.bytes(entry.path), thing);
@@ -154,14 +157,7 @@ fn from_object(plan: &Plan, object: &Object, attributes: Attributes) -> Thing {
 }
 
 fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
-    let regular = semantics::is_regular(entry.mode);
-    let attributes = Attributes {
-        mode: entry.mode,
-        uid: entry.uid,
-        gid: entry.gid,
-        size: if regular { entry.size } else { 0 },
-        mtime_ns: entry.mtime_ns,
-    };
+    let attributes = Attributes::of_entry(entry);
     Thing {
         target: plan.string(entry.target).to_vec(),
         ..plain(entry.ino, attributes)

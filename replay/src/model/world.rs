@@ -3,8 +3,10 @@
 use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
 use std::collections::HashMap;
 
+use crate::model::descriptors::Descriptors;
 use crate::model::extents::Extents;
 use crate::model::names::Names;
+use crate::model::objects::{Attributes, Object};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Makes, Need, Touch};
 
@@ -16,74 +18,6 @@ pub enum Slot {
     Absent,
     /// Index into the objects.
     Present(u32),
-}
-
-/// What stat would show, as far as it is replayed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Attributes {
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: i64,
-    pub mtime_ns: i64,
-}
-
-/// A file, directory or other object through its life.
-#[derive(Clone, Debug)]
-pub struct Object {
-    /// Identity in the trace, 0 if it was never told.
-    pub ino: u64,
-    pub first: Attributes,
-    pub now: Attributes,
-    pub nlink: u32,
-    /// A symlink's target.
-    pub target: u32,
-    /// Bytes that carry the pattern; the rest are holes.
-    pub written: Extents,
-    /// Contents cannot be foretold: copied from elsewhere or written at an unknown place.
-    pub blurred: bool,
-    /// The size cannot be foretold either.
-    pub unsized_: bool,
-    /// Existed before the first operation.
-    pub initial: bool,
-    /// The size at start comes from the snapshot only, which was taken while the server ran.
-    tentative: bool,
-}
-
-impl Object {
-    fn is_directory(&self) -> bool {
-        self.now.mode & libc::S_IFMT == libc::S_IFDIR
-    }
-
-    pub fn chmod(&mut self, mode: u32) {
-        self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
-    }
-
-    /// Takes `uid | gid << 32`; all ones keep an id. A regular file loses its set-id bits.
-    pub fn chown(&mut self, ids: i64) {
-        let (uid, gid) = (ids as u32, (ids as u64 >> 32) as u32);
-        if uid != u32::MAX {
-            self.now.uid = uid;
-        }
-        if gid != u32::MAX {
-            self.now.gid = gid;
-        }
-        if !self.is_directory() {
-            let group = if self.now.mode & libc::S_IXGRP != 0 {
-                libc::S_ISGID
-            } else {
-                0
-            };
-            self.now.mode &= !(libc::S_ISUID | group);
-        }
-    }
-}
-
-/// What the walk must know of an open descriptor.
-#[derive(Clone, Copy, Debug, Default)]
-struct Descriptor {
-    appends: bool,
-    object: Option<u32>,
 }
 
 /// Names and objects at one point of the linearised trace.
@@ -102,7 +36,7 @@ pub struct World<'a> {
     entry_of_ino: HashMap<u64, u32>,
     threads: &'a [PlanThread],
     umasks: Vec<u32>,
-    fds: HashMap<u32, HashMap<i32, Descriptor>>,
+    descriptors: Descriptors,
     live_bytes: i64,
     /// Largest sum of sizes of linked files.
     pub peak_bytes: i64,
@@ -128,7 +62,7 @@ impl<'a> World<'a> {
             entry_of_ino: entries.iter().enumerate().filter(known).map(ino).collect(),
             threads: plan.threads(),
             umasks: plan.threads().iter().map(|thread| thread.umask).collect(),
-            fds: HashMap::new(),
+            descriptors: Descriptors::default(),
             live_bytes: 0,
             peak_bytes: 0,
         };
@@ -139,10 +73,10 @@ impl<'a> World<'a> {
     /// Open files and working directories prove that their names existed at start.
     fn start(&mut self, plan: &Plan) {
         for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
-            let object = Some(self.plant(fd.path, 0, None));
+            let object = self.plant(fd.path, 0, None);
             let appends = fd.flags as i32 & libc::O_APPEND != 0;
-            let fds = self.fds.entry(self.leader(fd.thread)).or_default();
-            fds.insert(fd.fd, Descriptor { appends, object });
+            self.descriptors
+                .open(self.leader(fd.thread), fd.fd, appends, Some(object));
         }
         for thread in plan.threads() {
             let alive_at_start = thread.parent == NONE && thread.cwd != NONE;
@@ -220,7 +154,7 @@ impl<'a> World<'a> {
             return *known;
         }
         let (first, target) = match entry {
-            Some(entry) => (from_entry(&entry), entry.target),
+            Some(entry) => (Attributes::of_entry(&entry), entry.target),
             None => (self.guess_from(op), NONE),
         };
         let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
@@ -422,7 +356,7 @@ impl<'a> World<'a> {
             Slot::Absent => None,
             Slot::Unknown => {
                 let at = *self.entry_at.get(&path)?;
-                Some(from_entry(&self.entries[at as usize]))
+                Some(Attributes::of_entry(&self.entries[at as usize]))
             }
         }
     }
@@ -564,47 +498,19 @@ impl<'a> World<'a> {
         self.observe_size(object, size);
     }
 
-    fn descriptor(&self, op: &PlanOp, fd: i32) -> Descriptor {
-        let fds = self.fds.get(&self.leader(op.thread));
-        fds.and_then(|fds| fds.get(&fd))
-            .copied()
-            .unwrap_or_default()
-    }
-
     pub fn appends(&self, op: &PlanOp) -> bool {
-        self.descriptor(op, op.fd).appends
+        self.descriptors.get(self.leader(op.thread), op.fd).appends
     }
 
     /// Follows descriptors through open, dup and F_SETFL.
     pub fn track_fd(&mut self, op: &PlanOp) {
-        let set_flags = semantics::kind(op) == Kind::Fcntl && op.cmd == libc::F_SETFL;
-        if set_flags && op.ret >= 0 {
-            let appends = op.arg as i32 & libc::O_APPEND != 0;
-            let known = Descriptor {
-                appends,
-                ..self.descriptor(op, op.fd)
-            };
-            let leader = self.leader(op.thread);
-            self.fds.entry(leader).or_default().insert(op.fd, known);
-        }
-        let made = match semantics::kind(op) {
-            _ if !semantics::makes_fd(op) => return,
-            Kind::Open => Descriptor {
-                appends: semantics::open_flags(op) & libc::O_APPEND != 0,
-                object: self.target_of(op),
-            },
-            _ => self.descriptor(op, op.fd),
-        };
-        let leader = self.leader(op.thread);
-        self.fds
-            .entry(leader)
-            .or_default()
-            .insert(op.ret as i32, made);
+        let (leader, object) = (self.leader(op.thread), self.target_of(op));
+        self.descriptors.track(op, leader, object);
     }
 
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
-        if let Some(object) = self.descriptor(op, op.fd2).object {
+        if let Some(object) = self.descriptors.get(self.leader(op.thread), op.fd2).object {
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;
@@ -613,13 +519,17 @@ impl<'a> World<'a> {
 
     pub fn inherit_fds(&mut self, parent: u32, child: u32) {
         let (parent, child) = (self.leader(parent), self.leader(child));
-        if let Some(fds) = self.fds.get(&parent).filter(|_| parent != child) {
-            self.fds.insert(child, fds.clone());
-        }
+        self.descriptors.inherit(parent, child);
     }
 
     pub fn forget_process(&mut self, thread: u32) {
-        self.fds.remove(&thread);
+        self.descriptors.forget(thread);
+    }
+
+    /// The open file whose position a call uses, if processes share that.
+    pub fn shared_position(&self, op: &PlanOp) -> Option<u32> {
+        let known = self.descriptors.get(self.leader(op.thread), op.fd);
+        known.file.filter(|file| self.descriptors.is_shared(*file))
     }
 
     /// The inode that the snapshot shows at a name.
@@ -688,18 +598,4 @@ pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
         op.offset
     };
     (at >= 0).then_some(at)
-}
-
-fn from_entry(entry: &PlanEntry) -> Attributes {
-    Attributes {
-        mode: entry.mode,
-        uid: entry.uid,
-        gid: entry.gid,
-        size: if semantics::is_regular(entry.mode) {
-            entry.size
-        } else {
-            0
-        },
-        mtime_ns: entry.mtime_ns,
-    }
 }

@@ -1,0 +1,1 @@
+"""Re-execution: a plan from a trace, candidates, rounds, verdicts."""

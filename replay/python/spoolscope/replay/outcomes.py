@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def read_plan(path: Path) -> Plan:
     at = int(header["string_bytes_at"])
     text = raw[at : at + int(header["string_bytes"])].tobytes()
     ends = index.tolist()
-    strings = [text[a:b].decode(errors="replace") for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    strings = [text[a:b].decode(errors="replace") for a, b in pairwise(ends)]
     return Plan(ops, strings)
 
 
@@ -100,7 +101,6 @@ class Fidelity:
         divergent: Calls with another result.
         skipped: Calls not made: deliberately, or never reached.
         lateness_p50_ns, lateness_p99_ns: Issue minus schedule; None without a schedule.
-        waited_ns: Time calls were due but waited for others' calls, as recorded order asks.
     """
 
     syscalls: int

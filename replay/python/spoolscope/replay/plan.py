@@ -118,7 +118,7 @@ def _call_ops(trace: Trace, calls: pa.Table, lives: Lives, strings: Strings) -> 
         ops[name] = column(calls, name)
     ops["arg"] = column(calls, "arg", 0)
     ops["obj_mode"] = column(calls, "obj_mode", 0)
-    ops["ino"] = _identity(column(calls, "dev", 0), column(calls, "ino", 0))
+    ops["ino"] = _identity(trace, calls)
     ops["base"], ops["base2"] = column(calls, "path_base", 0), column(calls, "path2_base", 0)
     lock = column(calls, "lock_type", 0)
     ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
@@ -141,11 +141,13 @@ def _call_id(name: str) -> int:
     return call.id if call else FORK - 1  # no call has this id: skipped as unsupported
 
 
-def _identity(dev: Int, ino: Int) -> npt.NDArray[np.uint64]:
-    """Inode numbers are unique per device only: the device goes into the upper bits."""
-    _, index = np.unique(dev, return_inverse=True)
-    folded = ino | index.astype(np.int64) << 48 if len(np.unique(dev[ino > 0])) > 1 else ino
-    return np.where(ino > 0, folded, 0).astype(np.uint64)
+def _identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Inode numbers are unique per device only; with several spools the device is mixed in."""
+    ino = column(table, "ino", 0).astype(np.uint64)
+    if len(trace.meta.get("spools", [])) < 2:
+        return ino
+    dev = column(table, "dev", 0).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.where(ino > 0, ino ^ dev, np.uint64(0))
 
 
 def _with_life(trace: Trace, ops: Ops, lives: Lives) -> Ops:
@@ -215,7 +217,8 @@ def _within_life(ops: Ops, n_threads: int) -> Ops:
     last = np.full(n_threads, np.iinfo(np.int64).max, np.int64)
     exits_ = np.flatnonzero(ops["op"] == EXIT)
     last[ops["thread"][exits_]] = exits_
-    return ops[np.arange(len(ops)) <= last[ops["thread"]]]
+    kept: Ops = ops[np.arange(len(ops)) <= last[ops["thread"]]]
+    return kept
 
 
 def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
@@ -231,10 +234,11 @@ def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
     entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
     entries["path"] = strings.of(column(tree, "path_id"))
     entries["target"] = strings.of(column(tree, "target_id"))
-    entries["ino"] = _identity(column(tree, "dev", 0), column(tree, "ino", 0))
+    entries["ino"] = _identity(trace, tree)
     for name in ("mode", "uid", "gid", "size", "mtime_ns"):
         entries[name] = column(tree, name, 0)
-    return entries[entries["path"] != NONE]
+    kept: npt.NDArray[np.void] = entries[entries["path"] != NONE]
+    return kept
 
 
 def _fds(trace: Trace, lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
@@ -246,7 +250,8 @@ def _fds(trace: Trace, lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
     fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
     fds["flags"] = column(table, "flags", 0).astype(np.uint32)
     fds["path"] = strings.of(column(table, "path_id"))
-    return fds[(fds["thread"] != NONE) & (fds["path"] != NONE)]
+    kept: npt.NDArray[np.void] = fds[(fds["thread"] != NONE) & (fds["path"] != NONE)]
+    return kept
 
 
 def _write(

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ from spoolscope.replay.outcomes import (
     write_parquet,
 )
 from spoolscope.replay.plan import PlanSummary, build
-from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 Progress = Callable[[str, float | None], None]
@@ -135,18 +135,14 @@ def _job(trace: Trace, scratch: Path, out: Path, pace: str, recorder: Recorder |
     return job
 
 
-class _scratch:
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
     """A directory for the plan and the images; gone afterwards."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> Path:
-        self._path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=self._parent))
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
@@ -276,11 +272,5 @@ def _write_json(path: Path, value: Any) -> None:
 
 def is_true(row: dict[str, Any]) -> bool:
     """Tell whether a run reproduced everything: no divergence, nothing left out."""
-    return (
-        row["divergent"] == 0
-        and row["executed"] == row["syscalls"]
-        and row["final_state"]["mismatched"] == 0
-    )
-
-
-__all__ = ["Recorder", "SpoolscopeError", "is_true", "replay"]
+    wrong = row["divergent"] + row["syscalls"] - row["executed"] + row["final_state"]["mismatched"]
+    return int(wrong) == 0

@@ -56,7 +56,8 @@ class Lives:
 
 def column(table: pa.Table, name: str, missing: int = -1) -> Int:
     """Return an integer column; nulls become ``missing``."""
-    return table[name].combine_chunks().fill_null(missing).to_numpy().astype(np.int64)
+    values: Int = table[name].combine_chunks().fill_null(missing).to_numpy().astype(np.int64)
+    return values
 
 
 def read_lives(trace: Trace) -> Lives:

@@ -1,0 +1,93 @@
+//! Descriptors of recorded processes, as far as order and contents depend on them.
+
+use spoolscope_traces::records::PlanOp;
+use std::collections::{HashMap, HashSet};
+
+use crate::semantics::{self, Kind};
+
+/// What the walk must know of an open descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Descriptor {
+    pub appends: bool,
+    pub object: Option<u32>,
+    /// The open file description: shared by dup and fork, with its position.
+    pub file: Option<u32>,
+}
+
+/// Tables by process (leader thread).
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    tables: HashMap<u32, HashMap<i32, Descriptor>>,
+    shared: HashSet<u32>,
+    files: u32,
+}
+
+impl Descriptors {
+    pub fn get(&self, process: u32, fd: i32) -> Descriptor {
+        let table = self.tables.get(&process);
+        table
+            .and_then(|table| table.get(&fd))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Whether several processes have this open file.
+    pub fn is_shared(&self, file: u32) -> bool {
+        self.shared.contains(&file)
+    }
+
+    pub fn open(&mut self, process: u32, fd: i32, appends: bool, object: Option<u32>) {
+        self.files += 1;
+        let made = Descriptor {
+            appends,
+            object,
+            file: Some(self.files),
+        };
+        self.tables.entry(process).or_default().insert(fd, made);
+    }
+
+    /// Follows open, dup, close and F_SETFL.
+    pub fn track(&mut self, op: &PlanOp, process: u32, object: Option<u32>) {
+        if op.ret < 0 {
+            return;
+        }
+        let known = self.get(process, op.fd);
+        match semantics::kind(op) {
+            Kind::Open => {
+                let appends = semantics::open_flags(op) & libc::O_APPEND != 0;
+                self.open(process, op.ret as i32, appends, object);
+            }
+            Kind::Close => {
+                self.tables.entry(process).or_default().remove(&op.fd);
+            }
+            Kind::Fcntl if op.cmd == libc::F_SETFL => {
+                let appends = op.arg as i32 & libc::O_APPEND != 0;
+                let changed = Descriptor { appends, ..known };
+                self.tables
+                    .entry(process)
+                    .or_default()
+                    .insert(op.fd, changed);
+            }
+            _ if semantics::makes_fd(op) => {
+                self.tables
+                    .entry(process)
+                    .or_default()
+                    .insert(op.ret as i32, known);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn inherit(&mut self, parent: u32, child: u32) {
+        let Some(table) = self.tables.get(&parent).filter(|_| parent != child) else {
+            return;
+        };
+        self.shared
+            .extend(table.values().filter_map(|descriptor| descriptor.file));
+        self.tables.insert(child, table.clone());
+    }
+
+    pub fn forget(&mut self, process: u32) {
+        self.tables.remove(&process);
+    }
+}

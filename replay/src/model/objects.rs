@@ -1,0 +1,84 @@
+//! What a name can lead to: files and directories with what stat would show of them.
+
+use spoolscope_traces::records::PlanEntry;
+
+use crate::model::extents::Extents;
+use crate::semantics;
+
+/// What stat would show, as far as it is replayed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes {
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: i64,
+    pub mtime_ns: i64,
+}
+
+/// A file, directory or other object through its life.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Identity in the trace, 0 if it was never told.
+    pub ino: u64,
+    pub first: Attributes,
+    pub now: Attributes,
+    pub nlink: u32,
+    /// A symlink's target.
+    pub target: u32,
+    /// Bytes that carry the pattern; the rest are holes.
+    pub written: Extents,
+    /// Contents cannot be foretold: copied from elsewhere or written at an unknown place.
+    pub blurred: bool,
+    /// The size cannot be foretold either.
+    pub unsized_: bool,
+    /// Existed before the first operation.
+    pub initial: bool,
+    /// The size at start comes from the snapshot only, which was taken while the server ran.
+    pub tentative: bool,
+}
+
+impl Object {
+    pub fn is_directory(&self) -> bool {
+        self.now.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    pub fn chmod(&mut self, mode: u32) {
+        self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
+    }
+
+    /// Takes `uid | gid << 32`; all ones keep an id. A regular file loses its set-id bits.
+    pub fn chown(&mut self, ids: i64) {
+        let (uid, gid) = (ids as u32, (ids as u64 >> 32) as u32);
+        if uid != u32::MAX {
+            self.now.uid = uid;
+        }
+        if gid != u32::MAX {
+            self.now.gid = gid;
+        }
+        if !self.is_directory() {
+            let group = if self.now.mode & libc::S_IXGRP != 0 {
+                libc::S_ISGID
+            } else {
+                0
+            };
+            self.now.mode &= !(libc::S_ISUID | group);
+        }
+    }
+}
+
+impl Attributes {
+    /// What the snapshot shows; sizes of directories mean nothing elsewhere.
+    pub fn of_entry(entry: &PlanEntry) -> Self {
+        Self {
+            mode: entry.mode,
+            uid: entry.uid,
+            gid: entry.gid,
+            size: if semantics::is_regular(entry.mode) {
+                entry.size
+            } else {
+                0
+            },
+            mtime_ns: entry.mtime_ns,
+        }
+    }
+}

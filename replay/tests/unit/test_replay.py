@@ -1,0 +1,313 @@
+"""Replays into a directory: verdicts, final state, safety, endings."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.replay.engine import Engine
+from spoolscope.replay.outcomes import VERDICTS, read_outcomes
+from spoolscope.replay.plan import build
+from spoolscope.replay.run import is_true, replay
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+REG, DIR = 0o100600, 0o040700
+CREATE = 0o301
+SYMLINK_FLAGS = {"kind2": "text"}
+
+
+@pytest.fixture
+def target(tmp_path) -> Path:
+    path = tmp_path / "target"
+    path.mkdir()
+    return path
+
+
+def run(script, tmp_path: Path, target: Path, pace: str = "afap"):
+    trace = script.write(tmp_path / "trace")
+    rows = replay(trace, [f"dir:{target}"], tmp_path / "out", pace=pace)
+    return rows[0], tmp_path / "out" / Path(rows[0]["run"]).name
+
+
+def execute(script, tmp_path: Path, target: Path, *words: str):
+    """Run the engine alone, so that the target can be looked at afterwards."""
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    outcomes = tmp_path / "outcomes"
+    command = [find_binary("spoolscope-replay"), "run", plan, "--target", target, "--pace", "afap"]
+    done = subprocess.run(
+        [*command, "--outcomes", outcomes, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return read_outcomes(outcomes), Engine(plan).verify(target)
+
+
+def deliver(script, tid: int, at: float, name: str, ino: int, size: int = 5000) -> None:
+    script.call(tid, at, "openat", f"tmp/{name}", ret=3, flags=CREATE, mode=0o600, ino=ino,
+                obj_mode=REG, obj_size=0)  # fmt: skip
+    script.call(tid, at + 1, "write", f"tmp/{name}", ret=size, base=0, fd=3, size=size, offset=0,
+                ino=ino, obj_mode=REG, obj_size=size)  # fmt: skip
+    script.call(tid, at + 2, "fsync", f"tmp/{name}", base=0, fd=3, ino=ino, obj_mode=REG,
+                obj_size=size)  # fmt: skip
+    script.call(tid, at + 3, "close", f"tmp/{name}", base=0, fd=3, ino=ino)
+    script.call(tid, at + 4, "rename", f"tmp/{name}", path2=f"new/{name}")
+
+
+def test_a_delivery_leaves_what_the_trace_left(script, tmp_path, target):
+    script.entry("tmp", ino=2, mode=DIR)
+    script.entry("new", ino=3, mode=DIR)
+    deliver(script, 10, 1, "a", 100)
+    deliver(script, 11, 2, "b", 101)
+    script.call(10, 20, "stat", "new/b", ino=101, obj_mode=REG, obj_size=5000)
+    row, out = run(script, tmp_path, target)
+    assert (row["syscalls"], row["executed"], row["divergent"]) == (11, 11, 0)
+    assert row["final_state"] == {"checked": 4, "mismatched": 0, "examples": []}
+    assert is_true(row)
+    assert list(target.iterdir()) == []  # as it was before
+    table = pq.read_table(out / "outcomes.parquet")
+    assert table.column("call").to_pylist() == list(range(11))
+    assert set(table.column("verdict").to_pylist()) == {"same"}
+
+
+def test_a_result_that_differs_is_listed_with_its_cause(script, tmp_path, target):
+    script.call(10, 1, "mkdir", "d", mode=0o700)
+    script.call(10, 2, "rmdir", "d", ret=-39)  # the trace lies: it was empty
+    script.call(10, 3, "stat", "d", ret=0, obj_mode=DIR)
+    row, out = run(script, tmp_path, target)
+    assert row["divergent"] == 2
+    listed = (out / "divergences.json").read_text()
+    assert "rmdir: success instead of ENOTEMPTY" in listed
+    assert '"n": 2' in listed  # the stat follows from the rmdir
+
+
+def test_wrong_data_is_a_mismatch(script, tmp_path, target):
+    deliver(script, 10, 1, "a", 100)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = ["run", plan, "--target", target, "--pace", "afap"]
+    subprocess.run([find_binary("spoolscope-replay"), *words], check=True, capture_output=True)
+    assert Engine(plan).verify(target)["mismatched"] == 0
+    message = target / "new" / "a"
+    data = bytearray(message.read_bytes())
+    data[1234] ^= 1
+    message.write_bytes(data)
+    (state,) = Engine(plan).verify(target)["examples"]
+    assert (state["path"], state["what"]) == ("new/a", "data")
+    assert "1234" in state["found"]
+
+
+def test_children_inherit_descriptors_and_offsets(script, tmp_path, target):
+    script.entry("f", ino=7, mode=REG, size=100)
+    script.call(10, 1, "openat", "f", ret=3, flags=0, ino=7, obj_mode=REG, obj_size=100)
+    script.call(10, 2, "read", "f", ret=60, base=0, fd=3, size=60, offset=0, ino=7, obj_mode=REG,
+                obj_size=100)  # fmt: skip
+    script.fork(10, 11, 3)
+    script.call(11, 4, "read", "f", ret=40, base=0, fd=3, size=60, offset=60, ino=7, obj_mode=REG,
+                obj_size=100)  # fmt: skip
+    script.call(11, 5, "close", "f", base=0, fd=3, ino=7)
+    script.fork(11, 12, 6)  # a grandchild
+    script.call(12, 7, "lseek", "f", ret=-9, base=0, fd=3, offset=0, cmd=1)
+    script.call(10, 8, "lseek", "f", ret=100, base=0, fd=3, offset=0, cmd=1, ino=7, obj_mode=REG)
+    row, _ = run(script, tmp_path, target)
+    assert (row["executed"], row["divergent"]) == (6, 0)
+
+
+def test_threads_share_descriptors(script, tmp_path, target):
+    script.entry("f", ino=7, mode=REG, size=10)
+    script.thread(10)
+    script.thread(11, pid=10)
+    script.call(10, 1, "openat", "f", ret=3, flags=0, ino=7, obj_mode=REG, obj_size=10)
+    script.call(11, 2, "read", "f", ret=10, base=0, fd=3, size=99, offset=0, ino=7, obj_mode=REG,
+                obj_size=10)  # fmt: skip
+    script.call(11, 3, "close", "f", base=0, fd=3, ino=7)
+    script.call(10, 4, "fstat", "f", ret=-9, base=0, fd=3)
+    row, _ = run(script, tmp_path, target)
+    assert (row["executed"], row["divergent"]) == (4, 0)
+
+
+def test_record_locks_of_processes_conflict(script, tmp_path, target):
+    script.entry("log", ino=7, mode=REG, size=10)
+    for tid in (10, 11):
+        script.call(tid, 1 + tid / 100, "openat", "log", ret=3, flags=2, ino=7, obj_mode=REG)
+    lock = {"base": 0, "fd": 3, "ino": 7, "offset": 0, "size": 0}
+    script.call(10, 2, "fcntl", "log", cmd=6, lock_type=1, **lock)
+    script.call(11, 3, "fcntl", "log", ret=-11, cmd=6, lock_type=1, **lock)
+    script.call(11, 4, "fcntl", "log", cmd=7, lock_type=1, dur_ms=3, **lock)
+    script.call(10, 6, "fcntl", "log", cmd=6, lock_type=2, **lock)
+    row, out = run(script, tmp_path, target)
+    assert row["divergent"] == 0
+    ends = pq.read_table(out / "outcomes.parquet").column("end_ns").to_pylist()
+    assert ends[4] > pq.read_table(out / "outcomes.parquet").column("issue_ns").to_pylist()[5]
+
+
+def test_the_recorded_pace_is_kept(script, tmp_path, target):
+    for number in range(10):
+        script.call(10 + number % 2, 20 * number, "stat", "x", ret=-2)
+    row, out = run(script, tmp_path, target, pace="scaled=2")
+    issued = pq.read_table(out / "outcomes.parquet").column("issue_ns").to_pylist()
+    assert all(at >= 10_000_000 * n for n, at in enumerate(issued))
+    assert row["lateness_p50_ns"] < 5_000_000
+    assert 90_000_000 <= row["makespan_ns"] < 200_000_000
+
+
+def test_a_stalled_order_is_given_up_and_said(script, tmp_path, target):
+    # Two processes want each other's lock: the kernel refuses or the watchdog ends it.
+    for path, ino in (("a", 1), ("b", 2)):
+        script.entry(path, ino=ino, mode=REG)
+    for tid, (first, second) in {10: ("a", "b"), 11: ("b", "a")}.items():
+        for fd, path in enumerate((first, second), 3):
+            script.call(tid, 1 + fd / 10 + tid / 100, "openat", path, ret=fd, flags=2,
+                        ino=1 + "ab".index(path), obj_mode=REG)  # fmt: skip
+            script.call(tid, 2 + fd + tid / 100, "flock", path, base=0, fd=fd, cmd=2,
+                        ino=1 + "ab".index(path))  # fmt: skip
+    outcomes, _ = execute(script, tmp_path, target, "--stall", "0.5")
+    assert "diverged" in {VERDICTS[v] for v in outcomes["verdict"]}
+    assert (outcomes["verdict"] != 0).all()
+
+
+def test_nothing_outside_the_target_is_touched(script, tmp_path, target):
+    canary = tmp_path / "canary"
+    canary.write_text("untouched")
+    before = canary.stat()
+    script.call(10, 1, "symlink", "out", path2=str(canary), **SYMLINK_FLAGS)
+    script.call(10, 2, "symlink", "up", path2="../" * 20 + str(canary), **SYMLINK_FLAGS)
+    script.entry("old", ino=5, mode=0o120777, target_id=script.path(str(canary), "text"))
+    for at, name in enumerate(("out", "up", "old"), 3):
+        script.call(10, at, "openat", name, ret=3, flags=0o1001, ino=50 + at, obj_mode=REG)
+        script.call(10, at + 0.2, "truncate", name, ret=0, offset=0)
+        script.call(10, at + 0.4, "chmod", name, ret=0, mode=0o777)
+    outcomes, _ = execute(script, tmp_path, target)
+    assert len(outcomes) == 11
+    after = canary.stat()
+    assert canary.read_text() == "untouched"
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
+def test_devices_are_never_made(script, tmp_path, target):
+    script.entry("disk", ino=5, mode=0o060666)
+    script.call(10, 1, "mknod", "null", mode=0o020666, arg=259)
+    script.call(10, 2, "mknod", "fifo", mode=0o010600)
+    script.call(10, 3, "openat", "fifo", ret=3, flags=0, obj_mode=0o010600)
+    outcomes, _ = execute(script, tmp_path, target)
+    assert [VERDICTS[v] for v in outcomes["verdict"]] == ["skipped", "same", "skipped"]
+    assert [entry.name for entry in target.iterdir()] == ["fifo"]
+
+
+def test_a_fixture_beyond_the_free_space_is_refused(script, tmp_path, target):
+    script.entry("huge", ino=5, mode=REG, size=1 << 60)
+    script.call(10, 1, "stat", "huge", ino=5, obj_mode=REG, obj_size=1 << 60)
+    with pytest.raises(SpoolscopeError, match="free"):
+        run(script, tmp_path, target)
+    assert list(target.iterdir()) == []
+
+
+def test_a_path_that_leaves_the_spool_is_refused(script, tmp_path, target):
+    script.call(10, 1, "unlink", "a/../../b")
+    with pytest.raises(SpoolscopeError, match="leaves the spool"):
+        run(script, tmp_path, target)
+
+
+def test_a_used_directory_and_the_production_spool_are_refused(script, tmp_path, target):
+    script.call(10, 1, "stat", "x", ret=-2)
+    spool = tmp_path / "spool"
+    (spool / "empty").mkdir(parents=True)
+    trace = script.write(tmp_path / "trace", spools=[{"mount": str(spool), "dev": 1}])
+    for place in (spool, spool / "empty"):
+        with pytest.raises(SpoolscopeError, match="recorded on"):
+            replay(trace, [f"dir:{place}"], tmp_path / "out")
+    (target / "mail").write_text("precious")
+    with pytest.raises(SpoolscopeError, match="not empty"):
+        replay(trace, [f"dir:{target}"], tmp_path / "out")
+    assert (target / "mail").read_text() == "precious"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
+    script.thread(10)
+    script.fork(10, 11, 1)
+    for tid in (10, 11, 12):
+        script.call(tid, 60_000, "stat", "x", ret=-2)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while len(_members(process.pid)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(_members(process.pid)) == 4
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert _members(process.pid) == []
+
+
+def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):
+    script.thread(10)
+    script.fork(10, 11, 1)
+    for tid in (10, 11):
+        script.call(tid, 60_000, "stat", "x", ret=-2)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while len(_members(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while _members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _members(process.pid) == []
+
+
+def _members(session: int) -> list[int]:
+    """Live processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def test_without_root_the_engine_confines_itself_too(script, tmp_path):
+    script.entry("old", ino=5, mode=0o120777, target_id=script.path("/etc/hostname", "text"))
+    script.call(10, 1, "openat", "old", ret=3, flags=0o1001, ino=6, obj_mode=REG)
+    deliver(script, 10, 2, "a", 100)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    place = Path("/var/tmp/spoolscope-nobody-test")
+    subprocess.run(["rm", "-rf", place], check=True)
+    place.mkdir(mode=0o777)
+    try:
+        if os.geteuid() == 0:
+            place.chmod(0o777)
+        binary = place / "replay"
+        binary.write_bytes(find_binary("spoolscope-replay").read_bytes())
+        binary.chmod(0o755)
+        (place / "plan").write_bytes(plan.read_bytes())
+        (place / "t").mkdir(mode=0o777)
+        (place / "t").chmod(0o777)
+        words = [binary, "run", place / "plan", "--target", place / "t", "--pace", "afap"]
+        drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        done = subprocess.run(
+            [*(drop if os.geteuid() == 0 else []), *words], capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert '"owners":false' in done.stdout
+        assert (place / "t/new/a").stat().st_size == 5000
+    finally:
+        subprocess.run(["rm", "-rf", place], check=True)
