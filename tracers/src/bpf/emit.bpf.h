@@ -106,7 +106,7 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 		note_object(st, inode, dev_of(inode));
 	}
 	if (inode && !(s->flags & SHAPE_CLOSES))
-		r->size = BPF_CORE_READ(inode, i_size);
+		r->size = MEMBER(struct inode, inode, i_size);
 }
 
 static __always_inline void fill_call(struct task_struct *t, struct task_state *st,

@@ -5,6 +5,23 @@
 
 #include "state.bpf.h"
 
+extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
+
+/* A member of a kernel object found through an untyped pointer: a plain load where
+ * the verifier can be told its type (a35b9af4ec2c "bpf: Add a kfunc for generic type
+ * cast", v6.2), else a helper call, which costs ten times as much. */
+#define MEMBER(type, pointer, member)                                                              \
+	({                                                                                         \
+		type *object_ = (type *)(pointer);                                                 \
+		typeof(object_->member) value_;                                                    \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                              \
+			value_ = ((type *)bpf_rdonly_cast(object_, bpf_core_type_id_kernel(type))) \
+					 ->member;                                                 \
+		else                                                                               \
+			value_ = BPF_CORE_READ(object_, member);                                   \
+		value_;                                                                            \
+	})
+
 /* Plain loads through the task's BTF pointer cost no helper call; only the slot of
  * the descriptor array is not typed and must be read. */
 static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
@@ -20,12 +37,12 @@ static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
 
 static __always_inline struct inode *inode_of(struct file *f)
 {
-	return BPF_CORE_READ(f, f_inode);
+	return MEMBER(struct file, f, f_inode);
 }
 
 static __always_inline u32 dev_of(struct inode *inode)
 {
-	return BPF_CORE_READ(inode, i_sb, s_dev);
+	return MEMBER(struct super_block, MEMBER(struct inode, inode, i_sb), s_dev);
 }
 
 static __always_inline bool cwd_on_spool(struct task_struct *t)
@@ -43,8 +60,8 @@ static __always_inline void note_object(struct task_state *st, struct inode *ino
 {
 	st->inode = (u64)inode;
 	st->dev = dev;
-	st->ino = BPF_CORE_READ(inode, i_ino);
-	st->obj_mode = BPF_CORE_READ(inode, i_mode);
+	st->ino = MEMBER(struct inode, inode, i_ino);
+	st->obj_mode = MEMBER(struct inode, inode, i_mode);
 }
 
 /* Does the path in head[], seen from directory (dev, ino), lie below a spool's
@@ -106,7 +123,7 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (!dir)
 		return NO;
 	inode = inode_of(dir);
-	return from_directory(BPF_CORE_READ(inode, i_ino), dev_of(inode), st->head);
+	return from_directory(MEMBER(struct inode, inode, i_ino), dev_of(inode), st->head);
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */

@@ -25,14 +25,14 @@ static __always_inline enum answer object_on_spool(struct task_struct *t, struct
 		dev = dev_of(inode);
 		if (is_spool(dev)) {
 			note_object(st, inode, dev);
-			st->pos = BPF_CORE_READ(f, f_pos);
+			st->pos = MEMBER(struct file, f, f_pos);
 			answer = YES;
 		}
 	}
 	if (s->fd2 >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd2)))) {
 		inode = inode_of(f);
 		if (is_spool(dev_of(inode))) {
-			st->ino2 = BPF_CORE_READ(inode, i_ino);
+			st->ino2 = MEMBER(struct inode, inode, i_ino);
 			answer = YES;
 		}
 	}

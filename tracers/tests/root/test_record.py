@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -341,3 +342,75 @@ def test_absolute_names_of_a_chrooted_process(spool, tmp_path):
     ]
     assert trace.meta["paths_unresolved"] == 0
     assert (mount / "queue" / "two").exists()
+
+
+LOOP = """
+import os, sys
+for i in range({n}):
+    os.close(os.open(sys.argv[1] + "/" + {name!r}, os.O_CREAT | os.O_WRONLY))
+"""
+
+
+@pytest.mark.parametrize("by", ["pid", "comm", "cgroup"])
+def test_filters_keep_others_out(by, spool, tmp_path, require):
+    """Two programs do the same on the spool; only the one chosen is recorded."""
+    mount = spool("ext4")
+    n = 101
+    cgroup = Path("/sys/fs/cgroup/unified/spoolscope-test")
+    if not cgroup.parent.is_dir():
+        cgroup = Path("/sys/fs/cgroup/spoolscope-test")
+    if by == "cgroup":
+        if not (cgroup.parent / "cgroup.procs").exists():
+            require("cgroup2", "no cgroup v2 hierarchy below /sys/fs/cgroup")
+        cgroup.mkdir(exist_ok=True)
+    wait = "import sys; sys.stdin.readline()\n"
+    programs = []
+    for name in ("wanted", "other"):
+        # A copy of the interpreter's name: comm is the basename of what was executed.
+        link = tmp_path / f"{name}-program"
+        link.symlink_to(sys.executable)
+        code = wait + LOOP.format(n=n, name=name)
+        programs.append(
+            subprocess.Popen([link, "-c", code, str(mount)], stdin=subprocess.PIPE, text=True)
+        )
+    wanted = programs[0].pid
+    if by == "cgroup":
+        (cgroup / "cgroup.procs").write_text(str(wanted))
+    chosen = {
+        "pid": {"pids": [wanted]},
+        "comm": {"comms": ["wanted-program"]},
+        "cgroup": {"cgroups": [str(cgroup)]},
+    }[by]
+    start = threading.Timer(1.5, lambda: [p.communicate("\n") for p in programs])
+    start.start()
+    try:
+        summary = record(
+            Request(spools=[mount], output=tmp_path / "t", duration_s=3, keep_names=True, **chosen)
+        )
+    finally:
+        start.join()
+        if by == "cgroup":
+            cgroup.rmdir()
+    trace = Trace.open(summary.trace)
+    assert [p.returncode for p in programs] == [0, 0]
+    assert (mount / "other").exists()
+    assert ask(
+        trace,
+        "SELECT pid, path, count(*) FROM syscalls JOIN paths USING (path_id)"
+        " WHERE syscall = 'openat' AND kind = 'spool' GROUP BY ALL",
+    ) == [(wanted, "wanted", n)]
+
+
+def test_everybody_on_a_running_spool_with_a_duration(spool, tmp_path):
+    mount = spool("xfs")
+    n = 53
+    later = f"sleep 1.5; for i in $(seq {n}); do : > {mount}/f$i; done"
+    with subprocess.Popen(["sh", "-c", later]):
+        summary = record(
+            Request(spools=[mount], output=tmp_path / "t", duration_s=3, keep_names=True)
+        )
+    trace = Trace.open(summary.trace)
+    assert trace.meta["complete"]
+    assert 3e9 <= trace.meta["duration_ns"] < 6e9
+    opened = "SELECT count(DISTINCT path_id) FROM syscalls WHERE syscall = 'openat' AND ret >= 0"
+    assert ask(trace, opened) == [(len(list(mount.iterdir())),)] == [(n,)]
