@@ -1,5 +1,6 @@
 """Wrong use of record: one line that names the remedy, nothing changed on disk."""
 
+import json
 import os
 import subprocess
 import sys
@@ -100,3 +101,34 @@ def test_filters_and_commands_do_not_mix(tmp_path: Path):
         "own filter",
     )
     refused(spoolscope("record", "-q", "-o", output), 2, "--spool")
+
+
+@pytest.mark.root
+def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
+    """The output lies on a tmpfs of 1 MiB; when it is full the capture stays and is recovered."""
+    mount = spool("ext4")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], check=True)
+    try:
+        busy = f"i=0; while [ $i -lt 200000 ]; do : > {mount}/f$i; i=$((i+1)); done"
+        done = spoolscope(
+            "record", "-q", "--spool", mount, "-o", small / "trace", "--", "sh", "-c", busy
+        )
+        assert done.returncode == 1
+        lines = done.stderr.strip().splitlines()
+        assert lines[-1].startswith("spoolscope: error: ")
+        assert "make room" in lines[-1]
+        assert "--recover" in lines[-1]
+        [left] = small.glob(".trace.*/capture.seg")
+        trace = tmp_path / "recovered"
+        done = spoolscope("record", "-q", "--recover", left.parent, "-o", trace)
+        assert done.returncode == 3
+        info = spoolscope("info", trace, "--json")
+        facts = json.loads(info.stdout)
+        assert info.returncode == 3
+        assert facts["complete"] is False
+        assert facts["syscalls"] > 10_000
+        assert facts["lost"] == 0  # what came before is whole
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
