@@ -74,3 +74,26 @@ def test_commits_of_another_device_are_not_charged(builder, dev, charged):
     builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1, dev=1)
     builder.commit(0, 1000, dev=dev)
     assert explain(builder.write()).commits.blame[0].others_ns == charged
+
+
+def test_the_commit_thread_is_seen_while_others_wait(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
+    builder.commit(0, 900, locking_ns=100, flushing_ns=0, logging_ns=800)
+    stack = builder.stack("schedule < bit_wait_io < jbd2_journal_commit_transaction < kjournald2")
+    start = builder.rows["commits"][0]["ts_ns"]
+    builder.wait(7, None, start + 200, 400, "blocked", stack)
+    builder.wait(7, None, start + 600, 50, "runq", None)
+    builder.wait(7, None, start + 850, 500, "blocked", builder.stack("schedule < kjournald2"))
+    found = explain(builder.write()).commits
+    assert found.phases["no_commit"] == 100
+    assert found.thread == {"log blocks": 400, "no CPU": 50, "other waits": 50, "running": 400}
+    assert sum(found.thread.values()) == sum(found.phases.values()) - 100
+
+
+def test_waits_over_many_bins_are_charged_once(builder):
+    second = 10**9
+    builder.call("fsync", 0, 10, ((WAIT, 3 * second),), tid=1)
+    builder.commit(second // 2, 2 * second, logging_ns=2 * second, locking_ns=0, flushing_ns=0)
+    found = explain(builder.write()).commits
+    assert found.blame[0].others_ns == 2 * second
+    assert found.phases["logging"] == 2 * second

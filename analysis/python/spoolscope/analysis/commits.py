@@ -32,20 +32,51 @@ SELECT *, greatest(ts_ns, coalesce(max(ts_ns + dur_ns) OVER (
 FROM numbered
 """
 
+# Intervals meet in bins of 67 ms (2^26 ns): a join on the bin and then on time is linear, where
+# one on time alone compares everything with everything. The bin where both are on counts.
 _PIECES = """
 CREATE OR REPLACE TEMP TABLE commit_waits AS
-WITH held AS (
+WITH kept AS (
     SELECT row_number() OVER () AS wait_id, *, ts_ns + dur_ns AS end_ns
     FROM waits WHERE cause IN ('journal_commit', 'txn_lock', 'shadow')
+), held AS (
+    SELECT *, unnest(range(ts_ns >> 26, (end_ns >> 26) + 1)) AS bin FROM kept
+), spans AS (
+    SELECT *, unnest(range(from_ns >> 26, (to_ns >> 26) + 1)) AS bin
+    FROM commit_spans WHERE from_ns < to_ns
 )
 SELECT h.wait_id, h.cause, h.ts_ns, h.dur_ns, h.tid, h.seq, h.syscall, c.commit_id,
     greatest(h.ts_ns, c.from_ns) AS from_ns, least(h.end_ns, c.to_ns) AS to_ns,
     row_number() OVER (PARTITION BY h.wait_id ORDER BY c.to_ns DESC) AS age
 FROM held h
-JOIN commit_spans c ON c.filesystem = h.filesystem
+JOIN spans c ON c.bin = h.bin AND c.filesystem = h.filesystem
+    AND c.bin = greatest(h.ts_ns, c.from_ns) >> 26
     AND c.from_ns < h.end_ns AND c.to_ns > h.ts_ns
     AND (c.filesystem = 'btrfs' OR c.dev IS NULL OR h.dev IS NULL OR c.dev = h.dev)
-WHERE c.from_ns < c.to_ns
+"""
+
+# What the commit thread did meanwhile: its own absences from the CPU; the rest it was running.
+_THREAD = """
+WITH piece AS (
+    SELECT c.tid, p.from_ns, p.to_ns, unnest(range(p.from_ns >> 26, (p.to_ns >> 26) + 1)) AS bin
+    FROM commit_waits p JOIN commit_spans c USING (commit_id)
+    WHERE p.cause = 'journal_commit' AND c.logging_ns IS NOT NULL
+), absent AS (
+    SELECT s.tid, s.ts_ns, s.ts_ns + s.dur_ns AS end_ns,
+        CASE WHEN s.state != 'blocked' THEN 'no CPU' WHEN k.cause = 'flush' THEN 'cache flush'
+            WHEN k.cause = 'ordered_data' THEN 'ordered data'
+            WHEN k.cause = 'journal_commit' THEN 'log blocks' ELSE 'other waits' END AS what
+    FROM segments s LEFT JOIN stack_causes k USING (stack_id)
+    WHERE s.seq IS NULL AND s.tid IN (SELECT tid FROM commits)
+), binned AS (
+    SELECT *, unnest(range(ts_ns >> 26, (end_ns >> 26) + 1)) AS bin FROM absent
+)
+SELECT b.what,
+    CAST(sum(least(p.to_ns, b.end_ns) - greatest(p.from_ns, b.ts_ns)) AS BIGINT) AS ns
+FROM piece p
+JOIN binned b ON b.tid = p.tid AND b.bin = p.bin
+    AND b.bin = greatest(p.from_ns, b.ts_ns) >> 26 AND b.ts_ns < p.to_ns AND b.end_ns > p.from_ns
+GROUP BY b.what ORDER BY ns DESC
 """
 
 _REFINED = """
@@ -154,12 +185,21 @@ class Blame:
 
 @dataclass(frozen=True)
 class CommitReport:
-    """All about the commits of a trace; phases sum to the time in ``journal_commit`` waits."""
+    """All about the commits of a trace.
+
+    Attributes:
+        n: Number of commits; trigger_named of them have a known trigger.
+        kinds: By kind.
+        phases: What jbd2 commits were doing while calls waited for them; sums to these waits.
+        thread: What the commit thread was doing in the phases from previous_commit to finishing.
+        blame: By trigger, the one for which others waited longest first.
+    """
 
     n: int
     trigger_named: int
     kinds: list[CommitKind]
     phases: dict[str, int]
+    thread: dict[str, int]
     blame: list[Blame]
 
 
@@ -169,11 +209,13 @@ def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
     con.execute(_PIECES)
     kinds = [CommitKind(*row) for row in con.execute(_SUMMARY).fetchall()]
     blame = con.execute(_BLAME.format(path_class=class_sql("p.path"))).fetchall()
+    phases = _phases(con)
     return CommitReport(
         n=sum(kind.n for kind in kinds),
         trigger_named=sum(kind.trigger_named for kind in kinds),
         kinds=kinds,
-        phases=_phases(con),
+        phases=phases,
+        thread=_thread(con, phases),
         blame=[Blame(*row) for row in blame],
     )
 
@@ -189,3 +231,14 @@ def _phases(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
         "WHERE cause = 'journal_commit' AND filesystem = 'ext4'"
     ).fetchone() or (0,)
     return dict(zip(PHASES, (*row, max(0, waited - sum(row))), strict=True))
+
+
+def _thread(con: duckdb.DuckDBPyConnection, phases: dict[str, int]) -> dict[str, int]:
+    """Split the time of the phases by what the commit thread was doing."""
+    waited = sum(ns for phase, ns in phases.items() if phase != "no_commit")
+    if not waited:
+        return {}
+    found = dict(con.execute(_THREAD).fetchall())
+    if not found:
+        return {}
+    return found | {"running": max(0, waited - sum(found.values()))}

@@ -121,12 +121,12 @@ def _header(path: Path) -> dict[str, Any]:
         )
     try:
         header = json.loads(file.read_text("utf-8"))
-        runs = header["runs"]
+        runs = [dict(row, candidate=str(row["candidate"])) for row in header["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(file, error) from None
     if not runs:
         raise SpoolscopeError(f"replay {path} has no finished run", remedy="replay again")
-    return dict(header)
+    return {**header, "runs": runs}
 
 
 def _original(
@@ -155,7 +155,8 @@ def _run(output: Path, number: int, row: dict[str, Any], n_calls: int) -> Run:
     try:
         latency, tids = _latency(directory / "outcomes.parquet", n_calls)
         listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else {}
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        listed = dict(listed)
+    except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
         raise _damaged(directory, error) from None
     return Run(str(row["candidate"]), block, row, directory, latency, tids, listed)
 

@@ -83,12 +83,10 @@ def _pairs(found: "Comparison") -> Iterable[str]:
     yield f"Time in calls against {found.reference}"
     for pair in found.pairs:
         e = pair.primary
-        bounds = interval(e.low, e.high)
-        label = {"paired-t": "95 %", "within-run": "within run"}.get(e.method, "no interval")
-        yield (
-            f"  {pair.candidate[:15]:<16}{e.ratio:>7.2f} x   {bounds:<22}{label:<12}"
-            f"{e.n_lower}/{e.n} lower  {pair.word}"
-        )
+        label = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
+        bounds = f"{interval(e.low, e.high):>20} {label:<7}"
+        lower = f"{e.n_lower}/{e.n} lower"
+        yield f"  {pair.candidate[:15]:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
 
 
 def _secondary(found: "Comparison") -> Iterable[str]:

@@ -108,6 +108,9 @@ def _commits(found: "Explanation") -> Iterable[str]:
     if commits.phases:
         parts = (f"{n.replace('_', ' ')} {duration(ns)}" for n, ns in commits.phases.items() if ns)
         yield from _wrapped("Waits for commits: " + ", ".join(parts), indent="  ")
+    if commits.thread:
+        parts = (f"{what} {duration(ns)}" for what, ns in commits.thread.items() if ns)
+        yield from _wrapped("Meanwhile jbd2: " + ", ".join(parts), indent="  ")
 
 
 def _blame(found: "Explanation") -> Iterable[str]:

@@ -173,12 +173,14 @@ def commits_section(studies: Studies) -> Section:
         blocks.append(
             TableBlock(
                 "What commits were doing while calls waited for them",
-                ["trace", "phase", ">time", ">share"],
+                ["trace", "seen as", "doing", ">time", ">share"],
                 phases,
                 "Waits named journal commit on ext4, laid over the commits that ran meanwhile; "
                 "they add up to all such waits. Previous commit: an older one had to end first. "
                 "Finishing: after the log was written. No commit: its thread had not started, "
-                "or was already done.",
+                "or was already done. The same time, but for no commit, is split again by what the "
+                "jbd2 thread itself was doing: waiting for log blocks on the disk (their cache "
+                "flush included where it is part of the write), for ordered data, for a CPU.",
             )
         )
     blocks += [
@@ -203,13 +205,11 @@ def _kind_row(kind: CommitKind) -> list[str]:
 
 
 def _phase_rows(name: str, study: Study) -> list[list[str]]:
-    phases = study.explanation.commits.phases
-    total = max(sum(phases.values()), 1)
-    return [
-        [name, phase.replace("_", " "), duration(ns), percent(ns / total)]
-        for phase, ns in phases.items()
-        if ns
-    ]
+    commits = study.explanation.commits
+    total = max(sum(commits.phases.values()), 1)
+    rows = [("phase", phase.replace("_", " "), ns) for phase, ns in commits.phases.items()]
+    rows += [("jbd2 itself", what, ns) for what, ns in commits.thread.items()]
+    return [[name, of, what, duration(ns), percent(ns / total)] for of, what, ns in rows if ns]
 
 
 def _blame(name: str, study: Study) -> TableBlock:
