@@ -38,6 +38,14 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
+/// With an answers file somebody waits for us; should they be killed, end in order.
+fn end_with_parent(options: &Options) {
+    if options.answers.is_some() {
+        // SAFETY: plain flags; a parent that is already gone is noticed by nobody anyway.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+    }
+}
+
 fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic.
@@ -60,6 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
         words => Some(Command::fork(words)?),
     };
     catch_signals();
+    end_with_parent(options);
     let mut storage = MaybeUninit::uninit();
     let mut open = RecorderSkelBuilder::default().open(&mut storage)?;
     for mut program in open.open_object_mut().progs_mut() {

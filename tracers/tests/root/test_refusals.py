@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,70 @@ def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
         assert facts["lost"] == 0  # what came before is whole
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def _endless_recording(mount: Path, output: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "spoolscope.cli.main", "record", "-q", "--spool", str(mount)]
+    process = subprocess.Popen([*command, "-o", str(output)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not _ready(output) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (mount / "seen").touch()
+    time.sleep(0.2)
+    return process
+
+
+def _ready(output: Path) -> bool:
+    found = output.parent.glob(f".{output.name}.*/capture.json")
+    return any("ready" in answers.read_text() for answers in found)
+
+
+def _recorders(mount: Path) -> list[str]:
+    pattern = f"spoolscope-record run.*{mount}"
+    found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_recording_in_order(name, spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "trace"
+    process = _endless_recording(mount, output)
+    process.send_signal(signal.Signals[name])
+    assert process.wait(20) == 0
+    facts = json.loads(spoolscope("info", output, "--json").stdout)
+    assert facts["complete"] is True
+    assert facts["syscalls"] > 0
+    assert _recorders(mount) == []
+
+
+@pytest.mark.root
+def test_a_killed_front_end_leaves_no_recorder_behind(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "trace"
+    process = _endless_recording(mount, output)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while _recorders(mount) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _recorders(mount) == []
+    [left] = tmp_path.glob(".trace.*")
+    assert spoolscope("record", "-q", "--recover", left, "-o", output).returncode == 0
+    assert json.loads(spoolscope("info", output, "--json").stdout)["complete"] is True
+
+
+@pytest.mark.root
+def test_no_btf(spool, tmp_path):
+    """In a mount namespace of its own, where /sys/kernel/btf is hidden."""
+    mount = spool("ext4")
+    words = ["record", "-q", "--spool", str(mount), "-o", str(tmp_path / "trace"), "-d", "1"]
+    hidden = 'mount -t tmpfs none /sys/kernel/btf && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", hidden, "-", sys.executable, "-m", "spoolscope.cli.main"]
+        + words,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    refused(done, 1, "no BTF", "CONFIG_DEBUG_INFO_BTF")
+    assert not (tmp_path / "trace").exists()

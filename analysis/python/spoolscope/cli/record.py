@@ -15,6 +15,7 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
+from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.session import Request, Summary, record, recover
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.pseudonym import load_key
@@ -109,7 +110,7 @@ def command(**options: Any) -> int:
         stdout_to_stderr=as_json,
     )
     _check(request)
-    with progress(quiet=quiet) as show:
+    with ending_on_signals(), progress(quiet=quiet) as show:
         summary = record(request, show)
     return _report(summary, as_json=as_json)
 
