@@ -193,8 +193,18 @@ def test_no_btf(spool, tmp_path):
     words = ["record", "-q", "--spool", str(mount), "-o", str(tmp_path / "trace"), "-d", "1"]
     hidden = 'mount -t tmpfs none /sys/kernel/btf && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", hidden, "-", sys.executable, "-m", "spoolscope.cli.main"]
-        + words,
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            hidden,
+            "-",
+            sys.executable,
+            "-m",
+            "spoolscope.cli.main",
+            *words,
+        ],
         capture_output=True,
         text=True,
         check=False,
