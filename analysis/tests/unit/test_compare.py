@@ -94,6 +94,7 @@ def test_a_bad_replay_gets_no_verdict(trace, new_replay, row):
     verdict = compare([replay.write()]).verdict
     assert verdict.word == "inconclusive"
     assert verdict.problems[0].startswith("xfs: ")
+    assert ("--pace scaled=0.5" in verdict.next_command) == ("lateness_p99_ns" in row)
 
 
 def test_lateness_is_no_fault_when_the_pace_is_as_fast_as_possible(trace, new_replay):

@@ -117,6 +117,7 @@ def test_the_first_screen_answers(browser, report):
         ".filter(e => e.getBoundingClientRect().bottom <= window.innerHeight)"
         ".map(e => e.innerText).join('\\n')"
     )
+    text = text.replace("\u00a0", " ")
     assert report.page.headline in text
     assert report.page.sure in text
     assert report.page.reasons[0] in text

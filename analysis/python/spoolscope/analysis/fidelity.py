@@ -38,6 +38,11 @@ class Fidelity:
     problems: list[str]
 
     @property
+    def late(self) -> bool:
+        """Whether the pace was not kept."""
+        return self.lateness_p99_ns is not None and self.lateness_p99_ns > LATENESS_LIMIT_NS
+
+    @property
     def ok(self) -> bool:
         """Whether the runs can carry a verdict."""
         return not self.problems
@@ -78,9 +83,8 @@ def _problems(found: Fidelity, pace: str) -> list[str]:
         problems.append(f"only {percent(found.executed / found.syscalls)} of calls were executed")
     if found.mismatched:
         problems.append(f"{found.mismatched:,} names of the final tree differ")
-    late = found.lateness_p99_ns
-    if pace == "original" and late is not None and late > LATENESS_LIMIT_NS:
-        problems.append(f"1 % of calls were issued over {duration(late)} late")
+    if pace == "original" and found.late:
+        problems.append(f"1 % of calls were issued over {duration(found.lateness_p99_ns)} late")
     return problems
 
 

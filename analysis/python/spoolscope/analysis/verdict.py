@@ -62,7 +62,7 @@ def give_verdict(
         sure=_sure(pair, n_calls),
         reasons=[reason.text + "." for reason in pair.why],
         problems=problems,
-        next_command=_next(replay, pair),
+        next_command=_next(replay, pair, candidates),
     )
 
 
@@ -102,10 +102,14 @@ def _rounds(estimate: Estimate) -> str:
     return f"{estimate.n_lower}/{estimate.n}"
 
 
-def _next(replay: Replay, pair: "Pair") -> str | None:
+def _next(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str | None:
     if pair.word in {"faster", "slower", "equivalent"}:
         return None
-    candidates = " ".join(f"--on {name}" for name in replay.candidates)
+    on = " ".join(f"--on {name}" for name in replay.candidates)
     rounds = rounds_wanted(pair.primary)
     trace = replay.header.get("trace", "TRACE")
-    return f"spoolscope replay {trace} {candidates} --rounds {rounds} -o OUT"
+    # More rounds do not help a machine that cannot keep the recorded pace; half of it may.
+    original = str(replay.header.get("pace")) == "original"
+    late = original and any(c.fidelity.late for c in candidates.values())
+    pace = " --pace scaled=0.5" if late else ""
+    return f"spoolscope replay {trace} {on}{pace} --rounds {rounds} -o OUT"

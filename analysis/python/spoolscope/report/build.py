@@ -1,5 +1,6 @@
 """Build the report: read the inputs, lay out the page, write one HTML file."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -233,7 +234,9 @@ def _footer() -> str:
 def render(page: Page) -> str:
     """Return the HTML of a page: everything inline, nothing fetched."""
     folder = files("spoolscope.report").joinpath("templates")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_unbroken
+    )
     environment.tests["figure"] = lambda block: isinstance(block, Figure)
     environment.tests["split"] = lambda cell: isinstance(cell, Split)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
@@ -246,6 +249,13 @@ def render(page: Page) -> str:
         kinds={">": "number", "~": "long"},
         causes=[(CAUSES[c], CAUSE_INKS[c].css) for c in CAUSES],
     )
+
+
+def _unbroken(value: object) -> object:
+    """Keep a number and its unit on one line; what is marked as HTML or code stays as it is."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return re.sub(r"(?<=\d) (?=(s|ms|µs|ns|%|x)(\W|$))", "\u00a0", value)
+    return value
 
 
 def _plot_json(figure: Figure) -> Markup:

@@ -66,7 +66,11 @@ def facts(found: Comparison) -> list[Fact]:
             mismatched == 0 if checked else None,
         ),
         Fact("pace", pace),
-        Fact("late, p99", duration(max(late)) if late else "-", None),
+        Fact(
+            "late, p99",
+            duration(max(late)) if late else "-",
+            not any(f.late for f in all_) if late and pace == "original" else None,
+        ),
         Fact("rounds", str(max(c.rounds for c in found.candidates.values()))),
     ]
 
@@ -112,7 +116,7 @@ def compare_section(found: Comparison) -> Section:
         "compare",
         "How sure",
         "How much, and how sure",
-        "Ratios to the reference candidate; left of 1 is better.",
+        f"Ratios to {found.reference}; left of 1 is better.",
         blocks,
     )
 
