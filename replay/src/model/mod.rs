@@ -3,6 +3,7 @@
 pub mod descriptors;
 pub mod edges;
 pub mod extents;
+mod initial;
 pub mod linear;
 pub mod locks;
 pub mod names;

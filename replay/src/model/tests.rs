@@ -232,3 +232,54 @@ fn a_moved_directory_takes_its_names_along() {
     let last = Tree::expected(&plan, &linear.world);
     assert_eq!(names(&last), ["trash", "trash/sub", "trash/sub/b"]);
 }
+
+#[test]
+fn a_directory_made_moved_and_removed_again_and_again_was_not_there() {
+    let once = |at: u32| {
+        format!(
+            "A {}-{} mkdir box/f/new = -2
+             A {}-{} mkdir box/f = 0
+             A {}-{} mkdir box/f/new = 0
+             A {}-{} openat box/f/new/m flags=101 ino=18 omode=100644 osize=0 = 3
+             A {}-{} rename box/f box/trash = 0
+             A {}-{} unlink box/trash/new/m = 0
+             A {}-{} rmdir box/trash/new = 0
+             A {}-{} rmdir box/trash = 0
+             ",
+            at,
+            at + 1,
+            at + 2,
+            at + 3,
+            at + 4,
+            at + 5,
+            at + 6,
+            at + 7,
+            at + 8,
+            at + 9,
+            at + 10,
+            at + 11,
+            at + 12,
+            at + 13,
+            at + 14,
+            at + 15
+        )
+    };
+    let plan = plan(&(once(0) + &once(100)));
+    let linear = Linear::walk(&plan);
+    assert_eq!(linear.unexplained, [0; 0]);
+    assert_eq!(names(&Tree::initial(&plan, &linear.world)), ["box"]);
+    assert_eq!(names(&Tree::expected(&plan, &linear.world)), ["box"]);
+}
+
+#[test]
+fn a_stat_that_saw_an_append_under_way_comes_after_it() {
+    let script = "
+        A 0-5 openat f flags=2102 ino=9 omode=100644 osize=0 = 3
+        A 6-10 write fd=3 ino=9 omode=100644 off=0 size=10 osize=10 = 10
+        A 20-90 write fd=3 ino=9 omode=100644 off=0 size=10 osize=20 = 10
+        B 30-40 openat f flags=0 ino=9 omode=100644 osize=20 = 3
+        B 50-60 stat f ino=9 omode=100644 osize=20 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 3, 2, 4], 0));
+    assert_eq!(edges(script), [(3, 0), (4, 2)]);
+}

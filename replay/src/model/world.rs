@@ -8,7 +8,7 @@ use crate::model::extents::Extents;
 use crate::model::names::Names;
 use crate::model::objects::{Attributes, Object};
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Makes, Need, Touch};
+use crate::semantics::{self, Kind, Need};
 
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,11 @@ pub struct World<'a> {
     pub objects: Vec<Object>,
     /// Names that a call reached with success, so their directories existed.
     pub reached: Vec<bool>,
-    by_ino: HashMap<u64, u32>,
-    entries: &'a [PlanEntry],
-    entry_at: HashMap<u32, u32>,
-    entry_of_ino: HashMap<u64, u32>,
-    threads: &'a [PlanThread],
+    pub(super) by_ino: HashMap<u64, u32>,
+    pub(super) entries: &'a [PlanEntry],
+    pub(super) entry_at: HashMap<u32, u32>,
+    pub(super) entry_of_ino: HashMap<u64, u32>,
+    pub(super) threads: &'a [PlanThread],
     umasks: Vec<u32>,
     descriptors: Descriptors,
     live_bytes: i64,
@@ -130,76 +130,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Makes a name exist from the start, with what the snapshot or the call tells of it.
-    pub fn plant(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
-        if let Slot::Present(object) = self.slot(path) {
-            return object;
-        }
-        let object = self.initial_object(path, ino, op);
-        self.initial[path as usize] = Slot::Present(object);
-        self.slots[path as usize] = Slot::Present(object);
-        self.object_mut(object).nlink += 1;
-        object
-    }
-
-    fn initial_object(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
-        let by_path = self.entry_at.get(&path).copied();
-        let same = |at: &u32| ino == 0 || self.entries[*at as usize].ino == ino;
-        let entry = by_path
-            .filter(same)
-            .or_else(|| self.entry_of_ino.get(&ino).copied());
-        let entry = entry.map(|at| self.entries[at as usize]);
-        let ino = entry.map_or(ino, |entry| entry.ino);
-        if let Some(known) = self.by_ino.get(&ino).filter(|at| self.object(**at).initial) {
-            return *known;
-        }
-        let (first, target) = match entry {
-            Some(entry) => (Attributes::of_entry(&entry), entry.target),
-            None => (self.guess_from(op), NONE),
-        };
-        let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
-        let object = self.add(ino, first, target);
-        self.object_mut(object).tentative = tentative;
-        self.object_mut(object).initial = true;
-        self.object_mut(object).written.add(0, first.size);
-        self.grow(first.size);
-        object
-    }
-
-    fn guess_from(&self, op: Option<&PlanOp>) -> Attributes {
-        let Some(op) = op else {
-            return Attributes {
-                mode: 0o755,
-                ..Attributes::default()
-            };
-        };
-        let thread = &self.threads[op.thread as usize];
-        let opens_directory = semantics::open_flags(op) & libc::O_DIRECTORY != 0;
-        let directory = match semantics::kind(op) {
-            Kind::Chdir | Kind::Rmdir => true,
-            Kind::Open => opens_directory,
-            _ => false,
-        };
-        let mode = match (u32::from(op.obj_mode), directory) {
-            (0, true) => libc::S_IFDIR | 0o755,
-            (0, false) => libc::S_IFREG | 0o644,
-            (known, _) => known,
-        };
-        let size = if semantics::is_regular(mode) {
-            op.obj_size.max(0)
-        } else {
-            0
-        };
-        Attributes {
-            mode,
-            uid: thread.uid,
-            gid: thread.gid,
-            size,
-            mtime_ns: 0,
-        }
-    }
-
-    fn add(&mut self, ino: u64, first: Attributes, target: u32) -> u32 {
+    pub(super) fn add(&mut self, ino: u64, first: Attributes, target: u32) -> u32 {
         let index = self.objects.len() as u32;
         self.objects.push(Object {
             ino,
@@ -217,66 +148,6 @@ impl<'a> World<'a> {
             self.by_ino.insert(ino, index);
         }
         index
-    }
-
-    /// Learns what a name must have been at start from the first call that touched it.
-    pub fn settle_initial(&mut self, op: &PlanOp, touch: &Touch, moved_ino: u64) {
-        if self.slot(touch.path) != Slot::Unknown {
-            return;
-        }
-        let existed = match touch.need {
-            Need::Present(ino) => {
-                let moved = semantics::has_second_path(op) && touch.path == op.path;
-                self.plant(touch.path, if moved { moved_ino } else { ino }, Some(op));
-                return;
-            }
-            Need::Absent => false,
-            Need::Any => match touch.makes {
-                Makes::Object => self.existed_before_open(op, touch.path),
-                Makes::Moved => self.existed_before_move(touch.path, moved_ino),
-                _ => return,
-            },
-        };
-        match existed {
-            true => {
-                self.plant(touch.path, 0, Some(op));
-            }
-            false => {
-                self.initial[touch.path as usize] = Slot::Absent;
-                self.slots[touch.path as usize] = Slot::Absent;
-            }
-        }
-    }
-
-    /// open(O_CREAT) of a name nobody touched before: did it create, or find?
-    fn existed_before_open(&self, op: &PlanOp, path: u32) -> bool {
-        let entry = self
-            .entry_at
-            .get(&path)
-            .map(|at| &self.entries[*at as usize]);
-        let truncates = semantics::open_flags(op) & libc::O_TRUNC != 0;
-        match entry {
-            _ if op.obj_size > 0 => true,
-            None => false,
-            Some(entry) if entry.ino != op.ino && op.ino != 0 => false,
-            Some(entry) => truncates || entry.size == 0 || op.obj_size < 0,
-        }
-    }
-
-    /// The snapshot may show the target of a rename because the rename had already run.
-    fn existed_before_move(&self, path: u32, moved_ino: u64) -> bool {
-        let entry = self
-            .entry_at
-            .get(&path)
-            .map(|at| self.entries[*at as usize].ino);
-        entry.is_some_and(|ino| ino != moved_ino && !self.by_ino.contains_key(&ino))
-    }
-
-    /// Notes that a call found its way to a name.
-    pub fn reach(&mut self, path: u32) {
-        if let Some(reached) = self.reached.get_mut(path as usize) {
-            *reached = true;
-        }
     }
 
     /// Puts a new object at a name, or keeps the one that is there.
@@ -422,6 +293,9 @@ impl<'a> World<'a> {
             let moved = self.names.intern(moved);
             self.slots.resize(self.names.len(), Slot::Unknown);
             self.initial.resize(self.names.len(), Slot::Absent);
+            if self.slots[moved as usize] == Slot::Unknown {
+                self.initial[moved as usize] = Slot::Absent;
+            }
             self.slots[path as usize] = Slot::Absent;
             self.slots[moved as usize] = Slot::Present(object);
         }
@@ -433,18 +307,17 @@ impl<'a> World<'a> {
         (!object.tentative && semantics::is_regular(object.now.mode)).then_some(object.now.size)
     }
 
-    /// A call that did not change the object saw this size.
+    /// The first call that tells a size, and did not change it, corrects the snapshot.
+    ///
+    /// Later ones do not count: sizes are read when a call returns, and a write may be under way.
     pub fn observe_size(&mut self, object: u32, size: i64) {
-        if size < 0 {
+        let entry = self.object_mut(object);
+        if size < 0 || !entry.tentative {
             return;
         }
-        let entry = self.object_mut(object);
-        if entry.tentative {
-            entry.first.size = size;
-            entry.written = Extents::default();
-            entry.written.add(0, size);
-            entry.tentative = false;
-        }
+        entry.first.size = size;
+        entry.written = Extents::default();
+        entry.written.add(0, size);
         self.resize(object, size);
     }
 
@@ -459,7 +332,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn grow(&mut self, bytes: i64) {
+    pub(super) fn grow(&mut self, bytes: i64) {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
     }

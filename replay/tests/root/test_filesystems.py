@@ -1,0 +1,101 @@
+"""Real races, recorded and replayed on real filesystems."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay.candidates import SMALLEST_BYTES, check, parse, prepared
+from spoolscope.replay.run import replay
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.errors import SpoolscopeError
+
+pytestmark = pytest.mark.root
+RACE = Path(__file__).with_name("race.py")
+FILESYSTEMS = ("ext4", "xfs", "btrfs")
+
+
+def loops() -> str:
+    return subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+
+
+def left_behind(place: Path) -> list[str]:
+    mounts = Path("/proc/self/mounts").read_text()
+    return [line for line in (mounts + loops()).splitlines() if str(place) in line]
+
+
+@pytest.fixture
+def race(tmp_path, require):
+    """Record the racing program on a fresh ext4 image."""
+    require("bpf")
+    require("ext4")
+
+    def make(seed: int) -> Path:
+        with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as target:
+            command = [sys.executable, str(RACE), str(target.mount), str(seed)]
+            done = record(Request([target.mount], tmp_path / f"race{seed}", command=command))
+        assert done.command_status == 0
+        assert done.meta["complete"]
+        return done.trace
+
+    return make
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_races_have_their_recorded_winners_everywhere(race, tmp_path, require, seed):
+    for name in FILESYSTEMS:
+        require(name)
+    trace = race(seed)
+    out = tmp_path / "out"
+    rows = replay(trace, list(FILESYSTEMS), out, pace="original" if seed == 1 else "afap")
+    assert {row["candidate"] for row in rows} == set(FILESYSTEMS)
+    for row in rows:
+        listed = (Path(row["run"]) / "divergences.json").read_text()
+        assert row["syscalls"] > 5000
+        assert row["executed"] == row["syscalls"], listed
+        assert row["divergent"] == 0, listed
+        assert row["final_state"]["mismatched"] == 0, row["final_state"]
+        assert row["orders_given_up"] == 0
+    assert left_behind(tmp_path) == []
+
+
+def test_recording_a_replay_sees_the_same_calls(race, tmp_path):
+    import pyarrow.compute as pc
+
+    from spoolscope.traces.trace import Trace
+
+    def recorder(mount: Path, command: list[str], output: Path) -> int:
+        request = Request([mount], output, command=command, keep_names=True, snapshot=False)
+        return record(request).command_status or 0
+
+    trace = race(3)
+    (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap", recorder=recorder)
+    assert row["divergent"] == 0
+    counts = []
+    for path in (trace, Path(row["run"]) / "trace"):
+        names = pc.value_counts(Trace.open(path).table("syscalls")["syscall"].cast("string"))
+        counts.append({n["values"]: n["counts"] for n in names.to_pylist()})
+    for name in ("rename", "unlink", "fcntl", "fsync", "fdatasync", "link", "mkdir", "rmdir"):
+        assert counts[1][name] == counts[0][name], name
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_candidate_is_removed(tmp_path, require, error):
+    require("xfs")
+    with (
+        pytest.raises(error),
+        prepared(parse("xfs"), tmp_path, SMALLEST_BYTES) as target,
+        (target.mount / "open").open("w"),
+    ):
+        raise error
+    assert left_behind(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_mkfs_names_its_package(monkeypatch, require):
+    require("root")
+    monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: None)
+    with pytest.raises(SpoolscopeError) as caught:
+        check(parse("xfs"), {})
+    assert "xfsprogs" in caught.value.remedy
