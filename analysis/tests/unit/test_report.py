@@ -75,6 +75,15 @@ def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
     assert "not known" in page.hero.caption
 
 
+def test_one_candidate_without_causes_has_a_report(trace, new_replay, tmp_path):
+    replay = new_replay("alone", trace, N + 1)
+    replay.run("dir:/srv/spool", [MS] * (N + 1))
+    report = build([replay.write()], tmp_path / "r.html")
+    assert report.page.badge == "alone"
+    assert report.page.headline == "dir:/srv/spool spent 300 ms in 300 calls."
+    assert report.page.sections[0].key == "latency"
+
+
 def test_losses_are_stated(builder):
     builder.call("fsync", 0, 1000, ((None, MS),))
     page = trace_page(builder.write(complete=False, lost=5))

@@ -22,30 +22,31 @@ METHODS = {
 
 def hero(found: Comparison) -> Figure:
     """Time in calls per candidate: by cause if the runs were recorded, else in total."""
+    totals = [(name, c.metrics[PRIMARY] or 0.0) for name, c in found.candidates.items()]
     rows = [(name, dict(c.causes)) for name, c in found.candidates.items() if c.causes]
-    said = "; ".join(
-        f"{name} {duration(c.metrics[PRIMARY])}" for name, c in found.candidates.items()
-    )
-    if not rows:
-        rows = [
-            (name, {"unexplained": c.metrics[PRIMARY] or 0.0})
-            for name, c in found.candidates.items()
-        ]
-        caption = "The runs were not recorded, so causes are not known. "
-    else:
-        missing = [name for name, c in found.candidates.items() if not c.causes]
-        caption = "From the recorded trace of each run, mean over rounds, file locks not drawn. "
-        caption += f"Not recorded: {', '.join(missing)}. " if missing else ""
     rounds = max(c.rounds for c in found.candidates.values())
-    caption += f"{count(found.n_calls)} calls were executed on every candidate, {rounds} "
-    caption += "round" if rounds == 1 else "rounds"
+    basis = f"{count(found.n_calls)} calls were executed on every candidate, {rounds} "
+    basis += "round." if rounds == 1 else "rounds."
+    said = "; ".join(f"{name} {duration(ns)}" for name, ns in totals)
+    if rows:
+        missing = [name for name, c in found.candidates.items() if not c.causes]
+        basis += " From the recorded trace of each run, mean over rounds, file locks not drawn."
+        basis += f" Not recorded: {', '.join(missing)}." if missing else ""
+        basis += " Causes under 0.5 % of every bar are only in the table."
+    else:
+        basis += " Mean over rounds, file locking left out. The runs were not recorded, so causes"
+        basis += " are not known."
     return Figure(
         key="hero",
-        title="Time in calls, by candidate and cause",
+        title="Time in calls, by candidate" + (" and cause" if rows else ""),
         finding=f"Time in calls: {said}.",
-        caption=caption + ". Causes under 0.5 % of every bar are only in the table.",
-        table=cause_figures.cause_table(rows, "candidate"),
-        plot=cause_figures.stacked(rows, row_height=46),
+        caption=basis,
+        table=cause_figures.cause_table(rows, "candidate")
+        if rows
+        else Table(["candidate", ">time in calls"], [[name, duration(ns)] for name, ns in totals]),
+        plot=cause_figures.stacked(rows, row_height=46)
+        if rows
+        else cause_figures.totals(totals, row_height=46),
     )
 
 

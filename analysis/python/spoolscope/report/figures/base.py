@@ -62,7 +62,8 @@ class Figure:
 def _css(trace: Any) -> str:
     if trace.legendgroup in CAUSE_INKS:
         return CAUSE_INKS[trace.legendgroup].css
-    return str(trace.line.color if trace.mode == "lines" else trace.marker.color)
+    line = trace.type == "scatter" and trace.mode == "lines"
+    return str(trace.line.color if line else trace.marker.color)
 
 
 def layout(plot: go.Figure, height: int, *, titles: bool = False) -> go.Figure:

@@ -17,6 +17,7 @@ from spoolscope.report.figures.base import (
     seconds_axis,
     shown_causes,
 )
+from spoolscope.report.palette import BLUE
 
 
 def cause_table(rows: Rows, what: str) -> Table:
@@ -40,6 +41,24 @@ def stacked(rows: Rows, *, row_height: int = ROW_HEIGHT) -> go.Figure:
     _add_bars(plot, rows, scale, shown_causes(rows))
     layout(plot, len(rows) * row_height + 44)
     plot.update_layout(barmode="stack")
+    plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
+    plot.update_yaxes(autorange="reversed")
+    return plot
+
+
+def totals(rows: Sequence[tuple[str, float]], row_height: int = ROW_HEIGHT) -> go.Figure:
+    """Return one plain bar per row, for time whose causes are not known."""
+    scale, unit = seconds_axis(max((ns for _, ns in rows), default=0))
+    bar = go.Bar(
+        orientation="h",
+        name="time in calls",
+        y=[label for label, _ in rows],
+        x=[ns / scale for _, ns in rows],
+        marker={"color": BLUE},
+        customdata=[duration(ns) for _, ns in rows],
+        hovertemplate="<b>%{y}</b>: %{customdata}<extra></extra>",
+    )
+    plot = layout(go.Figure(bar), len(rows) * row_height + 44)
     plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
     plot.update_yaxes(autorange="reversed")
     return plot
