@@ -52,6 +52,15 @@ def test_a_whole_capture(parts: list[bytes], tmp_path: Path) -> None:
     assert capture.records["syscall"]["seq"].tolist() == list(range(CALLS_PER_CHUNK * CHUNKS))
 
 
+def test_names_end_at_their_nul(tmp_path: Path) -> None:
+    switches = np.zeros(2, DTYPES["switch"])
+    switches["waker_comm"] = [b"imap\0junk", b"a-name-of-15-ch"]
+    file = tmp_path / "capture.seg"
+    file.write_bytes(header() + chunk(2, switches.tobytes(), 2))
+    names = read_capture(file).records["switch"]["waker_comm"]
+    assert names.tolist() == [b"imap", b"a-name-of-15-ch"]
+
+
 def test_a_cut_keeps_every_whole_chunk(parts: list[bytes], tmp_path: Path) -> None:
     data = b"".join(parts)
     ends = np.cumsum([len(part) for part in parts]).tolist()

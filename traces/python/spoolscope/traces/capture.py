@@ -89,10 +89,21 @@ def read_capture(path: Path) -> Capture:
     capture.bytes_unread = len(data) - at
     capture.stacks = np.concatenate(stacks)
     capture.records = {
-        name: np.concatenate(arrays) if arrays else np.empty(0, DTYPES[name])
+        name: _end_names(np.concatenate([np.empty(0, DTYPES[name]), *arrays]))
         for name, arrays in parts.items()
     }
     return capture
+
+
+def _end_names(records: Records) -> Records:
+    """End thread names at their NUL: the kernel side leaves what was there behind it."""
+    for member in ("comm", "waker_comm"):
+        if member in (records.dtype.names or ()):
+            width = records.dtype[member].itemsize
+            letters = records[member].copy().view(np.uint8).reshape(len(records), width)
+            letters[np.cumsum(letters == 0, axis=1) > 0] = 0
+            records[member] = letters.view(records.dtype[member]).ravel()
+    return records
 
 
 def _open(path: Path, data: memoryview) -> Capture:
