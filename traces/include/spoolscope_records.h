@@ -33,17 +33,17 @@ enum spsc_kind {
 	SPSC_KIND_BLOCK = 5,
 	SPSC_KIND_OPEN_FILE = 6,
 	SPSC_KIND_TREE = 7,
-	SPSC_KIND_STACK = 8,  /* base = first stack id; SPSC_STACK_FRAMES x u64, 0-padded */
+	SPSC_KIND_STACK = 8, /* base = first stack id; SPSC_STACK_FRAMES x u64, 0-padded */
 	SPSC_KIND_STRING = 9, /* base = first string id; n x u32 lengths, then the bytes */
 	SPSC_KIND_SYMBOLS = 10, /* text lines "hexaddress name", sorted by address */
-	SPSC_KIND_META = 11,    /* one JSON object; the last one counts */
+	SPSC_KIND_META = 11, /* one JSON object; the last one counts */
 };
 
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
 	__u32 version; /* 1 */
-	__u32 state;   /* 0xffffffff while being written, 0 once closed in order */
+	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
 	__u8 reserved[32];
@@ -52,22 +52,22 @@ struct spsc_file_header {
 /* Before every chunk. A chunk counts only if it is whole and its checksum agrees. */
 struct spsc_chunk_header {
 	__u32 magic; /* 0x4b435053, "SPCK" */
-	__u16 kind;  /* enum spsc_kind */
+	__u16 kind; /* enum spsc_kind */
 	__u16 codec; /* 0 stored, 1 zstd */
 	__u32 n_records;
 	__u32 raw_bytes;
 	__u32 stored_bytes;
 	__u32 crc32; /* IEEE, over the stored bytes */
-	__u64 base;  /* first id of STACK and STRING chunks, else 0 */
+	__u64 base; /* first id of STACK and STRING chunks, else 0 */
 };
 
 enum spsc_call_flags {
-	SPSC_CALL_COMPAT = 1 << 0,        /* 32-bit caller: arguments not decoded */
-	SPSC_CALL_PATH_FAULT = 1 << 1,    /* the user page of a path could not be read */
-	SPSC_CALL_PATH_CUT = 1 << 2,      /* path longer than PATH_MAX */
-	SPSC_CALL_IN_FLIGHT = 1 << 3,     /* never returned before the recording ended */
-	SPSC_CALL_CWD_SPOOL = 1 << 4,     /* the caller's cwd lay on a spool filesystem */
-	SPSC_CALL_EXTRA_FAULT = 1 << 5,   /* stat/flock/iov/how could not be read */
+	SPSC_CALL_COMPAT = 1 << 0, /* 32-bit caller: arguments not decoded */
+	SPSC_CALL_PATH_FAULT = 1 << 1, /* the user page of a path could not be read */
+	SPSC_CALL_PATH_CUT = 1 << 2, /* path longer than PATH_MAX */
+	SPSC_CALL_IN_FLIGHT = 1 << 3, /* never returned before the recording ended */
+	SPSC_CALL_CWD_SPOOL = 1 << 4, /* the caller's cwd lay on a spool filesystem */
+	SPSC_CALL_EXTRA_FAULT = 1 << 5, /* stat/flock/iov/how could not be read */
 };
 
 /*
@@ -78,38 +78,38 @@ struct spsc_syscall {
 	__u64 start_ns;
 	__u64 end_ns;
 	__u64 oncpu_ns;
-	__u64 blocked_ns;   /* switched out asleep -> woken */
-	__u64 runq_ns;      /* woken -> running */
+	__u64 blocked_ns; /* switched out asleep -> woken */
+	__u64 runq_ns; /* woken -> running */
 	__u64 preempted_ns; /* switched out runnable -> running */
-	__u64 seq;          /* per thread, from 0, no holes unless records were lost */
-	__s64 ret;          /* -errno on failure */
-	__u64 args[6];      /* as passed; meaning: calls.txt */
-	__u64 ino;          /* object: fd's inode, or the inode opened/stat'ed; 0 unknown */
-	__u64 ino2;         /* second object (dup2 target, copy_file_range output) */
-	__s64 pos;          /* file offset before the call, -1 unknown; flock: l_start */
-	__s64 size;         /* object size after the call, -1 unknown; flock: l_len */
-	__u64 count;        /* bytes asked for when not an argument: sum of an iovec */
-	__u32 dev;          /* kernel dev_t (major << 20 | minor) of the object; 0 unknown */
+	__u64 seq; /* per thread, from 0, no holes unless records were lost */
+	__s64 ret; /* -errno on failure */
+	__u64 args[6]; /* as passed; meaning: calls.txt */
+	__u64 ino; /* object: fd's inode, or the inode opened/stat'ed; 0 unknown */
+	__u64 ino2; /* second object (dup2 target, copy_file_range output) */
+	__s64 pos; /* file offset before the call, -1 unknown; flock: l_start */
+	__s64 size; /* object size after the call, -1 unknown; flock: l_len */
+	__u64 count; /* bytes asked for when not an argument: sum of an iovec */
+	__u32 dev; /* kernel dev_t (major << 20 | minor) of the object; 0 unknown */
 	__u32 pid;
 	__u32 tid;
-	__u32 path;  /* string id, exactly as the caller passed it */
+	__u32 path; /* string id, exactly as the caller passed it */
 	__u32 path2; /* string id: second path, symlink target or xattr name */
-	__u16 call;  /* id in calls.txt */
-	__u16 cpu;   /* where it returned */
-	__u16 obj_mode;   /* i_mode of the object, 0 unknown */
-	__u16 lock_type;  /* fcntl locks: l_type | l_whence << 8 */
+	__u16 call; /* id in calls.txt */
+	__u16 cpu; /* where it returned */
+	__u16 obj_mode; /* i_mode of the object, 0 unknown */
+	__u16 lock_type; /* fcntl locks: l_type | l_whence << 8 */
 	__u32 flags; /* enum spsc_call_flags */
 };
 
 enum spsc_switch_state {
-	SPSC_SWITCH_BLOCKED = 1,   /* went to sleep: out -> wake -> in */
+	SPSC_SWITCH_BLOCKED = 1, /* went to sleep: out -> wake -> in */
 	SPSC_SWITCH_PREEMPTED = 2, /* stayed runnable: out -> in, wake_ns is 0 */
 };
 
 enum spsc_waker {
 	SPSC_WAKER_NONE = 0,
 	SPSC_WAKER_TASK = 1, /* a task in process context */
-	SPSC_WAKER_IRQ = 2,  /* hard or soft interrupt; the task named was interrupted */
+	SPSC_WAKER_IRQ = 2, /* hard or soft interrupt; the task named was interrupted */
 	SPSC_WAKER_IDLE = 3, /* interrupt on an idle CPU */
 };
 
@@ -132,21 +132,21 @@ struct spsc_switch {
 };
 
 enum spsc_task_event {
-	SPSC_TASK_SEEN = 1,   /* first time this thread is recorded, or its state at start */
-	SPSC_TASK_FORK = 2,   /* pid/tid = the child; parent_* = the forking thread */
+	SPSC_TASK_SEEN = 1, /* first time this thread is recorded, or its state at start */
+	SPSC_TASK_FORK = 2, /* pid/tid = the child; parent_* = the forking thread */
 	SPSC_TASK_EXEC = 3,
-	SPSC_TASK_EXIT = 4,   /* n_calls = calls recorded; exit_code as in wait(2) */
-	SPSC_TASK_END = 5,    /* alive when the recording ended; n_calls as for EXIT */
-	SPSC_TASK_COMM = 6,   /* renamed itself */
+	SPSC_TASK_EXIT = 4, /* n_calls = calls recorded; exit_code as in wait(2) */
+	SPSC_TASK_END = 5, /* alive when the recording ended; n_calls as for EXIT */
+	SPSC_TASK_COMM = 6, /* renamed itself */
 	SPSC_TASK_WATCHED = 7, /* a kernel thread whose segments are recorded */
 };
 
 enum spsc_task_flags {
 	SPSC_TASK_SHARE_FILES = 1 << 0, /* FORK: child shares the fd table */
-	SPSC_TASK_SHARE_FS = 1 << 1,    /* FORK: child shares cwd, root and umask */
+	SPSC_TASK_SHARE_FS = 1 << 1, /* FORK: child shares cwd, root and umask */
 	SPSC_TASK_KTHREAD = 1 << 2,
-	SPSC_TASK_CHROOTED = 1 << 3,    /* SEEN-at-start: root directory is not the host's */
-	SPSC_TASK_IN_CALL = 1 << 4,     /* END: a recorded call had not returned yet */
+	SPSC_TASK_CHROOTED = 1 << 3, /* SEEN-at-start: root directory is not the host's */
+	SPSC_TASK_IN_CALL = 1 << 4, /* END: a recorded call had not returned yet */
 };
 
 struct spsc_task {
@@ -173,19 +173,19 @@ struct spsc_task {
 };
 
 enum spsc_journal_event {
-	SPSC_JBD2_START = 1,    /* id = transaction id; the commit thread starts */
-	SPSC_JBD2_LOCKING = 2,  /* waits for running handles */
+	SPSC_JBD2_START = 1, /* id = transaction id; the commit thread starts */
+	SPSC_JBD2_LOCKING = 2, /* waits for running handles */
 	SPSC_JBD2_FLUSHING = 3, /* writes ordered data */
-	SPSC_JBD2_LOGGING = 4,  /* writes the log */
-	SPSC_JBD2_END = 5,      /* a = head (txn id), commit done */
-	SPSC_JBD2_WAKE = 6,     /* this task woke the jbd2 thread; a = tid of that thread */
+	SPSC_JBD2_LOGGING = 4, /* writes the log */
+	SPSC_JBD2_END = 5, /* a = head (txn id), commit done */
+	SPSC_JBD2_WAKE = 6, /* this task woke the jbd2 thread; a = tid of that thread */
 	SPSC_JBD2_CHECKPOINT = 7, /* a = result */
-	SPSC_JBD2_RUN_STATS = 8,  /* a = blocks logged, b = handles; id = transaction id */
-	SPSC_XFS_LOG_FORCE = 20,  /* id = lsn asked for; this task forces the log */
+	SPSC_JBD2_RUN_STATS = 8, /* a = blocks logged, b = handles; id = transaction id */
+	SPSC_XFS_LOG_FORCE = 20, /* id = lsn asked for; this task forces the log */
 	SPSC_XFS_ICLOG_SYNC = 21, /* id = iclog address; starts to write an iclog; a = bytes */
 	SPSC_XFS_ICLOG_DONE = 22, /* id = iclog address */
 	SPSC_BTRFS_SYNC_FILE = 40, /* id = ino; this task fsyncs (log tree commit) */
-	SPSC_BTRFS_COMMIT = 41,    /* id = generation; transaction commit done */
+	SPSC_BTRFS_COMMIT = 41, /* id = generation; transaction commit done */
 };
 
 struct spsc_journal {
@@ -194,7 +194,7 @@ struct spsc_journal {
 	__u64 a;
 	__u64 b;
 	__u64 call_ns; /* call the task was in, or SPSC_NO_CALL */
-	__u32 dev;     /* kernel dev_t, 0 unknown */
+	__u32 dev; /* kernel dev_t, 0 unknown */
 	__u32 pid;
 	__u32 tid;
 	__u32 stack; /* stack id (WAKE events), 0 none */
@@ -212,7 +212,7 @@ struct spsc_block {
 	__u64 sector;
 	__u64 call_ns; /* call the submitter was in, or SPSC_NO_CALL */
 	__u32 bytes;
-	__u32 dev;       /* kernel dev_t of the disk */
+	__u32 dev; /* kernel dev_t of the disk */
 	__u32 cmd_flags; /* request.cmd_flags: low 8 bits REQ_OP, rest REQ_* */
 	__u32 pid;
 	__u32 tid;
@@ -242,12 +242,12 @@ struct spsc_tree {
 	__u64 ino;
 	__s64 size;
 	__s64 mtime_ns; /* CLOCK_REALTIME */
-	__u32 mode;     /* st_mode */
+	__u32 mode; /* st_mode */
 	__u32 uid;
 	__u32 gid;
 	__u32 nlink;
 	__u32 dev;
-	__u32 path;   /* string id, absolute */
+	__u32 path; /* string id, absolute */
 	__u32 target; /* string id: a symlink's target */
 	__u32 pad;
 };
@@ -284,7 +284,7 @@ struct spsc_plan_thread {
 	__u32 uid;
 	__u32 gid;
 	__u32 umask;
-	__u32 cwd;   /* string index, relative to the spool; SPSC_NONE = outside */
+	__u32 cwd; /* string index, relative to the spool; SPSC_NONE = outside */
 	__u32 flags; /* enum spsc_task_flags: SHARE_FILES, SHARE_FS */
 	char comm[SPSC_COMM];
 };
@@ -307,16 +307,16 @@ enum spsc_path_base {
 struct spsc_plan_op {
 	__s64 start_ns; /* since trace start */
 	__s64 end_ns;
-	__s64 ret;    /* -errno on failure */
+	__s64 ret; /* -errno on failure */
 	__s64 offset; /* file offset, length for truncate; -1 none */
-	__s64 size;   /* bytes asked for, -1 none */
-	__s64 arg;    /* uid | gid << 32 for chown; child for FORK */
+	__s64 size; /* bytes asked for, -1 none */
+	__s64 arg; /* uid | gid << 32 for chown; child for FORK */
 	__s64 obj_size; /* size of the object after the call, -1 unknown */
-	__u64 ino;      /* identity of the object (dev folded in), 0 unknown */
-	__u64 call;     /* row in the trace's syscalls table, or all ones */
-	__u32 thread;   /* thread index */
-	__u32 path;     /* string index: full path relative to the spool, no leading '/' */
-	__u32 path2;    /* second path, symlink target or xattr name */
+	__u64 ino; /* identity of the object (dev folded in), 0 unknown */
+	__u64 call; /* row in the trace's syscalls table, or all ones */
+	__u32 thread; /* thread index */
+	__u32 path; /* string index: full path relative to the spool, no leading '/' */
+	__u32 path2; /* second path, symlink target or xattr name */
 	__s32 fd;
 	__s32 fd2;
 	__s32 dirfd;
@@ -324,9 +324,9 @@ struct spsc_plan_op {
 	__u32 flags;
 	__u32 mode;
 	__s32 cmd;
-	__u16 op;       /* id in calls.txt or enum spsc_plan_pseudo */
+	__u16 op; /* id in calls.txt or enum spsc_plan_pseudo */
 	__u16 obj_mode; /* i_mode of the object, 0 unknown */
-	__u8 base;      /* enum spsc_path_base of path and path2 */
+	__u8 base; /* enum spsc_path_base of path and path2 */
 	__u8 base2;
 	__u8 lock_type; /* F_RDLCK, F_WRLCK, F_UNLCK */
 	__u8 lock_whence;
@@ -363,13 +363,13 @@ enum spsc_outcome_verdict {
 
 enum spsc_outcome_reason {
 	SPSC_REASON_NONE = 0,
-	SPSC_REASON_ERRNO = 1,      /* another errno, or failure for success */
-	SPSC_REASON_BYTES = 2,      /* another number of bytes */
-	SPSC_REASON_VALUE = 3,      /* another value (offset, type, size) */
-	SPSC_REASON_BAD_FD = 4,     /* the descriptor was never opened in this replay */
+	SPSC_REASON_ERRNO = 1, /* another errno, or failure for success */
+	SPSC_REASON_BYTES = 2, /* another number of bytes */
+	SPSC_REASON_VALUE = 3, /* another value (offset, type, size) */
+	SPSC_REASON_BAD_FD = 4, /* the descriptor was never opened in this replay */
 	SPSC_REASON_NOT_A_FILE = 5, /* skipped: pipe, socket or device */
 	SPSC_REASON_UNSUPPORTED = 6, /* skipped: this call is not replayed */
-	SPSC_REASON_NO_ORDER = 7,   /* its order was given up after the watchdog fired */
+	SPSC_REASON_NO_ORDER = 7, /* its order was given up after the watchdog fired */
 };
 
 /* Result of one op, same index as the op. */
@@ -377,10 +377,10 @@ struct spsc_outcome {
 	__s64 issue_ns; /* since replay start; when the call was really issued */
 	__s64 end_ns;
 	__s64 ready_ns; /* when its last dependency was done (or its own schedule) */
-	__s64 ret;      /* -errno on failure */
-	__u32 tid;      /* kernel tid that issued it */
-	__u8 verdict;   /* enum spsc_outcome_verdict */
-	__u8 reason;    /* enum spsc_outcome_reason */
+	__s64 ret; /* -errno on failure */
+	__u32 tid; /* kernel tid that issued it */
+	__u8 verdict; /* enum spsc_outcome_verdict */
+	__u8 reason; /* enum spsc_outcome_reason */
 	__u16 pad;
 };
 
