@@ -133,6 +133,11 @@ impl Scratch {
     }
 }
 
+const RESOLVE_BENEATH: u64 = 8;
+
+/// Namespaces of extended attributes; the first is the one that is replayed.
+pub const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
+
 /// Why a call is not made.
 pub type Refusal = u8;
 
@@ -178,7 +183,8 @@ impl Task {
                 let buffer = &raw mut self.scratch.path2;
                 self.path(op.path2, op.base2, op.dirfd2, buffer)?
             }
-            Word::Target | Word::Name => self.text(op.path2)?,
+            Word::Target => self.text(op.path2, b"")?,
+            Word::Name => self.xattr_name(op.path2)?,
             Word::Flags => self.flags(op, kind),
             Word::Mode => i64::from(op.mode),
             Word::Cmd => i64::from(op.cmd),
@@ -228,7 +234,9 @@ impl Task {
         let flags = self.flags(op, Kind::Open) as u64;
         let creates = op.flags as i32 & (libc::O_CREAT | libc::O_TMPFILE) != 0;
         let mode = if creates { u64::from(op.mode) } else { 0 };
-        self.scratch.how = [flags, mode, 0];
+        // Not recorded, but nothing else makes an openat2 fail so.
+        let beneath = op.ret == -i64::from(libc::EXDEV);
+        self.scratch.how = [flags, mode, if beneath { RESOLVE_BENEATH } else { 0 }];
         self.scratch.how.as_ptr() as i64
     }
 
@@ -254,7 +262,7 @@ impl Task {
             };
         }
         self.scratch.flock = libc::flock {
-            l_type: i16::from(op.lock_type),
+            l_type: asked_lock(op),
             l_whence: i16::from(op.lock_whence),
             l_start: op.offset,
             l_len: op.size,
@@ -296,18 +304,26 @@ impl Task {
 
     fn no_path(&mut self, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         match kind {
+            _ if op.ret == -i64::from(libc::ENOENT) => write_parts(&raw mut self.scratch.path, &[]),
             _ if op.dirfd < 0 => Err(REASON_UNSUPPORTED),
             Kind::Touch => Ok(0),
             _ => write_parts(&raw mut self.scratch.path, &[]),
         }
     }
 
-    fn text(&mut self, string: u32) -> Result<i64, Refusal> {
+    fn text(&mut self, string: u32, before: &[u8]) -> Result<i64, Refusal> {
         if string == NONE {
             return Err(REASON_UNSUPPORTED);
         }
         let buffer = &raw mut self.scratch.path2;
-        write_parts(buffer, &[self.context.schedule.plan.string(string)])
+        write_parts(buffer, &[before, self.context.schedule.plan.string(string)])
+    }
+
+    /// A pseudonym has lost its namespace; `user` is the only one that is replayed.
+    fn xattr_name(&mut self, string: u32) -> Result<i64, Refusal> {
+        let name = self.context.schedule.plan.string(string);
+        let whole = NAMESPACES.iter().any(|space| name.starts_with(space));
+        self.text(string, if whole { b"" } else { NAMESPACES[0] })
     }
 
     /// The path as the caller gave it: absolute, or relative to its directory.
@@ -336,6 +352,15 @@ impl Task {
             Some(rest) => write_parts(buffer, &[rest]),
             None => write_parts(buffer, &[self.context.confinement.prefix_of(whole), whole]),
         }
+    }
+}
+
+/// A query's own type was overwritten by its answer; "unlocked" is not a question.
+fn asked_lock(op: &PlanOp) -> i16 {
+    let query = matches!(op.cmd, libc::F_GETLK | libc::F_OFD_GETLK);
+    match i32::from(op.lock_type) {
+        libc::F_UNLCK if query => libc::F_WRLCK as i16,
+        kind => kind as i16,
     }
 }
 

@@ -3,7 +3,7 @@
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::engine::args::{Refusal, shape_of};
+use crate::engine::args::{self, Refusal, shape_of};
 use crate::engine::fds::{self, Open};
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
@@ -46,15 +46,13 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     }
 }
 
-/// Other namespaces mean security labels and ACLs: their values are not recorded.
+/// Security labels and ACLs have values of their own, which are not recorded.
 fn is_user_xattr(task: &Task, op: &PlanOp) -> bool {
+    let name = task.context.schedule.plan.string(op.path2);
     op.path2 != NONE
-        && task
-            .context
-            .schedule
-            .plan
-            .string(op.path2)
-            .starts_with(b"user.")
+        && !args::NAMESPACES[1..]
+            .iter()
+            .any(|space| name.starts_with(space))
 }
 
 fn is_known_fcntl(op: &PlanOp) -> bool {
@@ -151,17 +149,18 @@ fn close_range(task: &Task, op: &PlanOp) -> i64 {
 
 /// The target number is bound here to another real number, or to none yet.
 fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
-    if op.ret < 0 {
-        return Err(REASON_UNSUPPORTED);
-    }
     let open = open_here(task, op, op.fd)?;
     let real = i64::from(open.real);
+    let onto = |target: i64| {
+        let flags = i64::from(op.flags as i32);
+        Ok(syscall(libc::SYS_dup3, [real, target, flags, 0, 0, 0]))
+    };
     match task.process.fds.get(op.fd2) {
-        _ if op.fd == op.fd2 => Ok(real),
-        Some(target) => {
-            let registers = [real, i64::from(target.real), 0, 0, 0, 0];
-            Ok(syscall(libc::SYS_dup3, registers))
-        }
+        // dup2 onto itself does nothing, dup3 fails.
+        _ if op.fd == op.fd2 && op.ret >= 0 => Ok(real),
+        _ if op.fd == op.fd2 => onto(real),
+        _ if op.ret < 0 => onto(-1),
+        Some(target) => onto(i64::from(target.real)),
         None => Ok(syscall(libc::SYS_dup, [real, 0, 0, 0, 0, 0])),
     }
 }

@@ -146,7 +146,7 @@ impl Task {
         // Without a wait the operation was ready as soon as it was due.
         let ready = if waited || due == 0 { issue } else { due };
         self.gate().enter(state::CALLING);
-        let (ret, (verdict, reason)) = match self.context.schedule.noop {
+        let (ret, (verdict, reason)) = match self.context.schedule.noop && kind != Kind::Fork {
             true => (op.ret, (VERDICT_SAME, REASON_NONE)),
             false => self.act(op, kind),
         };

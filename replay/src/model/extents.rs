@@ -36,6 +36,17 @@ impl Extents {
         }
     }
 
+    /// Makes a hole.
+    pub fn punch(&mut self, start: i64, end: i64) {
+        let cut = |range: &(i64, i64)| [(range.0, range.1.min(start)), (range.0.max(end), range.1)];
+        self.0 = self
+            .0
+            .iter()
+            .flat_map(cut)
+            .filter(|range| range.0 < range.1)
+            .collect();
+    }
+
     pub fn ranges(&self) -> &[(i64, i64)] {
         &self.0
     }
@@ -56,5 +67,9 @@ mod tests {
         assert_eq!(extents.ranges(), [(0, 8), (10, 40)]);
         extents.cut(12);
         assert_eq!(extents.ranges(), [(0, 8), (10, 12)]);
+        extents.punch(2, 11);
+        assert_eq!(extents.ranges(), [(0, 2), (11, 12)]);
+        extents.punch(0, 0);
+        assert_eq!(extents.ranges(), [(0, 2), (11, 12)]);
     }
 }

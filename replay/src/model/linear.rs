@@ -349,7 +349,7 @@ impl<'a> Linear<'a> {
             Kind::Write if op.ret > 0 => self.world.write(op, object),
             Kind::Truncate | Kind::Ftruncate => self.world.resize(object, op.offset),
             Kind::Open if changes_size(op) => self.world.resize(object, 0),
-            Kind::Fallocate if op.obj_size >= 0 => self.world.resize(object, op.obj_size),
+            Kind::Fallocate if op.obj_size >= 0 => self.world.allocate(op, object),
             Kind::Chmod => self.world.object_mut(object).chmod(op.mode),
             Kind::Chown => self.world.object_mut(object).chown(op.arg),
             _ => self.observe(op, object),

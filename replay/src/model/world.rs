@@ -332,6 +332,20 @@ impl<'a> World<'a> {
         }
     }
 
+    /// fallocate: room that reads as zeros, a hole, or contents moved about.
+    pub fn allocate(&mut self, op: &PlanOp, object: u32) {
+        const HOLE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u32;
+        const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
+        self.resize(object, op.obj_size);
+        let entry = self.object_mut(object);
+        if op.flags & HOLE != 0 {
+            entry
+                .written
+                .punch(op.offset, op.offset.saturating_add(op.size));
+        }
+        entry.blurred |= op.flags & MOVE != 0;
+    }
+
     pub(super) fn grow(&mut self, bytes: i64) {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);

@@ -60,7 +60,8 @@ def read(number: int) -> None:
             # Every reader wants every mail: one of them wins.
             with contextlib.suppress(FileNotFoundError):
                 os.rename(f"new/{name}", f"cur/{name}:2,")
-        for name in random.sample(os.listdir("cur"), k=min(5, len(os.listdir("cur")))):
+        names = os.listdir("cur")
+        for name in random.sample(names, k=min(5, len(names))):
             with contextlib.suppress(FileNotFoundError):
                 flags = name.split(":2,")[1]
                 if len(flags) < 2:
