@@ -109,6 +109,8 @@ def replay(
         job = _job(opened, scratch, out, pace, recorder)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
+        # Already now: what an interrupted replay leaves can be told from a stranger's directory.
+        _write_header(job, slots, rows, seed, rounds)
         for number, slot in enumerate(slots):
             share = _Share(report, slot.name, number, len(slots), job, factor)
             rows.append(run_once(job, slot, share))
