@@ -1,7 +1,7 @@
 """How fast the replayer issues calls, on tmpfs and without any calls at all.
 
-Replays a trace as fast as possible, in recorded order, and checks every result; with --trace any
-trace, else the shipped sample, else one generated from eight processes that deliver and read.
+Replays a trace as fast as possible, in recorded order, and checks every result: any trace with
+--trace, else the largest shipped sample.
 """
 
 import argparse
