@@ -257,7 +257,7 @@ mod tests {
         let mut at = 64;
         let mut kinds = Vec::new();
         while at < bytes.len() {
-            let header: ChunkHeader = *bytemuck::from_bytes(&bytes[at..at + 32].to_vec());
+            let header: ChunkHeader = bytemuck::pod_read_unaligned(&bytes[at..at + 32]);
             let body = &bytes[at + 32..at + 32 + header.stored_bytes as usize];
             assert_eq!(crc32fast::hash(body), header.crc32);
             kinds.push(header.kind);
