@@ -185,3 +185,8 @@ pub fn clock_pair() -> (i64, i64) {
     let after = clock(libc::CLOCK_MONOTONIC);
     (before + (after - before) / 2, real)
 }
+
+/// CPU time this process has used, nanoseconds.
+pub fn cpu_time() -> i64 {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}

@@ -29,6 +29,8 @@ const TICK: Duration = Duration::from_millis(5);
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time a terminated command gets before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
+/// Index in the counters of losses that is none: calls of 32-bit programs.
+const COUNT_COMPAT: u32 = 15;
 /// Programs that only run when read, not attached.
 const ITERATORS: [&str; 3] = ["dump_open_files", "dump_tasks", "watch_kernel_threads"];
 
@@ -193,7 +195,10 @@ fn record(
     meta["attached_mono_ns"] = attached_ns.into();
     meta["end_mono_ns"] = end.0.into();
     meta["end_real_ns"] = end.1.into();
-    meta["lost_records"] = json!(lost_records(&skel.maps.lost)?);
+    let mut counters = lost_records(&skel.maps.lost)?;
+    meta["compat_calls"] = counters.remove(&COUNT_COMPAT).unwrap_or(0).into();
+    meta["lost_records"] = json!(counters);
+    meta["recorder_cpu_ns"] = host::cpu_time().into();
     meta["command_status"] = json!(status.map(exit_code));
     finish(options, capture.into_inner(), &meta)
 }

@@ -1,14 +1,15 @@
 //! The capture file: chunks of flat records, readable up to the last whole chunk
 //! whatever happens to the writer.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use bytemuck::Pod;
+use rustc_hash::FxHashMap;
 
 use crate::records::{
     CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader, STACK_FRAMES, STATE_CLOSED,
@@ -54,9 +55,9 @@ pub struct Capture {
     file: File,
     header: FileHeader,
     buffers: [Buffer; KINDS],
-    strings: HashMap<Box<[u8]>, u32>,
-    new_strings: Vec<Box<[u8]>>,
-    stacks: HashMap<Box<Stack>, u32>,
+    strings: FxHashMap<Rc<[u8]>, u32>,
+    new_strings: Vec<Rc<[u8]>>,
+    stacks: FxHashMap<Box<Stack>, u32>,
     new_stacks: Vec<Stack>,
     /// Bytes written so far.
     pub bytes: u64,
@@ -84,9 +85,9 @@ impl Capture {
             file,
             header,
             buffers: Default::default(),
-            strings: HashMap::new(),
+            strings: FxHashMap::default(),
             new_strings: Vec::new(),
-            stacks: HashMap::new(),
+            stacks: FxHashMap::default(),
             new_stacks: Vec::new(),
             bytes: 0,
         };
@@ -115,8 +116,9 @@ impl Capture {
             return *id;
         }
         let id = self.strings.len() as u32 + 1;
-        self.strings.insert(text.into(), id);
-        self.new_strings.push(text.into());
+        let text: Rc<[u8]> = text.into();
+        self.strings.insert(text.clone(), id);
+        self.new_strings.push(text);
         id
     }
 

@@ -27,12 +27,12 @@ struct {
 
 static __always_inline u32 disk_of(struct request *rq)
 {
-	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
+	struct gendisk *disk = rq->q->disk;
 	u32 dev;
 
 	if (!disk)
 		return 0;
-	dev = BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
+	dev = disk->major << 20 | disk->first_minor;
 	for (u32 i = 0; i < MAX_DISKS && i < n_disks; i++)
 		if (disks[i] == dev)
 			return dev;
@@ -58,7 +58,7 @@ static __always_inline void request_begins(struct request *rq, bool issued)
 	fresh.call_ns = call_of(t);
 	fresh.pid = t->tgid;
 	fresh.tid = t->pid;
-	BPF_CORE_READ_STR_INTO(&fresh.comm, t, comm);
+	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 	if (bpf_map_update_elem(&requests, &key, &fresh, BPF_ANY))
 		count_loss(SPSC_KIND_BLOCK);
 }
@@ -100,11 +100,11 @@ int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
 		e->rec.start_ns = st->start_ns;
 		e->rec.issue_ns = st->issue_ns ?: now;
 		e->rec.done_ns = now;
-		e->rec.sector = BPF_CORE_READ(rq, __sector);
+		e->rec.sector = rq->__sector;
 		e->rec.call_ns = st->call_ns;
-		e->rec.bytes = BPF_CORE_READ(rq, __data_len);
+		e->rec.bytes = rq->__data_len;
 		e->rec.dev = disk_of(rq);
-		e->rec.cmd_flags = BPF_CORE_READ(rq, cmd_flags);
+		e->rec.cmd_flags = rq->cmd_flags;
 		e->rec.pid = st->pid;
 		e->rec.tid = st->tid;
 		e->rec.error = error;

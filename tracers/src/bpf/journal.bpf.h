@@ -26,7 +26,7 @@ static __always_inline void fill_journal(struct spsc_journal *r, u16 event, u32 
 	r->event = event;
 	r->cpu = bpf_get_smp_processor_id();
 	r->pad = 0;
-	BPF_CORE_READ_STR_INTO(&r->comm, t, comm);
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
 }
 
 static __always_inline void journal_event(u16 event, u32 dev, u64 id, u64 a, u64 b)
@@ -116,27 +116,22 @@ int BPF_PROG(on_jbd2_checkpoint, journal_t *j, int result)
 	return 0;
 }
 
-/* Who wakes an idle jbd2 thread asks for the commit that follows. */
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_jbd2_woken, struct task_struct *t)
+/* Who wakes an idle jbd2 thread asks for the commit that follows. Called from the
+ * one sched_waking program: a second one would double the cost of every waking. */
+static __always_inline void jbd2_woken(void *ctx, struct task_struct *t, u8 waker)
 {
-	struct task_state *st = state_of(t);
-	struct ring_journal *e;
+	struct ring_journal *e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));
 	long n;
 
-	if (!st || st->watched != WATCH_JBD2 || st->committing || !st->out_ns)
-		return 0;
-	e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));
 	if (!e)
-		return 0;
+		return;
 	fill_journal(&e->rec, SPSC_JBD2_WAKE, 0, 0);
 	e->rec.a = t->pid;
-	e->rec.b = waker_kind(bpf_get_current_task_btf());
+	e->rec.b = waker;
 	e->pad = 0;
-	n = bpf_get_stack(ctx, e->stack, sizeof(e->stack), 0);
+	n = bpf_get_stack(ctx, e->stack, sizeof(e->stack), SKIP_BPF_FRAMES);
 	e->n_frames = n > 0 ? (u64)n >> 3 : 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-	return 0;
 }
 
 SEC("tp_btf/xfs_log_force")

@@ -7,5 +7,5 @@
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 
-char LICENSE[] SEC("license")
-= "Dual BSD/GPL";
+/* clang-format off */
+const char LICENSE[] SEC("license") = "Dual BSD/GPL";

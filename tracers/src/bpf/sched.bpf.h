@@ -10,7 +10,7 @@
 #ifndef SPOOLSCOPE_SCHED_BPF_H
 #define SPOOLSCOPE_SCHED_BPF_H
 
-#include "state.bpf.h"
+#include "journal.bpf.h"
 
 static __always_inline void switched_out(void *ctx, struct task_state *st, bool runnable, u64 now)
 {
@@ -28,7 +28,7 @@ static __always_inline void switched_out(void *ctx, struct task_state *st, bool 
 		return;
 	}
 	st->out_state = SPSC_SWITCH_BLOCKED;
-	n = bpf_get_stack(ctx, st->stack, sizeof(st->stack), 0);
+	n = bpf_get_stack(ctx, st->stack, sizeof(st->stack), SKIP_BPF_FRAMES);
 	st->n_frames = n > 0 ? (u64)n >> 3 : 0;
 }
 
@@ -129,7 +129,9 @@ int BPF_PROG(on_waking, struct task_struct *t)
 	st->waker_pid = me->tgid;
 	st->waker_tid = me->pid;
 	st->waker_call_ns = st->waker == SPSC_WAKER_TASK ? call_of(me) : SPSC_NO_CALL;
-	BPF_CORE_READ_STR_INTO(&st->waker_comm, me, comm);
+	bpf_get_current_comm(st->waker_comm, sizeof(st->waker_comm));
+	if (st->watched == WATCH_JBD2 && !st->committing)
+		jbd2_woken(ctx, t, st->waker);
 	return 0;
 }
 

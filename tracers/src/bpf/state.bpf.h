@@ -20,6 +20,7 @@
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
 #define PATH_SHORT 256
 #define PATH_LONG 4096
+#define SKIP_BPF_FRAMES 2 /* bpf_prog_*, bpf_trace_run*: the innermost, on every stack */
 
 /* ---- settings, written by the recorder before load ---------------------- */
 
@@ -148,7 +149,12 @@ struct {
 	__uint(max_entries, 64 << 20); /* set by the recorder */
 } ring SEC(".maps");
 
-/* index: enum spsc_kind of the record lost (0: task state); value: how many. */
+/* index: enum spsc_kind of the record lost, or one of these; value: how many. */
+enum {
+	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
+	COUNT_COMPAT = 15,  /* 32-bit calls seen: not recorded, as their numbers differ */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 16);

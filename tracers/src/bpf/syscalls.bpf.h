@@ -25,8 +25,10 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if ((unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
 		return 0;
 	t = bpf_get_current_task_btf();
-	if (t->thread_info.status & TS_COMPAT) /* 32-bit numbers mean other calls */
+	if (t->thread_info.status & TS_COMPAT) { /* 32-bit numbers mean other calls */
+		count_loss(COUNT_COMPAT);
 		return 0;
+	}
 	st = target_state(t);
 	if (!st)
 		return 0;

@@ -414,3 +414,27 @@ def test_everybody_on_a_running_spool_with_a_duration(spool, tmp_path):
     assert 3e9 <= trace.meta["duration_ns"] < 6e9
     opened = "SELECT count(DISTINCT path_id) FROM syscalls WHERE syscall = 'openat' AND ret >= 0"
     assert ask(trace, opened) == [(len(list(mount.iterdir())),)] == [(n,)]
+
+
+def test_32_bit_calls_are_counted_not_misread(spool, tmp_path):
+    """int 0x80 in a 64-bit program enters through the 32-bit table, where 3 is read, not close."""
+    mount = spool("ext4")
+    n = 7
+    source = tmp_path / "compat.c"
+    source.write_text(
+        "#include <fcntl.h>\n"
+        "int main(int c, char **v) { int fd = open(v[1], O_RDONLY); long r;\n"
+        f"for (int i = 0; i < {n}; i++)\n"
+        '__asm__ volatile("int $0x80" : "=a"(r) : "a"(3), "b"(fd), "c"(0), "d"(0));\n'
+        "return 0; }\n"
+    )
+    subprocess.run(["cc", "-o", tmp_path / "compat", source], check=True)
+    command = [str(tmp_path / "compat"), str(mount)]
+    trace = Trace.open(
+        record(Request(spools=[mount], output=tmp_path / "t", command=command)).trace
+    )
+    calls = "SELECT syscall FROM syscalls WHERE syscall IN ('open', 'openat', 'read', 'close')"
+    assert ask(trace, calls) == [("openat",)]
+    if not trace.meta["compat_calls"]:
+        pytest.skip("this kernel refuses 32-bit calls (CONFIG_IA32_EMULATION)")
+    assert trace.meta["compat_calls"] == n

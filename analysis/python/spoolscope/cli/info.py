@@ -70,6 +70,8 @@ _MORE = (
     "key_id",
     "filter",
     "calls_in_flight",
+    "compat_calls",
+    "recorder_cpu_ns",
     "lost_records",
     "closed",
     "bytes_unread",
@@ -101,6 +103,8 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
     lines += [("not traced", f"{name}: {why}") for name, why in missing.items()]
     for label, value in lines:
         click.echo(f"{label:>17}  {value}")
+    if facts["compat_calls"]:
+        click.echo(f"{facts['compat_calls']:,} calls of 32-bit programs were seen, not recorded.")
     if not facts["closed"]:
         click.echo("The recorder did not end in order; the last second may be missing.")
     _print_losses(trace)

@@ -151,6 +151,8 @@ def _meta(
         "lost_records": native.get("lost_records", {}),
         "paths_unresolved": resolved.unresolved,
         "calls_in_flight": events.calls_in_flight(capture),
+        "compat_calls": native.get("compat_calls", 0),
+        "recorder_cpu_ns": native.get("recorder_cpu_ns"),
         "tree": bool(native.get("tree")),
         "pseudonymised": key is not None,
         "key_id": key_id(key) if key is not None else None,
