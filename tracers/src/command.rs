@@ -1,8 +1,10 @@
 //! The command under observation: started stopped, released when all is attached.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
@@ -17,6 +19,12 @@ pub struct Command {
 impl Command {
     /// Forks; must be called while this process has one thread.
     pub fn fork(words: &[OsString]) -> Result<Command> {
+        if !executable(&words[0]) {
+            bail!(
+                "cannot execute {}: give an executable after --",
+                words[0].display()
+            );
+        }
         let words: Vec<CString> = words
             .iter()
             .map(|word| CString::new(word.as_bytes()))
@@ -39,6 +47,7 @@ impl Command {
                 if libc::read(pipe[0], (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(125); // the recorder gave up before it was ready
                 }
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL); // Rust's start-up ignores it
                 libc::execvp(argv[0], argv.as_ptr());
                 libc::_exit(if *libc::__errno_location() == libc::ENOENT {
                     127
@@ -81,6 +90,19 @@ impl Command {
         // SAFETY: our own child, not yet reaped.
         unsafe { libc::kill(self.pid, libc::SIGTERM) };
     }
+}
+
+/// Is it a program, by path or on PATH?
+fn executable(name: &OsStr) -> bool {
+    let is_program = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    if name.as_bytes().contains(&b'/') {
+        return is_program(Path::new(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| is_program(&dir.join(name)))
 }
 
 /// Exit code of a shell for that wait status.

@@ -16,8 +16,8 @@ pub struct Spool {
     pub source: String,
     /// `super_block.s_dev` as the kernel packs it: major << 20 | minor.
     pub dev: u32,
-    /// `st_dev` of its files; differs from `dev` on btrfs subvolumes.
-    pub st_dev: u64,
+    /// Directory of the filesystem that is mounted here; "/" unless it is a bind mount.
+    pub root: PathBuf,
 }
 
 impl Spool {
@@ -29,34 +29,41 @@ impl Spool {
                 path.display()
             );
         };
-        let mounts = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;
-        // The last mount on a directory hides the earlier ones.
-        let mut found = None;
-        let mut holder = PathBuf::from("/");
-        for line in mounts.lines() {
-            let Some(spool) = parse_mount(line) else {
-                continue;
-            };
-            if spool.mount == path {
-                found = Some(spool);
-            } else if path.starts_with(&spool.mount) && spool.mount.starts_with(&holder) {
-                holder = spool.mount;
-            }
-        }
-        let Some(mut spool) = found else {
+        let holder = Spool::holding(&path)?;
+        if holder.mount != path {
             bail!(
                 "{} is not a mount point; it lies on the filesystem mounted at {}: \
                  use --spool {}",
                 path.display(),
-                holder.display(),
-                holder.display()
+                holder.mount.display(),
+                holder.mount.display()
             );
-        };
-        spool.st_dev = fs::metadata(&path)?.dev();
-        if spool.mount.as_os_str().len() > 126 {
-            bail!("the mount path {} is longer than 126 bytes", path.display());
         }
-        Ok(spool)
+        if holder.mount.as_os_str().len() > 126 {
+            bail!(
+                "the mount path {} is longer than 126 bytes: mount it at a shorter one",
+                path.display()
+            );
+        }
+        Ok(holder)
+    }
+
+    /// The mount that a path lies on.
+    pub fn holding(path: &Path) -> Result<Spool> {
+        let Ok(path) = path.canonicalize() else {
+            bail!("no such directory: {}: mkdir it", path.display());
+        };
+        // The last mount on a directory hides the earlier ones.
+        let mut holder: Option<Spool> = None;
+        for mount in mounts()? {
+            let deeper = holder
+                .as_ref()
+                .is_none_or(|h| mount.mount.starts_with(&h.mount));
+            if deeper && path.starts_with(&mount.mount) {
+                holder = Some(mount);
+            }
+        }
+        holder.context("Failed to find the mount of a path")
     }
 
     /// Disks below it, kernel-packed; empty for filesystems without one.
@@ -81,6 +88,12 @@ impl Spool {
     }
 }
 
+/// Every mount, in the order they were made.
+pub fn mounts() -> Result<Vec<Spool>> {
+    let text = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;
+    Ok(text.lines().filter_map(parse_mount).collect())
+}
+
 /// "36 35 98:0 /root /mount options - fstype source superoptions", proc(5).
 fn parse_mount(line: &str) -> Option<Spool> {
     let (left, right) = line.split_once(" - ")?;
@@ -88,12 +101,12 @@ fn parse_mount(line: &str) -> Option<Spool> {
     let right: Vec<&str> = right.split(' ').collect();
     let (major, minor) = left.get(2)?.split_once(':')?;
     Some(Spool {
+        root: PathBuf::from(unescape(left.get(3)?)),
         mount: PathBuf::from(unescape(left.get(4)?)),
         fstype: (*right.first()?).to_owned(),
         options: format!("{},{}", left.get(5)?, right.get(2)?),
         source: unescape(right.get(1)?),
         dev: pack(major.parse().ok()?, minor.parse().ok()?),
-        st_dev: 0,
     })
 }
 

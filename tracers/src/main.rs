@@ -2,6 +2,7 @@
 //!
 //! It needs CAP_BPF and CAP_PERFMON; everything that does not, is Python's.
 
+mod aliases;
 mod answer;
 mod cli;
 mod command;
@@ -12,6 +13,7 @@ mod session;
 mod settings;
 mod snapshot;
 mod symbols;
+mod targets;
 
 // Generated code: the workspace's lints are not its concern.
 #[allow(missing_docs, missing_debug_implementations)]

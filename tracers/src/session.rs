@@ -21,7 +21,7 @@ use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::{self, Found};
-use crate::{answer, drain, settings, symbols};
+use crate::{aliases, answer, drain, settings, symbols, targets};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -31,6 +31,8 @@ const FLUSH: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(5);
 /// Index in the counters of losses that is none: calls of 32-bit programs.
 const COUNT_COMPAT: u32 = 15;
+/// The same: path calls of processes with another root or other mounts than ours.
+const COUNT_UNJUDGED: u32 = 14;
 /// Programs that only run when read, not attached.
 const ITERATORS: [&str; 3] = ["dump_open_files", "dump_tasks", "watch_kernel_threads"];
 
@@ -86,30 +88,20 @@ pub fn run(options: &Options) -> Result<()> {
     settings::apply(rodata, options, &spools)?;
     open.maps.ring.set_max_entries(options.ring_mib << 20)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
-    let pids = options
-        .pids
-        .iter()
-        .copied()
-        .chain(command.as_ref().map(|c| c.pid as u32));
-    for pid in pids {
-        skel.maps
-            .target_pids
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
-    }
+    let mut roots = options.pids.clone();
+    roots.extend(command.as_ref().map(|c| c.pid as u32));
+    targets::name(&skel.maps.target_pids, &roots)?;
     record(&mut skel, options, &spools, &coverage, command.as_mut())
 }
 
 /// A recorder that writes to the spool it records would record itself for ever.
 fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
     let parent = match options.output.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => std::path::Path::new("."),
     };
-    let dev = std::fs::metadata(parent)
-        .with_context(|| format!("no such directory: {}", parent.display()))?
-        .dev();
-    if spools.iter().any(|s| s.st_dev == dev) {
+    let holder = Spool::holding(parent)?;
+    if spools.iter().any(|s| s.dev == holder.dev) {
         bail!(
             "{} lies on the spool itself: choose another -o",
             options.output.display()
@@ -144,11 +136,12 @@ fn record(
     let start = host::clock_pair();
     let capture = RefCell::new(Capture::create(&options.output, start.0, start.1)?);
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
-    let mut meta = first_meta(options, spools, coverage);
+    let mut meta = first_meta(options, spools, coverage)?;
     capture.borrow_mut().text(Kind::Meta, &meta.to_string())?;
     let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
     skel.attach().context("Failed to attach the BPF programs")?;
+    arm(skel, options)?;
     let (_files, open_files) = iterator(&skel.progs.dump_open_files)?;
     let (_last, last_words) = iterator(&skel.progs.dump_tasks)?;
     let attached_ns = host::clock(libc::CLOCK_MONOTONIC);
@@ -196,6 +189,7 @@ fn record(
     meta["end_mono_ns"] = end.0.into();
     meta["end_real_ns"] = end.1.into();
     let mut counters = lost_records(&skel.maps.lost)?;
+    meta["calls_unjudged"] = counters.remove(&COUNT_UNJUDGED).unwrap_or(0).into();
     meta["compat_calls"] = counters.remove(&COUNT_COMPAT).unwrap_or(0).into();
     meta["lost_records"] = json!(counters);
     meta["recorder_cpu_ns"] = host::cpu_time().into();
@@ -204,8 +198,13 @@ fn record(
 }
 
 /// What is known before the first record; a killed recorder leaves at least this.
-fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Value {
-    json!({
+fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
+    let mut other_names = BTreeMap::new();
+    for spool in spools {
+        other_names.extend(aliases::of(spool)?);
+    }
+    Ok(json!({
+        "aliases": other_names,
         "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
         "tier": coverage.tier(),
@@ -213,7 +212,22 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Value
         "tree": !options.no_tree,
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "comms": options.comms,
                    "command": !options.command.is_empty()},
-    })
+    }))
+}
+
+/// From here on calls are noted; see `armed` in state.bpf.h.
+fn arm(skel: &mut RecorderSkel<'_>, options: &Options) -> Result<()> {
+    // Interrupts that began between the attaching of their two programs are counted for
+    // ever: begin at zero, the programs never go below.
+    let zeros = vec![vec![0; 8]; libbpf_rs::num_possible_cpus()?];
+    skel.maps
+        .irq_depth
+        .update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
+    // Again, for those forked since; their own children inherit.
+    targets::name(&skel.maps.target_pids, &options.pids)?;
+    let state = skel.maps.bss_data.as_deref_mut();
+    state.context("no variables in the object")?.armed = true.into();
+    Ok(())
 }
 
 fn finish(options: &Options, mut capture: Capture, meta: &Value) -> Result<()> {

@@ -2,11 +2,12 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use spoolscope_traces::calls::{self, Call};
 
+use crate::aliases;
 use crate::cli::Options;
 use crate::host::Spool;
 use crate::skel::types;
@@ -30,6 +31,8 @@ pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) ->
     calls(rodata);
     spool_table(rodata, spools)?;
     rodata.self_pid = std::process::id();
+    rodata.root_ino = std::fs::metadata("/")?.ino();
+    rodata.mount_ns = std::fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
     rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
     rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
     rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
@@ -87,7 +90,8 @@ fn shape(call: &Call) -> types::call_shape {
 
 fn flags(call: &Call) -> u8 {
     let own = match call.name {
-        "close" | "close_range" => CLOSES,
+        "close" => CLOSES,
+        "close_range" => CLOSES | TASK, // what lies between its two ends may be a spool's
         "chdir" | "fchdir" | "chroot" => CHDIR,
         "munmap" | "msync" => ADDRESS,
         "execve" | "execveat" => TASK | EXEC,
@@ -113,7 +117,12 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
     for (slot, spool) in rodata.spools.iter_mut().zip(spools) {
         slot.dev = spool.dev;
     }
-    let ways: Vec<types::way_in> = spools.iter().flat_map(ways_in).collect();
+    let mut names: Vec<PathBuf> = spools.iter().map(|s| s.mount.clone()).collect();
+    for spool in spools {
+        names.extend(aliases::of(spool)?.into_keys());
+    }
+    names.retain(|name| name.as_os_str().len() < 127);
+    let ways: Vec<types::way_in> = names.iter().flat_map(|name| ways_in(name)).collect();
     if ways.len() > rodata.ways_in.len() {
         bail!(
             "the mount points lie too deep: {} directories above them",
@@ -125,10 +134,10 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
     Ok(())
 }
 
-/// The mount's absolute path, and its path as seen from every directory above it.
-fn ways_in(spool: &Spool) -> Vec<types::way_in> {
-    let mut ways = vec![way_in(&spool.mount, Path::new("/"), 0, 0)];
-    for above in spool.mount.ancestors().skip(1) {
+/// The absolute path, and the path as seen from every directory above it.
+fn ways_in(name: &Path) -> Vec<types::way_in> {
+    let mut ways = vec![way_in(name, Path::new("/"), 0, 0)];
+    for above in name.ancestors().skip(1) {
         let Ok(meta) = std::fs::metadata(above) else {
             continue;
         };
@@ -136,7 +145,7 @@ fn ways_in(spool: &Spool) -> Vec<types::way_in> {
         let anonymous = libc::major(meta.dev()) == 0;
         let dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
         ways.push(way_in(
-            &spool.mount,
+            name,
             above,
             meta.ino(),
             if anonymous { 0 } else { dev },

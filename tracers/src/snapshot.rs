@@ -3,6 +3,7 @@
 //! Taken after attaching, so that nothing falls between snapshot and stream; the
 //! reader reconciles the two by their times.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -15,7 +16,7 @@ use std::sync::mpsc::SyncSender;
 use anyhow::{Context, Result};
 use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_SEEN, Task, Tree};
 
-use crate::host::{Spool, clock};
+use crate::host::{Spool, clock, mounts};
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
@@ -130,6 +131,11 @@ fn task_from_status(pid: u32, status: &str) -> Task {
 
 /// Every name of the spool, parents before children, on this filesystem only.
 fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
+    let others: BTreeSet<PathBuf> = mounts()?
+        .into_iter()
+        .filter(|m| m.mount.starts_with(&spool.mount) && m.mount != spool.mount)
+        .map(|m| m.mount)
+        .collect();
     let mut pending: Vec<PathBuf> = vec![spool.mount.clone()];
     send_name(spool, &spool.mount, to)?;
     while let Some(dir) = pending.pop() {
@@ -139,6 +145,9 @@ fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
         };
         for entry in entries.flatten() {
             let path = entry.path();
+            if others.contains(&path) {
+                continue; // another filesystem is mounted here
+            }
             if send_name(spool, &path, to)? {
                 pending.push(path);
             }
@@ -152,9 +161,6 @@ fn send_name(spool: &Spool, path: &Path, to: &SyncSender<Found>) -> Result<bool>
     let Ok(meta) = fs::symlink_metadata(path) else {
         return Ok(false);
     };
-    if meta.dev() != spool.st_dev && spool.fstype != "btrfs" {
-        return Ok(false); // another filesystem is mounted here
-    }
     let target = match meta.file_type() {
         t if t.is_symlink() => fs::read_link(path).unwrap_or_default(),
         t if t.is_block_device() || t.is_char_device() => return Ok(false),

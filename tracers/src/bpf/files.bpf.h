@@ -50,6 +50,17 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 	return is_spool(t->fs->pwd.dentry->d_sb->s_dev);
 }
 
+/* The cwd lies above a mount point: names relative to it may lead there. */
+static __always_inline bool cwd_above_spool(struct task_struct *t)
+{
+	u64 ino = t->fs->pwd.dentry->d_inode->i_ino;
+
+	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
+		if (ways_in[i].ino && ways_in[i].ino == ino)
+			return true;
+	return false;
+}
+
 /* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
 static __always_inline bool root_on_spool(struct task_struct *t)
 {
@@ -88,12 +99,81 @@ static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
 	return false;
 }
 
+/* "//" or "/." in the part that is compared? Eight bytes at a time. */
+static __always_inline bool untidy(const char *head)
+{
+	const u64 *word = (const u64 *)head;
+	const u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
+	u64 found = head[0] == '.';
+
+	for (u32 i = 0; i < PATH_HEAD / 8 - 1; i++) {
+		u64 next = word[i] >> 8 | word[i + 1] << 56;
+		u64 slash = word[i] ^ 0x2f2f2f2f2f2f2f2f;
+		u64 again = next ^ 0x2f2f2f2f2f2f2f2f;
+		u64 dot = next ^ 0x2e2e2e2e2e2e2e2e;
+
+		found |= ((slash - ones) & ~slash & tops) &
+			 (((again - ones) & ~again) | ((dot - ones) & ~dot));
+	}
+	return found;
+}
+
+struct tidying {
+	struct task_state *st;
+	u32 used;
+	char before;
+};
+
+static long tidy_byte(u32 i, struct tidying *t)
+{
+	char c = t->st->head[i & (PATH_HEAD - 1)];
+	char next = t->st->head[(i + 1) & (PATH_HEAD - 1)];
+
+	if (!c)
+		return 1;
+	if (t->before == '/' && (c == '/' || (c == '.' && (next == '/' || !next))))
+		return 0;
+	t->st->tidy[t->used & (PATH_HEAD - 1)] = c;
+	t->used++;
+	t->before = c;
+	return 0;
+}
+
+/* The path as the mount path is written; names with ".." stay as they are. */
+static __always_inline const char *tidied(struct task_state *st)
+{
+	struct tidying t = {.st = st, .before = st->head[0] == '/' ? 0 : '/'};
+
+	if (!untidy(st->head))
+		return st->head;
+	bpf_loop(PATH_HEAD - 1, tidy_byte, &t, 0);
+	st->tidy[t.used & (PATH_HEAD - 1)] = 0;
+	return st->tidy;
+}
+
 enum answer { NO, YES, MAYBE };
 
 /* Relative names: the directory is on a spool, or above a mount point. */
-static __always_inline enum answer from_directory(u64 ino, u32 dev, const char *head)
+static __always_inline enum answer from_directory(struct task_state *st, u64 ino, u32 dev)
 {
-	return is_spool(dev) || head_on_spool(head, ino, dev) ? YES : NO;
+	return is_spool(dev) || head_on_spool(tidied(st), ino, dev) ? YES : NO;
+}
+
+/* Absolute names of a process that sees other mounts than we do prove nothing. */
+static __always_inline bool sees_our_mounts(struct task_struct *t)
+{
+	return t->fs->root.dentry->d_inode->i_ino == root_ino &&
+	       t->nsproxy->mnt_ns->ns.inum == mount_ns;
+}
+
+static __always_inline enum answer absolute_on_spool(struct task_struct *t, struct task_state *st)
+{
+	if (root_on_spool(t))
+		return YES;
+	if (sees_our_mounts(t))
+		return head_on_spool(tidied(st), 0, 0) ? YES : NO;
+	count_loss(COUNT_UNJUDGED);
+	return NO;
 }
 
 /*
@@ -114,16 +194,16 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (n < 0) /* futimens(fd) is utimensat(fd, NULL) */
 		st->head[0] = 0;
 	if (st->head[0] == '/')
-		return root_on_spool(t) || head_on_spool(st->head, 0, 0) ? YES : NO;
+		return absolute_on_spool(t, st);
 	if ((s32)dirfd == AT_FDCWD) {
 		cwd = t->fs->pwd.dentry;
-		return from_directory(cwd->d_inode->i_ino, cwd->d_sb->s_dev, st->head);
+		return from_directory(st, cwd->d_inode->i_ino, cwd->d_sb->s_dev);
 	}
 	dir = file_of_fd(t, (s32)dirfd);
 	if (!dir)
 		return NO;
 	inode = inode_of(dir);
-	return from_directory(MEMBER(struct inode, inode, i_ino), dev_of(inode), st->head);
+	return from_directory(st, MEMBER(struct inode, inode, i_ino), dev_of(inode));
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */

@@ -95,7 +95,9 @@ static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
 			note_empty_path(t, st, s);
 	}
 	st->certain = answer == YES;
-	return answer != NO || (s->flags & SHAPE_CHDIR);
+	/* A symbolic link or another mount may lead there: an opened file tells. */
+	return answer != NO || (s->flags & SHAPE_CHDIR) ||
+	       (s->path >= 0 && (s->flags & SHAPE_RETURNS_FD));
 }
 
 #endif

@@ -132,6 +132,18 @@ typedef struct {
 	u32 val;
 } kgid_t;
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
 struct cred {
 	kuid_t fsuid;
 	kgid_t fsgid;
@@ -167,6 +179,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	const struct cred *cred;
 	struct css_set *cgroups;
+	struct nsproxy *nsproxy;
 };
 
 struct linux_binprm {

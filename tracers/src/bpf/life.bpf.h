@@ -34,7 +34,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (from && to) {
 		to->target = from->target;
 		to->touched = from->touched;
-		to->decided = 1;
+		to->decided = from->decided;
 	} else {
 		count_loss(COUNT_NO_STATE);
 	}
@@ -61,8 +61,8 @@ int BPF_PROG(on_exec, struct task_struct *t, int old_pid, struct linux_binprm *b
 	struct ring_task *e;
 	long n;
 
-	if (st && n_comms && !st->target)
-		st->decided = 0; /* a new program: ask again by name */
+	if (st && filter_tasks && !st->target)
+		st->decided = 0; /* a new program, perhaps a new cgroup: ask again */
 	e = task_event(t, SPSC_TASK_EXEC);
 	if (!e)
 		return 0;

@@ -14,12 +14,13 @@
 
 #define MAX_SPOOLS 8
 #define MAX_DISKS 16
-#define MAX_WAYS 32
+#define MAX_WAYS 64
 #define MAX_CALLS 128
 #define MAX_NR 512
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
 #define PATH_SHORT 256
 #define PATH_LONG 4096
+#define PATH_HEAD 128 /* compared with the mount path */
 #define SKIP_BPF_FRAMES 2 /* bpf_prog_*, bpf_trace_run*: the innermost, on every stack */
 
 /* ---- settings, written by the recorder before load ---------------------- */
@@ -75,6 +76,8 @@ const volatile struct way_in ways_in[MAX_WAYS];
 const volatile u32 n_ways;
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
+const volatile u64 root_ino; /* the recorder's root directory and mount namespace */
+const volatile u32 mount_ns;
 const volatile u32 self_pid; /* the recorder never records itself */
 const volatile bool filter_tasks;
 const volatile u32 n_cgroups;
@@ -83,6 +86,10 @@ const volatile u32 n_comms;
 const volatile char comms[8][SPSC_COMM];
 /* Where struct stat of this architecture has them, in 8-byte words and bytes. */
 const volatile u32 stat_ino_at, stat_mode_at, stat_size_at;
+
+/* Calls are noted from the moment all programs are attached: a call caught by the
+ * entry program alone would seem to run on the CPU all the time. */
+bool armed;
 
 /* ---- per-task state ------------------------------------------------------ */
 
@@ -117,6 +124,7 @@ struct task_state {
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
 	char head[PATH_SHORT]; /* start of the path, read at entry */
+	char tidy[PATH_HEAD]; /* the same without "//" and "/./" */
 };
 
 enum watch {
@@ -152,7 +160,8 @@ struct {
 /* index: enum spsc_kind of the record lost, or one of these; value: how many. */
 enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
-	COUNT_COMPAT = 15,  /* 32-bit calls seen: not recorded, as their numbers differ */
+	COUNT_UNJUDGED = 14, /* paths used in another root or mount namespace: see filter */
+	COUNT_COMPAT = 15, /* 32-bit calls seen: not recorded, as their numbers differ */
 };
 
 struct {

@@ -22,7 +22,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	struct task_state *st;
 	u32 call;
 
-	if ((unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
+	if (!armed || (unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
 		return 0;
 	t = bpf_get_current_task_btf();
 	if (t->thread_info.status & TS_COMPAT) { /* 32-bit numbers mean other calls */
@@ -62,7 +62,8 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 	struct file *f;
 
 	if (s->flags & SHAPE_CHDIR)
-		return st->touched || cwd_on_spool(t) || root_on_spool(t);
+		return st->touched || st->cwd_spool || cwd_on_spool(t) || root_on_spool(t) ||
+		       cwd_above_spool(t);
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
 		return f && is_spool(dev_of(inode_of(f)));

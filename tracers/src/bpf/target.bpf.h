@@ -47,7 +47,6 @@ static __always_inline void decide(struct task_struct *t, struct task_state *st)
 {
 	u32 tgid = t->tgid;
 
-	st->decided = 1;
 	if (tgid == self_pid)
 		st->target = 0;
 	else if (!filter_tasks || st->target)
@@ -55,6 +54,8 @@ static __always_inline void decide(struct task_struct *t, struct task_state *st)
 	else
 		st->target = bpf_map_lookup_elem(&target_pids, &tgid) || in_named_cgroup(t) ||
 			     has_named_comm(t);
+	/* While attaching, the processes below --pid are still being listed. */
+	st->decided = armed || st->target;
 }
 
 static __always_inline struct task_state *target_state(struct task_struct *t)

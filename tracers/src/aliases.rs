@@ -1,0 +1,62 @@
+//! Other names of a spool: bind mounts, and symbolic links where they are usual.
+//!
+//! The kernel side compares path names, so every name that programs use must be known.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::host::{Spool, mounts};
+
+/// Directories in which a symbolic link to a mail spool is usual.
+const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
+
+/// Alias -> what it stands for, a directory of the spool.
+pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
+    let mut aliases = BTreeMap::new();
+    for other in mounts()?.iter().filter(|m| m.dev == spool.dev) {
+        if let Ok(below) = other.root.strip_prefix(&spool.root) {
+            aliases.insert(other.mount.clone(), join(&spool.mount, below));
+        } else if let Ok(above) = spool.root.strip_prefix(&other.root) {
+            aliases.insert(join(&other.mount, above), spool.mount.clone());
+        }
+    }
+    let above = spool.mount.ancestors().skip(1);
+    for dir in above.chain(USUAL.iter().map(Path::new)) {
+        links_in(dir, &spool.mount, &mut aliases);
+    }
+    aliases.remove(&spool.mount);
+    Ok(aliases)
+}
+
+fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !entry.file_type().is_ok_and(|t| t.is_symlink()) {
+            continue;
+        }
+        let Ok(target) = entry.path().canonicalize() else {
+            continue;
+        };
+        if target.starts_with(mount) {
+            aliases.insert(entry.path(), target);
+        } else if let Ok(rest) = mount.strip_prefix(&target)
+            && target != Path::new("/")
+        {
+            aliases.insert(join(&entry.path(), rest), mount.to_owned());
+        }
+    }
+}
+
+/// Without a trailing slash when there is nothing to add.
+fn join(base: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() {
+        base.to_owned()
+    } else {
+        base.join(rest)
+    }
+}

@@ -1,0 +1,258 @@
+"""Nothing on the spool escapes: odd names, late arrivals, processes that were there before."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+
+def ask(trace: Trace, sql: str) -> list[tuple]:
+    return trace.connect().execute(sql).fetchall()
+
+
+def run(mount: Path, tmp_path: Path, code: str, cwd: Path | None = None) -> Trace:
+    script = tmp_path / "program.py"
+    script.write_text(code)
+    command = [sys.executable, "-S", str(script)]
+    if cwd is not None:
+        command = ["sh", "-c", f"cd {cwd} && exec {sys.executable} -S {script}"]
+    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
+    summary = record(request)
+    assert summary.command_status == 0
+    return Trace.open(summary.trace)
+
+
+def test_every_spelling_of_a_name(spool, tmp_path):
+    """The same five calls through seven names of one directory; strace sees 35, so must we."""
+    mount = spool("ext4")
+    (mount / "u").mkdir()
+    parent = mount.parent
+    link, bind = parent / "link", parent / "bind"
+    link.symlink_to(mount)
+    bind.mkdir()
+    subprocess.run(["mount", "--bind", mount, bind], check=True)
+    names = [
+        f"{mount}/u/plain",
+        f"{parent}//{mount.name}//u/./doubled",
+        f"{parent}/./{mount.name}/u/dotted",
+        f"{link}/u/linked",
+        f"{bind}/u/bound",
+        f"./{mount.name}/u/relative",
+        f"{mount.name}/./u/below",
+    ]
+    code = "import os\n" + "".join(
+        f"fd = os.open({n!r}, os.O_CREAT | os.O_WRONLY); os.write(fd, b'x'); os.close(fd)\n"
+        f"os.rename({n!r}, {n + '2'!r}); os.unlink({n + '2'!r})\n"
+        for n in names
+    )
+    try:
+        trace = run(mount, tmp_path, code, cwd=parent)
+    finally:
+        subprocess.run(["umount", "-l", bind], check=True)
+    want = sorted(f"u/{n.rsplit('/', 1)[1]}" for n in names)
+    for call in ("openat", "write", "close", "rename"):
+        rows = ask(
+            trace,
+            "SELECT path FROM syscalls JOIN paths USING (path_id)"
+            f" WHERE syscall = '{call}' AND kind = 'spool' AND path LIKE 'u/%'",
+        )
+        assert sorted(path for (path,) in rows) == want, call
+    assert trace.meta["paths_unresolved"] == 0
+
+
+def test_running_children_belong_to_a_pid(spool, tmp_path):
+    mount = spool("ext4")
+    loop = f"while [ ! -e {mount}/stop ]; do : > {mount}/kid; sleep 0.05; done"
+    with subprocess.Popen(["sh", "-c", f"( {loop} ) & wait"]) as parent:
+        output = tmp_path / "t"
+        summary = record(
+            Request(
+                spools=[mount], output=output, pids=[parent.pid], duration_s=1.5, keep_names=True
+            )
+        )
+        (mount / "stop").touch()
+    trace = Trace.open(summary.trace)
+    [(n, pids)] = ask(
+        trace,
+        "SELECT count(*), count(DISTINCT pid) FROM syscalls JOIN paths USING (path_id)"
+        " WHERE path = 'kid' AND syscall = 'openat'",
+    )
+    assert n > 5
+    assert pids == 1
+    assert parent.pid not in {pid for (pid,) in ask(trace, "SELECT DISTINCT pid FROM syscalls")}
+
+
+def test_a_pid_that_does_not_exist(spool, tmp_path):
+    mount = spool("ext4")
+    command = [find_binary("spoolscope-record"), "run", "--spool", mount, "--pid", "4194300"]
+    done = subprocess.run(
+        [*command, "--output", tmp_path / "c"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "no process 4194300" in done.stderr
+
+
+def test_a_chdir_before_the_first_call(spool, tmp_path, when_ready):
+    """The cwd at attach is on the spool; it moves off, above the mount, before any other call."""
+    mount = spool("ext4")
+    (mount / "u").mkdir()
+    code = (
+        f"import os, sys; os.chdir({str(mount)!r}); print(flush=True); sys.stdin.readline()\n"
+        f"os.chdir('..'); os.close(os.open('{mount.name}/u/made', os.O_CREAT))\n"
+        f"os.chdir('{mount.name}/u'); os.close(os.open('second', os.O_CREAT))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    output = tmp_path / "t"
+    when_ready(output, lambda: process.communicate("go\n"))
+    summary = record(Request(spools=[mount], output=output, duration_s=2, keep_names=True))
+    assert process.wait() == 0
+    named = ask(
+        Trace.open(summary.trace),
+        "SELECT path FROM syscalls JOIN paths USING (path_id)"
+        " WHERE syscall = 'openat' ORDER BY ts_ns",
+    )
+    assert named == [("u/made",), ("u/second",)]
+
+
+def test_close_range_over_a_spool_file_in_the_middle(spool, tmp_path):
+    mount = spool("ext4")
+    code = (
+        "import os\n"
+        f"fd = os.open({str(mount / 'f')!r}, os.O_CREAT)\n"
+        "low = os.dup2(os.open('/dev/null', 0), 50); os.dup2(fd, 51); os.dup2(low, 52)\n"
+        "import ctypes; ctypes.CDLL(None).syscall(436, 50, 52, 0)\n"
+    )
+    trace = run(mount, tmp_path, code)
+    calls = ask(
+        trace, "SELECT fd, fd2, ret FROM syscalls WHERE syscall = 'close_range' AND fd = 50"
+    )
+    assert (50, 52, 0) in calls
+
+
+def test_interrupts_are_counted_from_zero(spool, tmp_path):
+    """The depth must come back to 0 on every CPU, or wakers are taken for interrupts."""
+    mount = spool("ext4")
+    recorder = find_binary("spoolscope-record")
+    for i in range(6):
+        capture = tmp_path / f"{i}.seg"
+        process = subprocess.Popen(
+            [recorder, "run", "--spool", mount, "--output", capture],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        process.stdout.readline()
+        lowest = _lowest_depths(samples=20)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert set(lowest) == {0}
+
+
+def _lowest_depths(samples: int) -> list[int]:
+    lowest: list[int] = []
+    for _ in range(samples):
+        dump = subprocess.run(
+            ["bpftool", "-j", "map", "dump", "name", "irq_depth"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        depths = [
+            int.from_bytes(bytes(int(b, 16) for b in v["value"]), "little", signed=True)
+            for v in json.loads(dump.stdout)[0]["values"]
+        ]
+        lowest = [min(pair) for pair in zip(lowest or depths, depths, strict=True)]
+    return lowest
+
+
+def test_a_call_under_way_at_attach_is_not_booked_as_cpu_time(spool, tmp_path):
+    mount = spool("ext4")
+    loop = (
+        "import os, sys; fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)\n"
+        "while True: os.pwrite(fd, b'x' * 100000, 0); os.fsync(fd)\n"
+    )
+    workers = [
+        subprocess.Popen([sys.executable, "-S", "-c", loop, str(mount / str(i))]) for i in range(6)
+    ]
+    try:
+        request = Request(spools=[mount], output=tmp_path / "t", duration_s=1, keep_names=True)
+        trace = Trace.open(record(request).trace)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    longest = ask(
+        trace,
+        """SELECT max(oncpu_ns) FILTER (first), max(oncpu_ns) FILTER (NOT first) FROM (
+             SELECT oncpu_ns, row_number() OVER (PARTITION BY tid ORDER BY ts_ns) <= 2 AS first
+             FROM syscalls WHERE syscall = 'fsync')""",
+    )
+    [(first, later)] = longest
+    assert first <= 3 * later
+
+
+def test_other_filesystems_below_a_btrfs_spool_are_not_walked(spool, tmp_path):
+    mount = spool("btrfs")
+    other = mount / "other"
+    other.mkdir()
+    (mount / "mine").touch()
+    subprocess.run(["mount", "-t", "tmpfs", "none", other], check=True)
+    try:
+        (other / "foreign").touch()
+        trace = run(mount, tmp_path, "pass")
+    finally:
+        subprocess.run(["umount", other], check=True)
+    names = {p for (p,) in ask(trace, "SELECT path FROM tree JOIN paths USING (path_id)")}
+    assert "mine" in names
+    assert "other/foreign" not in names
+
+
+def test_an_output_on_a_subvolume_of_the_spool_is_refused(spool):
+    mount = spool("btrfs")
+    subprocess.run(["btrfs", "-q", "subvolume", "create", mount / "sub"], check=True)
+    command = [find_binary("spoolscope-record"), "run", "--spool", mount]
+    done = subprocess.run(
+        [*command, "--output", mount / "sub" / "c", "--duration", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "lies on the spool" in done.stderr
+    assert list((mount / "sub").iterdir()) == []
+
+
+def test_the_command_is_started_as_a_shell_would(spool, tmp_path):
+    mount = spool("ext4")
+    # No signal is ignored: Rust's own start-up ignores SIGPIPE, and children inherit that.
+    code = "grep -q '^SigIgn:.*0000$' /proc/self/status"
+    request = Request(spools=[mount], output=tmp_path / "t", command=["sh", "-c", code])
+    assert record(request).command_status == 0
+
+
+def test_a_command_that_does_not_exist(spool, tmp_path):
+    mount = spool("ext4")
+    command = [find_binary("spoolscope-record"), "run", "--spool", mount]
+    done = subprocess.run(
+        [*command, "--output", tmp_path / "c", "--", "/no/such/program"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "cannot execute /no/such/program" in done.stderr
+    assert not (tmp_path / "c").exists()
