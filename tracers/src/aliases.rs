@@ -44,10 +44,10 @@ fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) 
         };
         if target.starts_with(mount) {
             aliases.insert(entry.path(), target);
-        } else if let Ok(rest) = mount.strip_prefix(&target)
-            && target != Path::new("/")
-        {
-            aliases.insert(join(&entry.path(), rest), mount.to_owned());
+        } else if target != Path::new("/") {
+            if let Ok(rest) = mount.strip_prefix(&target) {
+                aliases.insert(join(&entry.path(), rest), mount.to_owned());
+            }
         }
     }
 }

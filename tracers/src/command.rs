@@ -22,7 +22,7 @@ impl Command {
         if !executable(&words[0]) {
             bail!(
                 "cannot execute {}: give an executable after --",
-                words[0].display()
+                words[0].to_string_lossy()
             );
         }
         let words: Vec<CString> = words

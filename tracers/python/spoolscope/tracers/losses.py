@@ -4,13 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from spoolscope.tracers.resolve import END, EXIT
+from spoolscope.tracers.lives import END, EXIT, Lives
 from spoolscope.traces.capture import RECORDS, Capture
 
 
-def loss_columns(capture: Capture) -> dict[str, Any]:
-    """One row per hole in a thread's numbering, one per kind of other lost records."""
-    rows = [*_holes(capture), *_tails(capture), *_counted(capture)]
+def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
+    """One row per hole in a thread's numbering, one per kind of other lost records.
+
+    Args:
+        capture: A capture whose numbering was continued.
+        lives: What continue_numbering() returned for it.
+    """
+    rows = [*_holes(capture, lives), *_tails(capture, lives), *_counted(capture)]
     names = ("kind", "pid", "tid", "first_seq", "last_seq", "after_ns", "before_ns", "n")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
     out: dict[str, Any] = {"kind": np.array(columns.get("kind", ()), object)}
@@ -20,45 +25,44 @@ def loss_columns(capture: Capture) -> dict[str, Any]:
     return out
 
 
-def _holes(capture: Capture) -> "list[tuple[Any, ...]]":
+def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     calls = capture.records["syscall"]
     shift = capture.start_real_ns - capture.start_mono_ns
     rows = []
-    order = np.lexsort((calls["seq"], calls["tid"]))
-    calls = calls[order]
-    tid, seq = calls["tid"], calls["seq"].astype(np.int64)
-    same = np.zeros(len(calls), np.bool_)
-    same[1:] = tid[1:] == tid[:-1]
-    expected = np.where(same, np.roll(seq, 1) + 1, 0)
-    for i in np.nonzero(seq != expected)[0].tolist():
-        after = int(calls["end_ns"][i - 1]) + shift if same[i] else None
-        before = int(calls["start_ns"][i]) + shift
+    order = np.lexsort((calls["seq"], lives.of_calls))
+    life, seq = lives.of_calls[order], calls["seq"][order].astype(np.int64)
+    same = np.zeros(len(order), np.bool_)
+    same[1:] = life[1:] == life[:-1]
+    expected = np.where(same, np.roll(seq, 1) + 1, lives.start[life])
+    for i in np.nonzero(seq > expected)[0].tolist():
+        call = calls[order[i]]
+        after = int(calls["end_ns"][order[i - 1]]) + shift if same[i] else None
+        before = int(call["start_ns"]) + shift
         first, last = int(expected[i]), int(seq[i]) - 1
-        pid = int(calls["pid"][i])
-        rows.append(("syscall", pid, int(tid[i]), first, last, after, before, last - first + 1))
+        pid, tid = int(call["pid"]), int(call["tid"])
+        rows.append(("syscall", pid, tid, first, last, after, before, last - first + 1))
     return rows
 
 
-def _tails(capture: Capture) -> "list[tuple[Any, ...]]":
+def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     """The kernel counted more calls of a thread than its last record's seq says."""
     calls, tasks = capture.records["syscall"], capture.records["task"]
     shift = capture.start_real_ns - capture.start_mono_ns
-    recorded: dict[int, int] = {}
-    last_end: dict[int, int] = {}
-    for tid, seq, end in zip(
-        calls["tid"].tolist(), calls["seq"].tolist(), calls["end_ns"].tolist(), strict=True
-    ):
-        if seq >= recorded.get(tid, 0):
-            recorded[tid], last_end[tid] = seq + 1, end
+    have = lives.start.copy()
+    np.maximum.at(have, lives.of_calls, calls["seq"].astype(np.int64) + 1)
+    last_end = np.full(len(have), -1, np.int64)
+    np.maximum.at(last_end, lives.of_calls, calls["end_ns"].astype(np.int64))
     rows = []
-    for task in tasks[np.isin(tasks["event"], (EXIT, END)) & (tasks["n_calls"] > 0)]:
-        tid, counted = int(task["tid"]), int(task["n_calls"])
-        have = recorded.get(tid, 0)
-        if counted > have:
-            after = last_end[tid] + shift if tid in last_end else None
-            before = int(task["ts_ns"]) + shift
-            lost = counted - have
-            rows.append(("syscall", int(task["pid"]), tid, have, counted - 1, after, before, lost))
+    last_words = tasks[np.isin(tasks["event"], (EXIT, END)) & (tasks["n_calls"] > 0)]
+    of_tasks = lives.of(last_words["tid"], last_words["ts_ns"])
+    for life, task in zip(of_tasks.tolist(), last_words, strict=True):
+        first, counted = int(have[life]), int(lives.base[life]) + int(task["n_calls"])
+        if counted > first:
+            after = int(last_end[life]) + shift if last_end[life] >= 0 else None
+            before, pid, tid = int(task["ts_ns"]) + shift, int(task["pid"]), int(task["tid"])
+            rows.append(
+                ("syscall", pid, tid, first, counted - 1, after, before, counted - first)
+            )
     return rows
 
 
