@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_columns
@@ -32,19 +33,20 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         key: Pseudonym key, or None to keep names.
     """
     capture = read_capture(capture_file)
+    lives = continue_numbering(capture)
     resolved = resolve(capture)
     names = Names(capture, resolved)
     tables: dict[str, Columns] = {
         "syscalls": call_columns(capture, resolved, names.device),
         "segments": events.segment_columns(capture),
         "stacks": events.stack_columns(capture),
-        "threads": events.thread_columns(capture, names.id),
-        "task_events": events.task_event_columns(capture),
+        "threads": events.thread_columns(capture, lives, names.id),
+        "task_events": events.task_event_columns(capture, lives),
         "commits": commit_columns(capture),
         "block_ios": events.block_columns(capture),
         "open_files": events.open_file_columns(capture, names.id),
         "tree": events.tree_columns(capture, names.id, names.text_id),
-        "losses": loss_columns(capture),
+        "losses": loss_columns(capture, lives),
     }
     tables["paths"] = names.columns(key)
     meta = _meta(capture, resolved, tables, key)

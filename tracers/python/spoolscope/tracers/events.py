@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.tracers.resolve import END, EXEC, EXIT, FORK, SEEN, forked_processes
+from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
+from spoolscope.tracers.resolve import forked_processes
 from spoolscope.traces.capture import Capture, Records
 
 WATCHED = 7
@@ -22,6 +23,7 @@ REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
+Int = npt.NDArray[np.int64]
 
 
 def text(names: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:
@@ -132,9 +134,9 @@ def stack_columns(capture: Capture) -> Columns:
     }
 
 
-def task_event_columns(capture: Capture) -> Columns:
+def task_event_columns(capture: Capture, lives: Lives) -> Columns:
     """Every event in the life of threads that made a call, or forked one that did."""
-    tasks = _relevant(capture)
+    tasks, _ = _relevant(capture, lives)
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
     parent = tasks["parent_tid"].astype(np.int32)
     return {
@@ -147,18 +149,27 @@ def task_event_columns(capture: Capture) -> Columns:
     }
 
 
-def _relevant(capture: Capture) -> Records:
-    """Keep threads that matter to the spool: callers, holders of files, their ancestors."""
-    tasks = capture.records["task"]
-    wanted = set(np.unique(capture.records["syscall"]["tid"]).tolist())
-    wanted |= set(capture.records["open_file"]["pid"].tolist())
-    wanted |= set(tasks["tid"][tasks["event"] == WATCHED].tolist())
-    forks = tasks[tasks["event"] == FORK]
-    parents = dict(zip(forks["tid"].tolist(), forks["parent_tid"].tolist(), strict=True))
-    for tid in list(wanted):
-        while (tid := parents.get(tid, 0)) and tid not in wanted:
-            wanted.add(tid)
-    return tasks[np.isin(tasks["tid"], np.fromiter(wanted, np.uint32, len(wanted)))]
+def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
+    """Keep lives that matter to the spool: callers, holders of files, their ancestors.
+
+    Returns their events and the life of each.
+    """
+    tasks, files = capture.records["task"], capture.records["open_file"]
+    of_tasks = lives.of(tasks["tid"], tasks["ts_ns"])
+    wanted = set(lives.of_calls.tolist())
+    known = np.isin(files["pid"], lives.tid)
+    wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
+    wanted |= set(of_tasks[tasks["event"] == WATCHED].tolist())
+    is_fork = (tasks["event"] == FORK) & np.isin(tasks["parent_tid"], lives.tid)
+    forks = tasks[is_fork]
+    by = lives.of(forks["parent_tid"], forks["ts_ns"])
+    parents = dict(zip(of_tasks[is_fork].tolist(), by.tolist(), strict=True))
+    for life in list(wanted):
+        at = life
+        while (at := parents.get(at, -1)) >= 0 and at not in wanted:
+            wanted.add(at)
+    kept = np.isin(of_tasks, np.fromiter(wanted, np.int64, len(wanted)))
+    return tasks[kept], of_tasks[kept]
 
 
 def calls_in_flight(capture: Capture) -> int:
@@ -167,14 +178,18 @@ def calls_in_flight(capture: Capture) -> int:
     return int(np.sum((tasks["event"] == END) & (tasks["flags"] & IN_CALL > 0)))
 
 
-def thread_columns(capture: Capture, path_id: PathId) -> Columns:
-    """One row per thread, put together from its events."""
+def thread_columns(capture: Capture, lives: Lives, path_id: PathId) -> Columns:
+    """One row per life of a thread, put together from its events."""
     shift = capture.start_real_ns - capture.start_mono_ns
     rows: dict[int, Columns] = {}
-    tasks = _relevant(capture)
-    for task in tasks[np.argsort(tasks["ts_ns"], kind="stable")]:
-        tid = int(task["tid"])
-        row = rows.setdefault(tid, _new_thread(task))
+    tasks, of_tasks = _relevant(capture, lives)
+    order = np.argsort(tasks["ts_ns"], kind="stable")
+    for life, task in zip(of_tasks[order].tolist(), tasks[order], strict=True):
+        row = rows.get(life)
+        if row is None:
+            if task["event"] == SEEN and task["path"] and lives.begin_ns[life]:
+                continue  # the snapshot met a thread that was just ending
+            row = rows[life] = _new_thread(task)
         row["comm"] = bytes(task["comm"]).decode(errors="replace") or row["comm"]
         if apply := _THREAD_EVENTS.get(int(task["event"])):
             apply(row, task, shift)

@@ -60,9 +60,7 @@ def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
         if counted > first:
             after = int(last_end[life]) + shift if last_end[life] >= 0 else None
             before, pid, tid = int(task["ts_ns"]) + shift, int(task["pid"]), int(task["tid"])
-            rows.append(
-                ("syscall", pid, tid, first, counted - 1, after, before, counted - first)
-            )
+            rows.append(("syscall", pid, tid, first, counted - 1, after, before, counted - first))
     return rows
 
 

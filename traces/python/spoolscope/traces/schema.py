@@ -57,7 +57,7 @@ SYSCALLS = Table(
     (
         _TS,
         Column("dur_ns", I64, "ns", "Time from entry to return."),
-        Column("seq", I64, "", "Per-thread counter from 0; a hole is a lost record."),
+        Column("seq", I64, "", "Counter per tid from 0, going on when the tid is given out again: (tid, seq) names one call; a hole is a lost record."),
         _PID,
         _TID,
         Column("cpu", I16, "", "CPU it returned on."),
@@ -137,7 +137,7 @@ PATHS = Table(
 
 THREADS = Table(
     "threads",
-    "one thread with its life",
+    "one life of a thread; a tid that was given out again has a row for each",
     (
         _TID,
         _PID,

@@ -1,0 +1,101 @@
+"""Lives of threads: a tid is given out again, and its calls are then numbered from 0 again."""
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.capture import Capture, Records
+
+SEEN, FORK, EXEC, EXIT, END, COMM = 1, 2, 3, 4, 5, 6
+
+Int = npt.NDArray[np.int64]
+
+
+class Lives:
+    """Every life of every tid, by index.
+
+    A life begins where the tid is forked, after it exited, or, should both records be lost,
+    where its calls count from the beginning again.
+
+    Attributes:
+        tid: Per life.
+        begin_ns: From when on the tid means this life; 0 for the first one.
+        base: What to add to the kernel's seq so that a tid's numbers continue through its lives.
+        used: Calls counted in this life, recorded or lost.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        calls, tasks = capture.records["syscall"], capture.records["task"]
+        tids = np.unique(np.concatenate([calls["tid"], tasks["tid"]])).astype(np.int64)
+        forks, exits = tasks[tasks["event"] == FORK], tasks[tasks["event"] == EXIT]
+        self._divide(
+            np.concatenate([tids, forks["tid"], exits["tid"]]),
+            np.concatenate([np.zeros(len(tids), np.int64), forks["ts_ns"], exits["ts_ns"] + 1]),
+        )
+        of_calls = self._divide_at_restarts(calls)
+        self._count(calls, tasks, of_calls)
+        self.of_calls = of_calls
+
+    def _divide(self, tid: Int, begin_ns: Int) -> None:
+        order = np.lexsort((begin_ns, tid))
+        self.tid, self.begin_ns = tid[order].astype(np.int64), begin_ns[order].astype(np.int64)
+
+    def _divide_at_restarts(self, calls: Records) -> Int:
+        """Divide further where seq falls; return the life of each call."""
+        of_calls = self.of(calls["tid"], calls["end_ns"])
+        order = np.lexsort((calls["end_ns"], of_calls))
+        life, seq = of_calls[order], calls["seq"][order].astype(np.int64)
+        falls = np.nonzero((life[1:] == life[:-1]) & (seq[1:] <= seq[:-1]))[0] + 1
+        if not len(falls):
+            return of_calls
+        first = calls[order[falls]]
+        self._divide(
+            np.concatenate([self.tid, first["tid"]]),
+            np.concatenate([self.begin_ns, first["end_ns"]]),
+        )
+        return self.of(calls["tid"], calls["end_ns"])
+
+    def _count(self, calls: Records, tasks: Records, of_calls: Int) -> None:
+        n = len(self.tid)
+        seq = calls["seq"].astype(np.int64)
+        used = np.zeros(n, np.int64)
+        np.maximum.at(used, of_calls, seq + 1)
+        last = tasks[np.isin(tasks["event"], (EXIT, END))]
+        np.maximum.at(used, self.of(last["tid"], last["ts_ns"]), last["n_calls"].astype(np.int64))
+        skipped = self._skipped(tasks, seq, of_calls)
+        self.used = used - skipped
+        first_of_tid = np.searchsorted(self.tid, self.tid)
+        before = np.cumsum(self.used) - self.used
+        self.start = before - before[first_of_tid]
+        self.base = self.start - skipped
+
+    def _skipped(self, tasks: Records, seq: Int, of_calls: Int) -> Int:
+        """A thread that executes takes over its leader's tid and goes on counting its own calls."""
+        n = len(self.tid)
+        first = np.full(n, np.iinfo(np.int64).max)
+        np.minimum.at(first, of_calls, seq)
+        taken_over = np.zeros(n, np.bool_)
+        for event, sign in ((EXEC, True), (FORK, False)):
+            rows = tasks[tasks["event"] == event]
+            taken_over[self.of(rows["tid"], rows["ts_ns"])] = sign
+        taken_over &= (self.begin_ns > 0) & (first < np.iinfo(np.int64).max)
+        return np.where(taken_over, first, 0)
+
+    def of(self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]) -> Int:
+        """Return the life that each (tid, time) belongs to; the tids must be of this capture."""
+        n = len(self.tid)
+        tids = np.concatenate([self.tid, tid.astype(np.int64)])
+        times = np.concatenate([self.begin_ns, ts_ns.astype(np.int64)])
+        is_query = np.arange(len(tids)) >= n
+        order = np.lexsort((is_query, times, tids))
+        found = np.empty(len(tids), np.int64)
+        found[order] = np.cumsum(~is_query[order]) - 1
+        return found[n:]
+
+
+def continue_numbering(capture: Capture) -> Lives:
+    """Renumber the calls of a capture, once, so that (tid, seq) names one call of the trace."""
+    lives = Lives(capture)
+    calls = capture.records["syscall"]
+    numbers = calls["seq"].astype(np.int64) + lives.base[lives.of_calls]
+    calls["seq"] = numbers.astype(np.uint64)
+    return lives

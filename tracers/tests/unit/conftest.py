@@ -1,0 +1,79 @@
+"""A capture told one event after the other."""
+
+import numpy as np
+import pytest
+
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.capture import RECORDS, Capture
+from spoolscope.traces.flat import DTYPES
+
+
+class Story:
+    """Writes a capture one event after the other."""
+
+    def __init__(self, fstype: str = "ext4") -> None:
+        self.capture = Capture(0, 0, closed=True)
+        self.capture.meta = {"spools": [{"mount": "/spool", "dev": 7, "fstype": fstype}]}
+        self.records: dict[str, list[np.void]] = {name: [] for name in RECORDS.values()}
+        self.now = 0
+        self.seq: dict[int, int] = {}
+
+    def string(self, text: str) -> int:
+        self.capture.strings.append(text.encode())
+        return len(self.capture.strings) - 1
+
+    def add(self, kind: str, **members: object) -> np.void:
+        record = np.zeros(1, DTYPES[kind])[0]
+        for name, value in members.items():
+            record[name] = self.string(value) if isinstance(value, str) else value
+        self.records[kind].append(record)
+        return record
+
+    def task(self, event: int, pid: int, **members: object) -> None:
+        self.now += 10
+        self.add("task", **{"ts_ns": self.now, "event": event, "pid": pid, "tid": pid, **members})
+
+    def call(self, pid: int, name: str, *args: object, ret: int = 0, **members: object) -> None:
+        """Arguments by position; texts are taken as the paths."""
+        self.now += 10
+        tid = int(members.get("tid", pid))
+        texts = [self.string(arg) for arg in args if isinstance(arg, str)]
+        record = self.add(
+            "syscall",
+            **{
+                "start_ns": self.now - 5,
+                "end_ns": self.now,
+                "ret": ret,
+                "pid": pid,
+                "tid": tid,
+                "call": CALLS[name].id,
+                "seq": self.seq.get(tid, 0),
+                "dev": 7 if "ino" in members else 0,
+                **members,
+            },
+        )
+        self.seq[tid] = self.seq.get(tid, 0) + 1
+        for i, arg in enumerate(args):
+            if not isinstance(arg, str):
+                record["args"][i] = int(arg) & 0xFFFF_FFFF_FFFF_FFFF
+        record["path"], record["path2"] = [*texts, 0, 0][:2]
+
+    def opened(self, pid: int, path: str, fd: int, ino: int, flags: int = 0) -> None:
+        """A successful open by an absolute or relative path."""
+        self.call(pid, "open", path, flags, 0, ret=fd, ino=ino)
+
+    def name(self, path: str, ino: int, mode: int = 0o100600, nlink: int = 1) -> None:
+        """A name in the tree at start."""
+        self.add("tree", ts_ns=self.now, ino=ino, dev=7, mode=mode, nlink=nlink, path=path)
+
+    def end(self) -> Capture:
+        self.capture.records = {
+            name: np.array(rows, DTYPES[name]) for name, rows in self.records.items()
+        }
+        return self.capture
+
+
+@pytest.fixture
+def new_story() -> type[Story]:
+    """Return the class: ``new_story()`` begins an empty capture."""
+    return Story
