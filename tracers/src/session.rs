@@ -226,7 +226,7 @@ fn arm(skel: &mut RecorderSkel<'_>, options: &Options) -> Result<()> {
     // Again, for those forked since; their own children inherit.
     targets::name(&skel.maps.target_pids, &options.pids)?;
     let state = skel.maps.bss_data.as_deref_mut();
-    state.context("no variables in the object")?.armed = true.into();
+    state.context("no variables in the object")?.armed = true;
     Ok(())
 }
 
