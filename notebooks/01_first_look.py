@@ -12,7 +12,9 @@ from spoolscope.analysis.explain import explain
 from spoolscope.report.figures.causes import totals
 from spoolscope.traces.trace import Trace
 
-trace = Trace.open(Path(__file__).parents[1] / "traces/samples/postfix-dovecot")
+here = Path.cwd()
+samples = next(p / "traces/samples" for p in (here, *here.parents) if (p / "traces").is_dir())
+trace = Trace.open(samples / "postfix-dovecot")
 print(f"{trace.meta['counts']['syscalls']:,} calls, complete: {trace.meta['complete']}")
 
 # %% [markdown]
