@@ -57,6 +57,40 @@ def test_short_names_stay_unique() -> None:
     assert len(set(hidden)) == len(names)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [b"%X" % i for i in range(16)],
+        [b"%02x" % i for i in range(256)],
+        [b"%03d" % i for i in range(1000)],
+        [b"%04X" % i for i in range(5000)],
+        [bytes([a]) for a in range(1, 256) if a not in b"./"],
+        [
+            bytes([a, b])
+            for a in "aZ9-é ,.~".encode()
+            for b in "aZ9-é ,.~".encode()
+            if a not in b"."
+        ],
+        [b"temp." + a for a in (b"cur", b"new", b"pid", b"xyz")],
+    ],
+    ids=["hex", "bytes", "decimals", "queue", "characters", "mixed", "words"],
+)
+def test_short_names_do_not_depend_on_who_came_first(names: list[bytes]) -> None:
+    one, other = Pseudonymiser(KEY), Pseudonymiser(KEY)
+    forward = {name: one.component(name) for name in names}
+    backward = {name: other.component(name) for name in reversed(names)}
+    assert forward == backward
+    assert len(set(forward.values())) == len(names)
+    assert [name for name in names if len(forward[name]) != len(name)] == []
+
+
+def test_permuted_and_hashed_names_do_not_meet() -> None:
+    hide = Pseudonymiser(KEY).component
+    hashed = [hide(b"a,%02d" % i) for i in range(100)]
+    assert len(set(hashed)) == 100
+    assert all(name.startswith(b"+") for name in hashed)
+
+
 def test_same_key_same_names_other_key_other_names() -> None:
     path = b"vmail/example.com/alice/Maildir/cur"
     assert Pseudonymiser(KEY).path(path) == Pseudonymiser(KEY).path(path)

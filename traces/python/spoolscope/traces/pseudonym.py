@@ -2,8 +2,15 @@
 
 Kept: depth, length, leading dots, the words of mail stores (new, cur, dovecot.index, ...),
 Maildir's ",S=", ",W=" and ":2,FLAGS" suffixes, and uniqueness. Everything else becomes a keyed
-BLAKE2b hash of the component. The key stays with the operator: the same key gives the same
-pseudonyms, so two traces of one server can be compared.
+pseudonym. The key stays with the operator: the same key gives the same pseudonyms, so two traces
+of one server can be compared.
+
+Up to 10 letters, digits, "-" and "_" are permuted within the names of that length, and so is
+every name of up to 3 bytes (one with other characters keeps where they stand): no two can
+collide. All other names become a BLAKE2b hash. It collides with a chance of 1 in 2^55 or less a
+pair from 11 bytes on; names of 4 to 10 bytes with other characters have 5 bits a byte less one
+byte, so that among many of them two may meet: the later one is then hashed again, and its
+pseudonym depends on which came first.
 """
 
 import base64
@@ -35,6 +42,14 @@ _HEADS = re.compile(
 _ENDINGS = re.compile(rb"(\.lock|\.newlock|\.tmp|\.log|\.cache)$")
 _MAILDIR = re.compile(rb"^([^,:]+)((?:,[SW]=\d+)*)(:2,[A-Za-z]*)?$")
 _LEADING_DOTS = re.compile(rb"^\.*")
+_ALPHABET = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+_BITS = 6  # of one character of the alphabet
+_PLACE = {char: i for i, char in enumerate(_ALPHABET)}
+_ASCII = bytes(c for c in range(0x20, 0x7F) if c not in _ALPHABET and c not in b"./")
+_OTHER = bytes(c for c in range(1, 256) if c < 0x20 or c >= 0x7F)
+_ALL_PERMUTED, _PERMUTED = 3, 10
+_ROUNDS = 8
+_MARK = b"+"  # first byte of hashes as short as permuted names, which never have it
 
 
 def load_key(file: Path | None = None) -> bytes:
@@ -97,7 +112,7 @@ class Pseudonymiser:
             return name
         head = _HEADS.match(name, 0, end)
         start = head.end() if head else 0
-        if start == end:
+        if start == end or name[start:end] in _WORDS:
             return name
         return name[:start] + self._hash(name[start:end]) + name[end:]
 
@@ -106,22 +121,75 @@ class Pseudonymiser:
             return known
         dots = _LEADING_DOTS.match(name)
         prefix = dots.group() if dots else b""
-        length = len(name) - len(prefix)
-        # Short names collide: try again, and give up the length rather than uniqueness.
+        rest = name[len(prefix) :]
+        if len(rest) <= _ALL_PERMUTED:
+            pseudonym = self._mixed(rest)
+        elif len(rest) <= _PERMUTED and not rest.strip(_ALPHABET):
+            pseudonym = self._permuted(rest)
+        else:
+            pseudonym = self._digested(rest)
+        self._known[name] = prefix + pseudonym
+        return prefix + pseudonym
+
+    def _mixed(self, name: bytes) -> bytes:
+        """Permute each kind of character among the places where it stands."""
+        inside = bytes(c for c in name if c in _PLACE)
+        if len(inside) == len(name):
+            return self._permuted(name)
+        shape = bytes(0 if c in _PLACE else 1 for c in name)
+        hidden = iter(self._permuted(inside, shape) if inside else b"")
+        out = bytearray()
+        for at, char in enumerate(name):
+            if char in _PLACE:
+                out.append(next(hidden))
+            else:
+                out.append(self._other(char, shape + bytes([at])))
+        return bytes(out)
+
+    def _other(self, char: int, where: bytes) -> int:
+        if char == ord("."):
+            return char
+        among = _ASCII if char in _ASCII else _OTHER
+        return sorted(among, key=lambda c: self._digest(where + bytes([c]), b"char"))[
+            among.index(char)
+        ]
+
+    def _permuted(self, name: bytes, shape: bytes = b"") -> bytes:
+        """A Feistel network over the names of this length; known words are walked over."""
+        half = _BITS * len(name) // 2
+        number = 0
+        for char in name:
+            number = number << _BITS | _PLACE[char]
+        while True:
+            left, right = number >> half, number & (1 << half) - 1
+            for turn in range(_ROUNDS):
+                text = shape + bytes([len(name), turn]) + right.to_bytes(8, "little")
+                digest = int.from_bytes(self._digest(text, b"round")[:8], "little")
+                left, right = right, left ^ digest & (1 << half) - 1
+            number = left << half | right
+            places = (number >> _BITS * i & 63 for i in reversed(range(len(name))))
+            hidden = bytes(_ALPHABET[place] for place in places)
+            if hidden not in _WORDS:
+                return hidden
+
+    def _digested(self, name: bytes) -> bytes:
+        mark = _MARK if len(name) <= _PERMUTED else b""
+        length = len(name) - len(mark)
         for attempt in range(1000):
-            pseudonym = prefix + self._text(name, attempt, length + attempt // 900)
+            pseudonym = mark + self._text(name, attempt, length)
             if pseudonym not in self._taken and pseudonym not in _WORDS:
                 break
         self._taken.add(pseudonym)
-        self._known[name] = pseudonym
         return pseudonym
+
+    def _digest(self, text: bytes, person: bytes) -> bytes:
+        return hashlib.blake2b(text, key=self._key, digest_size=35, person=person).digest()
 
     def _text(self, name: bytes, attempt: int, length: int) -> bytes:
         text = b""
         block = 0
         while len(text) < length:
             person = attempt.to_bytes(8, "little") + block.to_bytes(8, "little")
-            digest = hashlib.blake2b(name, key=self._key, digest_size=35, person=person).digest()
-            text += base64.b32encode(digest).lower()
+            text += base64.b32encode(self._digest(name, person)).lower()
             block += 1
         return text[:length]
