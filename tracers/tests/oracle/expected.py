@@ -17,7 +17,7 @@ STAT_MEMBERS = {
     "statx": ("stx_ino", "stx_mode", "stx_size"),
 }
 # A signal (here: of a child that ended) makes the kernel run the call again; both are calls.
-RESTARTS = {"ERESTARTSYS": 512, "ERESTARTNOINTR": 513, "ERESTARTNOHAND": 514}
+RESTARTS = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
 NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
 
 
@@ -222,5 +222,5 @@ def _clone_flags(call: Call, line: Line) -> dict[str, object]:
 
 def _errno(line: Line) -> int:
     if line.errno in RESTARTS:
-        return RESTARTS[line.errno]
+        return errno.EINTR
     return int(getattr(errno, line.errno)) if line.errno else 0

@@ -4,7 +4,9 @@ import errno
 
 import pytest
 
-from spoolscope.tracers.resolve import AT_FDCWD, FORK, O_CLOEXEC, SEEN, Resolved, resolve
+from spoolscope.tracers.lives import FORK, SEEN
+from spoolscope.tracers.processes import O_CLOEXEC
+from spoolscope.tracers.resolve import AT_FDCWD, Resolved, resolve
 
 
 def names(resolved: Resolved) -> list[str | None]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
-from spoolscope.tracers.resolve import forked_processes
+from spoolscope.tracers.processes import forked_processes
 from spoolscope.traces.capture import Capture, Records
 
 WATCHED = 7

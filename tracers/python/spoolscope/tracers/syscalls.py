@@ -1,10 +1,12 @@
 """The syscalls table: each call's arguments by meaning."""
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.calls import BY_ID
@@ -14,6 +16,10 @@ Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
 O_CREAT_WRONLY_TRUNC = 0o1101
+# include/linux/errno.h: a signal came, the kernel makes it EINTR or calls again; no program
+# ever sees these numbers. Those of SPSC_CALL_RESTARTED.
+RESTARTS = (512, 513, 514, 516)
+RESTARTED = np.int32(1 << 6)
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
@@ -34,6 +40,8 @@ def call_columns(
     arguments = Arguments(calls)
     arguments.fill()
     failed = (calls["ret"] < 0) & (calls["ret"] >= -4095)
+    error = np.where(failed, -calls["ret"], 0)
+    restarted = np.isin(error, RESTARTS)
     dev = calls["dev"].astype(np.int64)
     dev = np.where((dev == 0) & (calls["ino"] > 0), device(resolved.path), dev)
     columns = {
@@ -43,19 +51,19 @@ def call_columns(
         "pid": calls["pid"].astype(np.int32),
         "tid": calls["tid"].astype(np.int32),
         "cpu": calls["cpu"].astype(np.int16),
-        "comm": symbols(resolved.comm),
+        "comm": symbols(resolved.comm, resolved.comms),
         "syscall": np.array([c.name for c in BY_ID.values()], object)[calls["call"]],
         "path_id": np.ma.masked_less(resolved.path, 0),
         "path2_id": np.ma.masked_less(resolved.path2, 0),
         "path_base": resolved.base,
         "path2_base": resolved.base2,
         "ret": np.where(failed, -1, calls["ret"]),
-        "errno": np.where(failed, -calls["ret"], 0).astype(np.int16),
+        "errno": np.where(restarted, errno.EINTR, error).astype(np.int16),
         "dev": np.ma.masked_equal(dev, 0),
         "ino": np.ma.masked_equal(calls["ino"].astype(np.int64), 0),
         "obj_mode": np.ma.masked_equal(calls["obj_mode"].astype(np.int32), 0),
         "obj_size": np.ma.masked_where(arguments.is_lock | (calls["size"] < 0), calls["size"]),
-        "flags_seen": calls["flags"].astype(np.int32),
+        "flags_seen": calls["flags"].astype(np.int32) | restarted * RESTARTED,
         **arguments.columns(),
     }
     for part in ("oncpu_ns", "blocked_ns", "runq_ns", "preempted_ns"):
@@ -63,10 +71,10 @@ def call_columns(
     return columns
 
 
-def symbols(names: list[bytes]) -> npt.NDArray[np.object_]:
-    """Return names as text; what is not UTF-8 is shown as replacement characters."""
-    known = {name: name.decode(errors="replace") for name in set(names)}
-    return np.array([known[name] for name in names], object)
+def symbols(numbers: npt.NDArray[np.int32], names: list[bytes]) -> pa.DictionaryArray:
+    """Return names by number as text; what is not UTF-8 is shown as replacement characters."""
+    texts = pa.array([name.decode(errors="replace") for name in names], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), texts)
 
 
 class Arguments:

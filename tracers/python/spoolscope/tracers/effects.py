@@ -1,0 +1,227 @@
+"""What a call did to names, descriptors and working directories."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spoolscope.tracers.namespace import Key, Namespace, Node
+from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
+from spoolscope.traces.calls import BY_ID, CALLS
+
+O_CREAT, O_EXCL, O_TMPFILE = 0o100, 0o200, 0o20200000
+F_SETFD = 2
+CLOSE_RANGE_CLOEXEC = 4
+RENAME_EXCHANGE = 2
+S_IFMT, S_IFDIR, S_IFLNK = 0o170000, 0o040000, 0o120000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Argument positions of a call, -1 if it has none."""
+
+    name: str
+    fd: int
+    fd2: int
+    dirfd: int
+    dirfd2: int
+    path: int
+    path2: int
+    has_text: bool
+    flags: int
+    returns_fd: bool
+    is_exec: bool
+    moves: bool
+
+
+def _shape(number: int) -> Shape:
+    call = BY_ID[number]
+
+    def at(word: str) -> int:
+        position = call.position(word)
+        return -1 if position is None else position
+
+    return Shape(
+        name=call.name,
+        fd=at("fd"),
+        fd2=at("fd2"),
+        dirfd=at("dirfd"),
+        dirfd2=at("dirfd2"),
+        path=at("path"),
+        path2=at("path2"),
+        has_text=at("target") >= 0 or at("name") >= 0,
+        flags=at("flags"),
+        returns_fd=call.returns_fd,
+        is_exec=call.name in ("execve", "execveat"),
+        moves=call.name in ("chdir", "fchdir"),
+    )
+
+
+SHAPES = [_shape(i) for i in range(len(CALLS))]
+
+
+def signed(value: int) -> int:
+    """Return a 64-bit register as the C int it carries."""
+    value &= 0xFFFF_FFFF
+    return value - (1 << 32) if value & 0x8000_0000 else value
+
+
+class Row(NamedTuple):
+    """The members of a call used here, as Python values: much faster than record access."""
+
+    position: int
+    end_ns: int
+    call: int
+    pid: int
+    tid: int
+    ret: int
+    args: list[int]
+    path: int
+    path2: int
+    dev: int
+    ino: int
+    obj_mode: int
+    flags: int
+
+
+class Done(NamedTuple):
+    """A call that returned, with the names it used: of its paths, or behind its descriptor."""
+
+    space: Namespace
+    process: Process
+    shape: Shape
+    row: Row
+    path: bytes | None
+    path2: bytes | None
+    node: Node | None
+
+
+def apply(done: Done) -> None:
+    """Apply what a call did; one that failed did nothing, but close() always closes."""
+    if (done.row.ret >= 0 or done.shape.name == "close") and (
+        effect := _EFFECTS.get(done.shape.name)
+    ):
+        effect(done)
+
+
+def _opened(done: Done) -> None:
+    row, fds = done.row, done.process.fds
+    flags = O_CREAT if done.shape.name == "creat" else 0
+    at = 2 if done.shape.name == "openat2" else done.shape.flags
+    if at >= 0:
+        flags = row.args[at]
+    if done.path is None:
+        fds.pop(row.ret, None)
+        return
+    key: Key | None = (row.dev, row.ino) if row.ino else None
+    if key is None or flags & O_TMPFILE == O_TMPFILE:
+        node = done.space.node(done.path)
+    else:
+        creates, exclusive = bool(flags & O_CREAT), flags & O_EXCL > 0
+        node = done.space.opened(done.path, key, creates=creates, exclusive=creates and exclusive)
+    if row.obj_mode & S_IFMT == S_IFDIR and node.children is None:
+        node.children = {}
+    fds[row.ret] = OpenFile(node, key, bool(flags & O_CLOEXEC))
+
+
+def _closed(done: Done) -> None:
+    done.process.fds.pop(signed(done.row.args[0]), None)
+
+
+def _closed_range(done: Done) -> None:
+    first, last, flags = done.row.args[:3]
+    fds = done.process.fds
+    for fd in [fd for fd in fds if first & 0xFFFF_FFFF <= fd <= last & 0xFFFF_FFFF]:
+        if flags & CLOSE_RANGE_CLOEXEC:
+            fds[fd] = fds[fd]._replace(cloexec=True)
+        else:
+            del fds[fd]
+
+
+def _duplicated(done: Done) -> None:
+    row, fds = done.row, done.process.fds
+    if done.shape.name == "fcntl" and row.args[1] not in (F_DUPFD, F_DUPFD_CLOEXEC):
+        fd = signed(row.args[0])
+        if row.args[1] == F_SETFD and fd in fds:
+            fds[fd] = fds[fd]._replace(cloexec=bool(row.args[2] & 1))
+        return
+    cloexec = (done.shape.name == "dup3" and bool(row.args[2] & O_CLOEXEC)) or (
+        done.shape.name == "fcntl" and row.args[1] == F_DUPFD_CLOEXEC
+    )
+    old = signed(row.args[0])
+    if old not in fds:
+        fds.pop(row.ret, None)
+    elif old != row.ret:
+        fds[row.ret] = fds[old]._replace(cloexec=cloexec)
+
+
+def _mapped(done: Done) -> None:
+    if done.node is not None and done.row.ino:
+        done.node.keep = True
+        done.process.maps[done.row.dev, done.row.ino] = done.node
+
+
+def _changed_directory(done: Done) -> None:
+    node = done.node
+    if node is None and done.path is not None:
+        node = done.space.node(done.path)
+    done.process.cwd.node = node
+
+
+def _changed_root(done: Done) -> None:
+    done.process.cwd.root = done.space.node(done.path) if done.path is not None else None
+
+
+def _renamed(done: Done) -> None:
+    space, old, new = done.space, done.path, done.path2
+    exchange = done.shape.flags >= 0 and done.row.args[done.shape.flags] & RENAME_EXCHANGE
+    if old is not None and new is not None:
+        space.exchange(old, new) if exchange else space.rename(old, new)
+        return
+    for path in (old, new):
+        if path is not None and (exchange or path is old):
+            space.lose(path)
+        elif path is not None:
+            space.removed(path)
+
+
+def _linked(done: Done) -> None:
+    if done.path2 is None:
+        return
+    key: Key | None = None
+    if done.node is not None:  # AT_EMPTY_PATH: what the descriptor stands for
+        file = done.process.fds.get(signed(done.row.args[done.shape.dirfd]))
+        key = file.key if file else None
+    elif done.path is not None and (node := done.space.find(done.path)) is not None:
+        key = node.key
+    done.space.link(key, done.path2)
+
+
+def _made_directory(done: Done) -> None:
+    if done.path is not None:
+        done.space.made_directory(done.path)
+
+
+def _made_symlink(done: Done) -> None:
+    if done.path is not None:
+        done.space.made_symlink(done.path)
+
+
+def _removed(done: Done) -> None:
+    if done.path is not None:
+        done.space.removed(done.path)
+
+
+_EFFECTS: dict[str, Callable[[Done], None]] = {
+    **dict.fromkeys(("open", "openat", "openat2", "creat"), _opened),
+    "close": _closed,
+    "close_range": _closed_range,
+    **dict.fromkeys(("dup", "dup2", "dup3", "fcntl"), _duplicated),
+    "mmap": _mapped,
+    **dict.fromkeys(("chdir", "fchdir"), _changed_directory),
+    "chroot": _changed_root,
+    **dict.fromkeys(("rename", "renameat", "renameat2"), _renamed),
+    **dict.fromkeys(("link", "linkat"), _linked),
+    **dict.fromkeys(("mkdir", "mkdirat"), _made_directory),
+    **dict.fromkeys(("symlink", "symlinkat"), _made_symlink),
+    **dict.fromkeys(("unlink", "unlinkat", "rmdir"), _removed),
+}
