@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.events import thread_columns
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, continue_numbering
@@ -94,7 +95,7 @@ def test_every_life_has_its_row(new_story) -> None:
     story.seq[9] = 0
     story.call(9, "stat", "/spool/x")
     capture = story.end()
-    columns = thread_columns(capture, continue_numbering(capture), lambda _path: 5)
+    columns = thread_columns(capture, continue_numbering(capture), Comms(None), lambda _path: 5)
     rows = {name: columns[name].to_pylist() for name in ("comm", "start_ns", "end_ns", "cwd_id")}
     assert rows == {
         "comm": ["old", "new"],

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.events import CallIndex
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.schema import COMMITS
@@ -19,7 +20,7 @@ Commit = dict[str, Any]
 _COLUMNS = [c.name for c in COMMITS.columns]
 
 
-def commit_columns(capture: Capture) -> dict[str, Any]:
+def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     """Put commits together from journal events, in time order."""
     journal = capture.records["journal"]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
@@ -32,6 +33,9 @@ def commit_columns(capture: Capture) -> dict[str, Any]:
     shift = capture.start_real_ns - capture.start_mono_ns
     for commit in commits:
         commit["ts_ns"] += shift
+        for name in ("comm", "trigger_comm"):
+            if name in commit:
+                commit[name] = comms.text(commit[name])
     return {name: pa.array([c.get(name) for c in commits]) for name in _COLUMNS}
 
 
@@ -43,19 +47,15 @@ def _commit(event: np.void, kind: str, start: int, end: int) -> Commit:
         "kind": kind,
         "txn_id": int(event["id"].astype(np.int64)),
         "tid": int(event["tid"]),
-        "comm": _text(event["comm"]),
+        "comm": bytes(event["comm"]),
         "trigger": "unknown",
     }
-
-
-def _text(name: bytes) -> str:
-    return bytes(name).decode(errors="replace")
 
 
 def _name_trigger(commit: Commit, event: np.void, seq: int) -> None:
     commit["trigger"] = "call" if seq >= 0 else "checkpoint"
     commit["trigger_pid"], commit["trigger_tid"] = int(event["pid"]), int(event["tid"])
-    commit["trigger_comm"] = _text(event["comm"])
+    commit["trigger_comm"] = bytes(event["comm"])
     commit["trigger_seq"] = seq if seq >= 0 else None
     commit["trigger_stack_id"] = int(event["stack"]) or None
 
@@ -133,7 +133,7 @@ class Jbd2:
             commit["trigger"] = "call"
             commit["trigger_pid"], commit["trigger_tid"] = int(waiting["pid"][first]), tid
             commit["trigger_seq"] = int(self._wait_seq[first])
-            commit["trigger_comm"] = self._comms.get(tid, "")
+            commit["trigger_comm"] = self._comms.get(tid, b"")
             commit["trigger_stack_id"] = int(waiting["stack"][first])
 
 
@@ -142,9 +142,9 @@ def _stacks_with(capture: Capture, frame: str) -> Any:
     return np.nonzero(np.isin(capture.stacks, np.array(addresses, np.uint64)).any(axis=1))[0]
 
 
-def _comms(capture: Capture) -> dict[int, str]:
+def _comms(capture: Capture) -> dict[int, bytes]:
     tasks = capture.records["task"]
-    return {int(t["tid"]): _text(t["comm"]) for t in tasks if t["comm"]}
+    return {int(t["tid"]): bytes(t["comm"]) for t in tasks if t["comm"]}
 
 
 def _xfs(journal: Records, seqs: Any) -> list[Commit]:
@@ -198,7 +198,7 @@ def _btrfs(capture: Capture, journal: Records, seqs: Any) -> list[Commit]:
         else:
             continue
         _name_trigger(commit, event, seq)
-        if seq < 0 and _text(event["comm"]).startswith("btrfs-transacti"):
+        if seq < 0 and bytes(event["comm"]).startswith(b"btrfs-transacti"):
             commit["trigger"] = "timer"
         commits.append(commit)
     return commits

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.resolve import Resolved, resolve
@@ -36,24 +38,34 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     lives = continue_numbering(capture)
     resolved = resolve(capture)
     names = Names(capture, resolved)
-    tables: dict[str, Columns] = {
-        "syscalls": call_columns(capture, resolved, names.device),
-        "segments": events.segment_columns(capture),
-        "stacks": events.stack_columns(capture),
-        "threads": events.thread_columns(capture, lives, names.id),
-        "task_events": events.task_event_columns(capture, lives),
-        "commits": commit_columns(capture),
-        "block_ios": events.block_columns(capture),
-        "open_files": events.open_file_columns(capture, names.id),
-        "tree": events.tree_columns(capture, names.id, names.text_id),
-        "losses": loss_columns(capture, lives),
+    comms = Comms(key)
+    # One table after the other is made and written, so that only one is in memory.
+    tables: dict[str, Callable[[], Columns]] = {
+        "syscalls": lambda: call_columns(capture, resolved, comms, names.device),
+        "segments": lambda: events.segment_columns(capture, comms),
+        "stacks": lambda: events.stack_columns(capture),
+        "threads": lambda: events.thread_columns(capture, lives, comms, names.id),
+        "task_events": lambda: events.task_event_columns(capture, lives, comms),
+        "commits": lambda: commit_columns(capture, comms),
+        "block_ios": lambda: events.block_columns(capture, comms),
+        "open_files": lambda: events.open_file_columns(capture, names.id),
+        "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
+        "losses": lambda: losses,
+        "paths": lambda: names.columns(key),
     }
-    tables["paths"] = names.columns(key)
-    meta = _meta(capture, resolved, tables, key)
+    losses = loss_columns(capture, lives)
+    meta = _meta(capture, resolved, int(np.sum(losses["n"])), key)
+    meta["filter"] = _shown_filter(meta["filter"], comms)
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
-    meta["counts"] = {n: write_table(trace, n, c, footer) for n, c in tables.items()}
+    meta["counts"] = {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
     (trace / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
     return meta
+
+
+def _shown_filter(filters: dict[str, Any], comms: Comms) -> dict[str, Any]:
+    """Names that were asked for are names, too."""
+    wanted = [comms.text(str(comm).encode()) for comm in filters.get("comms", [])]
+    return {**filters, "comms": wanted} if wanted else filters
 
 
 class Names:
@@ -128,11 +140,8 @@ def _escape(path: bytes) -> str:
     return text.replace("%", "%25") if "%" in text else text
 
 
-def _meta(
-    capture: Capture, resolved: Resolved, tables: dict[str, Columns], key: bytes | None
-) -> dict[str, Any]:
+def _meta(capture: Capture, resolved: Resolved, lost: int, key: bytes | None) -> dict[str, Any]:
     native = capture.meta
-    lost = int(np.sum(tables["losses"]["n"]))
     end = native.get("end_mono_ns", _last(capture))
     return {
         "schema": SCHEMA,

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
 from spoolscope.tracers.processes import forked_processes
 from spoolscope.traces.capture import Capture, Records
@@ -24,12 +25,6 @@ REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
 Int = npt.NDArray[np.int64]
-
-
-def text(names: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:
-    """Return fixed-size names as text."""
-    known = {name: name.decode(errors="replace") for name in np.unique(names).tolist()}
-    return np.array([known[name] for name in names.tolist()], object)
 
 
 class CallIndex:
@@ -69,7 +64,7 @@ class CallIndex:
         return found
 
 
-def segment_columns(capture: Capture) -> Columns:
+def segment_columns(capture: Capture, comms: Comms) -> Columns:
     """Expand each absence from the CPU into blocked + runq, or preempted.
 
     Absences of calls that turned out not to be on a spool have no call and are dropped.
@@ -104,7 +99,7 @@ def segment_columns(capture: Capture) -> Columns:
                 "stack_id": rows["stack"].astype(np.int64) * is_blocked,
                 "waker_pid": np.where(is_blocked, rows["waker_pid"], 0).astype(np.int32),
                 "waker_tid": np.where(is_blocked, rows["waker_tid"], 0).astype(np.int32),
-                "waker_comm": text(rows["waker_comm"]),
+                "waker_comm": comms.texts(rows["waker_comm"]),
                 "waker": WAKERS[rows["waker"]],
                 "waker_seq": waker_seq[where],
             }
@@ -134,7 +129,7 @@ def stack_columns(capture: Capture) -> Columns:
     }
 
 
-def task_event_columns(capture: Capture, lives: Lives) -> Columns:
+def task_event_columns(capture: Capture, lives: Lives, comms: Comms) -> Columns:
     """Every event in the life of threads that made a call, or forked one that did."""
     tasks, _ = _relevant(capture, lives)
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
@@ -145,7 +140,7 @@ def task_event_columns(capture: Capture, lives: Lives) -> Columns:
         "tid": tasks["tid"].astype(np.int32),
         "event": EVENT_NAMES[tasks["event"]],
         "parent_tid": np.ma.array(parent, mask=tasks["event"] != FORK),
-        "comm": text(tasks["comm"]),
+        "comm": comms.texts(tasks["comm"]),
     }
 
 
@@ -178,7 +173,7 @@ def calls_in_flight(capture: Capture) -> int:
     return int(np.sum((tasks["event"] == END) & (tasks["flags"] & IN_CALL > 0)))
 
 
-def thread_columns(capture: Capture, lives: Lives, path_id: PathId) -> Columns:
+def thread_columns(capture: Capture, lives: Lives, comms: Comms, path_id: PathId) -> Columns:
     """One row per life of a thread, put together from its events."""
     shift = capture.start_real_ns - capture.start_mono_ns
     rows: dict[int, Columns] = {}
@@ -190,7 +185,7 @@ def thread_columns(capture: Capture, lives: Lives, path_id: PathId) -> Columns:
             if task["event"] == SEEN and task["path"] and lives.begin_ns[life]:
                 continue  # the snapshot met a thread that was just ending
             row = rows[life] = _new_thread(task)
-        row["comm"] = bytes(task["comm"]).decode(errors="replace") or row["comm"]
+        row["comm"] = comms.text(bytes(task["comm"])) or row["comm"]
         if apply := _THREAD_EVENTS.get(int(task["event"])):
             apply(row, task, shift)
         if task["event"] == SEEN and task["path"] and row["start_ns"] is None:
@@ -260,7 +255,7 @@ _THREAD_EVENTS: dict[int, Callable[[Columns, np.void, int], None]] = {
 }
 
 
-def block_columns(capture: Capture) -> Columns:
+def block_columns(capture: Capture, comms: Comms) -> Columns:
     """One row per completed block request."""
     block = capture.records["block"]
     seq = CallIndex(capture.records["syscall"]).seq(block["tid"], block["call_ns"])
@@ -282,7 +277,7 @@ def block_columns(capture: Capture) -> Columns:
         "error": block["error"].astype(np.int32),
         "pid": block["pid"].astype(np.int32),
         "tid": block["tid"].astype(np.int32),
-        "comm": text(block["comm"]),
+        "comm": comms.texts(block["comm"]),
         "seq": np.ma.masked_less(seq, 0),
     }
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.capture import Capture, Records
@@ -26,13 +27,14 @@ _LONGS = ("offset", "size", "arg")
 
 
 def call_columns(
-    capture: Capture, resolved: Resolved, device: Callable[[Int], Int]
+    capture: Capture, resolved: Resolved, comms: Comms, device: Callable[[Int], Int]
 ) -> dict[str, Any]:
     """Return the columns of the syscalls table.
 
     Args:
         capture: The capture.
         resolved: Names of its calls.
+        comms: How names of threads are shown.
         device: Device of the spool that each path id lies on.
     """
     calls = capture.records["syscall"]
@@ -51,8 +53,8 @@ def call_columns(
         "pid": calls["pid"].astype(np.int32),
         "tid": calls["tid"].astype(np.int32),
         "cpu": calls["cpu"].astype(np.int16),
-        "comm": symbols(resolved.comm, resolved.comms),
-        "syscall": np.array([c.name for c in BY_ID.values()], object)[calls["call"]],
+        "comm": symbols(resolved.comm, [comms.text(comm) for comm in resolved.comms]),
+        "syscall": symbols(calls["call"], [c.name for c in BY_ID.values()]),
         "path_id": np.ma.masked_less(resolved.path, 0),
         "path2_id": np.ma.masked_less(resolved.path2, 0),
         "path_base": resolved.base,
@@ -71,10 +73,11 @@ def call_columns(
     return columns
 
 
-def symbols(numbers: npt.NDArray[np.int32], names: list[bytes]) -> pa.DictionaryArray:
-    """Return names by number as text; what is not UTF-8 is shown as replacement characters."""
-    texts = pa.array([name.decode(errors="replace") for name in names], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(numbers), texts)
+def symbols(numbers: npt.NDArray[np.integer], names: list[str]) -> pa.DictionaryArray:
+    """Return names by number as text."""
+    texts = {text: i for i, text in enumerate(dict.fromkeys(names))}
+    at = np.array([texts[name] for name in names], np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(at[numbers]), pa.array(texts, pa.string()))
 
 
 class Arguments:

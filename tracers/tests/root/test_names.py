@@ -1,0 +1,63 @@
+"""Private names do not leave the recording machine, whatever they name."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.schema import TABLES
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+PROGRAM = "alicefilter"
+SCRIPT = """
+cd {mount}/alicehome
+./alicefilter -c 'for i in 1 2 3; do echo x > aliceletter; mv aliceletter alicemail; sync alicemail
+(rm alicemail); done; exec ./alicefilter -c ": > alicelast"'
+ln -s alicetarget alicelink
+"""
+
+
+def texts(trace: Trace) -> list[tuple[str, str]]:
+    """Every text of every table, with the column it stands in."""
+    found = []
+    for name in TABLES:
+        table = trace.table(name)
+        for column in table.column_names:
+            values = table[column]
+            if pa.types.is_dictionary(values.type):
+                values = values.cast(pa.string())
+            if pa.types.is_string(values.type):
+                distinct = values.unique().to_pylist()
+                found += [(f"{name}.{column}", text) for text in distinct if text]
+    return found
+
+
+def recording(mount: Path, output: Path, **options) -> Trace:
+    home = mount / "alicehome"
+    home.mkdir()
+    shutil.copy("/bin/bash", home / PROGRAM)
+    command = ["sh", "-c", SCRIPT.format(mount=mount)]
+    summary = record(Request(spools=[mount], output=output, command=command, **options))
+    assert summary.command_status == 0
+    return Trace.open(summary.trace)
+
+
+def test_no_private_name_is_left_in_any_column(spool, tmp_path):
+    trace = recording(spool("ext4"), tmp_path / "trace", key_file=tmp_path / "key")
+    assert [(where, text) for where, text in texts(trace) if "alice" in text] == []
+    comms = {text for where, text in texts(trace) if where == "syscalls.comm"}
+    assert len([comm for comm in comms if len(comm) == len(PROGRAM)]) == 1
+    assert comms >= {"sh", "mv", "rm", "sync"}
+    # meta names the mount point and nothing below it.
+    assert "alice" not in json.dumps(trace.meta)
+
+
+def test_keep_names_keeps_the_names_of_programs(spool, tmp_path):
+    trace = recording(spool("ext4"), tmp_path / "trace", keep_names=True)
+    found = {where for where, text in texts(trace) if text == PROGRAM}
+    assert found >= {"syscalls.comm", "threads.comm", "task_events.comm"}
