@@ -195,3 +195,14 @@ def test_a_wrong_working_directory_is_noticed(new_story) -> None:
         "/spool/two",
         "/spool/two/x",
     ]
+
+
+def test_other_names_of_a_spool_are_read_as_its_own(new_story) -> None:
+    story = new_story()
+    story.capture.meta["aliases"] = {"/link": "/spool", "/link/deep": "/spool/a", "/mail": "/spool"}
+    story.task(SEEN, 1, path=story.string("/mail/queue"))
+    story.call(1, "stat", "/link/./x")
+    story.call(1, "stat", "/link/deep/x")
+    story.call(1, "stat", "../x")
+    story.call(1, "stat", "/mailbox")
+    assert names(story) == ["/spool/x", "/spool/a/x", "/spool/x", "/mailbox"]

@@ -13,8 +13,9 @@ from spoolscope.traces.schema import COMMITS
 START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS = range(1, 9)
 LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
 SYNC_FILE, BTRFS_COMMIT = 40, 41
-WAKER_TASK = 1
 WAIT_FRAME = "jbd2_log_wait_commit"
+ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
+TIMER_FRAME = "commit_timeout"
 
 Commit = dict[str, Any]
 _COLUMNS = [c.name for c in COMMITS.columns]
@@ -69,6 +70,8 @@ class Jbd2:
 
     def __init__(self, capture: Capture) -> None:
         self._stacks = _stacks_with(capture, WAIT_FRAME)
+        self._asking = {s for f in ASK_FRAMES for s in _stacks_with(capture, f).tolist()}
+        self._timer = set(_stacks_with(capture, TIMER_FRAME).tolist())
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
         self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
@@ -86,7 +89,8 @@ class Jbd2:
         for event, seq in zip(journal, seqs.tolist(), strict=True):
             kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
             if kind == WAKE:
-                wakes[int(event["a"])] = (event, seq)
+                if self._asks(event):
+                    wakes[int(event["a"])] = (event, seq)
             elif kind == START:
                 running[tid] = {START: now}
             elif kind in (LOCKING, FLUSHING, LOGGING) and tid in running:
@@ -103,6 +107,11 @@ class Jbd2:
                 commits.append(commit)
         return commits
 
+    def _asks(self, event: np.void) -> bool:
+        """Tell a request from a waking that only hands over a lock or ends an I/O."""
+        stack = int(event["stack"])
+        return stack in self._asking or stack in self._timer
+
     def _finished(self, event: np.void, times: dict[int, int], end: int) -> Commit:
         commit = _commit(event, "jbd2_commit", times[START], end)
         locking = times.get(LOCKING, times[START])
@@ -118,7 +127,7 @@ class Jbd2:
     ) -> None:
         if wake is not None and int(wake[0]["ts_ns"]) <= start:
             event, seq = wake
-            if int(event["b"]) != WAKER_TASK:
+            if int(event["stack"]) in self._timer:
                 commit["trigger"] = "timer"
             else:
                 _name_trigger(commit, event, seq)

@@ -48,7 +48,8 @@ _KNOWN = {
     syslog-ng klogd logrotate logwatch fail2ban-server cron crond anacron atd run-parts savelog
     auditd agetty getty irqbalance chronyd ntpd multipathd lvmetad dmeventd mdadm smartd snapd
     containerd containerd-shim dockerd docker runc crun podman conmon apt apt-get dpkg
-    unattended-upgrade mysqld mariadbd postgres redis-server memcached slapd nginx apache2 php-fpm haproxy
+    unattended-upgrade mysqld mariadbd postgres redis-server memcached slapd nginx apache2 php-fpm
+    haproxy
     postgresql zabbix_agentd node_exporter prometheus collectd telegraf munin-node netdata nrpe
     spoolscope spoolscope-record spoolscope-replay
     kthreadd ksoftirqd kswapd kcompactd khugepaged khungtaskd ksmd kdevtmpfs kauditd kblockd

@@ -15,6 +15,7 @@ from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns
+from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_columns
 from spoolscope.traces.capture import Capture, read_capture
@@ -73,6 +74,7 @@ class Names:
 
     def __init__(self, capture: Capture, resolved: Resolved) -> None:
         self._paths = resolved.paths
+        self._aliases = Aliases(capture.meta)
         self._ids = {path: i for i, path in enumerate(resolved.paths)}
         spools = capture.meta.get("spools", [])
         self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
@@ -80,6 +82,7 @@ class Names:
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path, adding it if needed."""
+        path = self._aliases.real(path)
         if path not in self._ids:
             self._ids[path] = len(self._paths)
             self._paths.append(path)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.lives import COMM, EXEC, EXIT, FORK, SEEN
-from spoolscope.tracers.namespace import Key, Namespace, Node
+from spoolscope.tracers.namespace import Aliases, Key, Namespace, Node
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, Records
 
@@ -56,9 +56,10 @@ def forked_processes(tasks: Records) -> npt.NDArray[np.uint32]:
 class Processes:
     """All processes, followed through task events and the snapshot."""
 
-    def __init__(self, capture: Capture, names: Namespace) -> None:
+    def __init__(self, capture: Capture, names: Namespace, aliases: Aliases) -> None:
         self._strings = capture.strings
         self._names = names
+        self._real = aliases.real
         self._by_pid: dict[int, Process] = {}
         self.comms: dict[int, bytes] = {}
         self.cwd_seen: dict[int, Key] = {}
@@ -92,13 +93,13 @@ class Processes:
         """A working directory from the snapshot; what calls told is not doubted."""
         cwd = self.of(int(row["pid"])).cwd
         if cwd.node is None and row["path"]:
-            cwd.node = self._names.node(self._strings[row["path"]])
+            cwd.node = self._names.node(self._real(self._strings[row["path"]]))
             if cwd.root is None and row["root"]:
-                cwd.root = self._names.node(self._strings[row["root"]])
+                cwd.root = self._names.node(self._real(self._strings[row["root"]]))
 
     def file(self, file: np.void) -> None:
         """A descriptor from the snapshot."""
-        fds, path = self.of(int(file["pid"])).fds, self._strings[file["path"]]
+        fds, path = self.of(int(file["pid"])).fds, self._real(self._strings[file["path"]])
         if int(file["fd"]) in fds:
             return
         key = (int(file["dev"]), int(file["ino"]))

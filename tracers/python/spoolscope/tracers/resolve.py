@@ -23,7 +23,7 @@ from spoolscope.tracers.effects import (
     apply,
     signed,
 )
-from spoolscope.tracers.namespace import Namespace, Node
+from spoolscope.tracers.namespace import Aliases, Namespace, Node
 from spoolscope.tracers.processes import OpenFile, Process, Processes
 from spoolscope.traces.capture import Capture, Records
 
@@ -58,7 +58,8 @@ class Resolved:
 class Names:
     """Interned absolute paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, aliases: Aliases) -> None:
+        self._aliases = aliases
         self.paths: list[bytes] = []
         self._ids: dict[bytes, int] = {}
         self._joined: dict[tuple[bytes, bytes], bytes] = {}
@@ -76,7 +77,7 @@ class Names:
         key = (base, name)
         joined = self._joined.get(key)
         if joined is None:
-            joined = self._joined[key] = _normal(base + b"/" + name)
+            joined = self._joined[key] = self._aliases.real(_normal(base + b"/" + name))
         return joined
 
 
@@ -96,12 +97,13 @@ class Resolver:
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self.names = Names()
+        aliases = Aliases(capture.meta)
+        self.names = Names(aliases)
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") == "btrfs")
         self.space = Namespace(repeating)
         self._list_tree()
-        self.processes = Processes(capture, self.space)
+        self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
         self.unresolved = 0
 
