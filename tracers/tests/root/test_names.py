@@ -2,12 +2,15 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spoolscope.tracers import session
 from spoolscope.tracers.session import Request, record
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
@@ -61,3 +64,34 @@ def test_keep_names_keeps_the_names_of_programs(spool, tmp_path):
     trace = recording(spool("ext4"), tmp_path / "trace", keep_names=True)
     found = {where for where, text in texts(trace) if text == PROGRAM}
     assert found >= {"syscalls.comm", "threads.comm", "task_events.comm"}
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "btrfs"])
+def test_an_output_on_the_spool_changes_nothing_there(fstype, spool, monkeypatch):
+    mount = spool(fstype)
+    below = mount / "below"
+    if fstype == "btrfs":
+        subprocess.run(
+            ["btrfs", "subvolume", "create", below], check=True, stdout=subprocess.DEVNULL
+        )
+    else:
+        below.mkdir()
+    made = []
+    monkeypatch.setattr(session.tempfile, "mkdtemp", lambda **where: made.append(where))
+    before = mount.stat().st_mtime_ns, below.stat().st_mtime_ns
+    for output in (mount / "trace", below / "trace"):
+        with pytest.raises(SpoolscopeError, match="lies on the spool itself") as refused:
+            record(Request(spools=[mount], output=output, command=["true"]))
+        assert (refused.value.exit_code, refused.value.remedy) == (1, "choose another -o")
+    assert made == []
+    assert (mount.stat().st_mtime_ns, below.stat().st_mtime_ns) == before
+
+
+def test_an_output_that_is_a_dangling_link_is_refused(spool, tmp_path):
+    output = tmp_path / "trace"
+    output.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SpoolscopeError, match="exists") as refused:
+        record(Request(spools=[spool("ext4")], output=output, command=["true"]))
+    assert refused.value.exit_code == USAGE
+    assert output.is_symlink()
+    assert list(tmp_path.glob(".trace*")) == []

@@ -1,5 +1,6 @@
 """The verb record."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.tracers.session import Request, Summary, record, recover
+from spoolscope.tracers.session import (
+    Request,
+    Summary,
+    record,
+    recover,
+    refuse_output_on_spool,
+)
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.pseudonym import load_key
 
@@ -44,8 +51,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
             seconds = float(digits) * UNITS[value[len(digits) :] or "s"]
         except (ValueError, KeyError):
             self.fail(f"{value!r} is not a time such as 30, 500ms, 10s, 5m or 1h", param, ctx)
-        if seconds <= 0:
-            self.fail("a recording needs a time above 0", param, ctx)
+        if not 0 < seconds < math.inf:
+            self.fail("a recording needs a time above 0 that ends", param, ctx)
         return seconds
 
 
@@ -92,6 +99,7 @@ def command(**options: Any) -> int:
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
     if options.pop("force"):
+        refuse_output_on_spool(options["output"], options["spools"])
         claim_output(options["output"], force=True)
     if options["recover"]:
         key = None if options["keep_names"] else load_key(options["key_file"])

@@ -1,6 +1,7 @@
 """Record: run spoolscope-record, watch it, convert what it captured."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     key = None if request.keep_names else load_key(request.key_file)
     recorder = find_binary("spoolscope-record")
     _check_output(request.output)
+    refuse_output_on_spool(request.output, request.spools)
     work = _work_directory(request.output)
     status, failure = None, None
     try:
@@ -130,7 +132,7 @@ def _finish(capture: Path, work: Path, output: Path, key: bytes | None) -> dict[
 
 
 def _check_output(output: Path) -> None:
-    if output.exists():
+    if output.exists() or output.is_symlink():
         raise SpoolscopeError(
             f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
         )
@@ -140,6 +142,30 @@ def _check_output(output: Path) -> None:
             remedy=f"mkdir -p {output.parent}",
             exit_code=USAGE,
         )
+
+
+def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
+    """Before anything is created: not even a temporary directory may change the spool."""
+    _, device = _mount_of(output.resolve().parent)
+    for spool in spools:
+        mount, of_spool = _mount_of(spool.resolve())
+        # Whether it is a mount point at all the recorder tells.
+        if of_spool == device and mount == str(spool.resolve()):
+            raise SpoolscopeError(f"{output} lies on the spool itself", remedy="choose another -o")
+
+
+def _mount_of(path: Path) -> tuple[str, str]:
+    """Return the mount point that a path lies below, and major:minor of its superblock.
+
+    stat(2) gives every btrfs subvolume a device number of its own; mountinfo, proc(5), does not.
+    """
+    found = ("", "")
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        words = line.split(" ")
+        mount = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
+        if path.is_relative_to(mount) and len(mount) >= len(found[0]):
+            found = mount, words[2]  # of mounts on one place the last one is seen
+    return found
 
 
 def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
