@@ -115,23 +115,32 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
+static __always_inline void woken(struct task_struct *me, struct task_state *st, u8 waker)
+{
+	st->wake_ns = bpf_ktime_get_ns();
+	st->waker = waker;
+	st->waker_pid = me->tgid;
+	st->waker_tid = me->pid;
+	st->waker_call_ns = waker == SPSC_WAKER_TASK ? call_of(me) : SPSC_NO_CALL;
+	bpf_get_current_comm(st->waker_comm, sizeof(st->waker_comm));
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *t)
 {
 	struct task_state *st = state_of(t);
 	struct task_struct *me;
+	u8 waker;
 
-	if (!st || !st->out_ns || st->wake_ns || st->out_state != SPSC_SWITCH_BLOCKED)
+	if (!st || !(st->out_ns || st->watched))
 		return 0;
 	me = bpf_get_current_task_btf();
-	st->wake_ns = bpf_ktime_get_ns();
-	st->waker = waker_kind(me);
-	st->waker_pid = me->tgid;
-	st->waker_tid = me->pid;
-	st->waker_call_ns = st->waker == SPSC_WAKER_TASK ? call_of(me) : SPSC_NO_CALL;
-	bpf_get_current_comm(st->waker_comm, sizeof(st->waker_comm));
+	waker = waker_kind(me);
+	if (st->out_ns && !st->wake_ns && st->out_state == SPSC_SWITCH_BLOCKED)
+		woken(me, st, waker);
+	/* also when it fell asleep before we were there: out_ns is 0 then */
 	if (st->watched == WATCH_JBD2 && !st->committing)
-		jbd2_woken(ctx, t, st->waker);
+		jbd2_woken(ctx, t, waker);
 	return 0;
 }
 

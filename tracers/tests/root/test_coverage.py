@@ -256,3 +256,15 @@ def test_a_command_that_does_not_exist(spool, tmp_path):
     assert done.returncode == 1
     assert "cannot execute /no/such/program" in done.stderr
     assert not (tmp_path / "c").exists()
+
+
+def test_a_commit_by_the_timer_is_told_from_one_asked_for(spool, tmp_path):
+    """Nobody syncs: after five seconds ext4 commits by itself; then an fsync asks for one."""
+    mount = spool("ext4")
+    code = (
+        f"import os, time; fd = os.open({str(mount / 'f')!r}, os.O_CREAT | os.O_WRONLY)\n"
+        "os.write(fd, b'x'); time.sleep(6.5); os.write(fd, b'x'); os.fsync(fd)\n"
+    )
+    trace = run(mount, tmp_path, code)
+    triggers = ask(trace, "SELECT trigger, count(*) FROM commits GROUP BY 1 ORDER BY 1")
+    assert triggers == [("call", 1), ("timer", 1)]

@@ -15,7 +15,7 @@ LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
 SYNC_FILE, BTRFS_COMMIT = 40, 41
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
-TIMER_FRAME = "commit_timeout"
+TIMER_FRAMES = ("commit_timeout", "call_timer_fn")  # the former ends in a tail call
 
 Commit = dict[str, Any]
 _COLUMNS = [c.name for c in COMMITS.columns]
@@ -71,7 +71,7 @@ class Jbd2:
     def __init__(self, capture: Capture) -> None:
         self._stacks = _stacks_with(capture, WAIT_FRAME)
         self._asking = {s for f in ASK_FRAMES for s in _stacks_with(capture, f).tolist()}
-        self._timer = set(_stacks_with(capture, TIMER_FRAME).tolist())
+        self._timer = {s for f in TIMER_FRAMES for s in _stacks_with(capture, f).tolist()}
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
         self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
