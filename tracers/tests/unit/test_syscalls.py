@@ -4,7 +4,7 @@ import errno
 
 from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.resolve import resolve
-from spoolscope.tracers.syscalls import RESTARTED, call_columns
+from spoolscope.tracers.syscalls import RESTARTED, call_parts
 
 
 def test_the_kernels_own_restart_codes_are_interruptions(new_story) -> None:
@@ -13,7 +13,22 @@ def test_the_kernels_own_restart_codes_are_interruptions(new_story) -> None:
     for ret in results:
         story.call(1, "fcntl", 3, 7, 0, ret=ret)
     capture = story.end()
-    columns = call_columns(capture, resolve(capture), Comms(None), lambda ids: ids)
+    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
     assert columns["errno"].tolist() == [errno.EINTR] * 5 + [errno.ENOENT, 0]
     assert columns["ret"].tolist() == [-1] * 6 + [0]
     assert (columns["flags_seen"] & RESTARTED > 0).tolist() == [True] * 4 + [False] * 3
+
+
+def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:
+    monkeypatch.setattr("spoolscope.tracers.syscalls.ROW_GROUP", 2)
+    monkeypatch.setattr("spoolscope.tracers.resolve.CHUNK", 2)
+    story = new_story()
+    for i in range(5):
+        story.call(1, "stat", f"/spool/{i}")
+    story.records["syscall"].reverse()
+    capture = story.end()
+    resolved = resolve(capture)
+    parts = list(call_parts(capture, resolved, Comms(None), lambda ids: ids))
+    shown = [[resolved.paths[i] for i in part["path_id"].tolist()] for part in parts]
+    assert shown == [[b"/spool/0", b"/spool/1"], [b"/spool/2", b"/spool/3"], [b"/spool/4"]]
+    assert [len(part["ts_ns"]) for part in parts] == [2, 2, 1]

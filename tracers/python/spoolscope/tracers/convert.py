@@ -17,9 +17,9 @@ from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
-from spoolscope.tracers.syscalls import call_columns
+from spoolscope.tracers.syscalls import call_parts
 from spoolscope.traces.capture import Capture, read_capture
-from spoolscope.traces.parquet import write_table
+from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.pseudonym import Pseudonymiser, key_id
 from spoolscope.traces.schema import SCHEMA
 
@@ -40,9 +40,8 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     resolved = resolve(capture)
     names = Names(capture, resolved)
     comms = Comms(key)
-    # One table after the other is made and written, so that only one is in memory.
+    # One table after the other is made and written, the largest in parts: memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
-        "syscalls": lambda: call_columns(capture, resolved, comms, names.device),
         "segments": lambda: events.segment_columns(capture, comms),
         "stacks": lambda: events.stack_columns(capture),
         "threads": lambda: events.thread_columns(capture, lives, comms, names.id),
@@ -58,7 +57,9 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     meta = _meta(capture, resolved, int(np.sum(losses["n"])), key)
     meta["filter"] = _shown_filter(meta["filter"], comms)
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
-    meta["counts"] = {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
+    calls = call_parts(capture, resolved, comms, names.device)
+    meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
+    meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
     (trace / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
     return meta
 
@@ -79,6 +80,7 @@ class Names:
         spools = capture.meta.get("spools", [])
         self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
         self._devices = [int(s["dev"]) for s in spools]
+        self._by_id = np.zeros(0, np.int64)
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path, adding it if needed."""
@@ -103,8 +105,9 @@ class Names:
 
     def device(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the device of each path's spool, 0 outside."""
-        table = np.array([*(self._device(p) for p in self._paths), 0], np.int64)
-        return table[ids]
+        if len(self._by_id) != len(self._paths) + 1:
+            self._by_id = np.array([*(self._device(p) for p in self._paths), 0], np.int64)
+        return self._by_id[ids]
 
     def _device(self, path: bytes) -> int:
         spool = self.spool_of(path)

@@ -1,7 +1,7 @@
 """The syscalls table: each call's arguments by meaning."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.parquet import ROW_GROUP
 
 Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -26,10 +27,10 @@ _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
 
 
-def call_columns(
+def call_parts(
     capture: Capture, resolved: Resolved, comms: Comms, device: Callable[[Int], Int]
-) -> dict[str, Any]:
-    """Return the columns of the syscalls table.
+) -> Iterator[dict[str, Any]]:
+    """Return the columns of the syscalls table in order of time, a row group at a time.
 
     Args:
         capture: The capture.
@@ -39,6 +40,28 @@ def call_columns(
     """
     calls = capture.records["syscall"]
     shift = capture.start_real_ns - capture.start_mono_ns
+    order = np.argsort(calls["start_ns"], kind="stable")
+    names = [comms.text(comm) for comm in resolved.comms]
+    for begin in range(0, max(len(order), 1), ROW_GROUP):
+        rows = order[begin : begin + ROW_GROUP]
+        part = Resolved(
+            resolved.paths,
+            resolved.path[rows],
+            resolved.path2[rows],
+            resolved.base[rows],
+            resolved.base2[rows],
+            resolved.comm[rows],
+        )
+        yield _columns(calls[rows], part, names, shift, device)
+
+
+def _columns(
+    calls: Records,
+    resolved: Resolved,
+    comms: list[str],
+    shift: int,
+    device: Callable[[Int], Int],
+) -> dict[str, Any]:
     arguments = Arguments(calls)
     arguments.fill()
     failed = (calls["ret"] < 0) & (calls["ret"] >= -4095)
@@ -53,7 +76,7 @@ def call_columns(
         "pid": calls["pid"].astype(np.int32),
         "tid": calls["tid"].astype(np.int32),
         "cpu": calls["cpu"].astype(np.int16),
-        "comm": symbols(resolved.comm, [comms.text(comm) for comm in resolved.comms]),
+        "comm": symbols(resolved.comm, comms),
         "syscall": symbols(calls["call"], [c.name for c in BY_ID.values()]),
         "path_id": np.ma.masked_less(resolved.path, 0),
         "path2_id": np.ma.masked_less(resolved.path2, 0),

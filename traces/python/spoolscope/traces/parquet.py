@@ -7,7 +7,7 @@ four times faster for 1.5 %.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,42 @@ def write_table(
     Raises:
         ValueError: a column is unknown, missing or of unequal length.
     """
+    return write_parts(directory, name, [columns], metadata)
+
+
+def write_parts(
+    directory: Path,
+    name: str,
+    parts: Iterable[Mapping[str, Any]],
+    metadata: Mapping[str, str] | None = None,
+) -> int:
+    """Write one table part by part, so that only one part is in memory.
+
+    Args:
+        directory: The trace directory; ``<name>.parquet`` appears there all at once.
+        name: A table of the schema.
+        parts: As the columns of write_table(); each part sorted after the one before, and whole
+            row groups long but for the last.
+        metadata: Key-value pairs for the file's footer.
+    """
     spec = TABLES[name]
-    table = _sorted(_arrow(spec, columns), spec)
-    table = table.replace_schema_metadata(dict(metadata or {}))
+    schema = spec.schema.with_metadata(dict(metadata or {}))
     final = directory / f"{name}.parquet"
     partial = final.with_suffix(".parquet.partial")
-    pq.write_table(table, partial, **_options(spec))
+    options = _options(spec)
+    rows_in_group = options.pop("row_group_size")
+    rows = 0
+    try:
+        with pq.ParquetWriter(partial, schema, **options) as writer:
+            for columns in parts:
+                table = _sorted(_arrow(spec, columns), spec).cast(schema)
+                writer.write_table(table, rows_in_group)
+                rows += table.num_rows
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     partial.replace(final)
-    return int(table.num_rows)
+    return rows
 
 
 def empty_table(name: str) -> pa.Table:
@@ -115,7 +143,8 @@ def _options(spec: Table) -> dict[str, Any]:
     if spec.sorted_by:
         options["sorting_columns"] = [pq.SortingColumn(names.index(spec.sorted_by))]
     if BLOOM_COLUMN in names and _has_bloom():
-        options["bloom_filter_options"] = {BLOOM_COLUMN: True}
+        # Without a number of values pyarrow keeps 64 MiB for every row group until the end.
+        options["bloom_filter_options"] = {BLOOM_COLUMN: {"ndv": ROW_GROUP}}
     return options
 
 
