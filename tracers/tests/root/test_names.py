@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -95,3 +96,15 @@ def test_an_output_that_is_a_dangling_link_is_refused(spool, tmp_path):
     assert refused.value.exit_code == USAGE
     assert output.is_symlink()
     assert list(tmp_path.glob(".trace*")) == []
+
+
+def test_force_does_not_remove_a_trace_from_the_spool(spool):
+    mount = spool("ext4")
+    old = mount / "trace"
+    old.mkdir()
+    (old / "meta.json").write_text('{"schema": "spoolscope/1"}')
+    words = ["record", "-q", "--force", "--spool", mount, "-o", old, "-d", "1"]
+    command = [sys.executable, "-m", "spoolscope.cli.main", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "lies on the spool itself" in done.stderr) == (1, True)
+    assert (old / "meta.json").is_file()

@@ -99,7 +99,8 @@ def command(**options: Any) -> int:
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
     if options.pop("force"):
-        refuse_output_on_spool(options["output"], options["spools"])
+        if (options["output"] / "meta.json").is_file():  # a trace, which would now be removed
+            refuse_output_on_spool(options["output"], options["spools"])
         claim_output(options["output"], force=True)
     if options["recover"]:
         key = None if options["keep_names"] else load_key(options["key_file"])
