@@ -37,6 +37,8 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     let by_name = semantics::uses_path(op) && kind != Kind::Open;
     match kind {
         Kind::Unsupported => Err(REASON_UNSUPPORTED),
+        // A signal ended it, and signals are not replayed.
+        _ if op.ret == -i64::from(libc::EINTR) => Err(REASON_UNSUPPORTED),
         Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !is_user_xattr(task, op) => Err(REASON_UNSUPPORTED),

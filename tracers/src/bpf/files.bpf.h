@@ -54,9 +54,10 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 static __always_inline bool cwd_above_spool(struct task_struct *t)
 {
 	u64 ino = t->fs->pwd.dentry->d_inode->i_ino;
+	u32 dev = t->fs->pwd.dentry->d_sb->s_dev;
 
 	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
-		if (ways_in[i].ino && ways_in[i].ino == ino)
+		if (ways_in[i].ino == ino && (!ways_in[i].dev || ways_in[i].dev == dev))
 			return true;
 	return false;
 }

@@ -64,9 +64,7 @@ def read_lives(trace: Trace) -> Lives:
     """Put together the lives of all recorded threads of user space."""
     threads = trace.table("threads")
     threads = threads.filter(pa.compute.equal(threads["kind"].cast(pa.string()), "task"))
-    forks = _events(trace, "fork")
-    base = int(trace.meta["start_ns"])
-    rows, starts, parents = _split(threads, forks, base)
+    rows, starts, parents = _split(threads, int(trace.meta["start_ns"]))
     threads = threads.take(pa.array(rows))
     forked = starts >= 0
     tid = column(threads, "tid")
@@ -106,28 +104,11 @@ def execs(trace: Trace) -> tuple[Int, Int]:
     return column(events, "tid"), column(events, "ts_ns") - int(trace.meta["start_ns"])
 
 
-def _split(threads: pa.Table, forks: pa.Table, base: int) -> tuple[Int, Int, Int]:
-    """One row per life: row of the threads table, start (-1 at trace start), forking tid."""
-    at = {tid: row for row, tid in enumerate(column(threads, "tid").tolist())}
-    lives: list[tuple[int, int, int]] = []
-    seen = set()
-    fork_rows = zip(
-        column(forks, "tid").tolist(),
-        (column(forks, "ts_ns") - base).tolist(),
-        column(forks, "parent_tid").tolist(),
-        strict=True,
-    )
-    for tid, ts, parent in fork_rows:
-        if tid in at:
-            seen.add(tid)
-            lives.append((at[tid], ts, parent))
-    started = column(threads, "start_ns", -1).tolist()
-    for tid, row in at.items():
-        if tid not in seen or started[row] < 0:
-            lives.append((row, -1, 0))
-    rows = np.array(lives, np.int64).reshape(-1, 3)
-    rows = rows[np.argsort(rows[:, 1], kind="stable")]
-    return rows[:, 0], rows[:, 1], rows[:, 2]
+def _split(threads: pa.Table, base: int) -> tuple[Int, Int, Int]:
+    """Rows of the threads table by start; start (-1 at trace start) and forking tid of each."""
+    starts = column(threads, "start_ns", base - 1) - base
+    rows = np.argsort(starts, kind="stable")
+    return rows, starts[rows], column(threads, "parent_tid", 0)[rows]
 
 
 def _flags(threads: pa.Table) -> Int:
