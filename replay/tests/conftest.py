@@ -21,6 +21,7 @@ class Script:
         self.paths: dict[tuple[str, str], int] = {}
         self.calls: list[dict[str, Any]] = []
         self.threads: dict[int, dict[str, Any]] = {}
+        self.earlier_lives: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.tree: list[dict[str, Any]] = []
         self.open_files: list[dict[str, Any]] = []
@@ -33,6 +34,8 @@ class Script:
 
     def fork(self, parent: int, child: int, at_ms: float, **values: Any) -> None:
         ts = START + int(at_ms * MS)
+        if child in self.threads:
+            self.earlier_lives.append(self.threads[child])
         self.thread(child, parent_tid=parent, parent_pid=parent, start_ns=ts, **values)
         self.event("fork", child, at_ms, parent_tid=parent)
 
@@ -88,7 +91,9 @@ class Script:
         ]
         tables = {
             "syscalls": calls,
-            "threads": [{"kind": "task", **row} for row in self.threads.values()],
+            "threads": [
+                {"kind": "task", **row} for row in (*self.earlier_lives, *self.threads.values())
+            ],
             "task_events": sorted(self.events, key=lambda row: row["ts_ns"]),
             "tree": self.tree,
             "open_files": self.open_files,

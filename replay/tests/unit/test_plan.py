@@ -68,7 +68,7 @@ def test_a_reused_tid_is_another_life(script, tmp_path):
     script.fork(10, 11, 1)
     script.call(11, 2, "stat", "first", ret=-2)
     script.event("exit", 11, 3)
-    script.event("fork", 11, 4, parent_tid=10)
+    script.fork(10, 11, 4)
     script.call(11, 5, "stat", "second", ret=-2)
     script.event("exit", 11, 6)
     _, plan = plan_of(script, tmp_path)
@@ -119,7 +119,7 @@ def test_an_empty_trace_is_refused(script, tmp_path):
 def test_lives_are_found_by_time(script, tmp_path):
     script.thread(10)
     script.fork(10, 11, 2)
-    script.event("fork", 11, 5, parent_tid=10)
+    script.fork(10, 11, 5)
     lives = read_lives(Trace.open(_with_a_call(script).write(tmp_path / "trace")))
     ms = np.array([1, 2, 4, 5, 9]) * 1_000_000
     found = lives.find(np.full(5, 11), ms)
