@@ -68,7 +68,9 @@ enum spsc_call_flags {
 	SPSC_CALL_IN_FLIGHT = 1 << 3, /* never returned before the recording ended */
 	SPSC_CALL_CWD_SPOOL = 1 << 4, /* the caller's cwd lay on a spool filesystem */
 	SPSC_CALL_EXTRA_FAULT = 1 << 5, /* stat/flock/iov/how could not be read */
-	SPSC_CALL_RESTARTED = 1 << 6, /* a signal came; set by the converter, which makes it EINTR */
+	SPSC_CALL_RESTARTED =
+		1 << 6, /* a signal came; set by the converter, which makes it EINTR */
+	SPSC_CALL_SWITCH_UNSEEN = 1 << 7, /* a switch-in went unreported, see absence.bpf.h */
 };
 
 /*

@@ -138,7 +138,7 @@ constants! {
     u32 {
         CALL_COMPAT = 1, CALL_PATH_FAULT = 1 << 1, CALL_PATH_CUT = 1 << 2,
         CALL_IN_FLIGHT = 1 << 3, CALL_CWD_SPOOL = 1 << 4, CALL_EXTRA_FAULT = 1 << 5,
-        CALL_RESTARTED = 1 << 6,
+        CALL_RESTARTED = 1 << 6, CALL_SWITCH_UNSEEN = 1 << 7,
     }
     u8 {
         SWITCH_BLOCKED = 1, SWITCH_PREEMPTED = 2,

@@ -3,6 +3,7 @@
 #ifndef SPOOLSCOPE_EMIT_BPF_H
 #define SPOOLSCOPE_EMIT_BPF_H
 
+#include "absence.bpf.h"
 #include "filter.bpf.h"
 
 static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now)
@@ -209,6 +210,10 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 	struct ring_call_short *e;
 	struct ring_call *plain;
 
+	if (st->out_ns) {
+		switched_in(t, st, now);
+		flags |= SPSC_CALL_SWITCH_UNSEEN;
+	}
 	if (!st->seen)
 		emit_seen(t, st, now);
 	st->touched = 1;

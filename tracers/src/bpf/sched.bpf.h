@@ -10,12 +10,16 @@
 #ifndef SPOOLSCOPE_SCHED_BPF_H
 #define SPOOLSCOPE_SCHED_BPF_H
 
+#include "absence.bpf.h"
 #include "journal.bpf.h"
 
-static __always_inline void switched_out(void *ctx, struct task_state *st, bool runnable, u64 now)
+static __always_inline void switched_out(void *ctx, struct task_struct *t, struct task_state *st,
+					 bool runnable, u64 now)
 {
 	long n;
 
+	if (st->out_ns)
+		switched_in(t, st, now);
 	st->oncpu_ns += now - st->last_ns;
 	st->last_ns = now;
 	st->out_ns = now;
@@ -32,72 +36,6 @@ static __always_inline void switched_out(void *ctx, struct task_state *st, bool 
 	st->n_frames = n > 0 ? (u64)n >> 3 : 0;
 }
 
-static __always_inline void account(struct task_state *st, u64 now)
-{
-	u64 away = now - st->out_ns;
-
-	if (st->out_state == SPSC_SWITCH_PREEMPTED) {
-		st->preempted_ns += away;
-	} else if (st->wake_ns >= st->out_ns) {
-		st->blocked_ns += st->wake_ns - st->out_ns;
-		st->runq_ns += now - st->wake_ns;
-	} else { /* its waking was missed: see switched_in() */
-		st->blocked_ns += away;
-	}
-	st->last_ns = now;
-}
-
-static __always_inline void fill_switch(struct spsc_switch *r, struct task_struct *t,
-					struct task_state *st, u64 now)
-{
-	r->call_ns = st->call ? st->start_ns : SPSC_NO_CALL;
-	r->out_ns = st->out_ns;
-	r->wake_ns = st->wake_ns;
-	r->in_ns = now;
-	r->waker_call_ns = st->waker_call_ns;
-	r->pid = t->tgid;
-	r->tid = t->pid;
-	r->stack = 0;
-	r->waker_pid = st->waker_pid;
-	r->waker_tid = st->waker_tid;
-	r->cpu = st->out_cpu;
-	r->state = st->out_state;
-	r->waker = st->waker;
-	__builtin_memcpy(r->waker_comm, st->waker_comm, sizeof(r->waker_comm));
-}
-
-static __always_inline void switched_in(struct task_struct *t, struct task_state *st, u64 now)
-{
-	struct ring_preempted *p;
-	struct ring_switch *e;
-
-	/* A waking on another CPU can run before our switch-out on this one; then
-	 * there is no wake time and the whole absence counts as blocked. */
-	if (st->wake_ns < st->out_ns)
-		st->wake_ns = st->out_state == SPSC_SWITCH_BLOCKED ? now : 0;
-	account(st, now);
-	if (st->out_state == SPSC_SWITCH_PREEMPTED) {
-		p = reserve(SPSC_KIND_SWITCH, sizeof(*p));
-		if (p) {
-			__builtin_memset(&p->rec, 0, sizeof(p->rec));
-			st->waker_pid = st->waker_tid = 0;
-			st->waker_call_ns = 0;
-			fill_switch(&p->rec, t, st, now);
-			bpf_ringbuf_submit(p, BPF_RB_NO_WAKEUP);
-		}
-	} else {
-		e = reserve(SPSC_KIND_SWITCH, sizeof(*e));
-		if (e) {
-			fill_switch(&e->rec, t, st, now);
-			e->n_frames = st->n_frames;
-			e->pad = 0;
-			__builtin_memcpy(e->stack, st->stack, sizeof(e->stack));
-			bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-		}
-	}
-	st->out_ns = 0;
-}
-
 /* prev_state became an argument in 9c2136be0878 "sched/tracing: Append prev_state
  * to tp args instead", v5.18. */
 SEC("tp_btf/sched_switch")
@@ -108,7 +46,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	st = state_of(prev);
 	if (st && (st->call || st->watched))
-		switched_out(ctx, st, preempt || prev_state == 0, bpf_ktime_get_ns());
+		switched_out(ctx, prev, st, preempt || prev_state == 0, bpf_ktime_get_ns());
 	st = state_of(next);
 	if (st && st->out_ns)
 		switched_in(next, st, bpf_ktime_get_ns());
