@@ -6,7 +6,9 @@ named capability is a failure.
 
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +20,7 @@ PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace")
 Require = Callable[..., None]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require() -> Require:
     """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
 
@@ -31,6 +33,33 @@ def require() -> Require:
             _skip(capability, missing)
 
     return check
+
+
+MKFS = {
+    "ext4": ["mkfs.ext4", "-q", "-F"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f"],
+}
+
+
+@pytest.fixture
+def spool(tmp_path: Path, require: Require) -> Iterator[Callable[[str], Path]]:
+    """Return ``spool(fstype)``: the mount point of a fresh loop image."""
+    with ExitStack() as cleanup:
+
+        def make(fstype: str) -> Path:
+            require("bpf")
+            require(fstype)
+            image, mount = tmp_path / f"{fstype}.img", tmp_path / fstype
+            mount.mkdir()
+            with image.open("wb") as file:
+                file.truncate(512 << 20)
+            subprocess.run([*MKFS[fstype], image], check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(["mount", "-o", "loop,noatime", image, mount], check=True)
+            cleanup.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
+            return mount
+
+        yield make
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use rustc_hash::FxHashMap;
 
 use crate::records::{
-    CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader, STACK_FRAMES, STATE_CLOSED,
+    self, CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader, STACK_FRAMES, STATE_CLOSED,
     STATE_OPEN, VERSION, as_bytes,
 };
 
@@ -21,17 +21,17 @@ use crate::records::{
 #[repr(u16)]
 #[allow(missing_docs)]
 pub enum Kind {
-    Syscall = 1,
-    Switch = 2,
-    Task = 3,
-    Journal = 4,
-    Block = 5,
-    OpenFile = 6,
-    Tree = 7,
-    Stack = 8,
-    String = 9,
-    Symbols = 10,
-    Meta = 11,
+    Syscall = records::KIND_SYSCALL,
+    Switch = records::KIND_SWITCH,
+    Task = records::KIND_TASK,
+    Journal = records::KIND_JOURNAL,
+    Block = records::KIND_BLOCK,
+    OpenFile = records::KIND_OPEN_FILE,
+    Tree = records::KIND_TREE,
+    Stack = records::KIND_STACK,
+    String = records::KIND_STRING,
+    Symbols = records::KIND_SYMBOLS,
+    Meta = records::KIND_META,
 }
 
 const KINDS: usize = 12;

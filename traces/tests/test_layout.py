@@ -3,13 +3,13 @@
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 
@@ -22,11 +22,10 @@ Layout = dict[str, tuple[int, dict[str, tuple[int, int]]]]
 
 
 @pytest.fixture(scope="module")
-def c_layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def c_layout(tmp_path_factory: pytest.TempPathFactory, require: Callable[..., None]) -> Layout:
     """Layout of the header as clang's BPF back end sees it."""
-    missing = [p for p in ("clang", "bpftool") if not _on_path(p)]
-    if missing:
-        pytest.skip(f"needs {' and '.join(missing)} to read the header's BTF")
+    require("clang")
+    require("bpftool")
     work = tmp_path_factory.mktemp("btf")
     names = re.findall(r"^struct (\w+) \{", HEADER.read_text(), re.MULTILINE)
     source = work / "layout.c"
@@ -72,12 +71,6 @@ def test_call_classes_and_argument_words_are_explained_in_the_file() -> None:
         assert {call.klass, *call.args} <= known, call
 
 
-def _on_path(program: str) -> bool:
-    import shutil
-
-    return shutil.which(program) is not None
-
-
 def _from_btf(types: dict[int, dict[str, Any]]) -> Layout:
     structs = {}
     for kind in types.values():
@@ -110,10 +103,7 @@ def _from_numpy() -> Layout:
 
 
 def _from_rust() -> Layout:
-    try:
-        program = find_binary("spoolscope-replay")
-    except SpoolscopeError as error:
-        pytest.skip(f"needs the native programs: {error.remedy}")
+    program = find_binary("spoolscope-replay")
     printed = json.loads(subprocess.check_output([program, "layout"]))
     return {
         name: (

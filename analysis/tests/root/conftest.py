@@ -1,39 +1,11 @@
-"""Fresh filesystems on loop images, and recordings of small programs on them."""
+"""Recordings of small programs."""
 
-import subprocess
 import sys
 import textwrap
-from contextlib import ExitStack
 
 import pytest
 
 from spoolscope.tracers.session import Request, record
-
-MKFS = {
-    "ext4": ["mkfs.ext4", "-q", "-F"],
-    "xfs": ["mkfs.xfs", "-q", "-f"],
-    "btrfs": ["mkfs.btrfs", "-q", "-f"],
-}
-
-
-@pytest.fixture
-def mounted(tmp_path, require):
-    """Return ``mounted(fstype)``: the mount point of a fresh loop image."""
-    with ExitStack() as cleanup:
-
-        def mount(fstype):
-            require("bpf")
-            require(fstype)
-            image, point = tmp_path / f"{fstype}.img", tmp_path / fstype
-            point.mkdir()
-            with image.open("wb") as file:
-                file.truncate(512 << 20)
-            subprocess.run([*MKFS[fstype], image], check=True, stderr=subprocess.DEVNULL)
-            subprocess.run(["mount", "-o", "loop,noatime", image, point], check=True)
-            cleanup.callback(subprocess.run, ["umount", point], check=True)
-            return point
-
-        yield mount
 
 
 @pytest.fixture

@@ -40,8 +40,8 @@ MAILDIR = """
 
 
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
-def test_every_nanosecond_has_a_cause(mounted, recorded, fstype):
-    found = explain(recorded(mounted(fstype), MAILDIR))
+def test_every_nanosecond_has_a_cause(spool, recorded, fstype):
+    found = explain(recorded(spool(fstype), MAILDIR))
     print(fstype, found.n_calls, found.causes, found.named_share, found.unknown[:3])
     assert found.split.sum_error_ns == 0
     assert found.split.segment_error_ns == 0
@@ -76,8 +76,8 @@ HELD_LOCK = """
 """
 
 
-def test_a_held_lock_is_found_with_its_length(mounted, recorded):
-    found = explain(recorded(mounted("ext4"), HELD_LOCK))
+def test_a_held_lock_is_found_with_its_length(spool, recorded):
+    found = explain(recorded(spool("ext4"), HELD_LOCK))
     assert found.causes["file_lock"] == pytest.approx(400e6, rel=0.05)
     assert found.filesystem_ns < 100e6
 
@@ -95,8 +95,8 @@ COLD = """
 
 
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
-def test_a_cold_cache_is_read_by_name_by_inode_and_by_data(mounted, recorded, fstype):
-    mount = mounted(fstype)
+def test_a_cold_cache_is_read_by_name_by_inode_and_by_data(spool, recorded, fstype):
+    mount = spool(fstype)
     (mount / "box").mkdir()
     for i in range(3000):
         (mount / "box" / f"{i}.mail").write_bytes(b"x")
@@ -133,8 +133,8 @@ FIFO = """
 """
 
 
-def test_a_wait_without_a_rule_is_listed_not_guessed(mounted, recorded):
-    found = explain(recorded(mounted("ext4"), FIFO))
+def test_a_wait_without_a_rule_is_listed_not_guessed(spool, recorded):
+    found = explain(recorded(spool("ext4"), FIFO))
     assert found.split.sum_error_ns == 0
     assert found.causes["unexplained"] == pytest.approx(300e6, rel=0.1)
     assert found.unknown[0].share > 0.9
@@ -158,8 +158,8 @@ CROWD = """
 """
 
 
-def test_a_crowded_cpu_is_preemption_not_the_filesystem(mounted, recorded):
-    result = study(recorded(mounted("ext4"), CROWD))
+def test_a_crowded_cpu_is_preemption_not_the_filesystem(spool, recorded):
+    result = study(recorded(spool("ext4"), CROWD))
     causes = result.explanation.by_syscall["pwrite64"].causes
     # Three equal processes on one CPU: each is off it two thirds of the time.
     share = causes["preempt"] / sum(causes.values())

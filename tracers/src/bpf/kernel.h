@@ -38,11 +38,9 @@ typedef u32 dev_t;
 
 enum {
 	BPF_ANY = 0,
-	BPF_NOEXIST = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
-	BPF_F_CURRENT_CPU = -1,
 };
 
 enum bpf_map_type {
@@ -74,7 +72,6 @@ struct super_block {
 
 struct inode {
 	u16 i_mode;
-	u32 i_rdev;
 	unsigned long i_ino;
 	s64 i_size;
 	struct super_block *i_sb;
@@ -85,12 +82,7 @@ struct dentry {
 	struct super_block *d_sb;
 };
 
-struct vfsmount {
-	struct dentry *mnt_root;
-};
-
 struct path {
-	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
@@ -172,7 +164,6 @@ struct task_struct {
 	int tgid;
 	int exit_code;
 	char comm[16];
-	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct fs_struct *fs;
 	struct files_struct *files;
@@ -264,8 +255,6 @@ struct bpf_iter__task_file {
 #define TS_COMPAT 0x0002
 #define AT_FDCWD -100
 
-#define EINTR 4
-#define S_IFMT 0170000
 #define O_CLOEXEC 02000000
 
 #endif
