@@ -65,17 +65,19 @@ void make_watches(void)
 /* What every process and thread does: inherited descriptor, relative and absolute paths. */
 static void work(int inherited, int number)
 {
-	char name[32];
+	char name[32], shared[32] = "shared-name";
 	long fd;
 
 	snprintf(name, sizeof(name), "child%d", number);
+	if (getenv("ALLCALLS_APART")) /* no race for one name */
+		snprintf(shared, sizeof(shared), "shared-name%d", number);
 	CALL(write, inherited, S(buffer), 100 + number);
 	fd = CALL(open, S(name), O_RDWR | O_CREAT | O_EXCL, 0600);
 	CALL(write, fd, S(buffer), number);
 	CALL(fsync, fd);
 	CALL(close, fd);
-	CALL(rename, S(name), S(absolute("shared-name")));
-	CALL(unlink, S(absolute("shared-name"))); /* one of the racers wins */
+	CALL(rename, S(name), S(absolute(shared)));
+	CALL(unlink, S(absolute(shared))); /* one of the racers wins */
 }
 
 /* Children of fork and clone without CLONE_VM: own descriptors, own cwd. */
