@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
