@@ -5,6 +5,10 @@
  *
  * Tier T2: without these a wait on a commit cannot be taken apart. Each program
  * is optional; a kernel without the filesystem simply lacks the tracepoint.
+ *
+ * The verifier takes every pointer of a tracepoint in a module for one that may be NULL
+ * (838a10bd2ebf "bpf: Augment raw_tp arguments with PTR_MAYBE_NULL", v6.13 and 6.12.y):
+ * each program begins by asking, though none of them ever is.
  */
 #ifndef SPOOLSCOPE_JOURNAL_BPF_H
 #define SPOOLSCOPE_JOURNAL_BPF_H
@@ -67,6 +71,8 @@ static __always_inline void set_committing(u8 on)
 SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(on_jbd2_start, journal_t *j, transaction_t *t)
 {
+	if (!j || !t)
+		return 0;
 	set_committing(1);
 	jbd2_event(SPSC_JBD2_START, j, t);
 	return 0;
@@ -75,6 +81,8 @@ int BPF_PROG(on_jbd2_start, journal_t *j, transaction_t *t)
 SEC("tp_btf/jbd2_commit_locking")
 int BPF_PROG(on_jbd2_locking, journal_t *j, transaction_t *t)
 {
+	if (!j || !t)
+		return 0;
 	jbd2_event(SPSC_JBD2_LOCKING, j, t);
 	return 0;
 }
@@ -82,6 +90,8 @@ int BPF_PROG(on_jbd2_locking, journal_t *j, transaction_t *t)
 SEC("tp_btf/jbd2_commit_flushing")
 int BPF_PROG(on_jbd2_flushing, journal_t *j, transaction_t *t)
 {
+	if (!j || !t)
+		return 0;
 	jbd2_event(SPSC_JBD2_FLUSHING, j, t);
 	return 0;
 }
@@ -89,6 +99,8 @@ int BPF_PROG(on_jbd2_flushing, journal_t *j, transaction_t *t)
 SEC("tp_btf/jbd2_commit_logging")
 int BPF_PROG(on_jbd2_logging, journal_t *j, transaction_t *t)
 {
+	if (!j || !t)
+		return 0;
 	jbd2_event(SPSC_JBD2_LOGGING, j, t);
 	return 0;
 }
@@ -96,6 +108,8 @@ int BPF_PROG(on_jbd2_logging, journal_t *j, transaction_t *t)
 SEC("tp_btf/jbd2_end_commit")
 int BPF_PROG(on_jbd2_end, journal_t *j, transaction_t *t)
 {
+	if (!j || !t)
+		return 0;
 	jbd2_event(SPSC_JBD2_END, j, t);
 	set_committing(0);
 	return 0;
@@ -104,6 +118,8 @@ int BPF_PROG(on_jbd2_end, journal_t *j, transaction_t *t)
 SEC("tp_btf/jbd2_run_stats")
 int BPF_PROG(on_jbd2_stats, dev_t dev, unsigned long txn_id, struct transaction_run_stats_s *s)
 {
+	if (!s)
+		return 0;
 	journal_event(SPSC_JBD2_RUN_STATS, dev, (u32)txn_id, BPF_CORE_READ(s, rs_blocks_logged),
 		      BPF_CORE_READ(s, rs_handle_count));
 	return 0;
@@ -112,6 +128,8 @@ int BPF_PROG(on_jbd2_stats, dev_t dev, unsigned long txn_id, struct transaction_
 SEC("tp_btf/jbd2_checkpoint")
 int BPF_PROG(on_jbd2_checkpoint, journal_t *j, int result)
 {
+	if (!j)
+		return 0;
 	journal_event(SPSC_JBD2_CHECKPOINT, journal_dev(j), 0, result, 0);
 	return 0;
 }
@@ -137,6 +155,8 @@ static __always_inline void jbd2_woken(void *ctx, struct task_struct *t, u8 wake
 SEC("tp_btf/xfs_log_force")
 int BPF_PROG(on_xfs_log_force, struct xfs_mount *mp, s64 lsn)
 {
+	if (!mp)
+		return 0;
 	journal_event(SPSC_XFS_LOG_FORCE, BPF_CORE_READ(mp, m_super, s_dev), lsn, 0, 0);
 	return 0;
 }
@@ -149,6 +169,8 @@ static __always_inline u32 iclog_dev(struct xlog_in_core *iclog)
 SEC("tp_btf/xlog_iclog_syncing")
 int BPF_PROG(on_xfs_iclog_sync, struct xlog_in_core *iclog)
 {
+	if (!iclog)
+		return 0;
 	journal_event(SPSC_XFS_ICLOG_SYNC, iclog_dev(iclog), (u64)iclog,
 		      BPF_CORE_READ(iclog, ic_offset), 0);
 	return 0;
@@ -157,6 +179,8 @@ int BPF_PROG(on_xfs_iclog_sync, struct xlog_in_core *iclog)
 SEC("tp_btf/xlog_iclog_sync_done")
 int BPF_PROG(on_xfs_iclog_done, struct xlog_in_core *iclog)
 {
+	if (!iclog)
+		return 0;
 	journal_event(SPSC_XFS_ICLOG_DONE, iclog_dev(iclog), (u64)iclog, 0, 0);
 	return 0;
 }
@@ -164,6 +188,8 @@ int BPF_PROG(on_xfs_iclog_done, struct xlog_in_core *iclog)
 SEC("tp_btf/btrfs_sync_file")
 int BPF_PROG(on_btrfs_sync_file, const struct file *f, int datasync)
 {
+	if (!f)
+		return 0;
 	journal_event(SPSC_BTRFS_SYNC_FILE, BPF_CORE_READ(f, f_inode, i_sb, s_dev),
 		      BPF_CORE_READ(f, f_inode, i_ino), datasync, 0);
 	return 0;
@@ -172,6 +198,8 @@ int BPF_PROG(on_btrfs_sync_file, const struct file *f, int datasync)
 SEC("tp_btf/btrfs_transaction_commit")
 int BPF_PROG(on_btrfs_commit, const struct btrfs_fs_info *info)
 {
+	if (!info)
+		return 0;
 	journal_event(SPSC_BTRFS_COMMIT, BPF_CORE_READ(info, sb, s_dev),
 		      BPF_CORE_READ(info, generation), 0, 0);
 	return 0;
