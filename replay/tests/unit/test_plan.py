@@ -7,7 +7,6 @@ import pytest
 
 from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.plan import EXEC, EXIT, FORK, build
-from spoolscope.replay.strings import decoded
 from spoolscope.replay.threads import read_lives
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW, NONE
@@ -94,11 +93,6 @@ def test_names_outside_the_spool_do_not_get_into_the_plan(script, tmp_path):
     _, plan = plan_of(script, tmp_path)
     assert plan.strings == ["a"]
     assert plan.ops["path2"][1] == NONE
-
-
-def test_escaped_bytes_come_back():
-    assert decoded("caf%C3%A9 100%25") == "café 100%".encode()
-    assert decoded("raw %FF") == b"raw \xff"
 
 
 def test_results_times_and_identity_are_kept(script, tmp_path):

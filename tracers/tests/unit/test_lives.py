@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.events import thread_columns
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, continue_numbering
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.traces.capture import Capture
+from spoolscope.traces.comms import Comms
 
 
 def losses(capture: Capture) -> list[tuple[int, int, int, int]]:

@@ -2,9 +2,9 @@
 
 import errno
 
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.syscalls import RESTARTED, call_parts
+from spoolscope.traces.comms import Comms
 
 
 def test_the_kernels_own_restart_codes_are_interruptions(new_story) -> None:

@@ -1,15 +1,13 @@
 """The strings of a plan: names below the spool, symlink targets, attribute names."""
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
 from spoolscope.traces.flat import NONE
+from spoolscope.traces.text import decoded
 from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
-_ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
 class Strings:
@@ -47,12 +45,6 @@ class Strings:
         lengths = [len(text) for text in self._strings]
         index = np.concatenate([[0], np.cumsum(lengths, dtype=np.uint64)]).astype(np.uint64)
         return index, np.frombuffer(b"".join(self._strings), np.uint8)
-
-
-def decoded(text: str) -> bytes:
-    """Return the bytes of a name; '%XX' stands for a byte that is not UTF-8, or for '%'."""
-    raw = text.encode()
-    return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), raw) if b"%" in raw else raw
 
 
 def _below(path: bytes, spool: int, several: bool) -> bytes:  # noqa: FBT001

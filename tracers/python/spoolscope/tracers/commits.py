@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.events import CallIndex
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.comms import Comms
 from spoolscope.traces.schema import COMMITS
 
 START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS = range(1, 9)

@@ -12,16 +12,17 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.traces.capture import Capture, read_capture
+from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.pseudonym import Pseudonymiser, key_id
 from spoolscope.traces.schema import SCHEMA
+from spoolscope.traces.text import escaped
 
 Columns = dict[str, Any]
 SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"
@@ -125,7 +126,7 @@ class Names:
                 kind, shown = SPOOL, hide(path[len(self._mounts[spool]) + 1 :])
             else:
                 kind, shown = OUTSIDE, hide(path)
-            texts.append(_escape(shown))
+            texts.append(escaped(shown))
             kinds.append(kind)
             spools.append(spool)
         numbers = np.array(spools, np.int16)
@@ -135,15 +136,6 @@ class Names:
             "kind": np.array(kinds, object),
             "spool": np.ma.masked_less(numbers, 0),
         }
-
-
-def _escape(path: bytes) -> str:
-    """Bytes outside UTF-8 and '%' become %XX, so that a name is text and nothing is lost."""
-    try:
-        text = path.decode()
-    except UnicodeDecodeError:
-        return "".join(chr(b) if b < 0x80 and b != 0x25 else f"%{b:02X}" for b in path)
-    return text.replace("%", "%25") if "%" in text else text
 
 
 def _meta(capture: Capture, resolved: Resolved, lost: int, key: bytes | None) -> dict[str, Any]:

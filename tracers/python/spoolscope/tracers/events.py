@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
 from spoolscope.tracers.processes import forked_processes
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.comms import Comms
 
 WATCHED = 7
 EVENT_NAMES = np.array(["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object)

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.tracers.comms import Comms
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import ROW_GROUP
 
 Int = npt.NDArray[np.int64]

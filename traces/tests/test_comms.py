@@ -2,7 +2,7 @@
 
 import pytest
 
-from spoolscope.tracers.comms import Comms
+from spoolscope.traces.comms import Comms
 
 KEY = bytes(range(32))
 
