@@ -6,6 +6,8 @@ mod aliases;
 mod answer;
 mod cli;
 mod command;
+
+mod counters;
 mod coverage;
 mod drain;
 mod host;

@@ -21,7 +21,7 @@ use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::{self, Found};
-use crate::{aliases, answer, drain, settings, symbols, targets};
+use crate::{aliases, answer, counters, drain, settings, symbols, targets};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -29,10 +29,6 @@ const TICK: Duration = Duration::from_millis(5);
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time a terminated command gets before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
-/// Index in the counters of losses that is none: calls of 32-bit programs.
-const COUNT_COMPAT: u32 = 15;
-/// The same: path calls of processes with another root or other mounts than ours.
-const COUNT_UNJUDGED: u32 = 14;
 /// Programs that only run when read, not attached.
 const ITERATORS: [&str; 3] = ["dump_open_files", "dump_tasks", "watch_kernel_threads"];
 
@@ -188,10 +184,7 @@ fn record(
     meta["attached_mono_ns"] = attached_ns.into();
     meta["end_mono_ns"] = end.0.into();
     meta["end_real_ns"] = end.1.into();
-    let mut counters = lost_records(&skel.maps.lost)?;
-    meta["calls_unjudged"] = counters.remove(&COUNT_UNJUDGED).unwrap_or(0).into();
-    meta["compat_calls"] = counters.remove(&COUNT_COMPAT).unwrap_or(0).into();
-    meta["lost_records"] = json!(counters);
+    counters::tell(&skel.maps.counts, &mut meta)?;
     meta["recorder_cpu_ns"] = host::cpu_time().into();
     meta["command_status"] = json!(status.map(exit_code));
     finish(options, capture.into_inner(), &meta)
@@ -248,24 +241,6 @@ fn store_tasks(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
         capture.push(Kind::Task, &task)?;
     }
     Ok(())
-}
-
-/// Losses by the kind of record, `enum spsc_kind`; 0 = no memory for a task's state.
-fn lost_records(map: &libbpf_rs::MapMut<'_>) -> Result<BTreeMap<u32, u64>> {
-    let mut lost = BTreeMap::new();
-    for kind in 0u32..16 {
-        let per_cpu = map
-            .lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY)?
-            .unwrap_or_default();
-        let n = per_cpu
-            .iter()
-            .map(|v| bytemuck::pod_read_unaligned::<u64>(v))
-            .sum();
-        if n > 0 {
-            lost.insert(kind, n);
-        }
-    }
-    Ok(lost)
 }
 
 /// Moves records from the ring and the snapshot into the capture.

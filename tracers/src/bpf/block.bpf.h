@@ -60,7 +60,7 @@ static __always_inline void request_begins(struct request *rq, bool issued)
 	fresh.tid = t->pid;
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 	if (bpf_map_update_elem(&requests, &key, &fresh, BPF_ANY))
-		count_loss(SPSC_KIND_BLOCK);
+		count(SPSC_KIND_BLOCK);
 }
 
 /* Since 5a80bd075f3b "block: introduce block_io_start/block_io_done tracepoints", v6.5. */

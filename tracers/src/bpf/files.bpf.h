@@ -173,7 +173,7 @@ static __always_inline enum answer absolute_on_spool(struct task_struct *t, stru
 		return YES;
 	if (sees_our_mounts(t))
 		return head_on_spool(tidied(st), 0, 0) ? YES : NO;
-	count_loss(COUNT_UNJUDGED);
+	count(COUNT_UNJUDGED);
 	return NO;
 }
 

@@ -36,7 +36,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		to->touched = from->touched;
 		to->decided = from->decided;
 	} else {
-		count_loss(COUNT_NO_STATE);
+		count(COUNT_NO_STATE);
 	}
 	e = task_event(child, SPSC_TASK_FORK);
 	if (!e)

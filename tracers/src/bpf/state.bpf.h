@@ -157,23 +157,24 @@ struct {
 	__uint(max_entries, 64 << 20); /* set by the recorder */
 } ring SEC(".maps");
 
-/* index: enum spsc_kind of the record lost, or one of these; value: how many. */
+/* index: enum spsc_kind of a record lost, or one of these; value: how many.
+ * counters.rs repeats the numbers. */
 enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
-	COUNT_UNJUDGED = 14, /* paths used in another root or mount namespace: see filter */
-	COUNT_COMPAT = 15, /* 32-bit calls seen: not recorded, as their numbers differ */
+	COUNT_UNJUDGED = 48, /* paths used in another root or mount namespace: see filter */
+	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 16);
+	__uint(max_entries, 64);
 	__type(key, u32);
 	__type(value, u64);
-} lost SEC(".maps");
+} counts SEC(".maps");
 
-static __always_inline void count_loss(u32 kind)
+static __always_inline void count(u32 what)
 {
-	u64 *n = bpf_map_lookup_elem(&lost, &kind);
+	u64 *n = bpf_map_lookup_elem(&counts, &what);
 
 	if (n)
 		(*n)++;
@@ -238,7 +239,7 @@ static __always_inline void *reserve(u32 kind, u64 size)
 	struct ring_head *h = bpf_ringbuf_reserve(&ring, size, 0);
 
 	if (!h) {
-		count_loss(kind);
+		count(kind);
 		return NULL;
 	}
 	h->kind = kind;

@@ -26,7 +26,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		return 0;
 	t = bpf_get_current_task_btf();
 	if (t->thread_info.status & TS_COMPAT) { /* 32-bit numbers mean other calls */
-		count_loss(COUNT_COMPAT);
+		count(COUNT_COMPAT);
 		return 0;
 	}
 	st = target_state(t);

@@ -64,7 +64,7 @@ static __always_inline struct task_state *target_state(struct task_struct *t)
 
 	st = bpf_task_storage_get(&tasks, t, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!st) {
-		count_loss(COUNT_NO_STATE);
+		count(COUNT_NO_STATE);
 		return NULL;
 	}
 	if (!st->decided)
