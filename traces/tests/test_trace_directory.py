@@ -46,6 +46,18 @@ def test_every_table_is_a_view(trace_path: Path) -> None:
     assert rows == {n: ROWS if n == "syscalls" else 0 for n in TABLES}
 
 
+def test_columns_that_came_later_are_null_in_an_old_trace(trace_path: Path) -> None:
+    file = trace_path / "syscalls.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["offset", "lock_type"]), file)
+    trace = Trace.open(trace_path)
+    query = 'SELECT count(*), count("offset"), count(lock_type), sum(ret) FROM syscalls'
+    assert trace.connect().execute(query).fetchone() == (ROWS, 0, 0, sum(range(ROWS)))
+    read = trace.table("syscalls", ["lock_type", "ret"])
+    assert read.column_names == ["lock_type", "ret"]
+    assert read["lock_type"].null_count == ROWS
+    assert set(trace.table("syscalls").column_names) == {c.name for c in TABLES["syscalls"].columns}
+
+
 def test_a_quote_in_the_path_is_only_a_name(trace_path: Path) -> None:
     moved = trace_path.rename(trace_path.with_name("it's a trace"))
     connection = Trace.open(moved).connect()

@@ -38,7 +38,7 @@ _PIECES = """
 CREATE OR REPLACE TEMP TABLE commit_waits AS
 WITH kept AS (
     SELECT row_number() OVER () AS wait_id, *, ts_ns + dur_ns AS end_ns
-    FROM waits WHERE cause IN ('journal_commit', 'txn_lock', 'shadow')
+    FROM named_waits WHERE cause IN ('journal_commit', 'txn_lock', 'shadow')
 ), held AS (
     SELECT *, unnest(range(ts_ns >> 26, (end_ns >> 26) + 1)) AS bin FROM kept
 ), spans AS (
@@ -204,7 +204,7 @@ class CommitReport:
 
 
 def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
-    """Summarise the commits and charge them to their triggers (needs the table ``waits``)."""
+    """Summarise the commits and charge them to their triggers (needs the table ``named_waits``)."""
     con.execute(_DISJOINT)
     con.execute(_PIECES)
     kinds = [CommitKind(*row) for row in con.execute(_SUMMARY).fetchall()]
@@ -227,7 +227,7 @@ def _phases(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
         return {}
     row = con.execute(_REFINED).fetchone() or (0,) * 5
     (waited,) = con.execute(
-        "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM waits "
+        "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM named_waits "
         "WHERE cause = 'journal_commit' AND filesystem = 'ext4'"
     ).fetchone() or (0,)
     return dict(zip(PHASES, (*row, max(0, waited - sum(row))), strict=True))

@@ -17,7 +17,7 @@ from spoolscope.traces.trace import Trace
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = """
 SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT syscall, cause, dur_ns AS ns FROM waits
+    SELECT syscall, cause, dur_ns AS ns FROM named_waits
     UNION ALL
     SELECT syscall, unnest(['cpu', 'runq', 'preempt']) AS cause,
         unnest([oncpu_ns, runq_ns, preempted_ns]) AS ns
@@ -117,7 +117,7 @@ def explain(trace: Trace | Path | str, rules: Sequence[Rule] | None = None) -> E
 def explain_with(
     con: duckdb.DuckDBPyConnection, trace: Trace, rules: Sequence[Rule] | None = None
 ) -> Explanation:
-    """Do as ``explain`` on an open connection, which then has the tables ``waits`` and more."""
+    """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
     parts = split(con, rules)
     by_call = latencies(con)
     causes = _causes_by_syscall(con)

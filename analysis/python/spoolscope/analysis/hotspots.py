@@ -12,7 +12,7 @@ from spoolscope.analysis.pathclass import class_sql
 _BY_PATH = """
 CREATE OR REPLACE TEMP TABLE path_times AS
 SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT path_id, cause, dur_ns AS ns FROM waits
+    SELECT path_id, cause, dur_ns AS ns FROM named_waits
     UNION ALL
     SELECT path_id, unnest(['cpu', 'runq', 'preempt']), unnest([oncpu, runq, preempted])
     FROM (SELECT path_id, sum(oncpu_ns) AS oncpu, sum(runq_ns) AS runq,
@@ -57,8 +57,8 @@ WITH slow AS (
 SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
     s.dur_ns, s.oncpu_ns, s.runq_ns, s.preempted_ns,
     (SELECT list([w.cause, CAST(w.ns AS VARCHAR)]) FROM (
-        SELECT cause, CAST(sum(dur_ns) AS BIGINT) AS ns FROM waits
-        WHERE waits.tid = s.tid AND waits.seq = s.seq AND waits.call_ns = s.ts_ns GROUP BY cause
+        SELECT cause, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits n
+        WHERE n.tid = s.tid AND n.seq = s.seq AND n.call_ns = s.ts_ns GROUP BY cause
     ) w)
 FROM slow s LEFT JOIN paths p USING (path_id) ORDER BY s.dur_ns DESC
 """
@@ -101,7 +101,7 @@ class SlowCall:
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables that kinds and directories are summed from (needs ``waits``)."""
+    """Create the tables that kinds and directories are summed from (needs ``named_waits``)."""
     con.execute(_BY_PATH)
     con.execute(_DIRECTORIES)
 

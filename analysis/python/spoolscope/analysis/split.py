@@ -16,7 +16,7 @@ from spoolscope.analysis.stacks import label_stacks
 
 # Thread ids and sequence numbers may be reused in a long trace; time tells the calls apart.
 _WAITS = """
-CREATE OR REPLACE TEMP TABLE waits AS
+CREATE OR REPLACE TEMP TABLE named_waits AS
 WITH blocked AS (
     SELECT ts_ns, dur_ns, pid, tid, seq, stack_id, waker_pid, waker_tid, waker_comm, waker_seq
     FROM segments WHERE state = 'blocked' AND seq IS NOT NULL
@@ -34,12 +34,12 @@ LEFT JOIN stack_causes k ON k.stack_id = s.stack_id
 _COVERED = """
 CREATE OR REPLACE TEMP TABLE covered AS
 SELECT call_ns, pid, tid, seq, CAST(sum(dur_ns) AS BIGINT) AS blocked_ns
-FROM waits GROUP BY ALL
+FROM named_waits GROUP BY ALL
 """
 
 # The blocked time of a call that its segments do not cover, as one more wait.
 _REMAINDER = """
-INSERT INTO waits
+INSERT INTO named_waits
 SELECT c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq, c.comm,
     c.syscall, c.dev, c.path_id, NULL, 'unexplained', 'any', NULL, NULL, NULL, NULL
 FROM syscalls c
@@ -50,7 +50,7 @@ WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)
 # Parts after labelling against the whole, for calls that waited ...
 _ERROR_WAITED = """
 WITH named AS (
-    SELECT call_ns, pid, tid, seq, CAST(sum(dur_ns) AS BIGINT) AS ns FROM waits GROUP BY ALL
+    SELECT call_ns, pid, tid, seq, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits GROUP BY ALL
 )
 SELECT coalesce(max(abs(c.dur_ns - c.oncpu_ns - c.runq_ns - c.preempted_ns - n.ns)), 0)
 FROM named n
@@ -104,7 +104,7 @@ class Split:
 def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -> Split:
     """Label the blocked time of every call.
 
-    Creates the temporary tables ``stack_causes`` and ``waits``; a row of ``waits`` is one
+    Creates the temporary tables ``stack_causes`` and ``named_waits``; a row of the latter is one
     interval in which one call was blocked, with its cause, and the rows of a call add up to
     its ``blocked_ns``.
     """

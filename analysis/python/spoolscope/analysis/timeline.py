@@ -41,7 +41,7 @@ class Timeline:
 
 
 def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
-    """Bin the time of a split trace (needs the table ``waits``)."""
+    """Bin the time of a split trace (needs the table ``named_waits``)."""
     first, last = con.execute(
         "SELECT coalesce(min(ts_ns), 0), coalesce(max(ts_ns), 0) FROM syscalls"
     ).fetchone() or (0, 0)
@@ -50,7 +50,7 @@ def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
     place = f"least({n - 1}, greatest(0, (ts_ns - {first}) // {bin_ns}))"
     causes = {cause: [0] * n for cause in CAUSES}
     for bin_, cause, ns in con.execute(
-        f"SELECT {place} AS bin, cause, CAST(sum(dur_ns) AS BIGINT) FROM waits GROUP BY ALL"
+        f"SELECT {place} AS bin, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits GROUP BY ALL"
     ).fetchall():
         causes[cause][bin_] = ns
     calls = [0] * n

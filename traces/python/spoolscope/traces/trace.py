@@ -54,16 +54,25 @@ class Trace:
             table = empty_table(name)
             return table if wanted is None else table.select(wanted)
         try:
-            return pq.read_table(file, columns=wanted, partitioning=None)
+            absent = self._absent(name)
+            present = None if wanted is None else [c for c in wanted if c not in absent]
+            table = pq.read_table(file, columns=present, partitioning=None)
         except (pa.ArrowException, OSError) as error:
             _damaged(self.path, file.name, error)
+        for column in TABLES[name].columns:
+            if column.name in absent and (wanted is None or column.name in wanted):
+                table = table.append_column(column.name, pa.nulls(table.num_rows, column.type))
+        return table if wanted is None else table.select(wanted)
 
     def file(self, name: str) -> Path:
         """Return the Parquet file of a table; an empty table may have none."""
         return self.path / f"{name}{NATIVE_SUFFIX}"
 
     def connect(self) -> "duckdb.DuckDBPyConnection":
-        """Return an in-memory DuckDB connection with one view per table."""
+        """Return an in-memory DuckDB connection with one view per table.
+
+        A column that the trace is too old for is null there.
+        """
         import duckdb
 
         connection = duckdb.connect(":memory:")
@@ -71,7 +80,11 @@ class Trace:
             file = self.file(name)
             if file.exists():
                 quoted = str(file).replace("'", "''")
-                connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
+                source = f"SELECT * FROM read_parquet('{quoted}')"
+                if absent := self._absent(name):
+                    connection.register(f"no_{name}", empty_table(name).select(absent))
+                    source += f" UNION ALL BY NAME SELECT * FROM no_{name}"
+                connection.execute(f"CREATE VIEW {name} AS {source}")
             else:
                 connection.register(name, empty_table(name))
         return connection
@@ -91,9 +104,14 @@ class Trace:
             _damaged(
                 self.path, file.name, f"{footer.num_rows} rows where meta.json says {expected}"
             )
-        present = {footer.schema.column(i).path for i in range(footer.num_columns)}
-        if missing := [c.name for c in TABLES[name].columns if c.name not in present]:
+        nullable = {c.name for c in TABLES[name].columns if c.nullable}
+        if missing := [c for c in self._absent(name) if c not in nullable]:
             _damaged(self.path, file.name, f"no column {', '.join(missing)}")
+
+    def _absent(self, name: str) -> list[str]:
+        """Columns that came into the schema after this trace was written."""
+        present = set(pq.read_schema(self.file(name)).names)
+        return [c.name for c in TABLES[name].columns if c.name not in present]
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
