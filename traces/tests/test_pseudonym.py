@@ -1,5 +1,7 @@
 """Pseudonyms keep what a filesystem sees and nothing that a person reads."""
 
+import os
+
 import pytest
 
 from spoolscope.traces.errors import SpoolscopeError
@@ -48,6 +50,12 @@ def test_a_message_keeps_size_and_flags_and_its_identity() -> None:
 def test_lock_files_follow_their_file() -> None:
     hide = Pseudonymiser(KEY).component
     assert hide(b"alice.lock") == hide(b"alice") + b".lock"
+
+
+def test_attributes_keep_their_namespace() -> None:
+    hide = Pseudonymiser(KEY).component
+    assert hide(b"user.alice") == b"user." + hide(b"alice")
+    assert hide(b"system.posix_acl_access") == b"system.posix_acl_access"
 
 
 def test_short_names_stay_unique() -> None:
@@ -106,3 +114,32 @@ def test_the_key_is_made_once_and_private(tmp_path) -> None:
     file.write_bytes(b"short")
     with pytest.raises(SpoolscopeError):
         load_key(file)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda key: key.chmod(0o640), "open to others"),
+        (lambda key: key.chmod(0o604), "open to others"),
+        (lambda key: key.rename(key.with_name("k")) and key.symlink_to("k"), "symbolic link"),
+        (lambda key: key.unlink() or key.symlink_to("nowhere"), "symbolic link"),
+        (lambda key: key.unlink() or os.mkfifo(key, 0o600), "not a file"),
+    ],
+    ids=["group", "others", "link", "dangling", "pipe"],
+)
+def test_a_key_that_others_may_know_is_refused(tmp_path, spoil, message: str) -> None:
+    key = tmp_path / "key"
+    load_key(key)
+    spoil(key)
+    with pytest.raises(SpoolscopeError, match=message):
+        load_key(key)
+
+
+def test_the_key_does_not_lie_in_the_trace(tmp_path) -> None:
+    trace = tmp_path / "trace"
+    (tmp_path / "link").symlink_to(trace)
+    for key in (trace / "key", trace / "deep" / "key", tmp_path / "link" / "key"):
+        with pytest.raises(SpoolscopeError, match="lies in the trace"):
+            load_key(key, outside=trace)
+    assert not trace.exists()
+    assert len(load_key(tmp_path / "key", outside=trace)) == 32

@@ -1,5 +1,6 @@
 """Real races, recorded and replayed on real filesystems."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,20 @@ def test_missing_mkfs_names_its_package(monkeypatch, require):
     with pytest.raises(SpoolscopeError) as caught:
         check(parse("xfs"), {})
     assert "xfsprogs" in caught.value.remedy
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "btrfs"])
+def test_a_recorded_spool_is_no_target_under_a_pseudonym_either(fstype, spool):
+    mount = spool(fstype)
+    below = mount / "empty"
+    below.mkdir()
+    words = ["findmnt", "-bnro", "MAJ:MIN", mount]
+    numbers = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    major, minor = map(int, numbers.split(":"))
+    size = os.statvfs(mount).f_blocks * os.statvfs(mount).f_frsize
+    hidden = str(mount).replace(fstype, "q" * len(fstype))
+    recorded = {"mount": hidden, "dev": major << 20 | minor, "size_bytes": size}
+    with pytest.raises(SpoolscopeError, match="the spool this trace was recorded on"):
+        check(parse(f"dir:{below}"), {"spools": [recorded]})
+    for other in ({"dev": 1}, {"size_bytes": 1}, {"mount": "/q"}):
+        check(parse(f"dir:{below}"), {"spools": [recorded | other]})

@@ -103,7 +103,11 @@ def command(**options: Any) -> int:
             refuse_output_on_spool(options["output"], options["spools"])
         claim_output(options["output"], force=True)
     if options["recover"]:
-        key = None if options["keep_names"] else load_key(options["key_file"])
+        key = (
+            None
+            if options["keep_names"]
+            else load_key(options["key_file"], outside=options["output"])
+        )
         return _report(recover(options["recover"], options["output"], key), as_json=as_json)
     request = Request(
         spools=list(options["spools"]),

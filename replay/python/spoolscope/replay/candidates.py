@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.text import decoded
 
 SAFE = "noatime,nosuid,nodev"
 MIB = 1 << 20
@@ -116,7 +118,7 @@ def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
     real = directory.resolve()
     for spool in meta.get("spools", []):
         mount = Path(spool["mount"])
-        if real == mount or (mount != Path("/") and mount in real.parents):
+        if real == mount or (mount != Path("/") and (mount in real.parents or _is(spool, real))):
             raise SpoolscopeError(
                 f"target {directory} lies on {mount}, the spool this trace was recorded on",
                 remedy="give an empty directory elsewhere with --on dir:PATH",
@@ -128,6 +130,27 @@ def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
             remedy="give an empty directory with --on dir:PATH",
             exit_code=USAGE,
         )
+
+
+def _is(spool: dict[str, Any], directory: Path) -> bool:
+    """Tell whether a directory lies on the filesystem that was recorded, whatever its name is.
+
+    The mount point may be a pseudonym, which keeps its length.
+    """
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    # stat(2) gives a btrfs subvolume a device of its own, mountinfo the superblock's: proc(5).
+    mounts = {words[4]: words[2] for words in (line.split(" ") for line in text.splitlines())}
+    holder = directory
+    while (name := _as_in_mountinfo(holder)) not in mounts:
+        holder = holder.parent
+    major, minor = map(int, mounts[name].split(":"))
+    size = os.statvfs(holder)
+    same = major << 20 | minor, size.f_blocks * size.f_frsize, len(os.fsencode(holder))
+    return same == (spool.get("dev"), spool.get("size_bytes"), len(decoded(spool["mount"])))
+
+
+def _as_in_mountinfo(path: Path) -> str:
+    return re.sub(r"[ \t\n\\]", lambda c: f"\\{ord(c[0]):03o}", str(path))
 
 
 @dataclass

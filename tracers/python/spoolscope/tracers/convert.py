@@ -20,7 +20,7 @@ from spoolscope.tracers.syscalls import call_parts
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import write_parts, write_table
-from spoolscope.traces.pseudonym import Pseudonymiser, key_id
+from spoolscope.traces.private import Private
 from spoolscope.traces.schema import SCHEMA
 from spoolscope.traces.text import escaped
 
@@ -40,7 +40,8 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     lives = continue_numbering(capture)
     resolved = resolve(capture)
     names = Names(capture, resolved)
-    comms = Comms(key)
+    private = Private(key) if key is not None else None
+    comms = private.comms if private is not None else Comms(None)
     # One table after the other is made and written, the largest in parts: memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
         "segments": lambda: events.segment_columns(capture, comms),
@@ -52,23 +53,17 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         "open_files": lambda: events.open_file_columns(capture, names.id),
         "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
         "losses": lambda: losses,
-        "paths": lambda: names.columns(key),
+        "paths": lambda: names.columns(private),
     }
     losses = loss_columns(capture, lives)
-    meta = _meta(capture, resolved, int(np.sum(losses["n"])), key)
-    meta["filter"] = _shown_filter(meta["filter"], comms)
+    meta = _meta(capture, resolved, int(np.sum(losses["n"])))
+    meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
     calls = call_parts(capture, resolved, comms, names.device)
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
     (trace / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
     return meta
-
-
-def _shown_filter(filters: dict[str, Any], comms: Comms) -> dict[str, Any]:
-    """Names that were asked for are names, too."""
-    wanted = [comms.text(str(comm).encode()) for comm in filters.get("comms", [])]
-    return {**filters, "comms": wanted} if wanted else filters
 
 
 class Names:
@@ -114,9 +109,9 @@ class Names:
         spool = self.spool_of(path)
         return self._devices[spool] if spool >= 0 else 0
 
-    def columns(self, key: bytes | None) -> Columns:
-        """Return the paths table, pseudonymised if there is a key."""
-        hide = Pseudonymiser(key).path if key is not None else bytes
+    def columns(self, private: Private | None) -> Columns:
+        """Return the paths table, pseudonymised if names are private."""
+        hide = private.names.path if private is not None else bytes
         texts, kinds, spools = [], [], []
         for path in self._paths:
             spool = -1
@@ -138,7 +133,7 @@ class Names:
         }
 
 
-def _meta(capture: Capture, resolved: Resolved, lost: int, key: bytes | None) -> dict[str, Any]:
+def _meta(capture: Capture, resolved: Resolved, lost: int) -> dict[str, Any]:
     native = capture.meta
     end = native.get("end_mono_ns", _last(capture))
     return {
@@ -163,8 +158,8 @@ def _meta(capture: Capture, resolved: Resolved, lost: int, key: bytes | None) ->
         "compat_calls": native.get("compat_calls", 0),
         "recorder_cpu_ns": native.get("recorder_cpu_ns"),
         "tree": bool(native.get("tree")),
-        "pseudonymised": key is not None,
-        "key_id": key_id(key) if key is not None else None,
+        "pseudonymised": False,
+        "key_id": None,
         "filter": native.get("filter", {}),
     }
 

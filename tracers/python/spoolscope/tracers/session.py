@@ -68,7 +68,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
     """
     report = progress or (lambda _what, _fraction: None)
-    key = None if request.keep_names else load_key(request.key_file)
+    key = None if request.keep_names else load_key(request.key_file, outside=request.output)
     recorder = find_binary("spoolscope-record")
     _check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)

@@ -74,11 +74,11 @@ class Comms:
     """Names of threads as they are shown.
 
     Args:
-        key: Pseudonym key, or None to keep all names.
+        names: Hides names, or None to keep all.
     """
 
-    def __init__(self, key: bytes | None) -> None:
-        self._hide: Callable[[bytes], bytes] = Pseudonymiser(key).path if key is not None else bytes
+    def __init__(self, names: Pseudonymiser | None) -> None:
+        self._hide: Callable[[bytes], bytes] = names.path if names is not None else bytes
         self._known: dict[bytes, str] = {}
 
     def text(self, comm: bytes) -> str:

@@ -8,14 +8,18 @@ META_FIELDS = (
     ("version", "Version of the spoolscope that wrote it."),
     ("kernel, arch, cpus", "Machine: release, architecture, number of CPUs."),
     ("start_ns, duration_ns", "Start since the epoch and length, in nanoseconds."),
-    ("spools", "Filesystems recorded: mount, fstype, options, source, dev, size_bytes."),
+    (
+        "spools",
+        "Filesystems recorded: mount, fstype, options, source, dev, size_bytes; names in "
+        "mount, options and source are hidden as in the tables.",
+    ),
     ("tier", "Which evidence was available, T0 (calls only) to T3."),
     ("programs", "Kernel programs: attached, and missing with the reason of each."),
     ("complete", "True if nothing was lost and the recording ended in order."),
     ("lost", "Number of calls lost; the table losses says where."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
-    ("pseudonymised", "True if names were replaced by keyed hashes."),
+    ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),
     ("filter", "What was asked for besides the spools: command, pids, cgroups, comms."),
     ("counts", "Rows of every table; a table of another length is damaged."),
 )

@@ -14,13 +14,15 @@ pseudonym depends on which came first.
 """
 
 import base64
+import errno
 import hashlib
 import os
 import re
 import secrets
+import stat
 from pathlib import Path
 
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 KEY_BYTES = 32
 _WORDS = frozenset(
@@ -32,14 +34,22 @@ _WORDS = frozenset(
     dovecot.mailbox.log dovecot.mailbox.log.2 dovecot-uidvalidity subscriptions maildirfolder
     maildirsize courierimapuiddb courierimapkeywords courierimapsubscribed cyrus.index
     cyrus.header cyrus.cache cyrus.annotations mailboxes.db mailboxes.lock dbox-Mails
-    lost+found inet unix master.pid""".split()
+    lost+found inet unix master.pid
+    var spool home srv mnt media data opt usr local lib lib64 libexec bin sbin etc run proc sys dev
+    mapper root boot share log cache maildir maildirs Maildirs Mail mails mailbox mailboxes
+    mailstore store domains users imap postfix dovecot exim exim4 cyrus courier export exports
+    cgroup unified system.slice user.slice machine.slice init.scope
+    posix_acl_access posix_acl_default capability selinux""".split()
 )
 # Known words that something private may follow.
 _HEADS = re.compile(
     rb"(dovecot-uidvalidity\.|dovecot\.index\.|dovecot\.list\.index\.|dovecot-uidlist\.|"
-    rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.)"
+    rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.|"
+    rb"user\.|trusted\.|security\.|system\.)"
 )
-_ENDINGS = re.compile(rb"(\.lock|\.newlock|\.tmp|\.log|\.cache)$")
+_ENDINGS = re.compile(
+    rb"(\.lock|\.newlock|\.tmp|\.log|\.cache|\.service|\.slice|\.scope|\.socket)$"
+)
 _MAILDIR = re.compile(rb"^([^,:]+)((?:,[SW]=\d+)*)(:2,[A-Za-z]*)?$")
 _LEADING_DOTS = re.compile(rb"^\.*")
 _ALPHABET = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
@@ -52,29 +62,61 @@ _ROUNDS = 8
 _MARK = b"+"  # first byte of hashes as short as permuted names, which never have it
 
 
-def load_key(file: Path | None = None) -> bytes:
+def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
     """Return the operator's key, made on first use in a file only its owner can read.
 
     Args:
         file: Key file; default ``$XDG_CONFIG_HOME/spoolscope/pseudonym.key``.
+        outside: Directory of a trace, which is given away and so may not hold the key.
 
     Raises:
-        SpoolscopeError: the file is damaged.
+        SpoolscopeError: the file is damaged, a link, open to others or inside the trace.
     """
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = file or config / "spoolscope" / "pseudonym.key"
-    if not path.exists():
+    if outside is not None and path.resolve().is_relative_to(outside.resolve()):
+        raise SpoolscopeError(
+            f"the pseudonym key {path} lies in the trace {outside}",
+            remedy="give another --key-file: who has both can read the names",
+            exit_code=USAGE,
+        )
+    if not path.exists() and not path.is_symlink():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as out:
             out.write(secrets.token_bytes(KEY_BYTES))
-    key = path.read_bytes()
+    key = _read_key(path)
     if len(key) != KEY_BYTES:
         raise SpoolscopeError(
             f"the pseudonym key {path} has {len(key)} bytes instead of {KEY_BYTES}",
             remedy="remove it to get a new one (old traces then no longer match new ones)",
         )
     return key
+
+
+def _read_key(path: Path) -> bytes:
+    """Read a key that nobody else can have read or put there."""
+    try:
+        # Without NONBLOCK a pipe of that name would be waited for.
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise SpoolscopeError(
+            f"the pseudonym key {path} is a symbolic link", remedy="give the file it leads to"
+        ) from None
+    with file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise SpoolscopeError(
+                f"the pseudonym key {path} is not a file", remedy="give another --key-file"
+            )
+        if mode & 0o077:
+            raise SpoolscopeError(
+                f"the pseudonym key {path} is open to others (mode {mode & 0o777:04o})",
+                remedy=f"chmod 600 {path}, or make a new one if others may have read it",
+            )
+        return file.read(KEY_BYTES + 1)
 
 
 def key_id(key: bytes) -> str:
