@@ -4,12 +4,12 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from spoolscope.tracers import session
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.schema import TABLES
@@ -78,7 +78,7 @@ def test_an_output_on_the_spool_changes_nothing_there(fstype, spool, monkeypatch
     else:
         below.mkdir()
     made = []
-    monkeypatch.setattr(session.tempfile, "mkdtemp", lambda **where: made.append(where))
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **where: made.append(where))
     before = mount.stat().st_mtime_ns, below.stat().st_mtime_ns
     for output in (mount / "trace", below / "trace"):
         with pytest.raises(SpoolscopeError, match="lies on the spool itself") as refused:

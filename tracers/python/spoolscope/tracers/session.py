@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from spoolscope.tracers.convert import convert
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
+from spoolscope.traces.output import check_output, publish, work_directory
 from spoolscope.traces.pseudonym import load_key
 
 Progress = Callable[[str, float | None], None]
@@ -70,9 +70,9 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     report = progress or (lambda _what, _fraction: None)
     key = None if request.keep_names else load_key(request.key_file, outside=request.output)
     recorder = find_binary("spoolscope-record")
-    _check_output(request.output)
+    check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)
-    work = _work_directory(request.output)
+    work = work_directory(request.output)
     status, failure = None, None
     try:
         status = _run(recorder, request, work / CAPTURE, report)
@@ -101,13 +101,9 @@ def recover(capture: Path, output: Path, key: bytes | None) -> Summary:
             remedy=f"give the directory .NAME.xxxx that holds {CAPTURE}",
             exit_code=USAGE,
         )
-    _check_output(output)
-    meta = _finish(file, _work_directory(output), output, key)
+    check_output(output)
+    meta = _finish(file, work_directory(output), output, key)
     return Summary(output, None, meta)
-
-
-def _work_directory(output: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.resolve().parent))
 
 
 def _worth_keeping(capture: Path) -> bool:
@@ -125,23 +121,8 @@ def _finish(capture: Path, work: Path, output: Path, key: bytes | None) -> dict[
         ) from error
     if capture.parent == work:
         capture.unlink()
-    for file in work.iterdir():
-        file.chmod(0o600)  # the directory is 0700 as mkdtemp made it
-    work.rename(output)
+    publish(work, output)
     return meta
-
-
-def _check_output(output: Path) -> None:
-    if output.exists() or output.is_symlink():
-        raise SpoolscopeError(
-            f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
-        )
-    if not output.resolve().parent.is_dir():
-        raise SpoolscopeError(
-            f"no such directory: {output.parent}",
-            remedy=f"mkdir -p {output.parent}",
-            exit_code=USAGE,
-        )
 
 
 def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
