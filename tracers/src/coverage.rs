@@ -1,14 +1,15 @@
 //! Which programs load here? Found out by trying, never by version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{OpenObject, PrintLevel};
-use serde_json::json;
+use libbpf_rs::{Link, Object, OpenObject};
+use serde_json::{Value, json};
 
+use crate::refusal;
 use crate::skel::{OpenRecorderSkel, RecorderSkelBuilder};
 
 /// Programs without which a recording makes no sense.
@@ -22,53 +23,85 @@ const REQUIRED: &[&str] = &[
 ];
 /// Programs of tier T1: the split of a call's time.
 const SPLIT: &[&str] = &["on_switch", "on_waking"];
-
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-fn keep_warning(_: PrintLevel, text: String) {
-    if let Ok(mut log) = LOG.lock() {
-        log.push_str(&text);
-    }
-}
+/// Programs of tier T2: what the journals and the disks did meanwhile.
+const EVIDENCE: &[&str] = &[
+    "on_jbd2_start",
+    "on_jbd2_locking",
+    "on_jbd2_flushing",
+    "on_jbd2_logging",
+    "on_jbd2_end",
+    "on_xfs_log_force",
+    "on_xfs_iclog_sync",
+    "on_xfs_iclog_done",
+    "on_btrfs_sync_file",
+    "on_rq_issue",
+    "on_rq_complete",
+];
 
 /// What loads, and why the rest does not.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    pub missing: BTreeMap<String, String>,
     pub attached: Vec<String>,
+    /// Program and reason.
+    pub missing: BTreeMap<String, String>,
+    /// Of the missing, those of a filesystem that is not in the kernel now.
+    pub unloaded: BTreeSet<String>,
 }
 
 impl Coverage {
     /// T0 calls only, T1 with the split of their time, T2 with journals and block requests.
+    /// A filesystem that is not in the kernel has no journal to miss.
     pub fn tier(&self) -> &'static str {
-        let lacks = |names: &[&str]| names.iter().any(|n| self.missing.contains_key(*n));
+        let lacks = |names: &[&str]| {
+            let missing = |n: &&str| self.missing.contains_key(*n) && !self.unloaded.contains(*n);
+            names.iter().any(missing)
+        };
         if lacks(SPLIT) {
             "T0"
-        } else if lacks(&["on_rq_issue", "on_rq_complete"]) {
+        } else if lacks(EVIDENCE) {
             "T1"
         } else {
             "T2"
         }
     }
+
+    /// As in the trace's meta data and in doctor's answer.
+    pub fn to_json(&self) -> Value {
+        json!({"attached": self.attached, "missing": self.missing, "unloaded": self.unloaded})
+    }
+
+    fn lacks(&mut self, program: &Program, why: String) {
+        self.attached.retain(|name| *name != program.name);
+        if refusal::unloaded(&program.hook).is_some() {
+            self.unloaded.insert(program.name.clone());
+        }
+        self.missing.insert(program.name.clone(), why);
+    }
 }
 
-/// Keeps libbpf's own messages for `reason` instead of stderr.
-pub fn quiet() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, keep_warning)));
+/// A program of the object and what it attaches to: "tp_btf", "sched_switch".
+#[derive(Debug, Clone)]
+struct Program {
+    name: String,
+    kind: String,
+    hook: String,
 }
 
-/// The line of libbpf's log that says why the last load failed.
-fn reason(error: &dyn std::fmt::Display) -> String {
-    let log = LOG
-        .lock()
-        .map(|mut log| std::mem::take(&mut *log))
-        .unwrap_or_default();
-    let line = log
-        .lines()
-        .filter(|l| !l.contains("failed to load") && !l.contains("PROG LOAD LOG"))
-        .rfind(|l| !l.starts_with("processed "))
-        .map(|l| l.trim_start_matches("libbpf: ").to_owned());
-    line.unwrap_or_else(|| error.to_string())
+impl Program {
+    fn new(name: &OsStr, section: &OsStr) -> Program {
+        let section = section.to_string_lossy();
+        let (kind, hook) = section.split_once('/').unwrap_or((&section, ""));
+        Program {
+            name: name.to_string_lossy().into_owned(),
+            kind: kind.to_owned(),
+            hook: hook.to_owned(),
+        }
+    }
+
+    /// Attached to what the kernel's types name, which is looked up before loading.
+    fn has_target(&self) -> bool {
+        matches!(self.kind.as_str(), "tp_btf" | "fentry" | "fexit")
+    }
 }
 
 fn open(storage: &mut MaybeUninit<OpenObject>) -> Result<OpenRecorderSkel<'_>> {
@@ -77,47 +110,78 @@ fn open(storage: &mut MaybeUninit<OpenObject>) -> Result<OpenRecorderSkel<'_>> {
         .context("Failed to open the BPF object")
 }
 
-/// Names of all programs.
-fn programs() -> Result<Vec<String>> {
+/// All programs, and why the kernel has no place for some of them.
+fn programs() -> Result<Vec<(Program, Option<String>)>> {
     let mut storage = MaybeUninit::uninit();
-    let skel = open(&mut storage)?;
-    Ok(skel
-        .open_object()
-        .progs()
-        .map(|p| p.name().to_string_lossy().into_owned())
-        .collect())
+    let mut skel = open(&mut storage)?;
+    let mut found = Vec::new();
+    for mut open in skel.open_object_mut().progs_mut() {
+        let program = Program::new(open.name(), open.section());
+        let absent = program.has_target()
+            && open
+                .set_attach_target(0, Some(program.hook.clone()))
+                .is_err();
+        let why = absent.then(|| refusal::absent(&program.kind, &program.hook));
+        found.push((program, why));
+    }
+    Ok(found)
 }
 
-/// Loads the object with only these programs; the error is libbpf's reason.
-fn try_load(names: &[String]) -> std::result::Result<(), String> {
+/// Loads the object with only these programs; the error is libbpf's log and its own word.
+fn try_load(programs: &[&Program]) -> std::result::Result<(), (String, String)> {
+    refusal::last_log();
     let mut storage = MaybeUninit::uninit();
-    let mut skel = open(&mut storage).map_err(|e| format!("{e:#}"))?;
+    let mut skel = open(&mut storage).map_err(|e| (String::new(), format!("{e:#}")))?;
     for mut program in skel.open_object_mut().progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        program.set_autoload(names.contains(&name));
+        let name = program.name().to_string_lossy();
+        let wanted = programs.iter().any(|p| p.name == name);
+        program.set_autoload(wanted);
     }
     let loaded = skel.load().map(|_| ());
-    loaded.map_err(|e| reason(&e))
+    loaded.map_err(|e| (refusal::last_log(), e.to_string()))
 }
 
-/// Tries all together and, only if that fails, each alone.
+/// Tries all together; while that fails, without the program that was refused.
 pub fn survey() -> Result<Coverage> {
-    quiet();
+    refusal::quiet();
     check_host()?;
-    let all = programs()?;
     let mut coverage = Coverage::default();
-    if try_load(&all).is_err() {
-        for name in &all {
-            if let Err(why) = try_load(std::slice::from_ref(name)) {
-                coverage.missing.insert(name.clone(), why);
-            }
+    let mut left = Vec::new();
+    for (program, absent) in programs()? {
+        match absent {
+            Some(why) => coverage.lacks(&program, why),
+            None => left.push(program),
         }
     }
-    coverage.attached = all
-        .into_iter()
-        .filter(|n| !coverage.missing.contains_key(n))
-        .collect();
+    while let Err((log, error)) = try_load(&left.iter().collect::<Vec<_>>()) {
+        let why = refusal::reason(&log, &error);
+        let name = refusal::culprit(&log);
+        let Some(at) = left.iter().position(|p| Some(&p.name) == name.as_ref()) else {
+            bail!("this kernel refuses the recorder's object: {why}");
+        };
+        coverage.lacks(&left.remove(at), why);
+    }
+    coverage.attached = left.into_iter().map(|p| p.name).collect();
     Ok(coverage)
+}
+
+/// Attaches each program that loaded; one that cannot be attached is missing from then on.
+/// Those that run when they are read are the caller's.
+pub fn attach(object: &mut Object, coverage: &mut Coverage) -> Result<Vec<Link>> {
+    let mut links = Vec::new();
+    for program in object.progs_mut() {
+        let known = Program::new(program.name(), program.section());
+        if known.kind == "iter" || !coverage.attached.contains(&known.name) {
+            continue;
+        }
+        refusal::last_log();
+        match program.attach() {
+            Ok(link) => links.push(link),
+            Err(error) => coverage.lacks(&known, format!("does not attach: {error}")),
+        }
+    }
+    require(coverage)?;
+    Ok(links)
 }
 
 /// Fails if a program is missing that no recording can do without.
@@ -148,10 +212,45 @@ fn check_host() -> Result<()> {
 pub fn doctor() -> Result<()> {
     let coverage = survey()?;
     let usable = require(&coverage).is_ok();
-    let answer = json!({
-        "usable": usable, "tier": coverage.tier(),
-        "attached": coverage.attached, "missing": coverage.missing,
-    });
+    let mut answer = coverage.to_json();
+    answer["usable"] = usable.into();
+    answer["tier"] = coverage.tier().into();
     println!("{answer}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(names: &[(&str, &str, &str)]) -> Coverage {
+        let mut coverage = Coverage::default();
+        for (name, kind, hook) in names {
+            let program = Program {
+                name: (*name).to_owned(),
+                kind: (*kind).to_owned(),
+                hook: (*hook).to_owned(),
+            };
+            coverage.lacks(&program, "refused".to_owned());
+        }
+        coverage
+    }
+
+    #[test]
+    fn the_tier_says_what_is_there() {
+        assert_eq!(without(&[]).tier(), "T2");
+        let start = ("on_io_start", "tp_btf", "block_io_start");
+        assert_eq!(without(&[start]).tier(), "T2");
+        let issue = ("on_rq_issue", "tp_btf", "block_rq_issue");
+        assert_eq!(without(&[issue]).tier(), "T1");
+        let switch = ("on_switch", "tp_btf", "sched_switch");
+        assert_eq!(without(&[issue, switch]).tier(), "T0");
+    }
+
+    #[test]
+    fn a_required_program_s_absence_is_an_error_that_names_it() {
+        let exit = ("on_exit", "tp_btf", "sys_exit");
+        let said = require(&without(&[exit])).map_err(|e| e.to_string());
+        assert!(said.is_err_and(|e| e.contains("on_exit: refused")));
+    }
 }

@@ -180,6 +180,20 @@ fn size_bytes(path: &Path) -> u64 {
     buffer.f_blocks * buffer.f_bsize as u64
 }
 
+/// Release and machine of the running kernel, as `uname -rm` gives them.
+pub fn kernel() -> (String, String) {
+    // SAFETY: plain out-parameter; an all-zero utsname is valid.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: names is ours; there is no other way to fail.
+    unsafe { libc::uname(&raw mut names) };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|c| *c as u8).collect();
+        let length = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    (text(&names.release), text(&names.machine))
+}
+
 /// Reads a clock in nanoseconds.
 pub fn clock(id: libc::clockid_t) -> i64 {
     let mut t = libc::timespec {

@@ -11,6 +11,7 @@ mod counters;
 mod coverage;
 mod drain;
 mod host;
+mod refusal;
 mod session;
 mod settings;
 mod snapshot;

@@ -29,8 +29,6 @@ const TICK: Duration = Duration::from_millis(5);
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time a terminated command gets before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
-/// Programs that only run when read, not attached.
-const ITERATORS: [&str; 3] = ["dump_open_files", "dump_tasks", "watch_kernel_threads"];
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -61,7 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
         .map(|p| Spool::at(p))
         .collect::<Result<_>>()?;
     refuse_output_on_spool(options, &spools)?;
-    let coverage = coverage::survey()?;
+    let mut coverage = coverage::survey()?;
     coverage::require(&coverage)?;
     let mut command = match options.command.as_slice() {
         [] => None,
@@ -74,7 +72,6 @@ pub fn run(options: &Options) -> Result<()> {
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         program.set_autoload(!coverage.missing.contains_key(&name));
-        program.set_autoattach(!ITERATORS.contains(&name.as_str()));
     }
     let rodata = open
         .maps
@@ -87,7 +84,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut roots = options.pids.clone();
     roots.extend(command.as_ref().map(|c| c.pid as u32));
     targets::name(&skel.maps.target_pids, &roots)?;
-    record(&mut skel, options, &spools, &coverage, command.as_mut())
+    record(&mut skel, options, &spools, &mut coverage, command.as_mut())
 }
 
 /// A recorder that writes to the spool it records would record itself for ever.
@@ -126,7 +123,7 @@ fn record(
     skel: &mut RecorderSkel<'_>,
     options: &Options,
     spools: &[Spool],
-    coverage: &Coverage,
+    coverage: &mut Coverage,
     mut command: Option<&mut Command>,
 ) -> Result<()> {
     let start = host::clock_pair();
@@ -136,7 +133,7 @@ fn record(
     capture.borrow_mut().text(Kind::Meta, &meta.to_string())?;
     let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
-    skel.attach().context("Failed to attach the BPF programs")?;
+    let links = coverage::attach(skel.object_mut(), coverage)?;
     arm(skel, options)?;
     let (_files, open_files) = iterator(&skel.progs.dump_open_files)?;
     let (_last, last_words) = iterator(&skel.progs.dump_tasks)?;
@@ -173,7 +170,7 @@ fn record(
     }
     let status = pump.until_stopped(options, command)?;
 
-    skel.links = Default::default(); // detach: from here on no call is counted any more
+    drop(links); // detach: from here on no call is counted any more
     let end = host::clock_pair();
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(last_words)?)?;
     pump.drain()?;
@@ -181,6 +178,8 @@ fn record(
         return Err(error);
     }
     drop(ring);
+    meta["tier"] = coverage.tier().into();
+    meta["programs"] = coverage.to_json();
     meta["attached_mono_ns"] = attached_ns.into();
     meta["end_mono_ns"] = end.0.into();
     meta["end_real_ns"] = end.1.into();
@@ -196,12 +195,15 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
     for spool in spools {
         other_names.extend(aliases::of(spool)?);
     }
+    let (kernel, arch) = host::kernel();
     Ok(json!({
+        "kernel": kernel,
+        "arch": arch,
         "aliases": other_names,
         "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
         "tier": coverage.tier(),
-        "programs": {"attached": coverage.attached, "missing": coverage.missing},
+        "programs": coverage.to_json(),
         "tree": !options.no_tree,
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "comms": options.comms,
                    "command": !options.command.is_empty()},

@@ -1,7 +1,6 @@
 """Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
 
 import json
-import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -139,8 +138,8 @@ def _meta(capture: Capture, resolved: Resolved, lost: int) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),
-        "kernel": platform.release(),
-        "arch": platform.machine(),
+        "kernel": native.get("kernel", "unknown"),
+        "arch": native.get("arch", "unknown"),
         "cpus": native.get("cpus"),
         "start_ns": capture.start_real_ns,
         "duration_ns": int(end) - capture.start_mono_ns,

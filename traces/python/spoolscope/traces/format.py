@@ -13,8 +13,12 @@ META_FIELDS = (
         "Filesystems recorded: mount, fstype, options, source, dev, size_bytes; names in "
         "mount, options and source are hidden as in the tables.",
     ),
-    ("tier", "Which evidence was available, T0 (calls only) to T3."),
-    ("programs", "Kernel programs: attached, and missing with the reason of each."),
+    ("tier", "T0: calls; T1: and the split of their time; T2: and journals and block requests."),
+    (
+        "programs",
+        "Kernel programs: attached; missing, with the reason of each; unloaded: those of the "
+        "missing whose filesystem was not in the kernel.",
+    ),
     ("complete", "True if nothing was lost and the recording ended in order."),
     ("lost", "Number of calls lost; the table losses says where."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
