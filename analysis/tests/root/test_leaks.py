@@ -130,6 +130,15 @@ def test_no_name_is_left(hidden: Path, place: Path) -> None:
     assert leaks(shown(hidden, place)) == []
 
 
+def test_no_name_is_left_of_a_trace_that_kept_them(kept: Path, place: Path) -> None:
+    copy = place / "copy.trace"
+    before = everything(kept)
+    spoolscope("scrub", "-q", kept, "-o", copy, "--key-file", place / "key")
+    assert everything(kept) == before
+    assert leaks(everything(copy)) == []
+    assert leaks(shown(copy, place)) == []
+
+
 def test_every_name_would_be_found(kept: Path, place: Path) -> None:
     """The same search of a trace that keeps names: what it did not find, it could not."""
     found = leaks(everything(kept))

@@ -15,6 +15,7 @@ VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
     "info": "Show what a trace holds: duration, counts, loss.",
+    "scrub": "Copy a trace with its names hidden.",
     "explain": "Split every call's time by cause.",
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",

@@ -20,12 +20,13 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 KEY_BYTES = 32
-_WORDS = frozenset(
+WORDS = frozenset(
     b"""new cur tmp Maildir mail vmail queue incoming active deferred defer bounce trace hold
     corrupt flush saved maildrop public private pid mess info local remote intd todo
     .Sent .Trash .Drafts .Junk .Archive .Spam Sent Trash Drafts Junk Archive Spam INBOX
@@ -132,13 +133,17 @@ class Pseudonymiser:
         self._known: dict[bytes, bytes] = {}
         self._taken: set[bytes] = set()
 
+    def originals(self) -> Iterable[bytes]:
+        """Return the names that were hidden so far, as they were."""
+        return self._known.keys()
+
     def path(self, path: bytes) -> bytes:
         """Return the pseudonym of a path, component by component."""
         return b"/".join([self.component(part) for part in path.split(b"/")])
 
     def component(self, name: bytes) -> bytes:
         """Return the pseudonym of one component."""
-        if name in _WORDS or not name.strip(b"."):
+        if name in WORDS or not name.strip(b"."):
             return name
         if match := _MAILDIR.match(name):
             base, sizes, flags = match.groups()
@@ -150,11 +155,11 @@ class Pseudonymiser:
         """Hide what lies between a known beginning and a known ending."""
         ending = _ENDINGS.search(name)
         end = ending.start() if ending else len(name)
-        if name[:end] in _WORDS:
+        if name[:end] in WORDS:
             return name
         head = _HEADS.match(name, 0, end)
         start = head.end() if head else 0
-        if start == end or name[start:end] in _WORDS:
+        if start == end or name[start:end] in WORDS:
             return name
         return name[:start] + self._hash(name[start:end]) + name[end:]
 
@@ -211,7 +216,7 @@ class Pseudonymiser:
             number = left << half | right
             places = (number >> _BITS * i & 63 for i in reversed(range(len(name))))
             hidden = bytes(_ALPHABET[place] for place in places)
-            if hidden not in _WORDS:
+            if hidden not in WORDS:
                 return hidden
 
     def _digested(self, name: bytes) -> bytes:
@@ -219,7 +224,7 @@ class Pseudonymiser:
         length = len(name) - len(mark)
         for attempt in range(1000):
             pseudonym = mark + self._text(name, attempt, length)
-            if pseudonym not in self._taken and pseudonym not in _WORDS:
+            if pseudonym not in self._taken and pseudonym not in WORDS:
                 break
         self._taken.add(pseudonym)
         return pseudonym

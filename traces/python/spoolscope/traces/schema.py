@@ -15,17 +15,23 @@ I16, I32, I64, F64 = pa.int16(), pa.int32(), pa.int64(), pa.float64()
 STR = pa.string()
 SYMBOL = pa.dictionary(pa.int32(), pa.string())
 BOOL = pa.bool_()
+PATH, COMM = "path", "comm"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: Parquet type, unit ("" if it has none) and meaning."""
+    """One column: Parquet type, unit ("" if it has none) and meaning.
+
+    ``private`` says what kind of name its text is, PATH or COMM; "" if it is none of a person's
+    or a host's but one of few fixed words.
+    """
 
     name: str
     type: pa.DataType
     unit: str
     meaning: str
     nullable: bool = False
+    private: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Table:
 _TS = Column("ts_ns", I64, "ns", "Start, since the epoch (CLOCK_REALTIME at start of recording).")
 _PID = Column("pid", I32, "", "Process id.")
 _TID = Column("tid", I32, "", "Thread id.")
-_COMM = Column("comm", SYMBOL, "", "Name of the thread at that time.")
+_COMM = Column("comm", SYMBOL, "", "Name of the thread at that time.", private=COMM)
 _CALL_SEQ = Column(
     "seq", I64, "", "seq of the thread's call this belongs to; null outside calls.", nullable=True
 )
@@ -106,7 +112,7 @@ SEGMENTS = Table(
         Column("stack_id", I64, "", "Kernel stack at switch-out (stacks.stack_id).", nullable=True),
         Column("waker_pid", I32, "", "Process that woke it (blocked rows).", nullable=True),
         Column("waker_tid", I32, "", "Thread that woke it.", nullable=True),
-        Column("waker_comm", SYMBOL, "", "Name of the waker.", nullable=True),
+        Column("waker_comm", SYMBOL, "", "Name of the waker.", nullable=True, private=COMM),
         Column("waker", SYMBOL, "", "Context of the waking: task, irq or idle.", nullable=True),
         Column("waker_seq", I64, "", "seq of the waker's own call, if it was in one.", nullable=True),
     ),
@@ -129,7 +135,7 @@ PATHS = Table(
     "one name",
     (
         Column("path_id", I64, "", "Id, from 0."),
-        Column("path", STR, "", "Path below the spool mount without leading '/', or text; bytes outside UTF-8 and '%' as %XX."),
+        Column("path", STR, "", "Path below the spool mount without leading '/', or text; bytes outside UTF-8 and '%' as %XX.", private=PATH),
         Column("kind", SYMBOL, "", "spool (below a spool mount), outside, or text (symlink target, xattr name)."),
         Column("spool", I16, "", "Index into meta.spools; null unless kind is spool.", nullable=True),
     ),
@@ -146,7 +152,7 @@ THREADS = Table(
         Column("start_ns", I64, "ns", "Fork time since the epoch; null if alive at start.", nullable=True),
         Column("end_ns", I64, "ns", "Exit time since the epoch; null if alive at the end.", nullable=True),
         Column("exit_code", I32, "", "As in wait(2); null if alive at the end.", nullable=True),
-        Column("comm", SYMBOL, "", "Last name."),
+        Column("comm", SYMBOL, "", "Last name.", private=COMM),
         Column("kind", SYMBOL, "", "task, or kernel (a watched kernel thread)."),
         Column("uid", I32, "", "User id when first seen."),
         Column("gid", I32, "", "Group id when first seen."),
@@ -187,12 +193,12 @@ COMMITS = Table(
         Column("flushing_ns", I64, "ns", "Writing ordered data (jbd2).", nullable=True),
         Column("logging_ns", I64, "ns", "Writing the log (jbd2).", nullable=True),
         Column("tid", I32, "", "Thread that did the commit."),
-        Column("comm", SYMBOL, "", "Name of that thread."),
+        Column("comm", SYMBOL, "", "Name of that thread.", private=COMM),
         Column("trigger", SYMBOL, "", "What caused it: call, timer, checkpoint or unknown."),
         Column("trigger_pid", I32, "", "Process that triggered it.", nullable=True),
         Column("trigger_tid", I32, "", "Thread that triggered it.", nullable=True),
         Column("trigger_seq", I64, "", "seq of the triggering call.", nullable=True),
-        Column("trigger_comm", SYMBOL, "", "Name of the triggering thread.", nullable=True),
+        Column("trigger_comm", SYMBOL, "", "Name of the triggering thread.", nullable=True, private=COMM),
         Column("trigger_stack_id", I64, "", "Kernel stack of the trigger.", nullable=True),
         Column("blocks", I64, "", "Blocks logged (jbd2) or bytes (xfs), null if unknown.", nullable=True),
     ),

@@ -1,0 +1,48 @@
+"""The verb scrub."""
+
+from pathlib import Path
+
+import click
+
+from spoolscope.cli.output import emit_json, json_option, progress, quiet_option, wrote
+from spoolscope.traces.pseudonym import key_id, load_key
+
+EPILOG = """\b
+Examples:
+  spoolscope scrub old.trace -o given-away.trace
+  spoolscope scrub monday.trace -o partner.trace --key-file partner.key
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Trace directory to write.",
+)
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
+)
+@quiet_option
+@json_option
+def command(trace: Path, output: Path, key_file: Path | None, quiet: bool, as_json: bool) -> int:
+    """Copy a trace with its names replaced by pseudonyms.
+
+    For a trace recorded with --keep-names, or to give the same trace to
+    somebody under another key. TRACE itself is not changed; the copy is
+    searched for the hidden names (of 8 bytes or more) before it appears.
+    """
+    from spoolscope.traces.scrub import scrub
+
+    key = load_key(key_file, outside=output)
+    with progress(quiet=quiet) as show:
+        hidden = scrub(trace, output, key, show)
+    if as_json:
+        emit_json({"trace": str(output), "names_hidden": hidden, "key_id": key_id(key)})
+    else:
+        click.echo(f"{hidden:,} names hidden; none of 8 bytes or more is left in the copy")
+        wrote(output, f"spoolscope info {output}")
+    return 0

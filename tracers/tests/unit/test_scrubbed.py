@@ -1,0 +1,59 @@
+"""Names hidden afterwards are those that recording with the key would have given."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spoolscope.tracers.convert import convert
+from spoolscope.tracers.lives import EXIT, FORK
+from spoolscope.traces.schema import TABLES
+from spoolscope.traces.scrub import scrub
+from spoolscope.traces.trace import Trace
+
+KEY = bytes(range(32))
+
+
+def tell(story) -> None:
+    story.capture.meta["spools"] = [
+        {
+            "mount": "/spool",
+            "dev": 7,
+            "fstype": "ext4",
+            "source": "/dev/mapper/alice",
+            "options": "rw",
+        },
+        {"mount": "/spool/example.org", "dev": 8, "fstype": "ext4", "source": "", "options": "rw"},
+    ]
+    story.capture.meta["filter"] = {"comms": ["alice-filter"], "cgroups": ["user.slice/alice"]}
+    story.task(FORK, 9, parent_pid=3, parent_tid=3, comm=b"alice-filter")
+    story.opened(9, "/spool/alice/tmp/1700000000.M1P2.mailhost7", 3, 50)
+    story.call(9, "rename", "/spool/alice/tmp/1", "/spool/alice/cur/1,S=5:2,S")
+    story.call(9, "symlink", "../bob", "/spool/example.org/100% \u00fc~")
+    story.name("/spool/alice", 51, 0o040700)
+    story.task(EXIT, 9, n_calls=3, comm=b"alice-filter")
+
+
+def test_scrubbing_gives_what_recording_with_the_key_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_story
+) -> None:
+    for name, key in (("kept", None), ("hidden", KEY)):
+        story = new_story()
+        tell(story)
+        capture = story.end()
+        monkeypatch.setattr("spoolscope.tracers.convert.read_capture", lambda _, c=capture: c)
+        (tmp_path / name).mkdir()
+        convert(tmp_path, tmp_path / name, key)
+    n = scrub(tmp_path / "kept", tmp_path / "scrubbed", KEY, lambda _what, _share: None)
+    assert n > 5
+    kept, hidden, scrubbed = (
+        Trace.open(tmp_path / name) for name in ("kept", "hidden", "scrubbed")
+    )
+    assert scrubbed.meta == hidden.meta != kept.meta
+    for name in TABLES:
+        one, other = (trace.table(name).to_pylist() for trace in (hidden, scrubbed))
+        assert one == other, name
+    assert kept.table("paths")["path"] != hidden.table("paths")["path"]
+    assert pa.compute.count_distinct(kept.table("paths")["path"]) == pa.compute.count_distinct(
+        scrubbed.table("paths")["path"]
+    )

@@ -1,0 +1,129 @@
+"""Hide the names of a trace that was recorded with them, or with another key."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spoolscope.traces.comms import is_known
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.output import check_output, publish, work_directory
+from spoolscope.traces.parquet import ROW_GROUP, write_parts
+from spoolscope.traces.private import Private
+from spoolscope.traces.pseudonym import WORDS, key_id
+from spoolscope.traces.schema import COMM, PATH, TABLES, Table
+from spoolscope.traces.text import decoded, escaped
+from spoolscope.traces.trace import META, Trace
+
+FOOTER = ("schema", "version", "kernel", "tier", "complete")
+_PIECE = re.compile(rb"[\w\x80-\xff-]{8,}")
+
+Progress = Callable[[str, float | None], None]
+
+
+def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
+    """Write a copy of a trace with all private names hidden, and return how many they were.
+
+    The old trace is only read; the new one appears when it is whole and was searched for every
+    hidden name with a piece of 8 bytes or more; shorter ones may come about by chance.
+
+    Args:
+        old: A trace, recorded with --keep-names or with another key.
+        new: Directory to write.
+        key: Pseudonym key.
+        progress: Told what is being done, and the share that is.
+
+    Raises:
+        SpoolscopeError: the trace cannot be read, already has this key's names, or a name was
+            found in the copy.
+    """
+    trace = Trace.open(old)
+    if trace.meta.get("key_id") == key_id(key):
+        raise SpoolscopeError(
+            f"the names of {old} are hidden with this key already",
+            remedy="give another --key-file to hide them again",
+            exit_code=USAGE,
+        )
+    check_output(new)
+    work = work_directory(new)
+    try:
+        hidden = _write(trace, work, Private(key), progress)
+        publish(work, new)
+    except BaseException:
+        shutil.rmtree(work)
+        raise
+    return hidden
+
+
+def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> int:
+    meta = private.meta(trace.meta)
+    footer = {name: str(meta.get(name)) for name in FOOTER}
+    for i, table in enumerate(TABLES.values()):
+        progress(f"hiding names of {table.name}", i / len(TABLES))
+        if trace.file(table.name).exists():
+            write_parts(work, table.name, _hidden_parts(trace, table, private), footer)
+    (work / META).write_text(json.dumps(meta, indent=1) + "\n")
+    progress("searching the copy for them", None)
+    originals = list(private.names.originals())
+    if left := _left(Trace.open(work), originals):
+        raise SpoolscopeError(
+            f"{len(left)} names would be left in the copy, first in {left[0]}: nothing was written",
+            remedy="please report it; do not give the trace away",
+        )
+    return len(originals)
+
+
+def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict[str, Any]]:
+    file = pq.ParquetFile(trace.file(table.name))
+    names = [column.name for column in table.columns]
+    for batch in file.iter_batches(ROW_GROUP, columns=names):
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for column in table.columns:
+            if column.private == PATH:
+                columns[column.name] = _each(
+                    columns[column.name], lambda text: escaped(private.names.path(decoded(text)))
+                )
+            elif column.private == COMM:
+                columns[column.name] = _each(
+                    columns[column.name], lambda text: private.comms.text(text.encode())
+                )
+        yield columns
+
+
+def _each(values: pa.Array, hide: Callable[[str], str]) -> pa.Array:
+    """Hide every text of a column, each distinct one once."""
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    texts = pa.array([hide(text) for text in values.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(values.indices, texts).cast(pa.string())
+
+
+def _left(trace: Trace, originals: list[bytes]) -> list[str]:
+    """Return where a piece of a name that was hidden still stands."""
+    known = {piece for word in WORDS for piece in _PIECE.findall(word)}
+    secret = {
+        piece
+        for name in originals
+        for piece in _PIECE.findall(name)
+        if not (piece.isdigit() or piece in known or is_known(piece))
+    }
+    return [where for where, text in _texts(trace) if not secret.isdisjoint(_PIECE.findall(text))]
+
+
+def _texts(trace: Trace) -> Iterator[tuple[str, bytes]]:
+    """Every text that may hold a private name, and where it stands."""
+    for table in TABLES.values():
+        for column in table.columns:
+            if column.private:
+                values = trace.table(table.name, [column.name]).column(0).cast(pa.string())
+                for text in values.unique().drop_null().to_pylist():
+                    yield f"{table.name}.{column.name}", decoded(text)
+    for spool in trace.meta.get("spools", []):
+        for name in ("mount", "source", "options"):
+            yield f"{META}: {name} of a spool", decoded(str(spool.get(name, "")))
+    yield f"{META}: filter", decoded(json.dumps(trace.meta.get("filter", {}), ensure_ascii=False))
