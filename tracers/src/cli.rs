@@ -48,8 +48,8 @@ pub struct Options {
     /// Leave out the walk of the spool tree.
     #[arg(long)]
     pub no_tree: bool,
-    /// Ring buffer between kernel and recorder, MiB; a power of two.
-    #[arg(long, default_value_t = 64)]
+    /// Ring buffers between kernel and recorder, MiB: shared out to the CPUs.
+    #[arg(long, default_value_t = 128)]
     pub ring_mib: u32,
     /// Run this and record only it and its children.
     #[arg(last = true)]

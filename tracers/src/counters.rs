@@ -7,7 +7,11 @@ use libbpf_rs::{MapCore, MapFlags, MapMut};
 use serde_json::{Value, json};
 
 /// Counters that are no loss of a record; numbers as in state.bpf.h.
-const OTHERS: [(u32, &str); 2] = [(48, "calls_unjudged"), (49, "compat_calls")];
+const OTHERS: [(u32, &str); 3] = [
+    (48, "calls_unjudged"),
+    (49, "compat_calls"),
+    (50, "records_rescued"),
+];
 
 /// Adds to the meta: `lost_records` by `enum spsc_kind` (0 = no memory for a task's state), and
 /// the other counters by their names.

@@ -6,12 +6,12 @@ mod aliases;
 mod answer;
 mod cli;
 mod command;
-
 mod counters;
 mod coverage;
 mod drain;
 mod host;
 mod refusal;
+mod rings;
 mod session;
 mod settings;
 mod snapshot;

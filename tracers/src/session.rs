@@ -21,9 +21,9 @@ use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::{self, Found};
-use crate::{aliases, answer, counters, drain, settings, symbols, targets};
+use crate::{aliases, answer, counters, drain, rings, settings, symbols, targets};
 
-/// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
+/// How often the ring is emptied; full rings hold many such intervals.
 const TICK: Duration = Duration::from_millis(5);
 /// How old buffered records get before they are written.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
         .as_deref_mut()
         .context("no constants in the object")?;
     settings::apply(rodata, options, &spools)?;
-    open.maps.ring.set_max_entries(options.ring_mib << 20)?;
+    open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
     let mut roots = options.pids.clone();
     roots.extend(command.as_ref().map(|c| c.pid as u32));
@@ -131,6 +131,7 @@ fn record(
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
     let mut meta = first_meta(options, spools, coverage)?;
     capture.borrow_mut().text(Kind::Meta, &meta.to_string())?;
+    let made = rings::make(&skel.maps.rings, options.ring_mib)?;
     let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
     let links = coverage::attach(skel.object_mut(), coverage)?;
@@ -140,15 +141,17 @@ fn record(
     let attached_ns = host::clock(libc::CLOCK_MONOTONIC);
 
     let mut builder = RingBufferBuilder::new();
-    builder.add(&skel.maps.ring, |bytes| {
-        match drain::store(&mut capture.borrow_mut(), bytes) {
-            Ok(()) => 0,
-            Err(error) => {
-                *failure.borrow_mut() = Some(error);
-                -libc::EIO
+    for ring in &made {
+        builder.add(ring, |bytes| {
+            match drain::store(&mut capture.borrow_mut(), bytes) {
+                Ok(()) => 0,
+                Err(error) => {
+                    *failure.borrow_mut() = Some(error);
+                    -libc::EIO
+                }
             }
-        }
-    })?;
+        })?;
+    }
     let ring = builder.build()?;
     let (send, found) = sync_channel(4096);
     let (walked, tree) = (spools.to_vec(), !options.no_tree);

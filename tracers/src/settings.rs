@@ -10,6 +10,7 @@ use spoolscope_traces::calls::{self, Call};
 use crate::aliases;
 use crate::cli::Options;
 use crate::host::Spool;
+use crate::rings;
 use crate::skel::types;
 
 const EXTRA_STAT: u8 = 1;
@@ -25,11 +26,13 @@ const CHDIR: u8 = 8;
 const ADDRESS: u8 = 16;
 const EXEC: u8 = 32;
 const NEVER_RETURNS: u8 = 64;
+const ONLY_FD: u8 = 128;
 
 /// Writes every constant.
 pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) -> Result<()> {
     calls(rodata);
     spool_table(rodata, spools)?;
+    rodata.last_ring = rings::cpus()?;
     rodata.self_pid = std::process::id();
     rodata.root_ino = std::fs::metadata("/")?.ino();
     rodata.mount_ns = std::fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
@@ -73,7 +76,7 @@ fn shape(call: &Call) -> types::call_shape {
     .iter()
     .find_map(|(word, extra)| (at(word) >= 0).then(|| (*extra, at(word))))
     .unwrap_or((0, -1));
-    types::call_shape {
+    let mut shape = types::call_shape {
         fd: at("fd"),
         fd2: at("fd2"),
         dirfd: at("dirfd"),
@@ -85,7 +88,13 @@ fn shape(call: &Call) -> types::call_shape {
         extra,
         flags: flags(call),
         ..Default::default()
+    };
+    let others = [shape.fd2, shape.dirfd, shape.path, shape.path2];
+    if matches!(shape.fd, 0 | 4) && others == [-1; 4] && shape.flags & (TASK | CHDIR | ADDRESS) == 0
+    {
+        shape.flags |= ONLY_FD;
     }
+    shape
 }
 
 fn flags(call: &Call) -> u8 {

@@ -203,6 +203,21 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 	return 0;
 }
 
+/* The path was read at entry already, and whole; there is no other text. */
+static __always_inline void emit_one(struct task_struct *t, struct task_state *st, long ret,
+				     u64 now, u32 flags)
+{
+	struct ring_call_one *e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));
+
+	if (!e)
+		return;
+	fill_call(t, st, &e->c.rec, ret, now, flags);
+	e->c.head.len1 = st->head_bytes - 1;
+	e->c.head.stride = sizeof(e->text);
+	__builtin_memcpy(e->text, st->head, sizeof(e->text));
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void emit_call(struct task_struct *t, struct task_state *st, long ret,
 				      u64 now, u32 flags)
 {
@@ -224,6 +239,10 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 			return;
 		fill_call(t, st, &plain->rec, ret, now, flags);
 		bpf_ringbuf_submit(plain, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	if (s->path2 < 0 && s->text < 0 && st->head_bytes && st->head_bytes <= PATH_ONE) {
+		emit_one(t, st, ret, now, flags);
 		return;
 	}
 	e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));

@@ -22,17 +22,15 @@ extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
 		value_;                                                                            \
 	})
 
-/* Plain loads through the task's BTF pointer cost no helper call; only the slot of
- * the descriptor array is not typed and must be read. */
+/* Plain loads cost no helper call. A slot of the descriptor array is one pointer, which
+ * has no type to be told; hlist_head is a struct of one pointer. */
 static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
 {
 	struct fdtable *fdt = t->files->fdt;
-	struct file *f = NULL;
 
 	if (fd < 0 || fd >= fdt->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&f, sizeof(f), fdt->fd + fd);
-	return f;
+	return (struct file *)MEMBER(struct hlist_head, fdt->fd + fd, first);
 }
 
 static __always_inline struct inode *inode_of(struct file *f)
@@ -76,12 +74,20 @@ static __always_inline void note_object(struct task_state *st, struct inode *ino
 	st->obj_mode = MEMBER(struct inode, inode, i_mode);
 }
 
-/* Does the path in head[], seen from directory (dev, ino), lie below a spool's
+/* What of a path is compared. The two functions that read it are global: the verifier
+ * looks at them once, not on every way to them. */
+struct path_head {
+	char text[PATH_HEAD];
+};
+
+/* Does the path in `head`, seen from directory (dev, ino), lie below a spool's
  * mount point? ino 0 stands for an absolute path. Compared word by word. */
-static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
+__noinline bool head_on_spool(const struct path_head *head, u64 ino, u32 dev)
 {
 	const u64 *word = (const u64 *)head;
 
+	if (!head)
+		return false;
 	for (u32 i = 0; i < MAX_WAYS; i++) {
 		const volatile struct way_in *way = &ways_in[i];
 		u64 differs = 0;
@@ -91,9 +97,11 @@ static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
 			break;
 		if (way->ino != ino || (way->dev && way->dev != dev))
 			continue;
+		if ((word[0] & way->mask[0]) != way->word[0])
+			continue;
 		for (u32 w = 0; w < MOUNT_WORDS; w++)
 			differs |= (word[w] & way->mask[w]) ^ way->word[w];
-		next = head[way->length & 127];
+		next = head->text[way->length & (PATH_HEAD - 1)];
 		if (!differs && (next == '/' || next == 0))
 			return true;
 	}
@@ -101,13 +109,16 @@ static __always_inline bool head_on_spool(const char *head, u64 ino, u32 dev)
 }
 
 /* "//" or "/." in the part that is compared? Eight bytes at a time. */
-static __always_inline bool untidy(const char *head)
+__noinline bool untidy(const struct path_head *head, u32 bytes)
 {
 	const u64 *word = (const u64 *)head;
 	const u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
-	u64 found = head[0] == '.';
+	u64 found;
 
-	for (u32 i = 0; i < PATH_HEAD / 8 - 1; i++) {
+	if (!head)
+		return false;
+	found = head->text[0] == '.';
+	for (u32 i = 0; i < PATH_HEAD / 8 - 1 && i * 8 < bytes; i++) {
 		u64 next = word[i] >> 8 | word[i + 1] << 56;
 		u64 slash = word[i] ^ 0x2f2f2f2f2f2f2f2f;
 		u64 again = next ^ 0x2f2f2f2f2f2f2f2f;
@@ -141,15 +152,15 @@ static long tidy_byte(u32 i, struct tidying *t)
 }
 
 /* The path as the mount path is written; names with ".." stay as they are. */
-static __always_inline const char *tidied(struct task_state *st)
+static __always_inline const struct path_head *tidied(struct task_state *st)
 {
 	struct tidying t = {.st = st, .before = st->head[0] == '/' ? 0 : '/'};
 
-	if (!untidy(st->head))
-		return st->head;
+	if (!untidy((const struct path_head *)st->head, st->head_bytes))
+		return (const struct path_head *)st->head;
 	bpf_loop(PATH_HEAD - 1, tidy_byte, &t, 0);
 	st->tidy[t.used & (PATH_HEAD - 1)] = 0;
-	return st->tidy;
+	return (const struct path_head *)st->tidy;
 }
 
 enum answer { NO, YES, MAYBE };

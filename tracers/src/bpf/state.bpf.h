@@ -18,6 +18,7 @@
 #define MAX_CALLS 128
 #define MAX_NR 512
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
+#define PATH_ONE 128 /* most calls: one path, not longer */
 #define PATH_SHORT 256
 #define PATH_LONG 4096
 #define PATH_HEAD 128 /* compared with the mount path */
@@ -51,6 +52,7 @@ enum shape_flags {
 	SHAPE_ADDRESS = 16, /* arg 0 is an address: object = file mapped there */
 	SHAPE_EXEC = 32, /* the path must be read at entry, exec replaces the memory */
 	SHAPE_NEVER_RETURNS = 64,
+	SHAPE_ONLY_FD = 128, /* nothing but its descriptor says whether it is about a spool */
 };
 
 struct spool {
@@ -78,6 +80,7 @@ const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
 const volatile u64 root_ino; /* the recorder's root directory and mount namespace */
 const volatile u32 mount_ns;
+const volatile u32 last_ring; /* index in `rings` */
 const volatile u32 self_pid; /* the recorder never records itself */
 const volatile bool filter_tasks;
 const volatile u32 n_cgroups;
@@ -150,12 +153,20 @@ struct {
 	__type(value, u8);
 } target_pids SEC(".maps");
 
-/* All records, in the order they were made. Full: the record is lost, counted
- * in `lost`, and its seq is missing. */
-struct {
+struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20); /* set by the recorder */
-} ring SEC(".maps");
+	__uint(max_entries, 4096); /* the real ones are made by rings.rs */
+};
+
+/* index: CPU, the last one is for all; value: where its records go, in the order they
+ * were made. One ring for all CPUs would be a lock that all of them want. Full: the record
+ * goes to the last ring; that full, too: it is lost, counted, and its seq is missing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* set by the recorder */
+	__type(key, u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
 
 /* index: enum spsc_kind of a record lost, or one of these; value: how many.
  * counters.rs repeats the numbers. */
@@ -163,6 +174,7 @@ enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
 	COUNT_UNJUDGED = 48, /* paths used in another root or mount namespace: see filter */
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
+	COUNT_RESCUED = 50, /* records that found the ring of their CPU full, the last not */
 };
 
 struct {
@@ -224,6 +236,11 @@ struct ring_call {
 	struct spsc_syscall rec;
 };
 
+struct ring_call_one {
+	struct ring_call c;
+	char text[PATH_ONE];
+};
+
 struct ring_call_short {
 	struct ring_call c;
 	char text[2 * PATH_SHORT];
@@ -234,13 +251,24 @@ struct ring_call_long {
 	char text[2 * PATH_LONG];
 };
 
+static __always_inline void *reserve_in(u32 index, u64 size)
+{
+	void *ring = bpf_map_lookup_elem(&rings, &index);
+
+	return ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
+}
+
 static __always_inline void *reserve(u32 kind, u64 size)
 {
-	struct ring_head *h = bpf_ringbuf_reserve(&ring, size, 0);
+	struct ring_head *h = reserve_in(bpf_get_smp_processor_id(), size);
 
 	if (!h) {
-		count(kind);
-		return NULL;
+		h = reserve_in(last_ring, size);
+		if (!h) {
+			count(kind);
+			return NULL;
+		}
+		count(COUNT_RESCUED);
 	}
 	h->kind = kind;
 	h->len1 = 0;

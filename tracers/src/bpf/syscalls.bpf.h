@@ -15,9 +15,19 @@
 #include "emit.bpf.h"
 #include "target.bpf.h"
 
+/* The descriptor is argument 0 or 4 (mmap) in every call of calls.txt. */
+static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *regs, s8 at)
+{
+	s32 fd = at == 0 ? PT_REGS_PARM1_SYSCALL(regs) : PT_REGS_PARM5_SYSCALL(regs);
+	struct file *f = file_of_fd(t, fd);
+
+	return f && is_spool(dev_of(inode_of(f)));
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 {
+	const volatile struct call_shape *s;
 	struct task_struct *t;
 	struct task_state *st;
 	u32 call;
@@ -29,15 +39,19 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		count(COUNT_COMPAT);
 		return 0;
 	}
+	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
+	/* Most calls of programs that have nothing to do with a spool end here. */
+	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
+		return 0;
 	st = target_state(t);
 	if (!st)
 		return 0;
-	st->args[0] = PT_REGS_PARM1_CORE_SYSCALL(regs);
-	st->args[1] = PT_REGS_PARM2_CORE_SYSCALL(regs);
-	st->args[2] = PT_REGS_PARM3_CORE_SYSCALL(regs);
-	st->args[3] = PT_REGS_PARM4_CORE_SYSCALL(regs);
-	st->args[4] = PT_REGS_PARM5_CORE_SYSCALL(regs);
-	st->args[5] = PT_REGS_PARM6_CORE_SYSCALL(regs);
+	st->args[0] = PT_REGS_PARM1_SYSCALL(regs);
+	st->args[1] = PT_REGS_PARM2_SYSCALL(regs);
+	st->args[2] = PT_REGS_PARM3_SYSCALL(regs);
+	st->args[3] = PT_REGS_PARM4_SYSCALL(regs);
+	st->args[4] = PT_REGS_PARM5_SYSCALL(regs);
+	st->args[5] = PT_REGS_PARM6_SYSCALL(regs);
 	st->inode = st->ino = st->ino2 = 0;
 	st->head_bytes = 0;
 	st->pos = -1;
@@ -46,7 +60,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->certain = 0;
 	st->head[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
-	if (!wanted(t, st, &shapes[(call - 1) & (MAX_CALLS - 1)]))
+	if (!wanted(t, st, s))
 		return 0;
 	st->cwd_spool = cwd_on_spool(t);
 	st->out_ns = 0;
