@@ -1,9 +1,9 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test bench sample format clean
+.PHONY: help setup demo test bench bench-record sample format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## packages, Rust, .venv/bin/spoolscope and the native programs
 	@.ci/setup run
@@ -16,9 +16,13 @@ test: ## every gate and test (sudo: also those on real filesystems and BPF)
 	@.ci/setup test
 	@.ci/test
 
-bench: ## cost of recording and speed of replaying, as ratios (sudo)
-	@.ci/setup test
+bench: ## cost of recording, speed of replaying and of explaining (sudo; like 'make sample')
+	@.ci/setup bench
 	@.ci/bench
+
+bench-record: ## of these, cost of recording beside strace, perf and bpftrace; 10 min
+	@.ci/setup bench
+	@.ci/bench tracers
 
 sample: ## make the sample trace again from a real Postfix and Dovecot (sudo)
 	@.ci/setup sample

@@ -1,124 +1,108 @@
-"""What recording costs: the same loop untraced, filtered out, recorded and under strace.
+"""What recording costs, beside strace, perf and bpftrace, on this machine.
 
-Rounds are interleaved in random order on one fresh ext4 loop image; the figures are ratios to
-the untraced loop of the same round, with their spread. Needs root, mkfs.ext4, strace, cc.
+All tools run in one interleaved series, in random order within each round; a figure is the median
+of the ratios to the untraced run of the same round, with the order-statistic interval around it.
+Needs root, mkfs.ext4 and cc; a tool or server that is missing is named with its reason.
 """
 
 import argparse
 import json
-import random
-import shutil
-import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack
+from typing import Any
 
-from spoolscope.traces.native import find_binary
+import kernel_time
+import rig
+import stream
+import table
+import targets
+from series import RIG_TITLE, Series, machine, say
+from tools import OTHERS, OURS, UnusableError
+from workloads import WORKLOADS, Ground, ground
 
-HERE = Path(__file__).parent
-MODES = ("untraced", "filtered out", "spoolscope", "strace -f")
-TARGETS = {"fsync": 1.10, "nosync": 1.25}
-
-
-@contextmanager
-def ext4(work: Path) -> Iterator[Path]:
-    """Mount a fresh ext4 image."""
-    image, mount = work / "ext4.img", work / "mnt"
-    mount.mkdir()
-    with image.open("wb") as file:
-        file.truncate(1 << 30)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    subprocess.run(["mount", "-o", "loop,noatime", image, mount], check=True)
-    try:
-        yield mount
-    finally:
-        subprocess.run(["umount", mount], check=True)
-
-
-def run(mode: str, loop: list[str], mount: Path, work: Path) -> float:
-    """Return ns per loop."""
-    capture = work / "capture.seg"
-    capture.unlink(missing_ok=True)
-    recorder = [str(find_binary("spoolscope-record")), "run", "--spool", str(mount)]
-    recorder += ["--output", str(capture), "--no-tree"]
-    if mode == "strace -f":
-        loop = ["strace", "-f", "-o", str(work / "strace.txt"), *loop]
-    elif mode == "spoolscope":
-        loop = [*recorder, "--", *loop]
-    elif mode == "filtered out":
-        # Attached to everything, recording a process that does nothing on the spool.
-        sleeper = subprocess.Popen(
-            [*recorder, "--", "sleep", "600"], stdout=subprocess.PIPE, text=True
-        )
-        assert sleeper.stdout is not None
-        sleeper.stdout.readline()  # {"event": "ready"}
-        try:
-            return ns_per_loop(loop)
-        finally:
-            sleeper.terminate()
-            sleeper.communicate()
-    return ns_per_loop(loop)
-
-
-def ns_per_loop(command: list[str]) -> float:
-    """Run the loop and read its answer, the only line of two numbers."""
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for line in done.stdout.splitlines():
-        words = line.split()
-        if len(words) == 2 and all(w.isdigit() for w in words):
-            return float(words[1])
-    raise SystemExit(f"no answer from {command}: {done.stdout}{done.stderr}")
-
-
-def measure(sync: str, rounds: int, seconds: float, mount: Path, work: Path) -> dict[str, object]:
-    """Return median ns per loop and ratios to the same round's untraced loop, by mode."""
-    loop = [str(work / "maildir_loop"), str(mount), str(seconds), sync]
-    times: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for _ in range(rounds):
-        for mode in random.sample(MODES, len(MODES)):
-            times[mode].append(run(mode, loop, mount, work))
-    out: dict[str, object] = {}
-    for mode in MODES:
-        ratios = sorted(a / b for a, b in zip(times[mode], times["untraced"], strict=True))
-        out[mode] = {
-            "ns_per_loop": statistics.median(times[mode]),
-            "ratio": statistics.median(ratios),
-            "ratio_low": ratios[0],
-            "ratio_high": ratios[-1],
-        }
-    return out
+LOADS = {load.name: load for load in WORKLOADS}
+PARTS = (*LOADS, "rig", "kernel", "consumer", "firehose", "trace")
+MESSAGES = 150
 
 
 def main() -> None:
-    """Print a table on stdout; with --json the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="spoolscope-bench-", dir="/var/tmp"))
-    try:
-        source = HERE / "maildir_loop.c"
-        subprocess.run(["cc", "-O2", "-o", work / "maildir_loop", source], check=True)
-        with ext4(work) as mount:
-            result = {
-                sync: measure(sync, options.rounds, options.seconds, mount, work)
-                for sync in TARGETS
-            }
-    finally:
-        shutil.rmtree(work)
+    options = parse()
+    began = machine()
+    with ground() as place:
+        result = {"machine": began, **measure(place, options)}
+    result["targets"] = targets.judge(result)
     if options.json:
         json.dump(result, sys.stdout, indent=2)
-        return
-    for sync, modes in result.items():
-        print(f"Maildir loop, {sync}; {options.rounds} interleaved rounds of {options.seconds} s")
-        for mode, f in modes.items():
-            spread = f"({f['ratio_low']:.2f} to {f['ratio_high']:.2f})"
-            print(f"  {mode:14} {f['ns_per_loop'] / 1000:9.1f} us  x {f['ratio']:.3f} {spread}")
-        print(f"  target: spoolscope x {TARGETS[sync]:.2f}")
+    else:
+        print(table.brief(result) if options.markdown else table.full(result))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=13, help="of the cheap tools; default 13")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smoke test: the figures mean nothing"
+    )
+    parser.add_argument("--duration", type=float, default=30, help="of the firehose, s; default 30")
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be repeated")
+    parser.add_argument("--ours", action="store_true", help="without the other tools")
+    parser.add_argument("--json", action="store_true", help="all figures, not the tables")
+    parser.add_argument("--markdown", action="store_true", help="only the tables for a README")
+    options = parser.parse_args()
+    options.parts = options.only or PARTS
+    options.scale = 1.0
+    if options.quick:
+        options.rounds, options.scale, options.duration = 1, 0.1, 0.5
+    return options
+
+
+def measure(place: Ground, options: argparse.Namespace) -> dict[str, Any]:
+    """Take every part that was asked for."""
+    parts, scale = options.parts, options.scale
+    result: dict[str, Any] = {}
+    series = Series(OURS if options.ours else (*OURS, *OTHERS), options.rounds, scale)
+    series.on_loads(place, [load for name, load in LOADS.items() if name in parts])
+    if "rig" in parts or "trace" in parts:
+        on_rig(place, options, series, result)
+    titles = {load.name: load.title for load in WORKLOADS}
+    titles["rig"] = RIG_TITLE.format(messages(scale))
+    result |= {"series": series.summary(titles), "missing": series.missing}
+    if "kernel" in parts:
+        say("time in the kernel")
+        result["kernel"] = kernel_time.measure(place, LOADS, scale / 2)
+    if "consumer" in parts:
+        say("consumer")
+        names = ("delivery", "metadata")
+        result["consumer"] = {name: stream.measure(place, LOADS[name], scale) for name in names}
+    if "firehose" in parts:
+        say(f"firehose, {options.duration:g} s")
+        result["firehose"] = stream.firehose(place, options.duration)
+    return result
+
+
+def messages(scale: float) -> int:
+    return max(5, round(MESSAGES * scale))
+
+
+def on_rig(
+    place: Ground, options: argparse.Namespace, series: Series, result: dict[str, Any]
+) -> None:
+    """Run what needs the mail servers, or note why there are none."""
+    with ExitStack() as cleanup:
+        try:
+            servers = cleanup.enter_context(rig.rig(place.work))
+            if "rig" in options.parts:
+                rounds = max(1, options.rounds // 3)
+                series.on_rig(place.work, servers, rounds, messages(options.scale))
+            if "trace" in options.parts:
+                say("trace of the rig")
+                seconds = max(3.0, 15 * options.scale)
+                size = servers.trace_size(place.work, seconds)
+                result["trace"] = {"bytes_per_call": size}
+        except UnusableError as error:
+            series.missing["rig"] = str(error)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A Postfix and Dovecot of our own on a fresh loop filesystem; nothing of the system's is touched.
-# usage: rig.sh up|down        settings: RIG, RIG_FS, RIG_SIZE, RIG_USERS in the environment
+# usage: rig.sh up|down|stop|start        stop, start: the servers alone, between up and down
+# settings: RIG, RIG_FS, RIG_SIZE, RIG_USERS in the environment
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 RIG=${RIG:-/var/tmp/spoolscope-rig}
@@ -49,6 +50,10 @@ up() {
 	render main.cf.in "$RIG/etc/postfix/main.cf"
 	render master.cf.in "$RIG/etc/postfix/master.cf"
 	python3 "$here/prefill.py" "$spool/mail" --users "$RIG_USERS" --uid $uid
+	start
+}
+
+start() {
 	# Daemons must not keep our output open.
 	dovecot -c "$RIG/etc/dovecot.conf" </dev/null &>"$RIG/log/start"
 	postfix -c "$RIG/etc/postfix" start </dev/null &>>"$RIG/log/start"
@@ -64,10 +69,14 @@ wait_for() {
 	fail "no server on port $1" "see $RIG/log"
 }
 
-down() {
-	[[ -e $RIG ]] || return 0
+stop() {
 	[[ ! -f $RIG/etc/postfix/main.cf ]] || postfix -c "$RIG/etc/postfix" stop &>/dev/null || true
 	[[ ! -f $RIG/etc/dovecot.conf ]] || doveadm -c "$RIG/etc/dovecot.conf" stop &>/dev/null || true
+}
+
+down() {
+	[[ -e $RIG ]] || return 0
+	stop
 	for _ in $(seq 50); do
 		mountpoint -q "$spool" || break
 		umount "$spool" 2>/dev/null && break
@@ -78,6 +87,6 @@ down() {
 }
 
 case ${1:-} in
-up | down) "$1" ;;
-*) echo "usage: rig.sh up|down" >&2; exit 2 ;;
+up | down | stop | start) "$1" ;;
+*) echo "usage: rig.sh up|down|stop|start" >&2; exit 2 ;;
 esac

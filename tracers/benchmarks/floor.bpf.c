@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause
+/* Programs that do nothing: what this kernel charges for any program at these places. */
+#define PLACE(name)                                                                                \
+	__attribute__((section("tp_btf/" #name), used)) int empty_##name(void *ctx)                \
+	{                                                                                          \
+		return 0;                                                                          \
+	}
+
+PLACE(sys_enter)
+PLACE(sys_exit)
+PLACE(sched_switch)
+
+__attribute__((section("license"), used)) char LICENSE[] = "Dual BSD/GPL";

@@ -1,0 +1,94 @@
+"""The aims, and whether they were reached."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tools import SPOOLSCOPE, STRACE
+
+ENOUGH = 0.9  # probability that the interval holds the true median
+REACHED, MISSED, OPEN = "reached", "not reached", "undecided"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One aim.
+
+    Attributes:
+        what: The measure and its unit.
+        aim: As text.
+        measured: As text, with its spread if it has one.
+        verdict: reached, not reached, or undecided when the interval holds the aim.
+    """
+
+    what: str
+    aim: str
+    measured: str
+    verdict: str
+
+
+def slowdown(what: str, aim: float, result: dict[str, Any]) -> Verdict:
+    """Judge a ratio by its whole interval, in percent; too few rounds decide nothing."""
+    low, middle, high = (100 * (result[key] - 1) for key in ("low", "median", "high"))
+    verdict = REACHED if high <= aim else MISSED if low > aim else OPEN
+    if result["coverage"] < ENOUGH:
+        verdict = OPEN
+    measured = f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
+    return Verdict(what, f"at most {aim:g} %", measured, verdict)
+
+
+def at_most(what: str, aim: float, value: float, unit: str) -> Verdict:
+    verdict = REACHED if value <= aim else MISSED
+    return Verdict(what, f"at most {aim:g} {unit}", f"{value:.1f} {unit}", verdict)
+
+
+def judge(result: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the verdict on every aim whose measure was taken."""
+    verdicts = [*of_series(result.get("series", {})), *of_kernel(result.get("kernel"))]
+    if "bytes_per_call" in (trace := result.get("trace", {})):
+        size = trace["bytes_per_call"]["all_tables"]
+        verdicts.append(at_most("Parquet on the rig, all tables", 10, size, "bytes a call"))
+    if hose := result.get("firehose"):
+        verdicts += of_firehose(hose)
+    return [asdict(verdict) for verdict in verdicts]
+
+
+def of_series(series: dict[str, Any]) -> list[Verdict]:
+    verdicts = []
+    for name, aim in (("delivery", 1.0), ("metadata", 10.0)):
+        tools = series.get(name, {}).get("tools", {})
+        if SPOOLSCOPE not in tools:
+            continue
+        title = series[name]["title"]
+        verdicts.append(slowdown(title, aim, tools[SPOOLSCOPE]["ns_per_op"]))
+        if name == "metadata" and STRACE in tools:
+            ours, theirs = (tools[t]["ns_per_op"]["median"] - 1 for t in (SPOOLSCOPE, STRACE))
+            verdict = REACHED if ours <= theirs / 30 else MISSED
+            measured = f"1/{theirs / ours:.0f}" if ours > 0 else "nothing added"
+            verdicts.append(
+                Verdict("added time there, by strace's", "at most 1/30", measured, verdict)
+            )
+    return verdicts
+
+
+def of_kernel(kernel: dict[str, Any] | None) -> list[Verdict]:
+    if not kernel:
+        return []
+    verdicts = [
+        at_most(f"in the kernel, a traced call ({name})", 250, ns, "ns")
+        for name, part in kernel["traced"].items()
+        for ns in [part["ns_per_call"]["system calls"]]
+    ]
+    for name, ns in kernel["rejected"].items():
+        verdicts.append(at_most(f"in the kernel, a call rejected {name}", 120, ns, "ns"))
+    return verdicts
+
+
+def of_firehose(hose: dict[str, Any]) -> list[Verdict]:
+    rate, wanted = hose["calls_per_s"], hose["wanted_calls_per_s"]
+    lost = hose["lost"] + hose["unaccounted"]
+    fast = rate >= 0.99 * wanted
+    plain = hose["untraced_calls_per_s"]
+    measured = f"{lost:,} of {hose['calls']:,} at {rate:,.0f} calls/s (untraced {plain:,.0f})"
+    verdict = MISSED if lost else REACHED if fast else OPEN
+    what = f"firehose of {hose['seconds']:.0f} s"
+    return [Verdict(what, f"none lost at {wanted:,} calls/s", measured, verdict)]
