@@ -16,7 +16,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Record until the command ends, the time is up, or a signal arrives.
-    Run(Options),
+    Run(Box<Options>),
     /// Try every program on this kernel and print what loads, as JSON.
     Doctor,
 }
@@ -42,6 +42,12 @@ pub struct Options {
     /// Only tasks in this cgroup v2 directory and below; may be repeated.
     #[arg(long = "cgroup")]
     pub cgroups: Vec<PathBuf>,
+    /// Only tasks of this systemd unit; may be repeated.
+    #[arg(long = "unit")]
+    pub units: Vec<String>,
+    /// Only processes that run this program, and their children; may be repeated.
+    #[arg(long = "exe")]
+    pub exes: Vec<PathBuf>,
     /// Only tasks of this name; may be repeated.
     #[arg(long = "comm")]
     pub comms: Vec<String>,

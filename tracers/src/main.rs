@@ -4,6 +4,7 @@
 
 mod aliases;
 mod answer;
+mod cgroups;
 mod cli;
 mod command;
 mod counters;

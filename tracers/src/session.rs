@@ -21,7 +21,8 @@ use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::{self, Found};
-use crate::{aliases, answer, counters, drain, rings, settings, symbols, targets};
+use crate::targets::Targets;
+use crate::{aliases, answer, cgroups, counters, drain, rings, settings, symbols};
 
 /// How often the ring is emptied; full rings hold many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -59,6 +60,7 @@ pub fn run(options: &Options) -> Result<()> {
         .map(|p| Spool::at(p))
         .collect::<Result<_>>()?;
     refuse_output_on_spool(options, &spools)?;
+    let targets = Targets::of(options)?;
     let mut coverage = coverage::survey()?;
     coverage::require(&coverage)?;
     let mut command = match options.command.as_slice() {
@@ -78,13 +80,19 @@ pub fn run(options: &Options) -> Result<()> {
         .rodata_data
         .as_deref_mut()
         .context("no constants in the object")?;
-    settings::apply(rodata, options, &spools)?;
+    settings::apply(rodata, &spools, &targets, command.is_some())?;
     open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
-    let mut roots = options.pids.clone();
-    roots.extend(command.as_ref().map(|c| c.pid as u32));
-    targets::name(&skel.maps.target_pids, &roots)?;
-    record(&mut skel, options, &spools, &mut coverage, command.as_mut())
+    let own = command.as_ref().map(|c| c.pid as u32);
+    targets.name(&skel.maps.target_pids, own)?;
+    record(
+        &mut skel,
+        options,
+        &spools,
+        &targets,
+        &mut coverage,
+        command.as_mut(),
+    )
 }
 
 /// A recorder that writes to the spool it records would record itself for ever.
@@ -123,6 +131,7 @@ fn record(
     skel: &mut RecorderSkel<'_>,
     options: &Options,
     spools: &[Spool],
+    targets: &Targets,
     coverage: &mut Coverage,
     mut command: Option<&mut Command>,
 ) -> Result<()> {
@@ -135,7 +144,7 @@ fn record(
     let (_watch, watched) = iterator(&skel.progs.watch_kernel_threads)?;
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(watched)?)?;
     let links = coverage::attach(skel.object_mut(), coverage)?;
-    arm(skel, options)?;
+    arm(skel, targets)?;
     let (_files, open_files) = iterator(&skel.progs.dump_open_files)?;
     let (_last, last_words) = iterator(&skel.progs.dump_tasks)?;
     let attached_ns = host::clock(libc::CLOCK_MONOTONIC);
@@ -161,6 +170,7 @@ fn record(
         ring: &ring,
         capture: &capture,
         flushed: Instant::now(),
+        cgroups: cgroups::Names::now()?,
     };
     pump.until_snapshot(&found)?;
     match snapshot.join() {
@@ -177,6 +187,7 @@ fn record(
     let end = host::clock_pair();
     store_tasks(&mut capture.borrow_mut(), &snapshot::read_all(last_words)?)?;
     pump.drain()?;
+    meta["cgroups"] = json!(pump.cgroups.by_id());
     if let Some(error) = failure.borrow_mut().take() {
         return Err(error);
     }
@@ -208,13 +219,14 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
         "tier": coverage.tier(),
         "programs": coverage.to_json(),
         "tree": !options.no_tree,
-        "filter": {"pids": options.pids, "cgroups": options.cgroups, "comms": options.comms,
+        "filter": {"pids": options.pids, "cgroups": options.cgroups, "units": options.units,
+                   "exes": options.exes, "comms": options.comms,
                    "command": !options.command.is_empty()},
     }))
 }
 
 /// From here on calls are noted; see `armed` in state.bpf.h.
-fn arm(skel: &mut RecorderSkel<'_>, options: &Options) -> Result<()> {
+fn arm(skel: &mut RecorderSkel<'_>, targets: &Targets) -> Result<()> {
     // Interrupts that began between the attaching of their two programs are counted for
     // ever: begin at zero, the programs never go below.
     let zeros = vec![vec![0; 8]; libbpf_rs::num_possible_cpus()?];
@@ -222,7 +234,7 @@ fn arm(skel: &mut RecorderSkel<'_>, options: &Options) -> Result<()> {
         .irq_depth
         .update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
     // Again, for those forked since; their own children inherit.
-    targets::name(&skel.maps.target_pids, &options.pids)?;
+    targets.name(&skel.maps.target_pids, None)?;
     let state = skel.maps.bss_data.as_deref_mut();
     state.context("no variables in the object")?.armed = true;
     Ok(())
@@ -253,6 +265,7 @@ struct Pump<'a> {
     ring: &'a RingBuffer<'a>,
     capture: &'a RefCell<Capture>,
     flushed: Instant,
+    cgroups: cgroups::Names,
 }
 
 impl Pump<'_> {
@@ -260,6 +273,7 @@ impl Pump<'_> {
         self.ring.consume().context("Failed to store records")?;
         if self.flushed.elapsed() > FLUSH {
             self.flushed = Instant::now();
+            self.cgroups.refresh();
             self.capture.borrow_mut().flush()?;
         }
         Ok(())
@@ -285,7 +299,8 @@ impl Pump<'_> {
     fn store_found(&mut self, item: Found) -> Result<()> {
         let mut capture = self.capture.borrow_mut();
         match item {
-            Found::Task(mut task, cwd, root) => {
+            Found::Task(mut task, cwd, root, exe) => {
+                task.exe = capture.string(&exe);
                 task.path = capture.string(&cwd);
                 task.root = capture.string(&root);
                 capture.push(Kind::Task, &task)

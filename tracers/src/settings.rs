@@ -4,14 +4,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use spoolscope_traces::calls::{self, Call};
 
 use crate::aliases;
-use crate::cli::Options;
 use crate::host::Spool;
 use crate::rings;
 use crate::skel::types;
+use crate::targets::Targets;
 
 const EXTRA_STAT: u8 = 1;
 const EXTRA_STATX: u8 = 2;
@@ -29,7 +29,12 @@ const NEVER_RETURNS: u8 = 64;
 const ONLY_FD: u8 = 128;
 
 /// Writes every constant.
-pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) -> Result<()> {
+pub fn apply(
+    rodata: &mut types::rodata,
+    spools: &[Spool],
+    targets: &Targets,
+    command: bool,
+) -> Result<()> {
     calls(rodata);
     spool_table(rodata, spools)?;
     rodata.last_ring = rings::cpus()?;
@@ -39,11 +44,8 @@ pub fn apply(rodata: &mut types::rodata, options: &Options, spools: &[Spool]) ->
     rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
     rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
     rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
-    rodata.filter_tasks = !options.pids.is_empty()
-        || !options.cgroups.is_empty()
-        || !options.comms.is_empty()
-        || !options.command.is_empty();
-    filters(rodata, options)
+    rodata.filter_tasks = targets.named || command;
+    filters(rodata, targets)
 }
 
 fn calls(rodata: &mut types::rodata) {
@@ -192,24 +194,24 @@ fn word(bytes: &[u8; 128], i: usize) -> u64 {
     u64::from_ne_bytes(eight)
 }
 
-fn filters(rodata: &mut types::rodata, options: &Options) -> Result<()> {
-    if options.cgroups.len() > rodata.cgroup_ids.len() || options.comms.len() > rodata.comms.len() {
-        bail!("at most 8 --cgroup and 8 --comm filters");
+fn filters(rodata: &mut types::rodata, targets: &Targets) -> Result<()> {
+    if targets.cgroup_ids.len() > rodata.cgroup_ids.len()
+        || targets.comms.len() > rodata.comms.len()
+        || targets.exes.len() > rodata.exes.len()
+    {
+        bail!("at most 8 cgroups (--cgroup, --unit), 8 --comm and 8 --exe filters");
     }
-    for (slot, cgroup) in rodata.cgroup_ids.iter_mut().zip(&options.cgroups) {
-        *slot = std::fs::metadata(cgroup)
-            .with_context(|| format!("no such cgroup: {}", cgroup.display()))?
-            .ino();
+    rodata.cgroup_ids[..targets.cgroup_ids.len()].copy_from_slice(&targets.cgroup_ids);
+    rodata.n_cgroups = targets.cgroup_ids.len() as u32;
+    for (slot, (dev, ino)) in rodata.exes.iter_mut().zip(&targets.exes) {
+        (slot.dev, slot.ino) = (*dev, *ino);
     }
-    rodata.n_cgroups = options.cgroups.len() as u32;
-    for (slot, comm) in rodata.comms.iter_mut().zip(&options.comms) {
-        if comm.is_empty() || comm.len() > 15 {
-            bail!("--comm {comm}: the kernel's names have 1 to 15 bytes");
-        }
+    rodata.n_exes = targets.exes.len() as u32;
+    for (slot, comm) in rodata.comms.iter_mut().zip(&targets.comms) {
         for (to, from) in slot.iter_mut().zip(comm.bytes()) {
             *to = from as _;
         }
     }
-    rodata.n_comms = options.comms.len() as u32;
+    rodata.n_comms = targets.comms.len() as u32;
     Ok(())
 }

@@ -16,12 +16,14 @@ use std::sync::mpsc::SyncSender;
 use anyhow::{Context, Result};
 use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_SEEN, Task, Tree};
 
+use crate::cgroups::{self, Hierarchies};
 use crate::host::{Spool, clock, mounts};
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
 pub enum Found {
-    Task(Task, Vec<u8>, Vec<u8>),
+    /// With its working directory, root (empty: the host's) and program.
+    Task(Task, Vec<u8>, Vec<u8>, Vec<u8>),
     OpenFile(OpenFile, Vec<u8>),
     Name(Tree, Vec<u8>, Vec<u8>),
 }
@@ -65,8 +67,9 @@ pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Every process that runs now: ids, umask and working directory.
+/// Every process that runs now: ids, umask, working directory, program and control group.
 fn tasks(to: &SyncSender<Found>) -> Result<()> {
+    let cgroups = Hierarchies::mounted()?.unified;
     for entry in fs::read_dir("/proc")
         .context("Failed to list /proc")?
         .flatten()
@@ -87,6 +90,11 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
         };
         let mut task = task_from_status(pid, &status);
         task.exe_ino = fs::metadata(entry.path().join("exe")).map_or(0, |m| m.ino());
+        let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
+        if let (Some(root), Ok(text)) = (&cgroups, fs::read_to_string(entry.path().join("cgroup")))
+        {
+            task.cgroup_id = cgroups::id_of(root, &text);
+        }
         let root = fs::read_link(entry.path().join("root")).unwrap_or_default();
         let mut root = root.into_os_string().into_vec();
         if root == b"/" {
@@ -94,7 +102,8 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
         } else {
             task.flags |= TASK_CHROOTED;
         }
-        to.send(Found::Task(task, cwd.into_os_string().into_vec(), root))?;
+        let bytes = |path: PathBuf| path.into_os_string().into_vec();
+        to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
     }
     Ok(())
 }

@@ -1,23 +1,105 @@
-//! The process trees named with --pid: who is below them already.
+//! Whom to record: processes named by pid, control group, unit, program or name; any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags, MapMut};
 
-/// Puts the roots and all their living descendants into the map.
-pub fn name(map: &MapMut<'_>, roots: &[u32]) -> Result<()> {
-    for root in roots {
-        if !fs::exists(format!("/proc/{root}"))? {
-            bail!("no process {root}: see 'pgrep -a' for the pid to give");
+use crate::cgroups::{self, Hierarchies};
+use crate::cli::Options;
+use crate::host::Spool;
+
+/// The targets that were named, as the kernel side knows them.
+#[derive(Debug)]
+pub struct Targets {
+    pids: Vec<u32>,
+    /// Groups of cgroup v1: their processes, and who these fork.
+    groups: Vec<PathBuf>,
+    /// Groups of cgroup v2, by inode.
+    pub cgroup_ids: Vec<u64>,
+    /// Device (of the superblock) and inode of programs.
+    pub exes: Vec<(u32, u64)>,
+    pub comms: Vec<String>,
+    /// Anybody was named: all others are not recorded.
+    pub named: bool,
+}
+
+impl Targets {
+    /// Looks up what the options name.
+    pub fn of(options: &Options) -> Result<Self> {
+        let mut targets = Self {
+            pids: options.pids.clone(),
+            groups: Vec::new(),
+            cgroup_ids: Vec::new(),
+            exes: options.exes.iter().map(|p| exe(p)).collect::<Result<_>>()?,
+            comms: options.comms.clone(),
+            named: !options.pids.is_empty()
+                || !options.cgroups.is_empty()
+                || !options.units.is_empty()
+                || !options.exes.is_empty()
+                || !options.comms.is_empty(),
+        };
+        for pid in &options.pids {
+            if !fs::exists(format!("/proc/{pid}"))? {
+                bail!("no process {pid}: see 'pgrep -a' for the pid to give");
+            }
         }
+        for comm in &options.comms {
+            if comm.is_empty() || comm.len() > 15 {
+                bail!("--comm {comm}: the kernel's names have 1 to 15 bytes");
+            }
+        }
+        targets.add_groups(options)?;
+        Ok(targets)
     }
-    for pid in descendants(roots)? {
-        map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .context("Failed to name the target processes: more than 4096?")?;
+
+    fn add_groups(&mut self, options: &Options) -> Result<()> {
+        let hierarchies = Hierarchies::mounted()?;
+        let mut groups = options.cgroups.clone();
+        for unit in &options.units {
+            groups.extend(hierarchies.of_unit(unit)?);
+        }
+        for group in groups {
+            if !group.join("cgroup.procs").exists() {
+                bail!("no such cgroup: {}: see 'systemd-cgls'", group.display());
+            }
+            let id = fs::metadata(&group)?.ino();
+            if hierarchies.is_unified(&group.canonicalize()?) {
+                self.cgroup_ids.push(id);
+            } else {
+                self.groups.push(group);
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Puts the processes named, and `own`, with all their living descendants into the map.
+    pub fn name(&self, map: &MapMut<'_>, own: Option<u32>) -> Result<()> {
+        let mut roots = self.pids.clone();
+        roots.extend(own);
+        roots.extend(self.groups.iter().flat_map(|g| cgroups::members(g)));
+        for pid in descendants(&roots)? {
+            map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .context("Failed to name the target processes: more than 4096?")?;
+        }
+        Ok(())
+    }
+}
+
+/// A program as the kernel knows it. stat(2) gives btrfs subvolumes and layers of an overlay
+/// devices of their own; the mount's is the superblock's.
+fn exe(path: &Path) -> Result<(u32, u64)> {
+    let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+    let Some(meta) = meta else {
+        bail!(
+            "no such program: {}: give the path of the executable, see 'readlink /proc/PID/exe'",
+            path.display()
+        );
+    };
+    Ok((Spool::holding(path)?.dev, meta.ino()))
 }
 
 fn descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {

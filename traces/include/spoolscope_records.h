@@ -171,7 +171,7 @@ struct spsc_task {
 	__s32 exit_code;
 	__u32 path; /* string id: EXEC the program, SEEN-at-start the cwd */
 	__u32 root; /* string id: SEEN-at-start the root directory if it is not "/" */
-	__u32 pad;
+	__u32 exe; /* string id: SEEN-at-start the program's path */
 	char comm[SPSC_COMM];
 };
 

@@ -71,7 +71,7 @@ records! {
         ts_ns: u64, n_calls: u64, cgroup_id: u64, cwd_ino: u64, exe_ino: u64,
         cwd_dev: u32, event: u32, pid: u32, tid: u32, parent_pid: u32, parent_tid: u32,
         uid: u32, gid: u32, umask: u32, flags: u32, exit_code: i32, path: u32,
-        root: u32, pad: u32,
+        root: u32, exe: u32,
         comm: [u8; 16],
     }
     Journal "journal" {

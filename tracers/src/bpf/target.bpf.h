@@ -3,7 +3,7 @@
 #ifndef SPOOLSCOPE_TARGET_BPF_H
 #define SPOOLSCOPE_TARGET_BPF_H
 
-#include "state.bpf.h"
+#include "exe.bpf.h"
 
 static __always_inline bool in_named_cgroup(struct task_struct *t)
 {
@@ -53,7 +53,7 @@ static __always_inline void decide(struct task_struct *t, struct task_state *st)
 		st->target = 1;
 	else
 		st->target = bpf_map_lookup_elem(&target_pids, &tgid) || in_named_cgroup(t) ||
-			     has_named_comm(t);
+			     has_named_comm(t) || runs_named_exe(t);
 	/* While attaching, the processes below --pid are still being listed. */
 	st->decided = armed || st->target;
 }

@@ -32,7 +32,8 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 EPILOG = """\b
 Examples:
   sudo spoolscope record --spool /var/mail -d 60 -o monday.trace
-  sudo spoolscope record --spool /srv/mail --comm imap --comm lmtp -d 10m
+  sudo spoolscope record --spool /srv/mail --unit dovecot --unit postfix@-
+  sudo spoolscope record --spool /srv/mail --exe /usr/lib/dovecot/lmtp
   sudo spoolscope record --spool /mnt -o test.trace -- ./deliver-once
 """
 
@@ -74,7 +75,15 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
 )
 @click.option("-d", "--duration", type=Duration(), help="Stop after this time: 30, 10s, 5m, 1h.")
 @click.option("-p", "--pid", "pids", multiple=True, type=int, help="Only this process tree.")
-@click.option("--cgroup", "cgroups", multiple=True, help="Only this cgroup v2 directory.")
+@click.option("--unit", "units", multiple=True, help="Only this systemd unit.")
+@click.option("--cgroup", "cgroups", multiple=True, help="Only this cgroup directory.")
+@click.option(
+    "--exe",
+    "exes",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Only processes that run this program, and their children.",
+)
 @click.option("--comm", "comms", multiple=True, help="Only threads of this name.")
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
 @click.option(
@@ -94,8 +103,9 @@ def command(**options: Any) -> int:
     """Record the system calls on a mail spool.
 
     Records every process that touches the spool until the time is up or Ctrl-C;
-    with COMMAND, runs it and records only it and its children. No mail content
-    is recorded; file names are pseudonymised unless --keep-names.
+    with COMMAND, runs it and records only it and its children. Targets (-p, --unit,
+    --cgroup, --exe, --comm) may be mixed: whoever is any of them is recorded, and
+    whom they start. No mail content is recorded; file names are pseudonymised unless --keep-names.
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
     if options.pop("force"):
@@ -116,6 +126,8 @@ def command(**options: Any) -> int:
         duration_s=options["duration"],
         pids=list(options["pids"]),
         cgroups=list(options["cgroups"]),
+        units=list(options["units"]),
+        exes=list(options["exes"]),
         comms=list(options["comms"]),
         keep_names=options["keep_names"],
         snapshot=not options["no_snapshot"],
@@ -133,9 +145,12 @@ def _check(request: Request) -> None:
         raise SpoolscopeError(
             "no spool named", remedy="give its mount point: --spool /var/mail", exit_code=USAGE
         )
-    if request.command and (request.pids or request.cgroups or request.comms):
+    targets = (request.pids, request.units, request.cgroups, request.exes, request.comms)
+    if request.command and any(targets):
         raise SpoolscopeError(
-            "a COMMAND is its own filter", remedy="leave out -p, --cgroup, --comm", exit_code=USAGE
+            "a COMMAND is its own filter",
+            remedy="leave out -p, --unit, --cgroup, --exe, --comm",
+            exit_code=USAGE,
         )
 
 

@@ -16,6 +16,7 @@ from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
+from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import write_parts, write_table
@@ -45,8 +46,8 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     tables: dict[str, Callable[[], Columns]] = {
         "segments": lambda: events.segment_columns(capture, comms),
         "stacks": lambda: events.stack_columns(capture),
-        "threads": lambda: events.thread_columns(capture, lives, comms, names.id),
-        "task_events": lambda: events.task_event_columns(capture, lives, comms),
+        "threads": lambda: Threads(capture, lives, comms, names.id).columns(),
+        "task_events": lambda: task_event_columns(capture, lives, comms),
         "commits": lambda: commit_columns(capture, comms),
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: events.open_file_columns(capture, names.id),
@@ -153,7 +154,7 @@ def _meta(capture: Capture, resolved: Resolved, lost: int) -> dict[str, Any]:
         "lost": lost,
         "lost_records": native.get("lost_records", {}),
         "paths_unresolved": resolved.unresolved,
-        "calls_in_flight": events.calls_in_flight(capture),
+        "calls_in_flight": calls_in_flight(capture),
         "compat_calls": native.get("compat_calls", 0),
         "recorder_cpu_ns": native.get("recorder_cpu_ns"),
         "tree": bool(native.get("tree")),

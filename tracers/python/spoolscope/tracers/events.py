@@ -1,21 +1,15 @@
-"""The tables beside the calls: segments, stacks, threads, block requests, snapshot."""
+"""The tables beside the calls: segments, stacks, block requests, snapshot."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
 from spoolscope.tracers.processes import forked_processes
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 
-WATCHED = 7
-EVENT_NAMES = np.array(["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object)
-IN_CALL = 1 << 4
-SHARE_FILES, SHARE_FS = 1, 2
 BLOCKED, PREEMPTED = 1, 2
 WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
 # include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
@@ -127,132 +121,6 @@ def stack_columns(capture: Capture) -> Columns:
         "address": addresses.view(np.int64),
         "symbol": np.array(names, object),
     }
-
-
-def task_event_columns(capture: Capture, lives: Lives, comms: Comms) -> Columns:
-    """Every event in the life of threads that made a call, or forked one that did."""
-    tasks, _ = _relevant(capture, lives)
-    shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
-    parent = tasks["parent_tid"].astype(np.int32)
-    return {
-        "ts_ns": tasks["ts_ns"].astype(np.int64) + shift,
-        "pid": tasks["pid"].astype(np.int32),
-        "tid": tasks["tid"].astype(np.int32),
-        "event": EVENT_NAMES[tasks["event"]],
-        "parent_tid": np.ma.array(parent, mask=tasks["event"] != FORK),
-        "comm": comms.texts(tasks["comm"]),
-    }
-
-
-def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
-    """Keep lives that matter to the spool: callers, holders of files, their ancestors.
-
-    Returns their events and the life of each.
-    """
-    tasks, files = capture.records["task"], capture.records["open_file"]
-    of_tasks = lives.of(tasks["tid"], tasks["ts_ns"])
-    wanted = set(lives.of_calls.tolist())
-    known = np.isin(files["pid"], lives.tid)
-    wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
-    wanted |= set(of_tasks[tasks["event"] == WATCHED].tolist())
-    is_fork = (tasks["event"] == FORK) & np.isin(tasks["parent_tid"], lives.tid)
-    forks = tasks[is_fork]
-    by = lives.of(forks["parent_tid"], forks["ts_ns"])
-    parents = dict(zip(of_tasks[is_fork].tolist(), by.tolist(), strict=True))
-    for life in list(wanted):
-        at = life
-        while (at := parents.get(at, -1)) >= 0 and at not in wanted:
-            wanted.add(at)
-    kept = np.isin(of_tasks, np.fromiter(wanted, np.int64, len(wanted)))
-    return tasks[kept], of_tasks[kept]
-
-
-def calls_in_flight(capture: Capture) -> int:
-    """Calls that had begun but not returned when the recording ended."""
-    tasks = capture.records["task"]
-    return int(np.sum((tasks["event"] == END) & (tasks["flags"] & IN_CALL > 0)))
-
-
-def thread_columns(capture: Capture, lives: Lives, comms: Comms, path_id: PathId) -> Columns:
-    """One row per life of a thread, put together from its events."""
-    shift = capture.start_real_ns - capture.start_mono_ns
-    rows: dict[int, Columns] = {}
-    tasks, of_tasks = _relevant(capture, lives)
-    order = np.argsort(tasks["ts_ns"], kind="stable")
-    for life, task in zip(of_tasks[order].tolist(), tasks[order], strict=True):
-        row = rows.get(life)
-        if row is None:
-            if task["event"] == SEEN and task["path"] and lives.begin_ns[life]:
-                continue  # the snapshot met a thread that was just ending
-            row = rows[life] = _new_thread(task)
-        row["comm"] = comms.text(bytes(task["comm"])) or row["comm"]
-        if apply := _THREAD_EVENTS.get(int(task["event"])):
-            apply(row, task, shift)
-        if task["event"] == SEEN and task["path"] and row["start_ns"] is None:
-            row["cwd_id"] = path_id(capture.strings[task["path"]])
-    names = _new_thread(np.zeros(1, tasks.dtype)[0]).keys()
-    return {name: pa.array([row[name] for row in rows.values()]) for name in names}
-
-
-def _new_thread(task: np.void) -> Columns:
-    return {
-        "tid": int(task["tid"]),
-        "pid": int(task["pid"]),
-        "parent_tid": None,
-        "parent_pid": None,
-        "start_ns": None,
-        "end_ns": None,
-        "exit_code": None,
-        "comm": "",
-        "kind": "kernel" if task["event"] == WATCHED else "task",
-        "uid": int(task["uid"]),
-        "gid": int(task["gid"]),
-        "umask": int(task["umask"]),
-        "cwd_id": None,
-        "cgroup_id": 0,
-        "exe_ino": 0,
-        "shares_files": False,
-        "shares_fs": False,
-        "n_calls": None,
-    }
-
-
-def _forked(row: Columns, task: np.void, shift: int) -> None:
-    row["start_ns"] = int(task["ts_ns"]) + shift
-    row["parent_tid"], row["parent_pid"] = int(task["parent_tid"]), int(task["parent_pid"])
-    row["shares_files"] = bool(task["flags"] & SHARE_FILES)
-    row["shares_fs"] = bool(task["flags"] & SHARE_FS)
-
-
-def _seen(row: Columns, task: np.void, _: int) -> None:
-    row["uid"], row["gid"] = int(task["uid"]), int(task["gid"])
-    row["umask"] = int(task["umask"])
-    row["exe_ino"] = int(task["exe_ino"]) or row["exe_ino"]
-    row["cgroup_id"] = int(task["cgroup_id"]) or row["cgroup_id"]
-
-
-def _executed(row: Columns, task: np.void, _: int) -> None:
-    row["exe_ino"] = int(task["exe_ino"])
-    row["cgroup_id"] = int(task["cgroup_id"])
-
-
-def _exited(row: Columns, task: np.void, shift: int) -> None:
-    row["end_ns"] = int(task["ts_ns"]) + shift
-    row["exit_code"] = int(task["exit_code"])
-    row["n_calls"] = int(task["n_calls"])
-
-
-def _last_words(row: Columns, task: np.void, _: int) -> None:
-    row["n_calls"] = int(task["n_calls"])
-
-
-_THREAD_EVENTS: dict[int, Callable[[Columns, np.void, int], None]] = {
-    FORK: _forked,
-    SEEN: _seen,
-    EXEC: _executed,
-    EXIT: _exited,
-    END: _last_words,
-}
 
 
 def block_columns(capture: Capture, comms: Comms) -> Columns:

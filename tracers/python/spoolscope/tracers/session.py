@@ -34,6 +34,8 @@ class Request:
     duration_s: float | None = None
     pids: list[int] = field(default_factory=list)
     cgroups: list[str] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    exes: list[Path] = field(default_factory=list)
     comms: list[str] = field(default_factory=list)
     keep_names: bool = False
     snapshot: bool = True
@@ -157,6 +159,10 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         words += ["--pid", str(pid)]
     for cgroup in request.cgroups:
         words += ["--cgroup", cgroup]
+    for unit in request.units:
+        words += ["--unit", unit]
+    for exe in request.exes:
+        words += ["--exe", str(exe)]
     for comm in request.comms:
         words += ["--comm", comm]
     if request.duration_s is not None:

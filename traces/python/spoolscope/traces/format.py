@@ -24,7 +24,10 @@ META_FIELDS = (
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),
-    ("filter", "What was asked for besides the spools: command, pids, cgroups, comms."),
+    (
+        "filter",
+        "Who was asked for: command, pids, units, cgroups, exes, comms.",
+    ),
     ("counts", "Rows of every table; a table of another length is damaged."),
 )
 

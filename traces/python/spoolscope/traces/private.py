@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.programs import group, program
 from spoolscope.traces.pseudonym import Pseudonymiser, key_id
 from spoolscope.traces.text import escaped
 
@@ -64,7 +65,13 @@ class Private:
             return [self._asked(what, item) for item in value]
         if not isinstance(value, str):
             return value
-        return self.comms.text(value.encode()) if what == "comms" else self._path(value)
+        name = value.encode(errors="surrogateescape")
+        if what == "units" and b"." not in name:
+            name += b".service"
+        shown = {"exes": program, "cgroups": group, "units": group}.get(what)
+        if shown:
+            return shown(name, self.comms)
+        return self.comms.text(name) if what == "comms" else self._path(value)
 
     def _path(self, path: str) -> str:
         return escaped(self.names.path(path.encode(errors="surrogateescape")))

@@ -15,15 +15,15 @@ I16, I32, I64, F64 = pa.int16(), pa.int32(), pa.int64(), pa.float64()
 STR = pa.string()
 SYMBOL = pa.dictionary(pa.int32(), pa.string())
 BOOL = pa.bool_()
-PATH, COMM = "path", "comm"
+PATH, COMM, PROGRAM, GROUP = "path", "comm", "program", "group"
 
 
 @dataclass(frozen=True)
 class Column:
     """One column: Parquet type, unit ("" if it has none) and meaning.
 
-    ``private`` says what kind of name its text is, PATH or COMM; "" if it is none of a person's
-    or a host's but one of few fixed words.
+    ``private`` says what kind of name its text is, PATH, COMM, PROGRAM or GROUP; "" if it is
+    none of a person's or a host's but one of few fixed words.
     """
 
     name: str
@@ -159,7 +159,9 @@ THREADS = Table(
         Column("umask", I32, "", "umask when first seen."),
         Column("cwd_id", I64, "", "Working directory when first seen (paths.path_id).", nullable=True),
         Column("cgroup_id", I64, "", "cgroup v2 id."),
-        Column("exe_ino", I64, "", "Inode of the program first seen in it; tells equal names apart."),
+        Column("cgroup", SYMBOL, "", "Path of its cgroup v2 below the root, private parts hidden; null unknown.", nullable=True, private=GROUP),
+        Column("exe_ino", I64, "", "Inode of the program it ran last; tells equal names apart."),
+        Column("exe", SYMBOL, "", "Path of that program as given to exec (there at start: /proc/PID/exe), private parts hidden; null unknown.", nullable=True, private=PROGRAM),
         Column("shares_files", BOOL, "", "Shares the fd table of its parent."),
         Column("shares_fs", BOOL, "", "Shares cwd and umask of its parent."),
         Column("n_calls", I64, "", "Calls the kernel side counted; more than in syscalls means loss.", nullable=True),

@@ -15,8 +15,9 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.output import check_output, publish, work_directory
 from spoolscope.traces.parquet import ROW_GROUP, write_parts
 from spoolscope.traces.private import Private
+from spoolscope.traces.programs import group, program
 from spoolscope.traces.pseudonym import WORDS, key_id
-from spoolscope.traces.schema import COMM, PATH, TABLES, Table
+from spoolscope.traces.schema import COMM, GROUP, PATH, PROGRAM, TABLES, Table
 from spoolscope.traces.text import decoded, escaped
 from spoolscope.traces.trace import META, Trace
 
@@ -81,17 +82,19 @@ def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> in
 def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict[str, Any]]:
     file = pq.ParquetFile(trace.file(table.name))
     names = [column.name for column in table.columns]
+    hide: dict[str, Callable[[str], str]] = {
+        PATH: lambda text: escaped(private.names.path(decoded(text))),
+        COMM: lambda text: private.comms.text(text.encode()),
+        PROGRAM: lambda text: program(text.encode(), private.comms),
+        GROUP: lambda text: group(text.encode(), private.comms),
+    }
     for batch in file.iter_batches(ROW_GROUP, columns=names):
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for column in table.columns:
-            if column.private == PATH:
-                columns[column.name] = _each(
-                    columns[column.name], lambda text: escaped(private.names.path(decoded(text)))
-                )
-            elif column.private == COMM:
-                columns[column.name] = _each(
-                    columns[column.name], lambda text: private.comms.text(text.encode())
-                )
+            if column.name not in columns:  # it is newer than the trace
+                columns[column.name] = pa.nulls(len(batch), column.type)
+            elif column.private:
+                columns[column.name] = _each(columns[column.name], hide[column.private])
         yield columns
 
 

@@ -1,0 +1,237 @@
+//! Control groups: where the hierarchies are, which group a systemd unit is, names by id.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::host::mounts;
+
+/// How often the groups are listed again.
+const REFRESH: Duration = Duration::from_secs(10);
+/// Kinds of units that have a control group; a name without one is a service's.
+const KINDS: [&str; 3] = [".service", ".slice", ".scope"];
+
+/// The hierarchies that systemd keeps its units in: where they are mounted.
+#[derive(Debug, Default)]
+pub struct Hierarchies {
+    /// cgroup v2: the kernel side knows its groups by inode.
+    pub unified: Option<PathBuf>,
+    /// v1 `name=systemd`: only its lists of processes are of use.
+    pub systemd: Option<PathBuf>,
+}
+
+impl Hierarchies {
+    /// What is mounted here.
+    pub fn mounted() -> Result<Self> {
+        let mut found = Self::default();
+        for mount in mounts()? {
+            let named = || mount.options.split(',').any(|o| o == "name=systemd");
+            match mount.fstype.as_str() {
+                "cgroup2" if found.unified.is_none() => found.unified = Some(mount.mount),
+                "cgroup" if found.systemd.is_none() && named() => found.systemd = Some(mount.mount),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The groups of a unit: of every user's, should several have one of that name.
+    ///
+    /// Those of the v2 hierarchy if it is there, else those of v1.
+    pub fn of_unit(&self, unit: &str) -> Result<Vec<PathBuf>> {
+        let name = match KINDS.iter().any(|kind| unit.ends_with(kind)) {
+            true => unit.to_owned(),
+            false => format!("{unit}.service"),
+        };
+        for root in [&self.unified, &self.systemd].into_iter().flatten() {
+            let groups: Vec<PathBuf> = below(root).filter(|dir| dir.ends_with(&name)).collect();
+            if !groups.is_empty() {
+                return Ok(groups);
+            }
+        }
+        bail!("no control group of a unit {name}: see 'systemctl status {name}', is it running?")
+    }
+
+    pub fn is_unified(&self, group: &Path) -> bool {
+        self.unified
+            .as_ref()
+            .is_some_and(|root| group.starts_with(root))
+    }
+}
+
+/// Names of the v2 groups that were there at some time of the recording.
+#[derive(Debug)]
+pub struct Names {
+    root: Option<PathBuf>,
+    known: BTreeMap<u64, String>,
+    listed: Instant,
+}
+
+impl Names {
+    /// Those that are there now.
+    pub fn now() -> Result<Self> {
+        let mut names = Self {
+            root: Hierarchies::mounted()?.unified,
+            known: BTreeMap::new(),
+            listed: Instant::now(),
+        };
+        names.list();
+        Ok(names)
+    }
+
+    /// Learns the groups made since, now and then: a shorter life may pass unnoticed.
+    pub fn refresh(&mut self) {
+        if self.listed.elapsed() > REFRESH {
+            self.list();
+        }
+    }
+
+    fn list(&mut self) {
+        self.listed = Instant::now();
+        let Some(root) = &self.root else { return };
+        for dir in below(root) {
+            if let (Ok(rest), Ok(meta)) = (dir.strip_prefix(root), fs::metadata(&dir)) {
+                let name = || format!("/{}", rest.display());
+                self.known.entry(meta.ino()).or_insert_with(name);
+            }
+        }
+    }
+
+    /// Path below the root of the hierarchy ("/" is the root itself) of every group, by id.
+    pub fn by_id(&mut self) -> &BTreeMap<u64, String> {
+        self.list();
+        &self.known
+    }
+}
+
+/// The v2 group of a process, 0 if there is none: `line` of /proc/PID/cgroup is "0::/path".
+pub fn id_of(root: &Path, cgroup: &str) -> u64 {
+    let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
+    path.and_then(|path| fs::metadata(root.join(path)).ok())
+        .map_or(0, |meta| meta.ino())
+}
+
+/// A group and all groups below it.
+pub fn below(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut pending = vec![root.to_owned()];
+    std::iter::from_fn(move || {
+        let dir = pending.pop()?;
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        pending.extend(
+            entries
+                .filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()))
+                .map(|entry| entry.path()),
+        );
+        Some(dir)
+    })
+}
+
+/// Processes in a group and in those below it.
+pub fn members(group: &Path) -> Vec<u32> {
+    below(group)
+        .filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok())
+        .flat_map(|text| {
+            text.lines()
+                .filter_map(|line| line.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hierarchies as systemd lays them out, in an ordinary directory.
+    fn hierarchies(v2: &[&str], v1: &[&str]) -> (tempdir::Dir, Hierarchies) {
+        let dir = tempdir::Dir::new();
+        let make = |root: &str, groups: &[&str]| {
+            let root = dir.path().join(root);
+            for group in groups {
+                fs::create_dir_all(root.join(group)).unwrap();
+            }
+            (!groups.is_empty()).then_some(root)
+        };
+        let found = Hierarchies {
+            unified: make("v2", v2),
+            systemd: make("v1", v1),
+        };
+        (dir, found)
+    }
+
+    mod tempdir {
+        use std::path::{Path, PathBuf};
+        use std::sync::atomic::{AtomicU32, Ordering};
+
+        pub struct Dir(PathBuf);
+
+        impl Dir {
+            pub fn new() -> Self {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let name = format!(
+                    "spoolscope-cgroups.{}.{}",
+                    std::process::id(),
+                    NEXT.fetch_add(1, Ordering::Relaxed)
+                );
+                let path = std::env::temp_dir().join(name);
+                std::fs::create_dir_all(&path).unwrap();
+                Self(path)
+            }
+
+            pub fn path(&self) -> &Path {
+                &self.0
+            }
+        }
+
+        impl Drop for Dir {
+            fn drop(&mut self) {
+                let _ = std::fs::remove_dir_all(&self.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_is_found_by_its_name_with_or_without_its_kind() {
+        let groups = [
+            "system.slice/dovecot.service",
+            "system.slice/system-postfix.slice/postfix@-.service",
+            "user.slice/user-1000.slice/session-3.scope",
+        ];
+        let (_dir, found) = hierarchies(&groups, &[]);
+        let root = found.unified.clone().unwrap();
+        for (unit, group) in [
+            ("dovecot", 0),
+            ("dovecot.service", 0),
+            ("postfix@-", 1),
+            ("session-3.scope", 2),
+        ] {
+            assert_eq!(found.of_unit(unit).unwrap(), [root.join(groups[group])]);
+        }
+        let slice = found.of_unit("system.slice").unwrap();
+        assert_eq!(slice, [root.join("system.slice")]);
+    }
+
+    #[test]
+    fn units_of_one_name_are_all_taken() {
+        let groups = [
+            "user.slice/a.service/mpd.service",
+            "user.slice/b.service/mpd.service",
+        ];
+        let (_dir, found) = hierarchies(&groups, &[]);
+        assert_eq!(found.of_unit("mpd").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn v1_is_asked_only_where_v2_does_not_know_the_unit() {
+        let (_dir, found) = hierarchies(&["init.scope"], &["system.slice/dovecot.service"]);
+        let group = &found.of_unit("dovecot").unwrap()[0];
+        assert!(group.starts_with(found.systemd.as_ref().unwrap()));
+        assert!(!found.is_unified(group));
+        let error = found.of_unit("exim4").unwrap_err().to_string();
+        assert!(error.contains("systemctl status exim4.service"), "{error}");
+    }
+}
