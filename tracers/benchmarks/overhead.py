@@ -16,7 +16,7 @@ import rig
 import stream
 import table
 import targets
-from series import RIG_TITLE, Series, machine, say
+from series import RIG_TITLE, Series, ahead_of_others, machine, say
 from tools import OTHERS, OURS, UnusableError
 from workloads import WORKLOADS, Ground, ground
 
@@ -28,6 +28,7 @@ MESSAGES = 150
 def main() -> None:
     options = parse()
     began = machine()
+    ahead_of_others()
     with ground() as place:
         result = {"machine": began, **measure(place, options)}
     result["targets"] = targets.judge(result)

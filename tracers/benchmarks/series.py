@@ -16,6 +16,7 @@ from tools import OTHERS, UNTRACED, Tool, UnusableError
 from workloads import Ground, Run, Workload
 
 EVERY = 3  # the others' slowdown is so large that a third of the rounds tells it
+NICE = -10
 RIG_TITLE = "Postfix and Dovecot, {} messages by SMTP until the last is in its Maildir"
 Results = dict[str, dict[str, list[tuple[int, Run]]]]
 
@@ -97,6 +98,17 @@ def machine() -> dict[str, Any]:
         "load_average": os.getloadavg()[0],
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def ahead_of_others() -> None:
+    """Give this process and its children more of the CPU than the rest of the machine.
+
+    Where sessions are scheduled as groups, sched(7), the group's own value counts.
+    """
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    group = Path("/proc/self/autogroup")
+    if group.exists():
+        group.write_text(str(NICE))
 
 
 def say(text: str) -> None:

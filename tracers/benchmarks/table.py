@@ -4,6 +4,7 @@ from typing import Any
 
 from tools import OTHERS, OURS
 
+COSTLIEST = 6
 TITLES = {tool.name: tool.title for tool in (*OURS, *OTHERS)}
 
 
@@ -55,7 +56,7 @@ def full(result: dict[str, Any]) -> str:
     parts += [series(part, result["missing"]) for part in result["series"].values()]
     parts += unmeasured(result)
     if "kernel" in result:
-        parts.append(kernel(result["kernel"]))
+        parts += [kernel(result["kernel"]), costliest(result["kernel"])]
     if "consumer" in result or "firehose" in result:
         parts.append(streams(result))
     if "bytes_per_call" in result.get("trace", {}):
@@ -108,6 +109,20 @@ def kernel(part: dict[str, Any]) -> str:
         lines.append([f"a traced call, {name}", f"{by_class['system calls']:.0f}", rest])
     header = ["time in BPF programs, statistics on", "ns a call", "other programs, ns a call"]
     return rows(header, lines)
+
+
+def costliest(part: dict[str, Any]) -> str:
+    """Return the programs that take most of the time of an operation, by load."""
+    lines = []
+    for name, found in part["traced"].items():
+        times = {p: t["runs"] * t["ns_per_run"] for p, t in found["programs"].items()}
+        for program in sorted(times, key=times.__getitem__, reverse=True)[:COSTLIEST]:
+            time = found["programs"][program]
+            cells = [time["runs"] / found["ops"], time["ns_per_run"], times[program] / found["ops"]]
+            lines.append([name, program, *(f"{n:,.1f}" for n in cells)])
+        share = 100 * found["share_of_median_op"]
+        lines.append([name, "all", "", "", f"{share:.1f} % of the median operation"])
+    return rows(["load", "program", "runs an operation", "ns a run", "ns an operation"], lines)
 
 
 def streams(result: dict[str, Any]) -> str:
