@@ -150,7 +150,9 @@ static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room,
 
 	if (n > 0)
 		return n - 1;
-	if (user)
+	/* 0 is an empty string until "maccess: fix strncpy_from_user_nofault() empty string
+	 * handling": 6.1 and 6.12 say so */
+	if (n < 0 && user)
 		r->flags |= SPSC_CALL_PATH_FAULT;
 	return 0;
 }
