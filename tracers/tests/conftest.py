@@ -1,11 +1,14 @@
-"""Something done at the moment when a recording has begun."""
+"""What several tests of the recorder share."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+ORACLE = Path(__file__).resolve().parent / "oracle"
 
 
 @pytest.fixture
@@ -29,3 +32,13 @@ def when_ready() -> Iterator[Callable[..., None]]:
     yield start
     for thread in threads:
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def allcalls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The oracle's program; static, so that no dynamic linker adds calls of its own."""
+    binary = tmp_path_factory.mktemp("oracle") / "allcalls"
+    sources = sorted(map(str, ORACLE.glob("*.c")))
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]
+    subprocess.run(["cc", *flags, "-o", str(binary), *sources], check=True)
+    return binary

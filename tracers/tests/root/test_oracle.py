@@ -21,18 +21,7 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 ARCH_NUMBERS = "/usr/include/{}/asm/unistd_64.h"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The test program; static, so that no dynamic linker adds calls of its own."""
-    binary = tmp_path_factory.mktemp("oracle") / "allcalls"
-    sources = sorted(map(str, ORACLE.glob("*.c")))
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]
-    subprocess.run(["cc", *flags, "-o", str(binary), *sources], check=True)
-    return binary
 
 
 @pytest.fixture(params=["ext4", "xfs", "btrfs"])
@@ -84,13 +73,13 @@ def is_prime(n: int) -> bool:
 
 
 def test_every_call_is_recorded_as_strace_saw_it(
-    spool: Path, program: Path, require, tmp_path: Path
+    spool: Path, allcalls: Path, require, tmp_path: Path
 ) -> None:
     require("strace")
     work = spool / "work"
     work.mkdir()
     log = tmp_path / "log"
-    command = ["strace", *strace_log.OPTIONS, "-o", str(log), str(program), str(work)]
+    command = ["strace", *strace_log.OPTIONS, "-o", str(log), str(allcalls), str(work)]
     trace = record(spool, tmp_path / "trace", command, tmp_path / "counts")
     assert trace.meta["lost"] == 0
     seen = expected.calls_on_spool(strace_log.read(tmp_path, "log"), str(spool))
@@ -100,11 +89,11 @@ def test_every_call_is_recorded_as_strace_saw_it(
 
 
 def test_every_call_is_recorded_as_often_as_it_was_made(
-    spool: Path, program: Path, tmp_path: Path
+    spool: Path, allcalls: Path, tmp_path: Path
 ) -> None:
     work = spool / "work"
     work.mkdir()
-    trace = record(spool, tmp_path / "trace", [str(program), str(work)], tmp_path / "counts")
+    trace = record(spool, tmp_path / "trace", [str(allcalls), str(work)], tmp_path / "counts")
     wanted = made(tmp_path / "counts")
     assert set(wanted) == set(CALLS)
     assert [name for name, n in wanted.items() if not is_prime(n)] == []

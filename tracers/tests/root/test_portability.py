@@ -1,0 +1,158 @@
+"""The recorder on other kernels: distribution kernels, each booted in an emulated machine.
+
+Their filesystems are modules, they have fewer tracepoints and other verifiers than the kernel
+that these tests run on. One boot and one recording per kernel; the recording is held against
+strace and against the kernel's own counters.
+"""
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import comparison
+import expected
+import kernels
+import machine
+import pytest
+import strace_log
+
+from spoolscope.tracers.session import recover
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+FILESYSTEMS = ("ext4", "xfs", "btrfs")
+JOB = Path(machine.__file__).with_name("job.sh")
+SECTORS_WRITTEN = 6  # column of /sys/block/*/stat
+
+
+@dataclass(frozen=True)
+class Guest:
+    """What came out of a machine, and the trace of its capture."""
+
+    release: str
+    out: Path
+    trace: Trace
+
+    def said(self, name: str) -> dict:
+        return json.loads((self.out / name).read_text())
+
+    def grown(self, counter: str) -> int:
+        """By how much a counter of the kernel grew while it was recorded."""
+        before, after = ((self.out / f"{when}.{counter}").read_text() for when in WHEN)
+        return int(after) - int(before)
+
+    def ask(self, sql: str) -> list[tuple]:
+        return self.trace.connect().execute(sql).fetchall()
+
+
+WHEN = ("before", "after")
+
+
+@pytest.fixture(scope="module", params=["6.1", "6.12"])
+def guest(request, require, allcalls, tmp_path_factory) -> Guest:
+    for needed in ("root", "strace", *FILESYSTEMS):
+        require(needed)
+    if absent := machine.missing_program():
+        require("emulator", absent)
+    try:
+        kernel = kernels.fetch(request.param)
+    except kernels.NoKernelError as error:
+        require(f"kernel {request.param}", str(error))
+        raise
+    work = tmp_path_factory.mktemp(f"kernel-{request.param}-")
+    programs = [find_binary("spoolscope-record"), Path(shutil.which("strace")), allcalls]
+    job = f"STRACE='{shlex.join(strace_log.OPTIONS)}'; export STRACE\n{JOB.read_text()}"
+    out = machine.run(kernel, job, programs, [disk(work, fs) for fs in FILESYSTEMS], work)
+    release = (out / "release").read_text().strip()
+    assert release == kernel.release
+    trace = Trace.open(recover(out / "capture.seg", work / "trace", None).trace)
+    return Guest(release, out, trace)
+
+
+def disk(work: Path, fstype: str) -> Path:
+    image = work / f"{fstype}.img"
+    with image.open("wb") as file:
+        file.truncate(512 << 20)
+    force = "-F" if fstype == "ext4" else "-f"
+    subprocess.run([f"mkfs.{fstype}", "-q", force, image], check=True, capture_output=True)
+    return image
+
+
+def test_every_program_loads_that_has_a_tracepoint(guest: Guest) -> None:
+    said = guest.said("doctor.json")
+    assert (said["usable"], said["tier"], said["unloaded"]) == (True, "T2", [])
+    here = json.loads(subprocess.check_output([find_binary("spoolscope-record"), "doctor"]))
+    asked = [sorted([*answer["attached"], *answer["missing"]]) for answer in (said, here)]
+    assert asked[0] == asked[1]
+    refused = {name: why for name, why in said["missing"].items() if "has no" not in why}
+    assert refused == {}
+
+
+def test_a_filesystem_that_is_not_loaded_is_not_a_lack_of_the_kernel(guest: Guest) -> None:
+    before, after = guest.said("doctor-unloaded.json"), guest.said("doctor.json")
+    assert before["unloaded"] != []
+    assert set(before["missing"]) - set(before["unloaded"]) == set(after["missing"])
+    for name in before["unloaded"]:
+        assert "is not loaded" in before["missing"][name]
+        assert name in after["attached"]
+
+
+@pytest.mark.parametrize("fstype", FILESYSTEMS)
+def test_every_call_is_recorded_as_strace_saw_it(guest: Guest, fstype, monkeypatch) -> None:
+    monkeypatch.chdir("/")  # no name in the log is relative to where the guest's job ran
+    log = strace_log.read(guest.out, f"{fstype}.strace")
+    seen = expected.calls_on_spool(log, f"/{fstype}")
+    assert sum(map(len, seen.values())) > 500
+    found = comparison.differences(seen, comparison.rows_by_thread(guest.trace))
+    assert found == [], comparison.summary(found)
+
+
+def test_nothing_is_lost_and_every_time_adds_up(guest: Guest) -> None:
+    meta = guest.trace.meta
+    assert (meta["complete"], meta["lost"], meta["paths_unresolved"]) == (True, 0, 0)
+    assert (meta["kernel"], meta["tier"]) == (guest.release, "T2")
+    assert guest.ask(
+        "SELECT max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)),"
+        " min(least(oncpu_ns, blocked_ns, runq_ns, preempted_ns)) FROM syscalls"
+    ) == [(0, 0)]
+
+
+def test_every_wait_in_a_filesystem_has_a_named_cause(guest: Guest) -> None:
+    """By explain's own rules. What strace does to forks and exits is left out."""
+    command = [Path(sys.executable).with_name("spoolscope"), "explain", "--json", guest.trace.path]
+    said = json.loads(subprocess.check_output(command))
+    assert said["causes"]["journal_commit"] > 0
+    unexplained = {
+        name: row["causes"]["unexplained"]
+        for name, row in said["by_syscall"].items()
+        if CALLS[name].klass != "task" and "unexplained" in row["causes"]
+    }
+    assert sum(unexplained.values()) <= 0.01 * said["blocked_ns"], unexplained
+
+
+def test_commits_agree_with_the_filesystems_own_counters(guest: Guest) -> None:
+    kinds = {"ext4": "jbd2_commit", "xfs": "xfs_log_write", "btrfs": "btrfs_commit"}
+    found = dict(guest.ask("SELECT kind, count(*) FROM commits GROUP BY 1"))
+    for fstype, kind in kinds.items():
+        counted = guest.grown(fstype)
+        # The filesystem may commit once more before we attach and after we detach.
+        assert counted - 2 <= found[kind] <= counted, fstype
+    assert guest.ask("SELECT count(*) FROM commits WHERE trigger = 'unknown'") == [(0,)]
+
+
+def test_block_requests_agree_with_the_disks_counters(guest: Guest) -> None:
+    disks = [(guest.out / f"{when}.disks").read_text().splitlines() for when in WHEN]
+    sectors = [[int(line.split()[SECTORS_WRITTEN]) for line in lines] for lines in disks]
+    grown = [after - before for before, after in zip(*sectors, strict=True)]
+    rows = guest.ask("SELECT dev, sum(bytes) // 512 FROM block_ios WHERE op = 'write' GROUP BY 1")
+    ours = [n for _, n in sorted(rows)]
+    assert len(ours) == len(grown)
+    for found, counted in zip(ours, grown, strict=True):
+        assert 0.97 * counted <= found <= counted  # writeback goes on around the recording
