@@ -115,7 +115,8 @@ def traced(windows: list[Window], rejected_ns: float) -> dict[str, Any]:
     times, load = share(window, rejected_ns), window.load
     return {
         "ns_per_call": {kind: ns / load.calls for kind, ns in times.items()},
-        "share_of_median_op": sum(times.values()) / load.ops / load.p50_ns,
+        "bpf_ns_per_op": sum(times.values()) / load.ops,
+        "median_op_ns": load.p50_ns,
         "ops": load.ops,
         "calls": load.calls,
         "calls_of_others": max(0, window.entries() - load.calls),

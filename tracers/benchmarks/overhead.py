@@ -17,7 +17,7 @@ import stream
 import table
 import targets
 from series import RIG_TITLE, Series, ahead_of_others, machine, say
-from tools import OTHERS, OURS, UnusableError
+from tools import OTHERS, OURS, UnusableError, lost_events
 from workloads import WORKLOADS, Ground, ground
 
 LOADS = {load.name: load for load in WORKLOADS}
@@ -69,7 +69,7 @@ def measure(place: Ground, options: argparse.Namespace) -> dict[str, Any]:
         on_rig(place, options, series, result)
     titles = {load.name: load.title for load in WORKLOADS}
     titles["rig"] = RIG_TITLE.format(messages(scale))
-    result |= {"series": series.summary(titles), "missing": series.missing}
+    result |= {"series": series.summary(titles), "missing": series.missing, "lost": lost_events()}
     if "kernel" in parts:
         say("time in the kernel")
         result["kernel"] = kernel_time.measure(place, LOADS, scale / 2)

@@ -5,6 +5,11 @@ from typing import Any
 from tools import OTHERS, OURS
 
 COSTLIEST = 6
+COLUMNS = {
+    "ns_per_op": "time / untraced",
+    "p50_ns": "median operation",
+    "p99_ns": "99th percentile",
+}
 TITLES = {tool.name: tool.title for tool in (*OURS, *OTHERS)}
 
 
@@ -42,7 +47,10 @@ def about(machine: dict[str, Any]) -> str:
 
 
 def unmeasured(result: dict[str, Any]) -> list[str]:
-    return [f"Not measured: {TITLES.get(k, k)}: {v}" for k, v in result["missing"].items()]
+    """Return a sentence for each tool that is missing, and one for what the others lost."""
+    said = [f"Not measured: {TITLES.get(k, k)}: {v}." for k, v in result["missing"].items()]
+    lost = [f"{TITLES[name]} {n:,}" for name, n in result["lost"].items() if n]
+    return [*said, *([f"Events lost by their own word: {'; '.join(lost)}."] if lost else [])]
 
 
 def aims(result: dict[str, Any]) -> str:
@@ -65,14 +73,19 @@ def full(result: dict[str, Any]) -> str:
 
 
 def series(part: dict[str, Any], missing: dict[str, str]) -> str:
+    columns = {
+        key: title
+        for key, title in COLUMNS.items()
+        if any(key in tool for tool in part["tools"].values())
+    }
     lines = []
     for name, title in TITLES.items():
         if tool := part["tools"].get(name):
-            cells = [ratio(tool.get(key)) for key in ("ns_per_op", "p50_ns", "p99_ns")]
+            cells = [ratio(tool.get(key)) for key in columns]
             lines.append([title, time(tool["ns_per_op"]["ns"]), *cells, str(tool["n"])])
         elif name in missing:
-            lines.append([title, "does not run here", "", "", "", "0"])
-    header = ["tool", "time", "time / untraced", "median operation", "99th percentile", "rounds"]
+            lines.append([title, "does not run here", *("" for _ in columns), "0"])
+    header = ["tool", "time", *columns.values(), "rounds"]
     return f"**{part['title']}**\n\n{rows(header, lines)}"
 
 
@@ -120,8 +133,7 @@ def costliest(part: dict[str, Any]) -> str:
             time = found["programs"][program]
             cells = [time["runs"] / found["ops"], time["ns_per_run"], times[program] / found["ops"]]
             lines.append([name, program, *(f"{n:,.1f}" for n in cells)])
-        share = 100 * found["share_of_median_op"]
-        lines.append([name, "all", "", "", f"{share:.1f} % of the median operation"])
+        lines.append([name, "all", "", "", f"{found['bpf_ns_per_op']:,.1f}"])
     return rows(["load", "program", "runs an operation", "ns a run", "ns an operation"], lines)
 
 

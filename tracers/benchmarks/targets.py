@@ -43,7 +43,8 @@ def at_most(what: str, aim: float, value: float, unit: str) -> Verdict:
 
 def judge(result: dict[str, Any]) -> list[dict[str, str]]:
     """Return the verdict on every aim whose measure was taken."""
-    verdicts = [*of_series(result.get("series", {})), *of_kernel(result.get("kernel"))]
+    series, kernel = result.get("series", {}), result.get("kernel")
+    verdicts = [*of_series(series), *of_kernel(kernel)]
     if "bytes_per_call" in (trace := result.get("trace", {})):
         size = trace["bytes_per_call"]["all_tables"]
         verdicts.append(at_most("Parquet on the rig, all tables", 10, size, "bytes a call"))
@@ -54,11 +55,11 @@ def judge(result: dict[str, Any]) -> list[dict[str, str]]:
 
 def of_series(series: dict[str, Any]) -> list[Verdict]:
     verdicts = []
-    for name, aim in (("delivery", 1.0), ("metadata", 10.0)):
+    for name, aim in (("delivery", 1.0), ("metadata", 10.0), ("metadata_all", 10.0)):
         tools = series.get(name, {}).get("tools", {})
         if SPOOLSCOPE not in tools:
             continue
-        title = series[name]["title"]
+        title = f"slowdown: {series[name]['title']}"
         verdicts.append(slowdown(title, aim, tools[SPOOLSCOPE]["ns_per_op"]))
         if name == "metadata" and STRACE in tools:
             ours, theirs = (tools[t]["ns_per_op"]["median"] - 1 for t in (SPOOLSCOPE, STRACE))
@@ -78,6 +79,10 @@ def of_kernel(kernel: dict[str, Any] | None) -> list[Verdict]:
         for name, part in kernel["traced"].items()
         for ns in [part["ns_per_call"]["system calls"]]
     ]
+    delivery = kernel["traced"]["delivery"]
+    share = 100 * delivery["bpf_ns_per_op"] / delivery["median_op_ns"]
+    what = "all BPF programs during a delivery, by its median time"
+    verdicts.append(at_most(what, 1, share, "%"))
     for name, ns in kernel["rejected"].items():
         verdicts.append(at_most(f"in the kernel, a call rejected {name}", 120, ns, "ns"))
     return verdicts

@@ -3,6 +3,7 @@
 So all but strace, which can only follow a command, watch the whole machine.
 """
 
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from workloads import HERE, Wrap
 READY_S = 20.0
 SETTLE_S = 0.3
 UNTRACED, FILTERED, SPOOLSCOPE, STRACE = "untraced", "filtered out", "spoolscope", "strace -f"
+
+
+LOST = r"(?i)lost (\d+) events|LOST(?:_SAMPLES)? events:\s+(\d+)"
 
 
 class UnusableError(Exception):
@@ -85,30 +89,47 @@ def strace(*words: str) -> Callable[[Path, Path], AbstractContextManager[Wrap]]:
     return attached
 
 
-def watcher(
-    words: list[str], is_ready: Callable[[int, Path], bool]
-) -> Callable[[Path, Path], AbstractContextManager[Wrap]]:
-    """Run a tool that watches the machine; OUTPUT in the words stands for its output file."""
+class Watcher:
+    """A tool that watches the machine; OUTPUT in its words stands for its output file.
+
+    Attributes:
+        lost: Events that the tool says it lost, over all its runs.
+    """
+
+    def __init__(
+        self, words: list[str], is_ready: Callable[[int, Path], bool], tell: Callable[[Path], str]
+    ) -> None:
+        self.words, self.is_ready, self.tell = words, is_ready, tell
+        self.lost = 0
 
     @contextmanager
-    def attached(work: Path, _spool: Path) -> Iterator[Wrap]:
-        require(words[0])
-        output, errors = work / f"{words[0]}.out", work / f"{words[0]}.err"
-        command = [str(output) if word == "OUTPUT" else word for word in words]
+    def attached(self, work: Path, _spool: Path) -> Iterator[Wrap]:
+        require(self.words[0])
+        output, errors = work / f"{self.words[0]}.out", work / f"{self.words[0]}.err"
+        command = [str(output) if word == "OUTPUT" else word for word in self.words]
         try:
             with errors.open("w") as stderr:
                 process = start(command, stderr)
             try:
-                wait_until_ready(process, output, is_ready, errors)
+                wait_until_ready(process, output, self.is_ready, errors)
                 yield unchanged
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait()
+            said = self.tell(output) + errors.read_text()
+            self.lost += sum(int(a or b) for a, b in re.findall(LOST, said))
         finally:
             output.unlink(missing_ok=True)
             errors.unlink(missing_ok=True)
 
-    return attached
+
+def text(output: Path) -> str:
+    return output.read_text(errors="replace")
+
+
+def perf_statistics(output: Path) -> str:
+    command = ["perf", "report", "-i", str(output), "--stats"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def start(command: list[str], stderr: IO[str]) -> "subprocess.Popen[bytes]":
@@ -156,6 +177,13 @@ OURS = (
     Tool(FILTERED, "spoolscope attached, all filtered out", filtered_out),
     Tool(SPOOLSCOPE, "spoolscope", spoolscope),
 )
+PERF_TRACE = Watcher(["perf", "trace", "-a", "-o", "OUTPUT"], has_printed, text)
+PERF_RECORD = Watcher(
+    ["perf", "record", "-a", "-e", "raw_syscalls:*", "--exclude-perf", "-o", "OUTPUT"],
+    has_events,
+    perf_statistics,
+)
+BPFTRACE = Watcher(["bpftrace", "-o", "OUTPUT", str(HERE / "usual.bt")], has_printed, text)
 OTHERS = (
     Tool(STRACE, "strace -f", strace()),
     Tool(
@@ -163,20 +191,13 @@ OTHERS = (
         "strace -f --seccomp-bpf -e trace=%file",
         strace("--seccomp-bpf", "-e", "trace=%file"),
     ),
-    Tool(
-        "perf trace", "perf trace -a", watcher(["perf", "trace", "-a", "-o", "OUTPUT"], has_printed)
-    ),
-    Tool(
-        "perf record",
-        "perf record -a -e raw_syscalls:*",
-        watcher(
-            ["perf", "record", "-a", "-e", "raw_syscalls:*", "--exclude-perf", "-o", "OUTPUT"],
-            has_events,
-        ),
-    ),
-    Tool(
-        "bpftrace",
-        "bpftrace, maps keyed by thread, path printed (usual.bt)",
-        watcher(["bpftrace", "-o", "OUTPUT", str(HERE / "usual.bt")], has_printed),
-    ),
+    Tool("perf trace", "perf trace -a", PERF_TRACE.attached),
+    Tool("perf record", "perf record -a -e raw_syscalls:*", PERF_RECORD.attached),
+    Tool("bpftrace", "bpftrace, the usual script (usual.bt)", BPFTRACE.attached),
 )
+
+
+def lost_events() -> dict[str, int]:
+    """Return, by tool, how many events it said it lost."""
+    watchers = {"perf trace": PERF_TRACE, "perf record": PERF_RECORD, "bpftrace": BPFTRACE}
+    return {name: watcher.lost for name, watcher in watchers.items()}
