@@ -54,6 +54,10 @@ pub struct Options {
     /// Leave out the walk of the spool tree.
     #[arg(long)]
     pub no_tree: bool,
+    /// Leave out stacks, then most reads and writes, while recording takes more than this
+    /// share of all CPUs, in percent.
+    #[arg(long)]
+    pub max_overhead: Option<f64>,
     /// Ring buffers between kernel and recorder, MiB: shared out to the CPUs.
     #[arg(long, default_value_t = 128)]
     pub ring_mib: u32,

@@ -4,6 +4,7 @@
 
 mod aliases;
 mod answer;
+mod budget;
 mod cgroups;
 mod cli;
 mod command;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use spoolscope_traces::records::Task;
 use spoolscope_traces::segment::{Capture, Kind};
 
+use crate::budget::Budget;
 use crate::cli::Options;
 use crate::command::{Command, exit_code};
 use crate::coverage::{self, Coverage};
@@ -166,9 +167,15 @@ fn record(
     let (walked, tree) = (spools.to_vec(), !options.no_tree);
     let snapshot = std::thread::spawn(move || snapshot::take(open_files, &walked, tree, &send));
 
+    let variables = skel.maps.bss_data.take();
     let mut pump = Pump {
         ring: &ring,
         capture: &capture,
+        budget: Budget::new(
+            skel.object().progs(),
+            variables.context("no variables in the object")?,
+            options.max_overhead,
+        )?,
         flushed: Instant::now(),
         cgroups: cgroups::Names::now()?,
     };
@@ -191,6 +198,7 @@ fn record(
     if let Some(error) = failure.borrow_mut().take() {
         return Err(error);
     }
+    pump.budget.tell(&mut meta);
     drop(ring);
     meta["tier"] = coverage.tier().into();
     meta["programs"] = coverage.to_json();
@@ -264,6 +272,7 @@ fn store_tasks(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
 struct Pump<'a> {
     ring: &'a RingBuffer<'a>,
     capture: &'a RefCell<Capture>,
+    budget: Budget<'a>,
     flushed: Instant,
     cgroups: cgroups::Names,
 }
@@ -271,6 +280,7 @@ struct Pump<'a> {
 impl Pump<'_> {
     fn drain(&mut self) -> Result<()> {
         self.ring.consume().context("Failed to store records")?;
+        self.budget.tick(&mut self.capture.borrow_mut())?;
         if self.flushed.elapsed() > FLUSH {
             self.flushed = Instant::now();
             self.cgroups.refresh();

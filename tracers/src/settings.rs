@@ -28,6 +28,12 @@ const EXEC: u8 = 32;
 const NEVER_RETURNS: u8 = 64;
 const ONLY_FD: u8 = 128;
 
+/// Calls that a budget may leave out: they name nothing and change no name.
+const DATA: [&str; 10] = [
+    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
+    "pwritev2",
+];
+
 /// Writes every constant.
 pub fn apply(
     rodata: &mut types::rodata,
@@ -89,6 +95,7 @@ fn shape(call: &Call) -> types::call_shape {
         extra_arg,
         extra,
         flags: flags(call),
+        is_data: u8::from(DATA.contains(&call.name)),
         ..Default::default()
     };
     let others = [shape.fd2, shape.dirfd, shape.path, shape.path2];

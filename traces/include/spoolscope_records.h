@@ -37,6 +37,7 @@ enum spsc_kind {
 	SPSC_KIND_STRING = 9, /* base = first string id; n x u32 lengths, then the bytes */
 	SPSC_KIND_SYMBOLS = 10, /* text lines "hexaddress name", sorted by address */
 	SPSC_KIND_META = 11, /* one JSON object; the last one counts */
+	SPSC_KIND_SHED = 18,
 };
 
 /* First 64 bytes of a capture file. */
@@ -102,6 +103,8 @@ struct spsc_syscall {
 	__u16 obj_mode; /* i_mode of the object, 0 unknown */
 	__u16 lock_type; /* fcntl locks: l_type | l_whence << 8 */
 	__u32 flags; /* enum spsc_call_flags */
+	__u32 skipped; /* calls of this thread left out on purpose just before, see spsc_shed */
+	__u32 pad;
 };
 
 enum spsc_switch_state {
@@ -172,6 +175,8 @@ struct spsc_task {
 	__u32 path; /* string id: EXEC the program, SEEN-at-start the cwd */
 	__u32 root; /* string id: SEEN-at-start the root directory if it is not "/" */
 	__u32 exe; /* string id: SEEN-at-start the program's path */
+	__u32 skipped; /* EXIT, END: calls left out on purpose since its last record */
+	__u32 pad;
 	char comm[SPSC_COMM];
 };
 
@@ -221,6 +226,22 @@ struct spsc_block {
 	__u32 tid;
 	__s32 error;
 	char comm[SPSC_COMM];
+};
+
+/* What is left out to stay within the budget of --max-overhead. Each includes the ones
+ * before it; calls on names and metadata are never left out. */
+enum spsc_shed_level {
+	SPSC_SHED_NOTHING = 0,
+	SPSC_SHED_STACKS = 1, /* of waits: their causes stay unexplained */
+	SPSC_SHED_MOST_DATA = 2, /* reads and writes: 7 of 8 in each thread */
+	SPSC_SHED_DATA = 3, /* reads and writes: 63 of 64 */
+};
+
+/* From here on the recording leaves out what `level` says. */
+struct spsc_shed {
+	__u64 ts_ns;
+	__u32 level; /* enum spsc_shed_level */
+	__u32 overhead_ppm; /* share of all CPUs that the recording took, just before */
 };
 
 /* A descriptor open on a spool filesystem when the recording began. */

@@ -61,6 +61,7 @@ records! {
         preempted_ns: u64, seq: u64, ret: i64, args: [u64; 6], ino: u64, ino2: u64,
         pos: i64, size: i64, count: u64, dev: u32, pid: u32, tid: u32, path: u32,
         path2: u32, call: u16, cpu: u16, obj_mode: u16, lock_type: u16, flags: u32,
+        skipped: u32, pad: u32,
     }
     Switch "switch" {
         call_ns: u64, out_ns: u64, wake_ns: u64, in_ns: u64, waker_call_ns: u64,
@@ -71,7 +72,7 @@ records! {
         ts_ns: u64, n_calls: u64, cgroup_id: u64, cwd_ino: u64, exe_ino: u64,
         cwd_dev: u32, event: u32, pid: u32, tid: u32, parent_pid: u32, parent_tid: u32,
         uid: u32, gid: u32, umask: u32, flags: u32, exit_code: i32, path: u32,
-        root: u32, exe: u32,
+        root: u32, exe: u32, skipped: u32, pad: u32,
         comm: [u8; 16],
     }
     Journal "journal" {
@@ -82,6 +83,9 @@ records! {
         start_ns: u64, issue_ns: u64, done_ns: u64, sector: u64, call_ns: u64,
         bytes: u32, dev: u32, cmd_flags: u32, pid: u32, tid: u32, error: i32,
         comm: [u8; 16],
+    }
+    Shed "shed" {
+        ts_ns: u64, level: u32, overhead_ppm: u32,
     }
     OpenFile "open_file" {
         ts_ns: u64, ino: u64, pos: i64, size: i64, pid: u32, tid: u32, fd: i32,
@@ -133,6 +137,7 @@ constants! {
         KIND_SYSCALL = 1, KIND_SWITCH = 2, KIND_TASK = 3, KIND_JOURNAL = 4,
         KIND_BLOCK = 5, KIND_OPEN_FILE = 6, KIND_TREE = 7, KIND_STACK = 8,
         KIND_STRING = 9, KIND_SYMBOLS = 10, KIND_META = 11,
+        KIND_SHED = 18,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }
     u32 {

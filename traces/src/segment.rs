@@ -32,9 +32,11 @@ pub enum Kind {
     String = records::KIND_STRING,
     Symbols = records::KIND_SYMBOLS,
     Meta = records::KIND_META,
+    Shed = records::KIND_SHED,
 }
 
-const KINDS: usize = 12;
+/// More than the largest of them.
+const KINDS: usize = 24;
 /// A chunk is written when its buffer reaches this size.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Level 1 keeps up with a million calls a second; the Parquet files are the archive.
@@ -102,7 +104,7 @@ impl Capture {
         buffer.records += 1;
         if buffer.bytes.len() >= CHUNK_BYTES {
             self.flush_names()?;
-            self.flush_kind(kind)?;
+            self.flush_kind(kind as u16)?;
         }
         Ok(())
     }
@@ -147,15 +149,7 @@ impl Capture {
     /// Writes all that is buffered, names before the records that use them.
     pub fn flush(&mut self) -> Result<()> {
         self.flush_names()?;
-        for kind in [
-            Kind::Syscall,
-            Kind::Switch,
-            Kind::Task,
-            Kind::Journal,
-            Kind::Block,
-            Kind::OpenFile,
-            Kind::Tree,
-        ] {
+        for kind in 0..KINDS as u16 {
             self.flush_kind(kind)?;
         }
         Ok(())
@@ -163,7 +157,7 @@ impl Capture {
 
     /// Writes a chunk of text: symbols or the JSON of META.
     pub fn text(&mut self, kind: Kind, text: &str) -> Result<()> {
-        self.chunk(kind, text.as_bytes(), 1, 0)
+        self.chunk(kind as u16, text.as_bytes(), 1, 0)
     }
 
     /// Writes what is left and marks the file as closed in order.
@@ -187,30 +181,35 @@ impl Capture {
                 raw.extend_from_slice(name);
             }
             let first = self.strings.len() - names.len() + 1;
-            self.chunk(Kind::String, &raw, names.len() as u32, first as u64)?;
+            self.chunk(Kind::String as u16, &raw, names.len() as u32, first as u64)?;
         }
         if !self.new_stacks.is_empty() {
             let stacks = std::mem::take(&mut self.new_stacks);
             let first = self.stacks.len() - stacks.len() + 1;
             let n = stacks.len() as u32;
-            self.chunk(Kind::Stack, bytemuck::cast_slice(&stacks), n, first as u64)?;
+            self.chunk(
+                Kind::Stack as u16,
+                bytemuck::cast_slice(&stacks),
+                n,
+                first as u64,
+            )?;
         }
         Ok(())
     }
 
-    fn flush_kind(&mut self, kind: Kind) -> Result<()> {
-        let buffer = std::mem::take(&mut self.buffers[kind as usize]);
+    fn flush_kind(&mut self, kind: u16) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffers[usize::from(kind)]);
         if buffer.records > 0 {
             self.chunk(kind, &buffer.bytes, buffer.records, 0)?;
         }
         Ok(())
     }
 
-    fn chunk(&mut self, kind: Kind, raw: &[u8], records: u32, base: u64) -> Result<()> {
+    fn chunk(&mut self, kind: u16, raw: &[u8], records: u32, base: u64) -> Result<()> {
         let stored = zstd::bulk::compress(raw, ZSTD_LEVEL).context("Failed to compress a chunk")?;
         let header = ChunkHeader {
             magic: CHUNK_MAGIC,
-            kind: kind as u16,
+            kind,
             codec: CODEC_ZSTD,
             n_records: records,
             raw_bytes: raw.len() as u32,

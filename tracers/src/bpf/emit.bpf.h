@@ -138,6 +138,8 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->cpu = bpf_get_smp_processor_id();
 	r->obj_mode = st->obj_mode;
 	r->lock_type = 0;
+	r->skipped = st->skipped;
+	r->pad = 0;
 	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
 	if (s->extra_arg >= 0)
 		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
@@ -186,6 +188,13 @@ static __always_inline bool truncated(const struct ring_call *e)
 	return e->head.len1 >= PATH_SHORT - 1 || e->head.len2 >= PATH_SHORT - 1;
 }
 
+/* What was skipped is told by the first record that gets through. */
+static __always_inline void submit_call(struct task_state *st, void *record)
+{
+	st->skipped = 0;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
 /* Paths longer than PATH_SHORT are rare; they get a record of their own size. */
 static __noinline int emit_long(struct task_struct *t, struct task_state *st, long ret, u64 now,
 				u32 flags)
@@ -201,7 +210,7 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 	fill_texts(st, &e->c, e->text, PATH_LONG);
 	if (e->c.head.len1 >= PATH_LONG - 1 || e->c.head.len2 >= PATH_LONG - 1)
 		e->c.rec.flags |= SPSC_CALL_PATH_CUT;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	submit_call(st, e);
 	return 0;
 }
 
@@ -217,7 +226,7 @@ static __always_inline void emit_one(struct task_struct *t, struct task_state *s
 	e->c.head.len1 = st->head_bytes - 1;
 	e->c.head.stride = sizeof(e->text);
 	__builtin_memcpy(e->text, st->head, sizeof(e->text));
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	submit_call(st, e);
 }
 
 static __always_inline void emit_call(struct task_struct *t, struct task_state *st, long ret,
@@ -240,7 +249,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 		if (!plain)
 			return;
 		fill_call(t, st, &plain->rec, ret, now, flags);
-		bpf_ringbuf_submit(plain, BPF_RB_NO_WAKEUP);
+		submit_call(st, plain);
 		return;
 	}
 	if (s->path2 < 0 && s->text < 0 && st->head_bytes && st->head_bytes <= PATH_ONE) {
@@ -257,7 +266,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 		emit_long(t, st, ret, now, flags);
 		return;
 	}
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	submit_call(st, e);
 }
 
 #endif

@@ -105,6 +105,7 @@ int BPF_PROG(on_task_exit, struct task_struct *t)
 	if (!e)
 		return 0;
 	e->rec.n_calls = st ? st->n_calls : 0;
+	e->rec.skipped = st ? st->skipped : 0;
 	e->rec.exit_code = BPF_CORE_READ(t, exit_code);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	return 0;

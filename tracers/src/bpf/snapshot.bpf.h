@@ -121,6 +121,7 @@ int dump_tasks(struct bpf_iter__task *ctx)
 	rec.ts_ns = bpf_ktime_get_ns();
 	rec.event = SPSC_TASK_END;
 	rec.n_calls = st->n_calls;
+	rec.skipped = st->skipped;
 	rec.pid = t->tgid;
 	rec.tid = t->pid;
 	rec.flags = st->call && st->certain ? SPSC_TASK_IN_CALL : 0;

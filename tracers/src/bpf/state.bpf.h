@@ -32,7 +32,8 @@ struct call_shape {
 	s8 path, path2, text, extra_arg;
 	u8 extra; /* enum shape_extra */
 	u8 flags; /* enum shape_flags */
-	u8 pad[6];
+	u8 is_data; /* reads or writes at an offset, and may be shed */
+	u8 pad[5];
 };
 
 enum shape_extra {
@@ -94,6 +95,9 @@ const volatile u32 stat_ino_at, stat_mode_at, stat_size_at;
  * entry program alone would seem to run on the CPU all the time. */
 bool armed;
 
+/* What is left out at present; written by budget.rs. */
+u32 shed; /* enum spsc_shed_level */
+
 /* ---- per-task state ------------------------------------------------------ */
 
 struct task_state {
@@ -120,6 +124,7 @@ struct task_state {
 	char waker_comm[SPSC_COMM];
 	/* life */
 	u64 n_calls; /* = next seq */
+	u32 skipped; /* of them shed since the last record */
 	u8 decided, target, touched, seen;
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */

@@ -153,6 +153,8 @@ def _remarks(found: Explanation) -> list[str]:
     remarks = []
     if lost := int(found.meta.get("lost", 0)):
         remarks.append(f"{lost:,} records were lost while recording; their time is missing.")
+    if shed := int(found.meta.get("shed", 0)):
+        remarks.append(f"{shed:,} reads and writes were left out to keep to --max-overhead.")
     if not found.meta.get("complete", False):
         remarks.append("The recorder did not declare this trace complete.")
     blocked = found.split.blocked_ns

@@ -51,6 +51,7 @@ def gather(trace: Trace) -> dict[str, Any]:
         "processes": pc.count_distinct(ids["pid"]).as_py(),
         "threads": pc.count_distinct(ids["tid"]).as_py(),
         "lost": meta["lost"],
+        "shed": meta.get("shed", 0),
         "complete": meta["complete"],
         "paths_unresolved": meta["paths_unresolved"],
         "bytes_on_disk": size,
@@ -72,6 +73,9 @@ _MORE = (
     "calls_in_flight",
     "compat_calls",
     "recorder_cpu_ns",
+    "records_rescued",
+    "overhead_ppm",
+    "max_overhead_ppm",
     "lost_records",
     "closed",
     "bytes_unread",
@@ -89,6 +93,8 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("processes", f"{facts['processes']:,} ({facts['threads']:,} threads)"),
         ("complete", "yes" if facts["complete"] else "NO"),
         ("lost", f"{facts['lost']:,}"),
+        ("left out", f"{facts['shed']:,}"),
+        ("cost", _cost(facts["overhead_ppm"])),
         ("in flight at end", f"{facts['calls_in_flight']:,}"),
         ("paths unresolved", f"{facts['paths_unresolved']:,}"),
         ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
@@ -111,14 +117,24 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
     click.echo(f"Next: spoolscope explain {trace.path}")
 
 
+def _cost(ppm: dict[str, int] | None) -> str:
+    if not ppm or not ppm["n"]:
+        return "not measured"
+    median, p95 = (f"{ppm[key] / 10_000:.2f} %" for key in ("median", "p95"))
+    return f"{median} of all CPUs (95th percentile {p95} of {ppm['n']:,} samples)"
+
+
 def _print_losses(trace: Trace) -> None:
     losses = trace.table("losses").to_pylist()
+    for shed in trace.table("sheds").to_pylist():
+        click.echo(f"from ts_ns {shed['ts_ns']} on left out: {shed['level']}")
     for loss in losses[:SHOWN_LOSSES]:
         if loss["first_seq"] is None:
             click.echo(f"lost {loss['n']:,} records of kind {loss['kind']}")
             continue
         where = f"thread {loss['tid']}, seq {loss['first_seq']} to {loss['last_seq']}"
-        click.echo(f"lost {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
+        how = "left out" if loss["kind"] == "shed" else "lost"
+        click.echo(f"{how} {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
     if len(losses) > SHOWN_LOSSES:
         click.echo(f"... and {len(losses) - SHOWN_LOSSES} more, in losses.parquet")
 

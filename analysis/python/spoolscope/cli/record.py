@@ -85,6 +85,12 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     help="Only processes that run this program, and their children.",
 )
 @click.option("--comm", "comms", multiple=True, help="Only threads of this name.")
+@click.option(
+    "--max-overhead",
+    type=click.FloatRange(0, 100, min_open=True),
+    metavar="PCT",
+    help="Keep to this share of all CPUs: leave out stacks, then most reads and writes.",
+)
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
 @click.option(
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
@@ -129,6 +135,7 @@ def command(**options: Any) -> int:
         units=list(options["units"]),
         exes=list(options["exes"]),
         comms=list(options["comms"]),
+        max_overhead_percent=options["max_overhead"],
         keep_names=options["keep_names"],
         snapshot=not options["no_snapshot"],
         key_file=options["key_file"],
@@ -161,6 +168,8 @@ def _report(summary: Summary, *, as_json: bool) -> int:
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
         click.echo(f"{n:,} calls in {seconds:.1f} s, lost {meta['lost']:,}, tier {meta['tier']}")
+        if meta["shed"]:
+            click.echo(f"left out {meta['shed']:,} reads and writes to keep to --max-overhead")
     if summary.failure:
         warn(f"the recorder ended early: {summary.failure}")
     if summary.command_status:

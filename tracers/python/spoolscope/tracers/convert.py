@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.lives import continue_numbering
-from spoolscope.tracers.losses import loss_columns
+from spoolscope.tracers.losses import loss_columns, shed_columns
 from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
@@ -53,10 +53,11 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         "open_files": lambda: events.open_file_columns(capture, names.id),
         "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
         "losses": lambda: losses,
+        "sheds": lambda: shed_columns(capture),
         "paths": lambda: names.columns(private),
     }
     losses = loss_columns(capture, lives)
-    meta = _meta(capture, resolved, int(np.sum(losses["n"])))
+    meta = _meta(capture, resolved, losses)
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
     calls = call_parts(capture, resolved, comms, names.device)
@@ -133,9 +134,11 @@ class Names:
         }
 
 
-def _meta(capture: Capture, resolved: Resolved, lost: int) -> dict[str, Any]:
+def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, Any]:
     native = capture.meta
     end = native.get("end_mono_ns", _last(capture))
+    on_purpose = losses["kind"] == "shed"
+    shed, lost = (int(np.sum(losses["n"][which])) for which in (on_purpose, ~on_purpose))
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),
@@ -148,15 +151,22 @@ def _meta(capture: Capture, resolved: Resolved, lost: int) -> dict[str, Any]:
         "spools": native.get("spools", []),
         "tier": native.get("tier", "unknown"),
         "programs": native.get("programs", {}),
-        "complete": capture.closed and capture.bytes_unread == 0 and lost == 0 and bool(native),
+        "complete": capture.closed
+        and capture.bytes_unread == 0
+        and lost + shed == 0
+        and bool(native),
         "closed": capture.closed,
         "bytes_unread": capture.bytes_unread,
         "lost": lost,
+        "shed": shed,
         "lost_records": native.get("lost_records", {}),
         "paths_unresolved": resolved.unresolved,
         "calls_in_flight": calls_in_flight(capture),
         "compat_calls": native.get("compat_calls", 0),
+        "records_rescued": native.get("records_rescued", 0),
         "recorder_cpu_ns": native.get("recorder_cpu_ns"),
+        "overhead_ppm": native.get("overhead_ppm"),
+        "max_overhead_ppm": native.get("max_overhead_ppm"),
         "tree": bool(native.get("tree")),
         "pseudonymised": False,
         "key_id": None,

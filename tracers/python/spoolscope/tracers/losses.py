@@ -1,10 +1,15 @@
-"""What is missing from a capture: holes in each thread's seq, and counters of other records."""
+"""What is missing from a capture: holes in each thread's seq, and counters of other records.
+
+A hole holds calls that were lost and calls that were left out to keep to --max-overhead; the
+first record after it says how many were left out.
+"""
 
 from typing import Any
 
 import numpy as np
 
 from spoolscope.tracers.lives import END, EXIT, Lives
+from spoolscope.tracers.syscalls import symbols
 from spoolscope.traces.capture import RECORDS, Capture
 
 
@@ -25,6 +30,17 @@ def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
     return out
 
 
+def shed_columns(capture: Capture) -> dict[str, Any]:
+    """What was left out to keep to a budget, and from when on."""
+    sheds = capture.records["shed"]
+    shift = capture.start_real_ns - capture.start_mono_ns
+    return {
+        "ts_ns": sheds["ts_ns"].astype(np.int64) + shift,
+        "level": symbols(sheds["level"], ["nothing", "stacks", "7/8 data", "63/64 data"]),
+        "overhead_ppm": sheds["overhead_ppm"].astype(np.int32),
+    }
+
+
 def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     calls = capture.records["syscall"]
     shift = capture.start_real_ns - capture.start_mono_ns
@@ -40,8 +56,15 @@ def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
         before = int(call["start_ns"]) + shift
         first, last = int(expected[i]), int(seq[i]) - 1
         pid, tid = int(call["pid"]), int(call["tid"])
-        rows.append(("syscall", pid, tid, first, last, after, before, last - first + 1))
+        where = (pid, tid, first, last, after, before)
+        rows += _parted(where, last - first + 1, int(call["skipped"]))
     return rows
+
+
+def _parted(where: "tuple[Any, ...]", n: int, skipped: int) -> "list[tuple[Any, ...]]":
+    """Of the missing calls some were left out on purpose; which of them is not known."""
+    parts = (("shed", min(skipped, n)), ("syscall", n - min(skipped, n)))
+    return [(kind, *where, count) for kind, count in parts if count]
 
 
 def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
@@ -60,7 +83,8 @@ def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
         if counted > first:
             after = int(last_end[life]) + shift if last_end[life] >= 0 else None
             before, pid, tid = int(task["ts_ns"]) + shift, int(task["pid"]), int(task["tid"])
-            rows.append(("syscall", pid, tid, first, counted - 1, after, before, counted - first))
+            where = (pid, tid, first, counted - 1, after, before)
+            rows += _parted(where, counted - first, int(task["skipped"]))
     return rows
 
 

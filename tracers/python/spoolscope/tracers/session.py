@@ -37,6 +37,7 @@ class Request:
     units: list[str] = field(default_factory=list)
     exes: list[Path] = field(default_factory=list)
     comms: list[str] = field(default_factory=list)
+    max_overhead_percent: float | None = None
     keep_names: bool = False
     snapshot: bool = True
     key_file: Path | None = None
@@ -165,6 +166,8 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         words += ["--exe", str(exe)]
     for comm in request.comms:
         words += ["--comm", comm]
+    if request.max_overhead_percent is not None:
+        words += ["--max-overhead", str(request.max_overhead_percent)]
     if request.duration_s is not None:
         words += ["--duration", str(request.duration_s)]
     if not request.snapshot:

@@ -26,6 +26,7 @@ RECORDS = {
     5: "block",
     6: "open_file",
     7: "tree",
+    18: "shed",
 }
 Records = npt.NDArray[np.void]
 

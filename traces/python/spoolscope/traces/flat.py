@@ -30,7 +30,10 @@ _LAYOUTS = {
         u8 count
         u4 dev pid tid path path2
         u2 call cpu obj_mode lock_type
-        u4 flags""",
+        u4 flags skipped pad""",
+    "shed": """
+        u8 ts_ns
+        u4 level overhead_ppm""",
     "switch": """
         u8 call_ns out_ns wake_ns in_ns waker_call_ns
         u4 pid tid stack waker_pid waker_tid
@@ -41,7 +44,7 @@ _LAYOUTS = {
         u8 ts_ns n_calls cgroup_id cwd_ino exe_ino
         u4 cwd_dev event pid tid parent_pid parent_tid uid gid umask flags
         i4 exit_code
-        u4 path root exe
+        u4 path root exe skipped pad
         S16 comm""",
     "journal": """
         u8 ts_ns id a b call_ns

@@ -21,6 +21,8 @@ META_FIELDS = (
     ),
     ("complete", "True if nothing was lost and the recording ended in order."),
     ("lost", "Number of calls lost; the table losses says where."),
+    ("shed", "Number of reads and writes left out to keep to --max-overhead."),
+    ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),

@@ -267,7 +267,13 @@ LOSSES = Table(
     "losses",
     "one stretch of lost records",
     (
-        Column("kind", SYMBOL, "", "syscall (located by seq), or the kind of record lost."),
+        Column(
+            "kind",
+            SYMBOL,
+            "",
+            "syscall (located by seq), shed (left out on purpose, see sheds), or the kind of"
+            " record lost.",
+        ),
         _PID,
         _TID,
         Column("first_seq", I64, "", "First missing seq; null if not a call.", nullable=True),
@@ -275,6 +281,22 @@ LOSSES = Table(
         Column("after_ns", I64, "ns", "End of the last record before the hole.", nullable=True),
         Column("before_ns", I64, "ns", "Start of the first record after it.", nullable=True),
         Column("n", I64, "", "Records lost."),
+    ),
+)
+
+SHEDS = Table(
+    "sheds",
+    "one change of what is left out to keep to --max-overhead",
+    (
+        Column("ts_ns", I64, "ns", "When; since the epoch."),
+        Column(
+            "level",
+            SYMBOL,
+            "",
+            "From here on left out: nothing, stacks (of waits), 7/8 data (also of each thread's"
+            " reads and writes), 63/64 data. Calls on names and metadata never are.",
+        ),
+        Column("overhead_ppm", I32, "1e-6", "Share of all CPUs the recording took before."),
     ),
 )
 
@@ -292,5 +314,6 @@ TABLES = {
         OPEN_FILES,
         TREE,
         LOSSES,
+        SHEDS,
     )
 }
