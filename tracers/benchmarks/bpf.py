@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NR_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
-PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 13, 14, 15
+PROG_GET_NEXT_ID, PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 11, 13, 14, 15
 RAW_TRACEPOINT_OPEN, ENABLE_STATS = 17, 32
 MAP_TYPE_RINGBUF = 27
+TRACING = {2, 5, 7, 17, 26}  # kprobe, tracepoint, perf event, raw tracepoint, tracing
 NAME_AT, NAME_BYTES, INFO_BYTES = 64, 16, 256  # of struct bpf_prog_info, linux/bpf.h
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -99,13 +100,36 @@ def program_run_time(number: int) -> RunTime:
 
 def program_name(number: int) -> str:
     """Return the kernel's name of the program with this id."""
-    fd = bpf(PROG_GET_FD_BY_ID, struct.pack("=I", number))
+    return _info(number)[NAME_AT : NAME_AT + NAME_BYTES].split(b"\0")[0].decode()
+
+
+def tracing_programs() -> int:
+    """Count the programs of the whole machine that trace: they slow every run, ours or not."""
+    return sum(struct.unpack_from("=I", _info(n))[0] in TRACING for n in _program_ids())
+
+
+def _program_ids() -> Iterator[int]:
+    last = 0
+    while True:
+        attributes = ctypes.create_string_buffer(struct.pack("=II", last, 0), 128)
+        if libc.syscall(NR_BPF, PROG_GET_NEXT_ID, attributes, len(attributes)) < 0:
+            return  # ENOENT: that was the last
+        last = struct.unpack_from("=II", attributes)[1]
+        yield last
+
+
+def _info(number: int) -> bytes:
+    """Return struct bpf_prog_info; zeros if the program is gone."""
     info = ctypes.create_string_buffer(INFO_BYTES)
+    try:
+        fd = bpf(PROG_GET_FD_BY_ID, struct.pack("=I", number))
+    except FileNotFoundError:
+        return info.raw
     try:
         bpf(OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", fd, INFO_BYTES, ctypes.addressof(info)))
     finally:
         os.close(fd)
-    return info.raw[NAME_AT : NAME_AT + NAME_BYTES].split(b"\0")[0].decode()
+    return info.raw
 
 
 class Rings:

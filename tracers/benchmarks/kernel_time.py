@@ -116,7 +116,7 @@ def traced(windows: list[Window], rejected_ns: float) -> dict[str, Any]:
     return {
         "ns_per_call": {kind: ns / load.calls for kind, ns in times.items()},
         "bpf_ns_per_op": sum(times.values()) / load.ops,
-        "median_op_ns": load.p50_ns,
+        "median_op_ns": min(w.load.p50_ns for w in windows),
         "ops": load.ops,
         "calls": load.calls,
         "calls_of_others": max(0, window.entries() - load.calls),

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import bpf
 import rig
 from ratios import spread
 from tools import OTHERS, UNTRACED, Tool, UnusableError
@@ -96,6 +97,7 @@ def machine() -> dict[str, Any]:
         "kernel": os.uname().release,
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
+        "bpf_programs_of_others": bpf.tracing_programs(),
         "date": time.strftime("%Y-%m-%d"),
     }
 

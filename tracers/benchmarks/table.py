@@ -40,9 +40,11 @@ def brief(result: dict[str, Any]) -> str:
 
 
 def about(machine: dict[str, Any]) -> str:
+    others = machine["bpf_programs_of_others"]
     return (
         f"Linux {machine['kernel']}, {machine['cpus']} CPUs, load average before the start "
         f"{machine['load_average']:.1f}, {machine['date']}."
+        + (f" {others} BPF programs of others traced meanwhile." if others else "")
     )
 
 
