@@ -7,6 +7,7 @@ programs that do nothing tells how much of a figure is this machine's price of a
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ SOURCES = HERE.parent / "src" / "bpf"
 SYSCALL, SCHEDULER, INTERRUPT, OTHER = "system calls", "scheduler", "interrupts", "others"
 CLASSES = (SYSCALL, SCHEDULER, INTERRUPT, OTHER)
 WINDOWS = 5
+IDLE_S = 0.1
 PLACES = (
     (r"tp_btf/sys_(enter|exit)|.*syscalls.*", SYSCALL),
     (r"tp_btf/sched_(switch|waking|wakeup.*)", SCHEDULER),
@@ -42,38 +44,72 @@ def class_by_name() -> dict[str, str]:
     return found
 
 
+Times = dict[str, bpf.RunTime]
+
+
 @dataclass(frozen=True)
 class Window:
     """What the recorder's programs did while a load ran.
 
     Attributes:
         load: What the load says of itself.
-        programs: Run time by program.
+        programs: Run time by program, the calls of the rest of the machine included.
+        others_ns: What a call of the rest of the machine cost just before.
     """
 
     load: Run
-    programs: dict[str, bpf.RunTime]
+    programs: Times
+    others_ns: float
 
-    def of(self, kind: str) -> bpf.RunTime:
-        """Return runs and ns of all programs of a class."""
-        classes = class_by_name()
-        times = (t for name, t in self.programs.items() if classes.get(name, OTHER) == kind)
-        return sum(times, bpf.RunTime(0, 0))
+    @property
+    def calls(self) -> int:
+        """Calls of the load; getppid is none on files."""
+        return self.load.calls or self.load.ops
 
-    def entries(self) -> int:
-        """Return how many calls of the whole machine were looked at."""
-        syscall = (n for n, kind in class_by_name().items() if kind == SYSCALL)
-        return max(self.programs[n].runs for n in syscall if n in self.programs)
+    @property
+    def calls_of_others(self) -> int:
+        return max(0, entries(self.programs) - self.calls)
+
+    def ns(self) -> dict[str, float]:
+        """Return ns by class of program, without what calls of others cost.
+
+        Switches and interrupts of others cannot be told apart and stay in.
+        """
+        times = {kind: float(total(self.programs, kind).ns) for kind in CLASSES}
+        times[SYSCALL] -= self.calls_of_others * self.others_ns
+        return times
+
+    def ns_per_call(self) -> float:
+        """Return what the programs at system calls take for a call of the load."""
+        return self.ns()[SYSCALL] / self.calls
+
+
+def total(programs: Times, kind: str) -> bpf.RunTime:
+    """Return runs and ns of all programs of a class."""
+    classes = class_by_name()
+    times = (time for name, time in programs.items() if classes.get(name, OTHER) == kind)
+    return sum(times, bpf.RunTime(0, 0))
+
+
+def entries(programs: Times) -> int:
+    """Return how many calls of the whole machine were looked at."""
+    syscall = (name for name, kind in class_by_name().items() if kind == SYSCALL)
+    return max(programs[name].runs for name in syscall if name in programs)
 
 
 def watch(recorder: Recorder, ground: Ground, workload: Workload, scale: float) -> list[Window]:
-    """Run a load several times: what disturbs a window can only add to its times."""
+    """Run a load several times, to find a window in which little else happens."""
     windows = []
     for _ in range(WINDOWS):
+        start = bpf.programs_of(recorder.process.pid)
+        time.sleep(IDLE_S)
         before = bpf.programs_of(recorder.process.pid)
         load = ground.run(workload, scale=scale)
         after = bpf.programs_of(recorder.process.pid)
-        windows.append(Window(load, {name: after[name] - before[name] for name in after}))
+        idle = {name: before[name] - start[name] for name in before}
+        others_ns = total(idle, SYSCALL).ns / max(1, entries(idle))
+        loaded = {name: after[name] - before[name] for name in after}
+        windows.append(Window(load, loaded, others_ns))
     return windows
 
 
@@ -84,58 +120,45 @@ def measure(ground: Ground, workloads: dict[str, Workload], scale: float) -> dic
     with bpf.run_time_statistics():
         floor = empty_programs(ground, parents, scale)
         with Recorder(ground.spool, capture) as recorder:
-            other = watch(recorder, ground, workloads["elsewhere"], scale)
-            unknown = watch(recorder, ground, parents, scale)
+            place = quietest(watch(recorder, ground, workloads["elsewhere"], scale))
+            number = quietest(watch(recorder, ground, parents, scale))
             metadata = watch(recorder, ground, workloads["metadata"], scale)
             delivery = watch(recorder, ground, workloads["delivery"], scale)
         with idle_target() as pid, Recorder(ground.spool, capture, "--pid", pid) as recorder:
-            filtered = watch(recorder, ground, workloads["metadata"], scale)
+            task = quietest(watch(recorder, ground, workloads["metadata"], scale))
     return {
         "floor": floor,
         "rejected": {
-            "by task: a process that is not recorded, on the spool": per_entry(filtered),
-            "by place: stat, open, write, fstat, close elsewhere": per_entry(other),
-            "by number: getppid": per_entry(unknown),
+            "by task: a process that is not recorded, on the spool": task.ns_per_call(),
+            "by place: stat, open, write, fstat, close elsewhere": place.ns_per_call(),
+            "by number: getppid": number.ns_per_call(),
         },
-        "traced": {
-            "metadata": traced(metadata, per_entry(other)),
-            "delivery": traced(delivery, per_entry(other)),
-        },
+        "traced": {"metadata": traced(metadata), "delivery": traced(delivery)},
     }
 
 
-def per_entry(windows: list[Window]) -> float:
-    """Return ns of the system call programs for each call of the machine."""
-    return min(w.of(SYSCALL).ns / w.entries() for w in windows)
+def quietest(windows: list[Window]) -> Window:
+    """Return the window with the smallest share of calls of others."""
+    return min(windows, key=lambda window: window.calls_of_others / window.calls)
 
 
-def traced(windows: list[Window], rejected_ns: float) -> dict[str, Any]:
-    """Return what a call cost in the least disturbed window."""
-    window = min(windows, key=lambda w: share(w, rejected_ns)[SYSCALL] / w.load.calls)
-    times, load = share(window, rejected_ns), window.load
+def traced(windows: list[Window]) -> dict[str, Any]:
+    """Return what a call and an operation cost in the quietest window."""
+    window = quietest(windows)
+    times, load = window.ns(), window.load
     return {
-        "ns_per_call": {kind: ns / load.calls for kind, ns in times.items()},
+        "ns_per_call": {kind: ns / window.calls for kind, ns in times.items()},
         "bpf_ns_per_op": sum(times.values()) / load.ops,
         "median_op_ns": min(w.load.p50_ns for w in windows),
         "ops": load.ops,
-        "calls": load.calls,
-        "calls_of_others": max(0, window.entries() - load.calls),
+        "calls": window.calls,
+        "others_by_own_calls": window.calls_of_others / window.calls,
         "programs": {
-            name: {"runs": time.runs, "ns_per_run": time.ns / time.runs}
-            for name, time in sorted(window.programs.items())
-            if time.runs
+            name: {"runs": ran.runs, "ns_per_run": ran.ns / ran.runs}
+            for name, ran in sorted(window.programs.items())
+            if ran.runs
         },
     }
-
-
-def share(window: Window, rejected_ns: float) -> dict[str, float]:
-    """Return ns by class of program, without what calls of the rest of the machine cost.
-
-    Switches and interrupts of the rest of the machine cannot be told apart and stay in.
-    """
-    times = {kind: float(window.of(kind).ns) for kind in CLASSES}
-    times[SYSCALL] -= max(0, window.entries() - window.load.calls) * rejected_ns
-    return times
 
 
 def empty_programs(ground: Ground, workload: Workload, scale: float) -> dict[str, Any]:
@@ -144,10 +167,11 @@ def empty_programs(ground: Ground, workload: Workload, scale: float) -> dict[str
         with loaded(ground.work) as programs:
             before = {name: bpf.program_run_time(number) for name, number in programs.items()}
             ground.run(workload, scale=scale)
-            times = {name: bpf.program_run_time(n) - before[name] for name, n in programs.items()}
+            after = {name: bpf.program_run_time(number) for name, number in programs.items()}
     except (OSError, subprocess.CalledProcessError) as error:
         return {"missing": complaint(getattr(error, "stderr", "") or str(error))}
-    return {name: time.ns / max(1, time.runs) for name, time in times.items()}
+    times = {name: after[name] - before[name] for name in after}
+    return {name: ran.ns / max(1, ran.runs) for name, ran in times.items()}
 
 
 @contextmanager

@@ -45,3 +45,13 @@ def test_a_firehose_that_the_machine_cannot_make_decides_nothing_unless_it_loses
     assert losing.verdict == "not reached"
     (full,) = targets.of_firehose(hose | {"calls_per_s": 1_000_100})
     assert full.verdict == "reached"
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0.4, "reached"), (0.6, "undecided")])
+def test_a_window_among_too_many_other_calls_decides_nothing(others, expected):
+    part = {
+        "ns_per_call": {"system calls": 240.0}, "bpf_ns_per_op": 9e3, "median_op_ns": 1e6,
+        "others_by_own_calls": others,
+    }  # fmt: skip
+    found = targets.of_kernel({"traced": {"delivery": part}, "rejected": {}})
+    assert [verdict.verdict for verdict in found] == [expected, expected]
