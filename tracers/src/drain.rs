@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use bytemuck::Pod;
-use spoolscope_traces::records::{self, Block, Journal, Switch, Syscall, Task};
+use spoolscope_traces::records::{self, Block, Journal, Switch, Syscall, Task, Wait};
 use spoolscope_traces::segment::{Capture, Kind};
 
 /// `struct ring_head` of state.bpf.h.
@@ -52,6 +52,10 @@ pub fn store(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
         records::KIND_SWITCH => store_switch(capture, rest),
         records::KIND_TASK => store_task(capture, &head, rest),
         records::KIND_JOURNAL => store_journal(capture, rest),
+        records::KIND_WAIT => match record::<Wait>(rest) {
+            Some((wait, _)) => capture.push(Kind::Wait, &wait),
+            None => Ok(()),
+        },
         records::KIND_BLOCK => match record::<Block>(rest) {
             Some((block, _)) => capture.push(Kind::Block, &block),
             None => Ok(()),

@@ -205,6 +205,17 @@ pub fn clock(id: libc::clockid_t) -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
+/// Length of a jiffy: what the coarse clocks step by.
+pub fn jiffy_ns() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: t is ours; the clock exists on every Linux.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut t) };
+    t.tv_nsec as u64
+}
+
 /// CLOCK_MONOTONIC and CLOCK_REALTIME of the same moment, to within the read itself.
 pub fn clock_pair() -> (i64, i64) {
     let before = clock(libc::CLOCK_MONOTONIC);

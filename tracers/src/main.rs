@@ -12,6 +12,7 @@ mod counters;
 mod coverage;
 mod drain;
 mod host;
+mod kthreads;
 mod refusal;
 mod rings;
 mod session;

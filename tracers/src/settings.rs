@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use spoolscope_traces::calls::{self, Call};
 
 use crate::aliases;
-use crate::host::Spool;
+use crate::host::{self, Spool};
+use crate::kthreads;
 use crate::rings;
 use crate::skel::types;
 use crate::targets::Targets;
@@ -44,6 +45,8 @@ pub fn apply(
     calls(rodata);
     spool_table(rodata, spools)?;
     rodata.last_ring = rings::cpus()?;
+    kthreads::apply(rodata, spools);
+    rodata.jiffy_ns = host::jiffy_ns();
     rodata.self_pid = std::process::id();
     rodata.root_ino = std::fs::metadata("/")?.ino();
     rodata.mount_ns = std::fs::metadata("/proc/self/ns/mnt")?.ino() as u32;

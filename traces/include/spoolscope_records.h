@@ -37,6 +37,7 @@ enum spsc_kind {
 	SPSC_KIND_STRING = 9, /* base = first string id; n x u32 lengths, then the bytes */
 	SPSC_KIND_SYMBOLS = 10, /* text lines "hexaddress name", sorted by address */
 	SPSC_KIND_META = 11, /* one JSON object; the last one counts */
+	SPSC_KIND_WAIT = 17,
 	SPSC_KIND_SHED = 18,
 };
 
@@ -189,11 +190,27 @@ enum spsc_journal_event {
 	SPSC_JBD2_WAKE = 6, /* this task woke the jbd2 thread; a = tid of that thread */
 	SPSC_JBD2_CHECKPOINT = 7, /* a = result */
 	SPSC_JBD2_RUN_STATS = 8, /* a = blocks logged, b = handles; id = transaction id */
-	SPSC_XFS_LOG_FORCE = 20, /* id = lsn asked for; this task forces the log */
+	SPSC_JBD2_HANDLE = 9, /* id = transaction id; a handle ends; a = ns it was open, to a jiffy;
+				 b = 1 if its transaction was being locked meanwhile */
+	SPSC_JBD2_CHECKPOINT_DONE = 10, /* id = transaction id written back to its places;
+					   a = blocks written, b = ns it took, to a jiffy */
+	SPSC_JBD2_LOG_TAIL = 11, /* id = oldest transaction still needed; a = blocks freed */
+	SPSC_JBD2_LOCK_STALL = 12, /* a = ns this task waited for a buffer lock (over 100 ms) */
+	SPSC_XFS_LOG_FORCE = 20, /* id = lsn asked for, 0 all; this task forces the log */
 	SPSC_XFS_ICLOG_SYNC = 21, /* id = iclog address; starts to write an iclog; a = bytes */
 	SPSC_XFS_ICLOG_DONE = 22, /* id = iclog address */
+	SPSC_XFS_CIL_PUSH = 23, /* id = checkpoint sequence; a worker starts to write it */
+	SPSC_XFS_CIL_PUSHED = 24, /* id = checkpoint sequence; it is in the log's buffers */
+	SPSC_XFS_AIL_STUCK = 25, /* id = lsn; xfsaild cannot write an item back;
+				    a = 1 pinned by the log, 2 locked, 3 under way */
 	SPSC_BTRFS_SYNC_FILE = 40, /* id = ino; this task fsyncs (log tree commit) */
 	SPSC_BTRFS_COMMIT = 41, /* id = generation; transaction commit done */
+	SPSC_BTRFS_SYNC_FS = 42, /* this task syncs the filesystem */
+	SPSC_BTRFS_WRITE = 43, /* id = generation; this task begins to write the blocks of a tree:
+				  of the transaction, or of a log tree */
+	SPSC_BTRFS_ORDERED_ADD = 44, /* id = address; data to be written before its metadata;
+					a = ino, b = bytes */
+	SPSC_BTRFS_ORDERED_DONE = 45, /* id = address; a = ino */
 };
 
 struct spsc_journal {
@@ -205,7 +222,7 @@ struct spsc_journal {
 	__u32 dev; /* kernel dev_t, 0 unknown */
 	__u32 pid;
 	__u32 tid;
-	__u32 stack; /* stack id (WAKE events), 0 none */
+	__u32 stack; /* stack id (WAKE), or one that is only the caller (LOG_FORCE), 0 none */
 	__u16 event; /* enum spsc_journal_event */
 	__u16 cpu;
 	__u32 pad;
@@ -242,6 +259,53 @@ struct spsc_shed {
 	__u64 ts_ns;
 	__u32 level; /* enum spsc_shed_level */
 	__u32 overhead_ppm; /* share of all CPUs that the recording took, just before */
+};
+
+enum spsc_wait_kind {
+	SPSC_WAIT_MUTEX = 1,
+	SPSC_WAIT_RWSEM_READ = 2,
+	SPSC_WAIT_RWSEM_WRITE = 3,
+	SPSC_WAIT_SEMAPHORE = 4,
+	SPSC_WAIT_RT_MUTEX = 5,
+	SPSC_WAIT_PERCPU_RWSEM = 6,
+	SPSC_WAIT_POSIX_LOCK = 7, /* fcntl: object = inode */
+	SPSC_WAIT_FLOCK = 8,
+	SPSC_WAIT_WRITEBACK = 9, /* a page of the inode is being written */
+	SPSC_WAIT_DIRTY_LIMIT = 10, /* too many dirty pages: the kernel lets the task pause */
+	SPSC_WAIT_LOG_SPACE = 11, /* xfs: no room left in the log */
+	SPSC_WAIT_ICLOG = 12, /* xfs: a log buffer has to reach the disk */
+	SPSC_WAIT_CIL = 13, /* xfs: too much is waiting to be written to the log */
+};
+
+enum spsc_wait_object {
+	SPSC_OBJECT_OTHER = 0, /* an address that says nothing more */
+	SPSC_OBJECT_INODE = 1, /* inode.i_rwsem, or a file of that inode: ino is known */
+	SPSC_OBJECT_TREE_BLOCK = 2, /* btrfs extent_buffer.lock: ino = its byte address */
+	SPSC_OBJECT_MMAP = 3, /* mm_struct.mmap_lock of the waiting process */
+	SPSC_OBJECT_RENAME = 4, /* super_block.s_vfs_rename_mutex */
+};
+
+enum spsc_wait_flags {
+	SPSC_WAIT_SHARED = 1 << 0, /* readers hold it; the owner is the last who came */
+};
+
+/* What a thread waited for inside a traced call, or a watched kernel thread. */
+struct spsc_wait {
+	__u64 begin_ns;
+	__u64 end_ns; /* 0: the kernel does not tell; the absence that follows does */
+	__u64 call_ns; /* call the task was in, or SPSC_NO_CALL */
+	__u64 object; /* kernel address of the lock, 0 none */
+	__u64 ino;
+	__u32 dev; /* kernel dev_t of ino, 0 unknown */
+	__u32 pid;
+	__u32 tid;
+	__u32 owner_pid; /* who held it at begin_ns, 0 unknown */
+	__u32 owner_tid; /* 0: only the process is known */
+	__u16 kind; /* enum spsc_wait_kind */
+	__u16 what; /* enum spsc_wait_object */
+	__u32 flags; /* enum spsc_wait_flags */
+	__u32 pad;
+	char owner_comm[SPSC_COMM];
 };
 
 /* A descriptor open on a spool filesystem when the recording began. */

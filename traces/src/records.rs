@@ -87,6 +87,11 @@ records! {
     Shed "shed" {
         ts_ns: u64, level: u32, overhead_ppm: u32,
     }
+    Wait "wait" {
+        begin_ns: u64, end_ns: u64, call_ns: u64, object: u64, ino: u64,
+        dev: u32, pid: u32, tid: u32, owner_pid: u32, owner_tid: u32, kind: u16,
+        what: u16, flags: u32, pad: u32, owner_comm: [u8; 16],
+    }
     OpenFile "open_file" {
         ts_ns: u64, ino: u64, pos: i64, size: i64, pid: u32, tid: u32, fd: i32,
         flags: u32, dev: u32, mode: u32, path: u32, pad: u32,
@@ -137,6 +142,7 @@ constants! {
         KIND_SYSCALL = 1, KIND_SWITCH = 2, KIND_TASK = 3, KIND_JOURNAL = 4,
         KIND_BLOCK = 5, KIND_OPEN_FILE = 6, KIND_TREE = 7, KIND_STACK = 8,
         KIND_STRING = 9, KIND_SYMBOLS = 10, KIND_META = 11,
+        KIND_WAIT = 17,
         KIND_SHED = 18,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }

@@ -32,6 +32,7 @@ pub enum Kind {
     String = records::KIND_STRING,
     Symbols = records::KIND_SYMBOLS,
     Meta = records::KIND_META,
+    Wait = records::KIND_WAIT,
     Shed = records::KIND_SHED,
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What journals do, when, and on whose behalf. Times are our own: the kernel's
- * jbd2_run_stats are jiffies (4 ms at HZ=250).
+ * What journals do, when, and on whose behalf; here the commits of jbd2. Times are our
+ * own: the kernel's jbd2_run_stats are jiffies (4 ms at HZ=250).
  *
  * Tier T2: without these a wait on a commit cannot be taken apart. Each program
  * is optional; a kernel without the filesystem simply lacks the tracepoint.
@@ -13,7 +13,7 @@
 #ifndef SPOOLSCOPE_JOURNAL_BPF_H
 #define SPOOLSCOPE_JOURNAL_BPF_H
 
-#include "state.bpf.h"
+#include "watch.bpf.h"
 
 static __always_inline void fill_journal(struct spsc_journal *r, u16 event, u32 dev, u64 id)
 {
@@ -50,9 +50,27 @@ static __always_inline void journal_event(u16 event, u32 dev, u64 id, u64 a, u64
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+/* The caller stands as a stack of one frame: it is named and stored like the others. */
+static __always_inline void journal_event_of(u64 caller, u16 event, u32 dev, u64 id, u64 a)
+{
+	struct ring_journal *e;
+
+	if (!is_spool(dev))
+		return;
+	e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));
+	if (!e)
+		return;
+	fill_journal(&e->rec, event, dev, id);
+	e->rec.a = a;
+	e->stack[0] = caller;
+	e->n_frames = 1;
+	e->pad = 0;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline u32 journal_dev(journal_t *j)
 {
-	return BPF_CORE_READ(j, j_dev, bd_dev);
+	return BPF_CORE_READ(j, j_fs_dev, bd_dev);
 }
 
 static __always_inline void jbd2_event(u16 event, journal_t *j, transaction_t *t)
@@ -60,12 +78,27 @@ static __always_inline void jbd2_event(u16 event, journal_t *j, transaction_t *t
 	journal_event(event, journal_dev(j), BPF_CORE_READ(t, t_tid), 0, 0);
 }
 
-static __always_inline void set_committing(u8 on)
+static __always_inline void set_committing(journal_t *j, u8 on)
 {
-	struct task_state *st = state_of(bpf_get_current_task_btf());
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
 
+	/* Its name did not give it away: the journal is on a device of its own. */
+	if ((!st || !st->watched) && is_spool(journal_dev(j)))
+		st = watch_thread(t, WATCH_JBD2);
 	if (st)
 		st->committing = on;
+}
+
+/* index: spool; value: transaction that waits for its handles to end, 0 none. */
+u64 locking[MAX_SPOOLS];
+
+static __always_inline void set_locking(journal_t *j, u64 txn_id)
+{
+	s32 i = spool_index(journal_dev(j));
+
+	if (i >= 0)
+		locking[i & (MAX_SPOOLS - 1)] = txn_id;
 }
 
 SEC("tp_btf/jbd2_start_commit")
@@ -73,7 +106,7 @@ int BPF_PROG(on_jbd2_start, journal_t *j, transaction_t *t)
 {
 	if (!j || !t)
 		return 0;
-	set_committing(1);
+	set_committing(j, 1);
 	jbd2_event(SPSC_JBD2_START, j, t);
 	return 0;
 }
@@ -84,6 +117,7 @@ int BPF_PROG(on_jbd2_locking, journal_t *j, transaction_t *t)
 	if (!j || !t)
 		return 0;
 	jbd2_event(SPSC_JBD2_LOCKING, j, t);
+	set_locking(j, BPF_CORE_READ(t, t_tid));
 	return 0;
 }
 
@@ -93,6 +127,7 @@ int BPF_PROG(on_jbd2_flushing, journal_t *j, transaction_t *t)
 	if (!j || !t)
 		return 0;
 	jbd2_event(SPSC_JBD2_FLUSHING, j, t);
+	set_locking(j, 0);
 	return 0;
 }
 
@@ -111,7 +146,7 @@ int BPF_PROG(on_jbd2_end, journal_t *j, transaction_t *t)
 	if (!j || !t)
 		return 0;
 	jbd2_event(SPSC_JBD2_END, j, t);
-	set_committing(0);
+	set_committing(j, 0);
 	return 0;
 }
 
@@ -150,59 +185,6 @@ static __always_inline void jbd2_woken(void *ctx, struct task_struct *t, u8 wake
 	n = bpf_get_stack(ctx, e->stack, sizeof(e->stack), SKIP_BPF_FRAMES);
 	e->n_frames = n > 0 ? (u64)n >> 3 : 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
-
-SEC("tp_btf/xfs_log_force")
-int BPF_PROG(on_xfs_log_force, struct xfs_mount *mp, s64 lsn)
-{
-	if (!mp)
-		return 0;
-	journal_event(SPSC_XFS_LOG_FORCE, BPF_CORE_READ(mp, m_super, s_dev), lsn, 0, 0);
-	return 0;
-}
-
-static __always_inline u32 iclog_dev(struct xlog_in_core *iclog)
-{
-	return BPF_CORE_READ(iclog, ic_log, l_mp, m_super, s_dev);
-}
-
-SEC("tp_btf/xlog_iclog_syncing")
-int BPF_PROG(on_xfs_iclog_sync, struct xlog_in_core *iclog)
-{
-	if (!iclog)
-		return 0;
-	journal_event(SPSC_XFS_ICLOG_SYNC, iclog_dev(iclog), (u64)iclog,
-		      BPF_CORE_READ(iclog, ic_offset), 0);
-	return 0;
-}
-
-SEC("tp_btf/xlog_iclog_sync_done")
-int BPF_PROG(on_xfs_iclog_done, struct xlog_in_core *iclog)
-{
-	if (!iclog)
-		return 0;
-	journal_event(SPSC_XFS_ICLOG_DONE, iclog_dev(iclog), (u64)iclog, 0, 0);
-	return 0;
-}
-
-SEC("tp_btf/btrfs_sync_file")
-int BPF_PROG(on_btrfs_sync_file, const struct file *f, int datasync)
-{
-	if (!f)
-		return 0;
-	journal_event(SPSC_BTRFS_SYNC_FILE, BPF_CORE_READ(f, f_inode, i_sb, s_dev),
-		      BPF_CORE_READ(f, f_inode, i_ino), datasync, 0);
-	return 0;
-}
-
-SEC("tp_btf/btrfs_transaction_commit")
-int BPF_PROG(on_btrfs_commit, const struct btrfs_fs_info *info)
-{
-	if (!info)
-		return 0;
-	journal_event(SPSC_BTRFS_COMMIT, BPF_CORE_READ(info, sb, s_dev),
-		      BPF_CORE_READ(info, generation), 0, 0);
-	return 0;
 }
 
 #endif

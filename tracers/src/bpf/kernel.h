@@ -47,6 +47,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -67,8 +68,30 @@ struct user_pt_regs {
 };
 #endif
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct mutex {
+	atomic64_t owner;
+};
+
+struct rw_semaphore {
+	atomic64_t owner;
+};
+
+struct semaphore {
+	unsigned long last_holder;
+};
+
 struct super_block {
 	dev_t s_dev;
+	void *s_fs_info;
+	struct mutex s_vfs_rename_mutex;
+};
+
+struct address_space {
+	struct inode *host;
 };
 
 struct inode {
@@ -76,6 +99,22 @@ struct inode {
 	unsigned long i_ino;
 	s64 i_size;
 	struct super_block *i_sb;
+	struct rw_semaphore i_rwsem;
+	struct address_space i_data;
+};
+
+struct file_lock_core {
+	struct file_lock_core *flc_blocker;
+	s32 flc_pid;
+};
+
+struct file_lock {
+	struct file_lock_core c;
+};
+
+struct file_lock___before_core {
+	struct file_lock___before_core *fl_blocker;
+	u32 fl_pid;
 };
 
 struct dentry {
@@ -119,6 +158,7 @@ struct fs_struct {
 };
 
 struct mm_struct {
+	struct rw_semaphore mmap_lock;
 	struct file *exe_file;
 };
 
@@ -209,7 +249,7 @@ struct block_device {
 };
 
 struct journal_s {
-	struct block_device *j_dev;
+	struct block_device *j_fs_dev; /* of the filesystem; the journal's own may be another */
 };
 typedef struct journal_s journal_t;
 
@@ -224,12 +264,21 @@ struct transaction_run_stats_s {
 	u32 rs_blocks_logged;
 };
 
+struct transaction_chp_stats_s {
+	unsigned long cs_chp_time;
+	u32 cs_written;
+};
+
 struct xfs_mount {
 	struct super_block *m_super;
 };
 
 struct xlog {
 	struct xfs_mount *l_mp;
+};
+
+struct xfs_ail {
+	struct xlog *ail_log;
 };
 
 struct xlog_in_core {
@@ -240,6 +289,24 @@ struct xlog_in_core {
 struct btrfs_fs_info {
 	struct super_block *sb;
 	u64 generation;
+};
+
+struct extent_io_tree {
+	struct btrfs_fs_info *fs_info;
+};
+
+struct btrfs_inode {
+	struct inode vfs_inode;
+};
+
+struct btrfs_ordered_extent {
+	u64 num_bytes;
+};
+
+struct extent_buffer {
+	u64 start;
+	struct btrfs_fs_info *fs_info;
+	struct rw_semaphore lock;
 };
 
 struct bpf_iter_meta {

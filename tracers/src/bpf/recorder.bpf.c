@@ -4,6 +4,9 @@
 #include "life.bpf.h"
 #include "sched.bpf.h"
 #include "journal.bpf.h"
+#include "handles.bpf.h"
+#include "xfs_log.bpf.h"
+#include "btrfs_log.bpf.h"
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 

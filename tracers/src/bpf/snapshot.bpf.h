@@ -7,6 +7,7 @@
 #define SPOOLSCOPE_SNAPSHOT_BPF_H
 
 #include "files.bpf.h"
+#include "watch.bpf.h"
 
 struct seq_file;
 
@@ -64,14 +65,6 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-static __always_inline bool starts_with(const char *comm, const char *prefix, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (comm[i] != prefix[i])
-			return false;
-	return true;
-}
-
 /* Kernel threads that do a journal's work: their switches are recorded too. */
 SEC("iter/task")
 int watch_kernel_threads(struct bpf_iter__task *ctx)
@@ -84,11 +77,7 @@ int watch_kernel_threads(struct bpf_iter__task *ctx)
 	if (!t || !(t->flags & PF_KTHREAD))
 		return 0;
 	BPF_CORE_READ_STR_INTO(&rec.comm, t, comm);
-	if (starts_with(rec.comm, "jbd2/", 5))
-		watch = WATCH_JBD2;
-	else if (starts_with(rec.comm, "xfsaild/", 8) ||
-		 starts_with(rec.comm, "btrfs-transacti", 15))
-		watch = WATCH_OTHER;
+	watch = watch_kind(rec.comm);
 	if (!watch)
 		return 0;
 	st = bpf_task_storage_get(&tasks, t, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);

@@ -290,15 +290,20 @@ static __always_inline struct task_state *state_of(struct task_struct *t)
 	return bpf_task_storage_get(&tasks, t, 0, 0);
 }
 
-static __always_inline bool is_spool(u32 dev)
+static __always_inline s32 spool_index(u32 dev)
 {
 	for (u32 i = 0; i < MAX_SPOOLS; i++) {
 		if (i >= n_spools)
 			break;
 		if (spools[i].dev == dev)
-			return true;
+			return i;
 	}
-	return false;
+	return -1;
+}
+
+static __always_inline bool is_spool(u32 dev)
+{
+	return spool_index(dev) >= 0;
 }
 
 static __always_inline u64 call_of(struct task_struct *t)

@@ -10,7 +10,7 @@ from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.schema import COMMITS
 
-START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS = range(1, 9)
+START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS, HANDLE = range(1, 10)
 LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
 SYNC_FILE, BTRFS_COMMIT = 40, 41
 WAIT_FRAME = "jbd2_log_wait_commit"
@@ -34,7 +34,7 @@ def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     shift = capture.start_real_ns - capture.start_mono_ns
     for commit in commits:
         commit["ts_ns"] += shift
-        for name in ("comm", "trigger_comm"):
+        for name in ("comm", "trigger_comm", "holder_comm"):
             if name in commit:
                 commit[name] = comms.text(commit[name])
     return {name: pa.array([c.get(name) for c in commits]) for name in _COLUMNS}
@@ -61,6 +61,17 @@ def _name_trigger(commit: Commit, event: np.void, seq: int) -> None:
     commit["trigger_stack_id"] = int(event["stack"]) or None
 
 
+def _name_holder(commit: Commit, handles: list[tuple[np.void, int]], locking: int) -> None:
+    """Handles that ended while the commit was waiting for them, in time order: the last counts."""
+    commit["handles"] = len(handles)
+    if handles:
+        event, seq = handles[-1]
+        commit["holder_pid"], commit["holder_tid"] = int(event["pid"]), int(event["tid"])
+        commit["holder_comm"] = bytes(event["comm"])
+        commit["holder_seq"] = seq if seq >= 0 else None
+        commit["holder_ns"] = max(0, int(event["ts_ns"]) - locking)
+
+
 class Jbd2:
     """ext3 and ext4: phases from tracepoints, the trigger from who woke the thread.
 
@@ -69,9 +80,9 @@ class Jbd2:
     """
 
     def __init__(self, capture: Capture) -> None:
-        self._stacks = _stacks_with(capture, WAIT_FRAME)
-        self._asking = {s for f in ASK_FRAMES for s in _stacks_with(capture, f).tolist()}
-        self._timer = {s for f in TIMER_FRAMES for s in _stacks_with(capture, f).tolist()}
+        self._stacks = capture.stacks_with(WAIT_FRAME)
+        self._asking = set(capture.stacks_with(*ASK_FRAMES).tolist())
+        self._timer = set(capture.stacks_with(*TIMER_FRAMES).tolist())
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
         self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
@@ -86,6 +97,7 @@ class Jbd2:
         wakes: dict[int, tuple[np.void, int]] = {}
         blocks: dict[int, int] = {}
         previous_end: dict[int, int] = {}
+        held: dict[tuple[int, int], list[tuple[np.void, int]]] = {}
         for event, seq in zip(journal, seqs.tolist(), strict=True):
             kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
             if kind == WAKE:
@@ -95,6 +107,8 @@ class Jbd2:
                 running[tid] = {START: now}
             elif kind in (LOCKING, FLUSHING, LOGGING) and tid in running:
                 running[tid][kind] = now
+            elif kind == HANDLE and event["b"]:
+                held.setdefault((int(event["dev"]), int(event["id"])), []).append((event, seq))
             elif kind == STATS:
                 blocks[tid] = int(event["a"])
             elif kind == DONE and tid in running:
@@ -103,6 +117,8 @@ class Jbd2:
                 commit["blocks"] = blocks.pop(tid, None)
                 wake = wakes.pop(tid, None)
                 self._trigger(commit, wake, times[START], previous_end.get(tid, 0))
+                handles = held.pop((int(event["dev"]), int(event["id"])), [])
+                _name_holder(commit, handles, times.get(LOCKING, times[START]))
                 previous_end[tid] = now
                 commits.append(commit)
         return commits
@@ -144,11 +160,6 @@ class Jbd2:
             commit["trigger_seq"] = int(self._wait_seq[first])
             commit["trigger_comm"] = self._comms.get(tid, b"")
             commit["trigger_stack_id"] = int(waiting["stack"][first])
-
-
-def _stacks_with(capture: Capture, frame: str) -> Any:
-    addresses = [a for a, name in capture.symbols.items() if name.split(".")[0] == frame]
-    return np.nonzero(np.isin(capture.stacks, np.array(addresses, np.uint64)).any(axis=1))[0]
 
 
 def _comms(capture: Capture) -> dict[int, bytes]:

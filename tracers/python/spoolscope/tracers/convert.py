@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns, shed_columns
 from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
+from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import write_parts, write_table
@@ -49,6 +51,8 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         "threads": lambda: Threads(capture, lives, comms, names.id).columns(),
         "task_events": lambda: task_event_columns(capture, lives, comms),
         "commits": lambda: commit_columns(capture, comms),
+        "journal_events": lambda: journal_columns(capture, comms),
+        "waits": lambda: wait_columns(capture, comms),
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: events.open_file_columns(capture, names.id),
         "tree": lambda: events.tree_columns(capture, names.id, names.text_id),

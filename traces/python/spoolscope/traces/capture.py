@@ -26,6 +26,7 @@ RECORDS = {
     5: "block",
     6: "open_file",
     7: "tree",
+    17: "wait",
     18: "shed",
 }
 Records = npt.NDArray[np.void]
@@ -58,6 +59,12 @@ class Capture:
     )
     symbols: dict[int, str] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
+
+    def stacks_with(self, *frames: str) -> npt.NDArray[np.int64]:
+        """Return the ids of the stacks with any of these functions in them."""
+        named = [a for a, name in self.symbols.items() if name.split(".")[0] in frames]
+        found = np.isin(self.stacks, np.array(named, np.uint64)).any(axis=1)
+        return np.nonzero(found)[0].astype(np.int64)
 
 
 def read_capture(path: Path) -> Capture:
@@ -98,7 +105,7 @@ def read_capture(path: Path) -> Capture:
 
 def _end_names(records: Records) -> Records:
     """End thread names at their NUL: the kernel side leaves what was there behind it."""
-    for member in ("comm", "waker_comm"):
+    for member in ("comm", "waker_comm", "owner_comm"):
         if member in (records.dtype.names or ()):
             width = records.dtype[member].itemsize
             letters = records[member].copy().view(np.uint8).reshape(len(records), width)

@@ -57,6 +57,12 @@ _LAYOUTS = {
         u4 bytes dev cmd_flags pid tid
         i4 error
         S16 comm""",
+    "wait": """
+        u8 begin_ns end_ns call_ns object ino
+        u4 dev pid tid owner_pid owner_tid
+        u2 kind what
+        u4 flags pad
+        S16 owner_comm""",
     "open_file": """
         u8 ts_ns ino
         i8 pos size

@@ -1,0 +1,106 @@
+"""The journal_events table: what journals did besides their commits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spoolscope.tracers.events import CallIndex
+from spoolscope.traces.capture import Capture
+from spoolscope.traces.comms import Comms
+
+# enum spsc_journal_event
+CHECKPOINT, HANDLE, CHECKPOINT_DONE, LOG_TAIL, LOCK_STALL = 7, 9, 10, 11, 12
+LOG_FORCE, CIL_PUSH, CIL_PUSHED, AIL_STUCK = 20, 23, 24, 25
+SYNC_FS, TREE_WRITE, ORDERED_ADD, ORDERED_DONE = 42, 43, 44, 45
+INNER_FORCE = ("xfs_log_force", "xfs_log_force_seq", "xlog_cil_force_seq")
+STUCK = {1: "ail_pinned", 2: "ail_locked", 3: "ail_flushing"}
+
+Row = dict[str, Any]
+_COLUMNS = (
+    "ts_ns", "dur_ns", "dev", "event", "id", "amount", "pid", "tid", "comm", "seq", "stack_id",
+)  # fmt: skip
+
+
+def journal_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
+    """Return one row per event, or per pair of beginning and end."""
+    journal = capture.records["journal"]
+    journal = journal[np.isin(journal["event"], (*_MAKERS, CIL_PUSHED, ORDERED_DONE))]
+    journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
+    # The log force of a sequence calls one for the whole context: the inner one says nothing new.
+    inner = capture.stacks_with(*INNER_FORCE)
+    journal = journal[(journal["event"] != LOG_FORCE) | ~np.isin(journal["stack"], inner)]
+    seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
+    shift = capture.start_real_ns - capture.start_mono_ns
+    rows: list[Row] = []
+    begun: dict[int, Row] = {}
+    for event, seq in zip(journal, seqs.tolist(), strict=True):
+        kind = int(event["event"])
+        if kind in (CIL_PUSHED, ORDERED_DONE):
+            if first := begun.pop(int(event["id"]), None):
+                first["dur_ns"] = int(event["ts_ns"]) + shift - first["ts_ns"]
+            continue
+        row = _row(event, seq, comms, shift)
+        row |= _MAKERS[kind](event)
+        row["ts_ns"] -= row.pop("before_ns", 0)
+        if kind in (CIL_PUSH, ORDERED_ADD):
+            begun[int(event["id"])] = row
+        rows.append(row)
+    return {name: np.array([r[name] for r in rows], object) for name in _COLUMNS}
+
+
+def _row(event: np.void, seq: int, comms: Comms, shift: int) -> Row:
+    return {
+        "ts_ns": int(event["ts_ns"]) + shift,
+        "dur_ns": None,
+        "dev": int(event["dev"]) or None,
+        "id": int(event["id"].astype(np.int64)),
+        "amount": None,
+        "pid": int(event["pid"]),
+        "tid": int(event["tid"]),
+        "comm": comms.text(bytes(event["comm"])),
+        "seq": seq if seq >= 0 else None,
+        "stack_id": int(event["stack"]) or None,
+    }
+
+
+def _lasted(name: str, ns: str, amount: str | None = None) -> Callable[[np.void], Row]:
+    """An event told at its end, with its length."""
+
+    def make(event: np.void) -> Row:
+        length = int(event[ns])
+        out = {"event": name, "dur_ns": length, "before_ns": length}
+        return out | ({"amount": int(event[amount])} if amount else {})
+
+    return make
+
+
+def _plain(name: str, amount: str | None = None, **values: Any) -> Callable[[np.void], Row]:
+    def make(event: np.void) -> Row:
+        known = {"amount": int(event[amount].astype(np.int64))} if amount else {}
+        return {"event": name} | known | values
+
+    return make
+
+
+def _stuck(event: np.void) -> Row:
+    return {"event": STUCK.get(int(event["a"]), "ail_stuck")}
+
+
+def _ordered(event: np.void) -> Row:
+    return {"event": "ordered_extent", "id": int(event["a"]), "amount": int(event["b"])}
+
+
+_MAKERS: dict[int, Callable[[np.void], Row]] = {
+    CHECKPOINT: _plain("checkpoint", "a", id=None),
+    HANDLE: _lasted("handle", "a", "b"),
+    CHECKPOINT_DONE: _lasted("checkpoint_written", "b", "a"),
+    LOG_TAIL: _plain("log_tail", "a"),
+    LOCK_STALL: _lasted("lock_stall", "a"),
+    LOG_FORCE: _plain("log_force"),
+    CIL_PUSH: _plain("cil_push"),
+    AIL_STUCK: _stuck,
+    SYNC_FS: _plain("sync_fs", id=None),
+    TREE_WRITE: _plain("tree_write"),
+    ORDERED_ADD: _ordered,
+}

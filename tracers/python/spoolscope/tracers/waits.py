@@ -1,0 +1,117 @@
+"""The waits table: locks, file locks, pages under writeback, room in a log; and who had them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.tracers.events import BLOCKED, CallIndex
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.comms import Comms
+
+KINDS = (
+    "", "mutex", "rwsem_read", "rwsem_write", "semaphore", "rt_mutex", "percpu_rwsem",
+    "posix_lock", "flock", "writeback", "dirty_limit", "log_space", "iclog", "cil",
+)  # fmt: skip
+OBJECTS = ("other", "inode", "tree_block", "mmap", "rename")
+SHARED = 1 << 0
+# A wait without an end is the absence on a stack with one of these, by kind.
+FRAMES = {
+    "posix_lock": ("locks_lock_inode_wait", "fcntl_setlk", "do_lock_file_wait"),
+    "flock": ("locks_lock_inode_wait", "__x64_sys_flock", "__do_sys_flock"),
+    "writeback": ("folio_wait_writeback", "folio_wait_bit", "wait_on_page_writeback"),
+    "dirty_limit": ("balance_dirty_pages", "balance_dirty_pages_ratelimited_flags"),
+    "log_space": ("xlog_grant_head_wait",),
+    "iclog": ("xlog_wait_on_iclog", "xlog_wait_on_iclog_lsn"),
+    "cil": ("xlog_cil_push_background", "xlog_cil_commit"),
+}  # fmt: skip
+
+Int = npt.NDArray[np.int64]
+
+
+def wait_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
+    """Return one row per wait; those of calls that were not on a spool are dropped."""
+    index = CallIndex(capture.records["syscall"])
+    waits = capture.records["wait"]
+    waits = waits[np.argsort(waits["begin_ns"], kind="stable")]
+    seq = index.seq(waits["tid"], waits["call_ns"])
+    kept = (seq >= 0) | (waits["call_ns"] == 0)
+    waits, seq = waits[kept], seq[kept]
+    ends = _ends(capture, waits)
+    begin = waits["begin_ns"].astype(np.int64)
+    owner_seq = _calls_at(capture.records["syscall"], waits["owner_tid"], begin)
+    with_ino = (waits["what"] == 1) | (waits["what"] == 2)
+    return {
+        "ts_ns": begin + (capture.start_real_ns - capture.start_mono_ns),
+        "dur_ns": np.ma.masked_less(np.where(ends > 0, ends - begin, -1), 0),
+        "pid": waits["pid"].astype(np.int32),
+        "tid": waits["tid"].astype(np.int32),
+        "seq": np.ma.masked_less(seq, 0),
+        "kind": np.array(KINDS, object)[waits["kind"]],
+        "object": np.array(OBJECTS, object)[waits["what"]],
+        "address": np.ma.masked_equal(waits["object"].view(np.int64), 0),
+        "dev": np.ma.masked_equal(waits["dev"].astype(np.int64), 0),
+        "ino": np.ma.array(waits["ino"].view(np.int64), mask=~with_ino),
+        "owner_pid": np.ma.masked_equal(waits["owner_pid"].astype(np.int32), 0),
+        "owner_tid": np.ma.masked_equal(waits["owner_tid"].astype(np.int32), 0),
+        "owner_comm": np.ma.array(
+            comms.texts(waits["owner_comm"]), mask=waits["owner_comm"] == b""
+        ),
+        "owner_seq": np.ma.masked_less(owner_seq, 0),
+        "owner_shares": waits["flags"] & SHARED > 0,
+    }
+
+
+def _ends(capture: Capture, waits: Records) -> Int:
+    """End of each wait, 0 unknown: as told, or when the absence that follows it ended."""
+    ends = waits["end_ns"].astype(np.int64)
+    switches = capture.records["switch"]
+    switches = switches[switches["state"] == BLOCKED]
+    switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
+    for kind, frames in FRAMES.items():
+        open_waits = np.nonzero((waits["kind"] == KINDS.index(kind)) & (waits["end_ns"] == 0))[0]
+        if len(open_waits):
+            asleep = switches[np.isin(switches["stack"], capture.stacks_with(*frames))]
+            ends[open_waits] = _absence_ends(waits[open_waits], asleep)
+    return ends
+
+
+def _absence_ends(waits: Records, asleep: Records) -> Int:
+    """For each wait the end of the first absence of its thread from then on, in the same call."""
+    ends = np.zeros(len(waits), np.int64)
+    for tid in np.unique(waits["tid"]):
+        own = np.nonzero(waits["tid"] == tid)[0]
+        absent = asleep[
+            np.searchsorted(asleep["tid"], tid) : np.searchsorted(asleep["tid"], tid, "right")
+        ]
+        begin = waits["begin_ns"][own]
+        at = np.searchsorted(absent["out_ns"], begin)
+        found = at < len(absent)
+        own, at = own[found], at[found]
+        same = absent["call_ns"][at] == waits["call_ns"][own]
+        # The absence belongs to the last wait before it.
+        following = np.append(waits["begin_ns"][own][1:], np.iinfo(np.uint64).max)
+        same &= absent["out_ns"][at] <= following
+        ends[own[same]] = absent["in_ns"][at[same]]
+    return ends
+
+
+def _calls_at(calls: Records, tids: npt.NDArray[np.uint32], when: Int) -> Int:
+    """Seq of the call each thread was in at a time, -1 none."""
+    seq = np.full(len(tids), -1, np.int64)
+    wanted = np.nonzero(tids > 0)[0]
+    calls = calls[np.isin(calls["tid"], tids[wanted])]
+    if not len(calls):
+        return seq
+    calls = calls[np.lexsort((calls["start_ns"], calls["tid"]))]
+    for tid in np.unique(tids[wanted]):
+        own = wanted[tids[wanted] == tid]
+        of_tid = calls[
+            np.searchsorted(calls["tid"], tid) : np.searchsorted(calls["tid"], tid, "right")
+        ]
+        if not len(of_tid):
+            continue
+        at = np.searchsorted(of_tid["start_ns"].astype(np.int64), when[own], "right") - 1
+        inside = (at >= 0) & (when[own] < of_tid["end_ns"][at].astype(np.int64))
+        seq[own[inside]] = of_tid["seq"][at[inside]]
+    return seq

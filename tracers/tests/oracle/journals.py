@@ -1,0 +1,60 @@
+"""Writers whose deeds are known, and what the kernel itself counts about a journal."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TRACING = Path("/sys/kernel/tracing")
+
+# argv: directory, files per writer, writers, bytes; each file is written, synced and renamed.
+WRITERS = """
+import os, sys
+place, files, writers, size = sys.argv[1], *map(int, sys.argv[2:])
+for sub in ("tmp", "new"):
+    os.makedirs(f"{place}/{sub}", exist_ok=True)
+kids = []
+for who in range(writers):
+    if not (kid := os.fork()):
+        for i in range(files):
+            fd = os.open(f"{place}/tmp/{who}.{i}", os.O_CREAT | os.O_WRONLY)
+            os.write(fd, bytes(size))
+            os.fsync(fd)
+            os.close(fd)
+            os.rename(f"{place}/tmp/{who}.{i}", f"{place}/new/{who}.{i}")
+        os._exit(0)
+    kids.append(kid)
+assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * writers
+"""
+
+
+def device_of(mount: Path) -> tuple[str, int]:
+    """Name of the disk as the kernel has it, and its number as the kernel packs it."""
+    dev = mount.stat().st_dev
+    link = Path(f"/sys/dev/block/{os.major(dev)}:{os.minor(dev)}").resolve()
+    return link.name, os.major(dev) << 20 | os.minor(dev)
+
+
+@contextmanager
+def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
+    """Count events ("group/name": filter) with a buffer of its own; filled when it ends."""
+    counts: dict[str, int] = {}
+    if not (TRACING / "instances").is_dir():
+        subprocess.run(["mount", "-t", "tracefs", "none", TRACING], check=True)
+    place = TRACING / "instances" / f"evidence-{os.getpid()}"
+    place.mkdir()
+    try:
+        # A new buffer begins with the options of the first one, whatever others made of them.
+        (place / "options" / "bin").write_text("0")
+        (place / "options" / "context-info").write_text("1")
+        for event, condition in events.items():
+            (place / "events" / event / "filter").write_text(condition)
+            (place / "events" / event / "enable").write_text("1")
+        yield counts
+        (place / "tracing_on").write_text("0")
+        lines = (place / "trace").read_text().splitlines()
+        for event in events:
+            counts[event] = sum(f" {event.split('/')[1]}: " in line for line in lines)
+    finally:
+        place.rmdir()

@@ -1,0 +1,238 @@
+"""Journals and logs: compared with the kernel's own counters and with injected delays."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from journals import WRITERS, device_of, ftrace_counts
+
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+
+def ask(trace: Trace, sql: str) -> list[tuple]:
+    return trace.connect().execute(sql).fetchall()
+
+
+def record_writers(mount: Path, tmp_path: Path, *numbers: int) -> Trace:
+    command = [sys.executable, "-S", "-c", WRITERS, str(mount), *map(str, numbers)]
+    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
+    summary = record(request)
+    assert summary.command_status == 0
+    assert summary.meta["lost_records"] == {}
+    return Trace.open(summary.trace)
+
+
+def mount_image(image: Path, mount: Path, *mkfs: str, options: str = "loop,noatime") -> None:
+    with image.open("wb") as file:
+        file.truncate(512 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", *mkfs, image], check=True)
+    mount.mkdir()
+    subprocess.run(["mount", "-o", options, image, mount], check=True)
+
+
+def test_checkpoints_of_jbd2_are_those_of_ftrace(require, tmp_path):
+    require("bpf")
+    require("ext4")
+    mount = tmp_path / "m"
+    mount_image(tmp_path / "m.img", mount, "-J", "size=4")
+    _, dev = device_of(mount)
+    events = {
+        "jbd2/jbd2_update_log_tail": f"dev == {dev}",
+        "jbd2/jbd2_checkpoint_stats": f"dev == {dev} && (written > 0 || chp_time > 0)",
+        "jbd2/jbd2_handle_stats": f"dev == {dev} && interval >= 2",
+    }
+    try:
+        with ftrace_counts(events) as counted:
+            # More than the journal holds: it has to be written back meanwhile.
+            trace = record_writers(mount, tmp_path, 90, 4, 4096)
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    rows = dict(ask(trace, "SELECT event, count(*) FROM journal_events GROUP BY 1"))
+    assert rows["log_tail"] == counted["jbd2/jbd2_update_log_tail"] > 0
+    assert rows["checkpoint_written"] == counted["jbd2/jbd2_checkpoint_stats"] > 0
+    # Handles that a commit waited for are recorded however short they were.
+    [(long,)] = ask(
+        trace,
+        "SELECT count(*) FROM journal_events"
+        " WHERE event = 'handle' AND (amount = 0 OR dur_ns > 7e6)",
+    )
+    assert long == counted["jbd2/jbd2_handle_stats"]
+
+
+def test_only_the_journal_thread_of_the_spool_is_watched(spool, tmp_path):
+    mount = spool("ext4")
+    other = tmp_path / "other"
+    mount_image(tmp_path / "other.img", other)
+    try:
+        name, _ = device_of(mount)
+        assert Path(f"/proc/fs/jbd2/{device_of(other)[0]}-8").is_dir()
+        trace = record_writers(mount, tmp_path, 5, 1, 4096)
+    finally:
+        subprocess.run(["umount", "-l", other], check=True)
+    threads = ask(trace, "SELECT comm FROM threads WHERE comm LIKE 'jbd2/%'")
+    assert threads == [(f"jbd2/{name}-8",)]
+    assert ask(trace, "SELECT count(*) > 0 FROM segments WHERE seq IS NULL") == [(True,)]
+
+
+def test_a_journal_on_a_device_of_its_own_is_found(require, tmp_path):
+    require("ext4")
+    image, journal, mount = tmp_path / "j.img", tmp_path / "journal.img", tmp_path / "m"
+    with journal.open("wb") as file:
+        file.truncate(64 << 20)
+    found = subprocess.run(
+        ["losetup", "--find", "--show", journal], capture_output=True, text=True, check=True
+    )
+    device = found.stdout.strip()
+    try:
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "journal_dev", device], check=True)
+        mount_image(image, mount, "-J", f"device={device}")
+        try:
+            trace = record_writers(mount, tmp_path, 5, 1, 4096)
+        finally:
+            subprocess.run(["umount", mount], check=True)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    (n, threads) = ask(trace, "SELECT count(*), count(DISTINCT tid) FROM commits")[0]
+    assert (n >= 5, threads) == (True, 1)
+    [(dev, comm)] = ask(trace, "SELECT DISTINCT dev, comm FROM commits")
+    assert (dev, comm) == (trace.meta["spools"][0]["dev"], f"jbd2/{Path(device).name}")
+
+
+@pytest.fixture
+def slow_reads(require):
+    """Return ``slow_reads(mount) -> cgroup``: two reads a second for the processes in it."""
+    made = []
+
+    def make(mount: Path) -> Path:
+        dev = mount.stat().st_dev
+        number = f"{os.major(dev)}:{os.minor(dev)}"
+        old = Path("/sys/fs/cgroup/blkio")
+        cgroup = (old if old.is_dir() else old.parent) / f"evidence-{os.getpid()}"
+        limit = cgroup / "blkio.throttle.read_iops_device"
+        if not old.is_dir():
+            limit = cgroup / "io.max"
+            if "io" not in (old.parent / "cgroup.controllers").read_text().split():
+                require("blkio", reason="no cgroup limits I/O: neither blkio nor io is there")
+            (old.parent / "cgroup.subtree_control").write_text("+io")
+        cgroup.mkdir()
+        made.append(cgroup)
+        limit.write_text(f"{number} 2" if old.is_dir() else f"{number} riops=2")
+        return cgroup
+
+    yield make
+    for cgroup in made:
+        cgroup.rmdir()
+
+
+# argv: mount, cgroup; prints how long the unlink and the slowest fsync took by its own clock.
+HOLDER = """
+import os, sys, time
+mount, cgroup = sys.argv[1:]
+os.stat(f"{mount}/big")
+if not (kid := os.fork()):
+    with open(f"{cgroup}/cgroup.procs", "w") as procs:
+        procs.write(str(os.getpid()))
+    begin = time.monotonic_ns()
+    os.unlink(f"{mount}/big")
+    print("unlink", time.monotonic_ns() - begin, flush=True)
+    os._exit(0)
+time.sleep(0.1)
+slowest = 0
+while not os.waitpid(kid, os.WNOHANG)[0]:
+    fd = os.open(f"{mount}/small", os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b"x")
+    begin = time.monotonic_ns()
+    os.fsync(fd)
+    slowest = max(slowest, time.monotonic_ns() - begin)
+    os.close(fd)
+    time.sleep(0.02)
+print("fsync", slowest, kid)
+"""
+
+
+def test_the_handle_that_a_commit_waits_for_is_named(slow_reads, require, tmp_path, capfd):
+    """Freeing blocks, a thread that may read but twice a second must read a bitmap."""
+    require("bpf")
+    require("ext4")
+    mount, image = tmp_path / "m", tmp_path / "h.img"
+    options = "loop,noatime,no_prefetch_block_bitmaps"
+    mount_image(image, mount, "-O", "^flex_bg", "-g", "8192", options=options)
+    try:
+        (mount / "big").write_bytes(bytes(100 << 20))
+        subprocess.run(["umount", mount], check=True)  # forgets the bitmaps
+        subprocess.run(["mount", "-o", options, image, mount], check=True)
+        command = [sys.executable, "-S", "-c", HOLDER, str(mount), str(slow_reads(mount))]
+        request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
+        trace = Trace.open(record(request).trace)
+    finally:
+        subprocess.run(["umount", mount], check=True)
+    said = dict(line.split(maxsplit=1) for line in capfd.readouterr().out.splitlines())
+    slowest, holder = map(int, said["fsync"].split())
+    assert slowest > 100e6, "nothing was delayed"
+    [(locking, waited, handles, tid, call)] = ask(
+        trace,
+        """SELECT locking_ns, holder_ns, handles, holder_tid, syscall FROM commits c
+           LEFT JOIN syscalls s ON s.tid = c.holder_tid AND s.seq = c.holder_seq
+           ORDER BY locking_ns DESC LIMIT 1""",
+    )
+    assert (tid, call, handles) == (holder, "unlink", 1)
+    assert waited == pytest.approx(locking, rel=0.05)
+    assert locking == pytest.approx(slowest, rel=0.1)
+    [(length,)] = ask(
+        trace,
+        "SELECT max(dur_ns) FROM journal_events"
+        f" WHERE event = 'handle' AND amount = 1 AND tid = {holder}",
+    )
+    assert length == pytest.approx(int(said["unlink"]), rel=0.05)
+
+
+def test_the_log_of_xfs_is_counted_as_by_its_own_statistics(spool, tmp_path):
+    mount = spool("xfs")
+    name, dev = device_of(mount)
+    file = Path(f"/sys/fs/xfs/{name}/stats/stats")
+
+    def log_line() -> list[int]:
+        [line] = [w for w in file.read_text().splitlines() if w.startswith("log ")]
+        return list(map(int, line.split()[1:]))  # writes, blocks, noiclogs, force, sleep
+
+    before = log_line()
+    with ftrace_counts({"xfs/xlog_iclog_wait_on": f"dev == {dev}"}) as counted:
+        trace = record_writers(mount, tmp_path, 60, 3, 4096)
+    writes, _, _, forces, _ = (b - a for a, b in zip(before, log_line(), strict=True))
+    [(forced, callers)] = ask(
+        trace,
+        "SELECT count(*), list(DISTINCT symbol ORDER BY symbol) FROM journal_events"
+        " LEFT JOIN stacks USING (stack_id) WHERE event = 'log_force'",
+    )
+    [(written,)] = ask(trace, "SELECT count(*) FROM commits WHERE kind = 'xfs_log_write'")
+    [(waited, ended)] = ask(trace, "SELECT count(*), count(dur_ns) FROM waits WHERE kind = 'iclog'")
+    # The recording begins a little after `before` and ends a little before the second look.
+    assert forced == pytest.approx(forces, abs=2)
+    assert written == pytest.approx(writes, abs=2)
+    assert waited == pytest.approx(counted["xfs/xlog_iclog_wait_on"], abs=2)
+    assert ended >= 0.99 * waited > 0
+    assert "xfs_file_fsync" in callers
+
+
+def test_ordered_extents_of_btrfs_are_the_files_written(spool, tmp_path):
+    mount = spool("btrfs")
+    trace = record_writers(mount, tmp_path, 20, 2, 8192)
+    [(n, size, unfinished, inodes)] = ask(
+        trace,
+        "SELECT count(*), min(amount), count(*) - count(dur_ns), count(DISTINCT id)"
+        " FROM journal_events WHERE event = 'ordered_extent'",
+    )
+    assert (n, size, unfinished, inodes) == (40, 8192, 0, 40)
+    # Each was written before its fsync returned.
+    [(late,)] = ask(
+        trace,
+        """SELECT count(*) FROM journal_events e JOIN syscalls s ON s.ino = e.id
+           WHERE event = 'ordered_extent' AND syscall = 'fsync'
+           AND e.ts_ns + e.dur_ns > s.ts_ns + s.dur_ns""",
+    )
+    assert late == 0
