@@ -224,6 +224,14 @@ pub fn clock_pair() -> (i64, i64) {
     (before + (after - before) / 2, real)
 }
 
+/// Lets this thread run before others: on a machine with ten ready tasks a CPU the rings would
+/// fill while it waits for its turn. It works some milliseconds a second. Without CAP_SYS_NICE
+/// nothing changes.
+pub fn come_first() {
+    // SAFETY: plain numbers; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
+}
+
 /// CPU time this process has used, nanoseconds.
 pub fn cpu_time() -> i64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)

@@ -167,6 +167,7 @@ fn record(
     let (walked, tree) = (spools.to_vec(), !options.no_tree);
     let snapshot = std::thread::spawn(move || snapshot::take(open_files, &walked, tree, &send));
 
+    host::come_first();
     let variables = skel.maps.bss_data.take();
     let mut pump = Pump {
         ring: &ring,
