@@ -167,7 +167,6 @@ fn record(
     let (walked, tree) = (spools.to_vec(), !options.no_tree);
     let snapshot = std::thread::spawn(move || snapshot::take(open_files, &walked, tree, &send));
 
-    host::come_first();
     let variables = skel.maps.bss_data.take();
     let mut pump = Pump {
         ring: &ring,
@@ -292,6 +291,7 @@ impl Pump<'_> {
 
     fn until_snapshot(&mut self, found: &Receiver<Found>) -> Result<()> {
         use std::sync::mpsc::RecvTimeoutError;
+        host::come_first(); // not the thread that takes the snapshot
         loop {
             match found.recv_timeout(TICK) {
                 Ok(item) => {
