@@ -39,6 +39,7 @@ enum spsc_kind {
 	SPSC_KIND_META = 11, /* one JSON object; the last one counts */
 	SPSC_KIND_WAIT = 17,
 	SPSC_KIND_SHED = 18,
+	SPSC_KIND_FAULT = 15,
 };
 
 /* First 64 bytes of a capture file. */
@@ -306,6 +307,32 @@ struct spsc_wait {
 	__u32 flags; /* enum spsc_wait_flags */
 	__u32 pad;
 	char owner_comm[SPSC_COMM];
+};
+
+enum spsc_fault_event {
+	SPSC_FAULT_PAGE = 1, /* this page is looked for in the page cache */
+	SPSC_FAULT_AROUND = 2, /* what the cache holds of these pages was mapped */
+	SPSC_FAULT_DIRTY = 3, /* this clean page is about to be written */
+};
+
+enum spsc_fault_flags {
+	SPSC_FAULT_ABSENT = 1 << 0, /* PAGE: not in the cache; the kernel counts a major fault */
+};
+
+/* One step of a page fault on a file of a spool. */
+struct spsc_fault {
+	__u64 ts_ns;
+	__u64 call_ns; /* call the task was in, or SPSC_NO_CALL */
+	__u64 n_faults; /* faults the thread had ended before; steps of one fault share it */
+	__u64 ino;
+	__u64 page; /* first page, from the beginning of the file */
+	__u32 n_pages;
+	__u32 dev; /* kernel dev_t */
+	__u32 pid;
+	__u32 tid;
+	__u16 event; /* enum spsc_fault_event */
+	__u16 flags; /* enum spsc_fault_flags */
+	__u32 pad;
 };
 
 /* A descriptor open on a spool filesystem when the recording began. */

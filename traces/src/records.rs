@@ -92,6 +92,10 @@ records! {
         dev: u32, pid: u32, tid: u32, owner_pid: u32, owner_tid: u32, kind: u16,
         what: u16, flags: u32, pad: u32, owner_comm: [u8; 16],
     }
+    Fault "fault" {
+        ts_ns: u64, call_ns: u64, n_faults: u64, ino: u64, page: u64,
+        n_pages: u32, dev: u32, pid: u32, tid: u32, event: u16, flags: u16, pad: u32,
+    }
     OpenFile "open_file" {
         ts_ns: u64, ino: u64, pos: i64, size: i64, pid: u32, tid: u32, fd: i32,
         flags: u32, dev: u32, mode: u32, path: u32, pad: u32,
@@ -144,6 +148,7 @@ constants! {
         KIND_STRING = 9, KIND_SYMBOLS = 10, KIND_META = 11,
         KIND_WAIT = 17,
         KIND_SHED = 18,
+        KIND_FAULT = 15,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }
     u32 {

@@ -33,6 +33,7 @@ pub enum Kind {
     Symbols = records::KIND_SYMBOLS,
     Meta = records::KIND_META,
     Wait = records::KIND_WAIT,
+    Fault = records::KIND_FAULT,
     Shed = records::KIND_SHED,
 }
 

@@ -53,6 +53,11 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
+enum pageflags {
+	PG_uptodate = 2,
+	PG_head = 6,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
@@ -62,6 +67,10 @@ struct pt_regs {
 };
 
 #if defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	int syscallno;
+};
+
 struct user_pt_regs {
 	u64 regs[31];
 	u64 sp, pc, pstate;
@@ -115,6 +124,35 @@ struct file_lock {
 struct file_lock___before_core {
 	struct file_lock___before_core *fl_blocker;
 	u32 fl_pid;
+};
+
+struct xarray {
+	void *xa_head;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
+struct address_space {
+	struct inode *host;
+	struct xarray i_pages;
+};
+
+struct folio {
+	unsigned long index;
+	unsigned long _flags_1; /* large folios: order in the low 8 bits */
+};
+
+struct folio___word {
+	unsigned long flags;
+};
+
+struct folio___desc {
+	struct {
+		unsigned long f;
+	} flags;
 };
 
 struct dentry {
@@ -220,6 +258,8 @@ struct task_struct {
 	const struct cred *cred;
 	struct css_set *cgroups;
 	struct nsproxy *nsproxy;
+	unsigned long min_flt; /* page faults that ended, without and with reading */
+	unsigned long maj_flt;
 };
 
 struct linux_binprm {

@@ -9,6 +9,7 @@
 #include "btrfs_log.bpf.h"
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
+#include "faults.bpf.h"
 
 /* clang-format off */
 const char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -436,3 +436,6 @@ def test_32_bit_calls_are_counted_not_misread(spool, tmp_path, require):
     assert ask(trace, calls) == [("openat",)]
     # read for each turn; getpid (20 is writev to a 64-bit caller) is seen as well
     assert trace.meta["compat_calls"] == n + 1
+    info = [sys.executable, "-m", "spoolscope.cli.main", "info", str(summary.trace)]
+    said = subprocess.run(info, capture_output=True, text=True, check=True).stdout
+    assert f"\n{n + 1} calls of 32-bit programs were seen, not decoded: what they did" in said

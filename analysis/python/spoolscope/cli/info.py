@@ -6,6 +6,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
+from spoolscope.cli.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.schema import TABLES
@@ -58,6 +59,7 @@ def gather(trace: Trace) -> dict[str, Any]:
         "bytes_per_syscall": round(calls_size / n, 2) if n else None,
         "tier": meta["tier"],
         "schema": meta["schema"],
+        "beyond_calls": beyond_calls(trace),
         **{key: meta.get(key) for key in _MORE},
     }
 
@@ -109,8 +111,8 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
     lines += [("not traced", f"{name}: {why}") for name, why in missing.items()]
     for label, value in lines:
         click.echo(f"{label:>17}  {value}")
-    if facts["compat_calls"]:
-        click.echo(f"{facts['compat_calls']:,} calls of 32-bit programs were seen, not recorded.")
+    for sentence in facts["beyond_calls"]:
+        click.echo(sentence)
     if not facts["closed"]:
         click.echo("The recorder did not end in order; the last second may be missing.")
     _print_losses(trace)

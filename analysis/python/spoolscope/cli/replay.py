@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from spoolscope.cli.beyond import beyond_calls
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -66,6 +67,8 @@ def command(**options: Any) -> int:
     claim_output(output, force=options["force"])
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
+    for sentence in beyond_calls(trace):
+        warn(sentence)
     with progress(quiet=options["quiet"]) as show:
         rows = replay(
             trace.path,

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.faults import fault_columns
+from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns, shed_columns
@@ -56,6 +58,7 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: events.open_file_columns(capture, names.id),
         "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
+        "faults": lambda: fault_columns(capture, Inodes(capture, resolved, names.id, names.device)),
         "losses": lambda: losses,
         "sheds": lambda: shed_columns(capture),
         "paths": lambda: names.columns(private),

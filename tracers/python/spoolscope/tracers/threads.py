@@ -38,7 +38,7 @@ def task_event_columns(capture: Capture, lives: Lives, comms: Comms) -> Columns:
 
 
 def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
-    """Keep lives that matter to the spool: callers, holders of files, their ancestors.
+    """Keep lives that matter to the spool: callers, holders and mappers of files, ancestors.
 
     Returns their events and the life of each.
     """
@@ -48,6 +48,9 @@ def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
     known = np.isin(files["pid"], lives.tid)
     wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
     wanted |= set(of_tasks[tasks["event"] == WATCHED].tolist())
+    faults = capture.records["fault"]
+    faults = faults[np.isin(faults["tid"], lives.tid)]
+    wanted |= set(lives.of(faults["tid"], faults["ts_ns"]).tolist())
     is_fork = (tasks["event"] == FORK) & np.isin(tasks["parent_tid"], lives.tid)
     forks = tasks[is_fork]
     by = lives.of(forks["parent_tid"], forks["ts_ns"])

@@ -28,6 +28,7 @@ RECORDS = {
     7: "tree",
     17: "wait",
     18: "shed",
+    15: "fault",
 }
 Records = npt.NDArray[np.void]
 

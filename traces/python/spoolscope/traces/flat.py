@@ -63,6 +63,11 @@ _LAYOUTS = {
         u2 kind what
         u4 flags pad
         S16 owner_comm""",
+    "fault": """
+        u8 ts_ns call_ns n_faults ino page
+        u4 n_pages dev pid tid
+        u2 event flags
+        u4 pad""",
     "open_file": """
         u8 ts_ns ino
         i8 pos size

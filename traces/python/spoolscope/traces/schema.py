@@ -279,6 +279,28 @@ BLOCK_IOS = Table(
     sorted_by="ts_ns",
 )
 
+FAULTS = Table(
+    "faults",
+    "one page fault on a file of the spool: what is read and written through mmap",
+    (
+        _TS,
+        Column("dur_ns", I64, "ns", "From the first step of the fault that is seen to the last, e.g. the page mapped after it was read; null if only one is seen.", nullable=True),
+        _PID,
+        _TID,
+        _CALL_SEQ,
+        Column("path_id", I64, "", "Path of the file (paths.path_id), from its inode.", nullable=True),
+        Column("dev", I64, "", "Device, major << 20 | minor."),
+        Column("ino", I64, "", "Inode."),
+        Column("page", I64, "pages", "Page touched, from the beginning of the file; null where the kernel only says which pages it mapped.", nullable=True),
+        Column("first_page", I64, "pages", "First of the pages around it that were mapped if they were in the cache; touching them later is no fault.", nullable=True),
+        Column("n_pages", I32, "pages", "How many.", nullable=True),
+        Column("absent", BOOL, "", "The page was not in the page cache: it was read for this fault."),
+        Column("major", BOOL, "", "Counted as major (getrusage): absent, or tried again after letting go of locks, e.g. to wait for a page being read."),
+        Column("write", BOOL, "", "A clean page became dirty. Writes to pages already dirty are not seen."),
+    ),
+    sorted_by="ts_ns",
+)
+
 OPEN_FILES = Table(
     "open_files",
     "one descriptor open on the spool when recording began",
@@ -361,6 +383,7 @@ TABLES = {
         JOURNAL_EVENTS,
         WAITS,
         BLOCK_IOS,
+        FAULTS,
         OPEN_FILES,
         TREE,
         LOSSES,

@@ -1,0 +1,30 @@
+"""What happened on the spool beside the recorded system calls, in plain sentences."""
+
+import pyarrow.compute as pc
+
+from spoolscope.traces.trace import Trace
+
+
+def beyond_calls(trace: Trace) -> list[str]:
+    """Return a sentence on each way to the spool that no recorded call shows."""
+    return [*_mappings(trace), *_compat(trace)]
+
+
+def _mappings(trace: Trace) -> list[str]:
+    if not (n := trace.meta["counts"].get("faults", 0)):
+        return []
+    columns = trace.table("faults", ["major", "write"])
+    major, written = (pc.sum(columns[name]).as_py() for name in ("major", "write"))
+    return [
+        f"{n:,} page faults on mapped files of the spool ({major:,} major, {written:,} writes) are "
+        "in the table faults; a replay does not repeat them."
+    ]
+
+
+def _compat(trace: Trace) -> list[str]:
+    if not (n := trace.meta.get("compat_calls", 0)):
+        return []
+    return [
+        f"{n:,} calls of 32-bit programs were seen, not decoded: what they did on the spool is in "
+        "no table, no explanation and no replay."
+    ]

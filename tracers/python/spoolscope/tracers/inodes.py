@@ -1,0 +1,77 @@
+"""Names of files that a record knows by inode only."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.tracers.events import PathId
+from spoolscope.tracers.resolve import Resolved
+from spoolscope.traces.capture import Capture
+
+Int = npt.NDArray[np.int64]
+
+
+class Inodes:
+    """The names that calls, open files and the tree at start give to inodes.
+
+    Args:
+        capture: The capture.
+        resolved: Names of its calls.
+        path_id: Id of an absolute path.
+        device: Device of the spool that each path id lies on.
+    """
+
+    def __init__(
+        self, capture: Capture, resolved: Resolved, path_id: PathId, device: Callable[[Int], Int]
+    ) -> None:
+        calls = capture.records["syscall"]
+        named = (calls["ino"] > 0) & (resolved.path >= 0)
+        inos, times = [calls["ino"][named]], [calls["start_ns"][named]]
+        paths = [resolved.path[named].astype(np.int64)]
+        devs = [device(paths[0])]
+        for kind in ("open_file", "tree"):
+            rows = capture.records[kind]
+            texts = (capture.strings[i].removesuffix(b" (deleted)") for i in rows["path"].tolist())
+            inos.append(rows["ino"])
+            times.append(np.zeros(len(rows), np.uint64))
+            paths.append(np.array([path_id(text) for text in texts], np.int64))
+            devs.append(rows["dev"].astype(np.int64))
+        self._ino, self._dev = np.concatenate(inos), np.concatenate(devs)
+        self._time, self._path = np.concatenate(times), np.concatenate(paths)
+
+    def path(
+        self,
+        dev: npt.NDArray[np.integer],
+        ino: npt.NDArray[np.integer],
+        ts_ns: npt.NDArray[np.integer],
+    ) -> Int:
+        """Return the path id of each file at a time, -1 where nothing named it.
+
+        It is the name that was used last before; if there is none, the first one after.
+        """
+        known = np.isin(self._ino, ino)
+        n = int(known.sum())
+        files = np.concatenate(
+            [
+                np.column_stack([self._dev[known], self._ino[known]]).astype(np.int64),
+                np.column_stack([dev, ino]).astype(np.int64),
+            ]
+        )
+        _, file = np.unique(files, axis=0, return_inverse=True)
+        time = np.concatenate([self._time[known], ts_ns]).astype(np.int64)
+        path = np.concatenate([self._path[known], np.full(len(ino), -1)])
+        order = np.lexsort((path < 0, time, file.ravel()))
+        before = _carried(file.ravel()[order], path[order])
+        after = _carried(file.ravel()[order][::-1], path[order][::-1])[::-1]
+        found = np.empty(len(path), np.int64)
+        found[order] = np.where(before >= 0, before, after)
+        return found[n:]
+
+
+def _carried(file: Int, path: Int) -> Int:
+    """Carry every path on to the rows of the same file that follow it."""
+    rows = np.arange(len(path))
+    last = np.maximum.accumulate(np.where(path >= 0, rows, -1))
+    same = (last >= 0) & (file[last] == file)
+    return np.where(same, path[last], -1)
