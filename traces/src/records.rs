@@ -1,4 +1,4 @@
-//! The records of `include/spoolscope_records.h`, member by member.
+//! The records of `include/*.h`, member by member.
 //!
 //! The header documents every member; this file only repeats the layout, and
 //! `LAYOUTS` lets a test compare it with the header and with numpy.

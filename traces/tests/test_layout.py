@@ -14,7 +14,7 @@ from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "traces" / "include" / "spoolscope_records.h"
+HEADERS = [ROOT / "traces" / "include" / f"spoolscope_{name}.h" for name in ("records", "plan")]
 PREFIX = "spsc_"
 
 # struct name -> (size, {member: (offset, size)})
@@ -23,14 +23,15 @@ Layout = dict[str, tuple[int, dict[str, tuple[int, int]]]]
 
 @pytest.fixture(scope="module")
 def c_layout(tmp_path_factory: pytest.TempPathFactory, require: Callable[..., None]) -> Layout:
-    """Layout of the header as clang's BPF back end sees it."""
+    """Layout of the headers as clang's BPF back end sees it."""
     require("clang")
     require("bpftool")
     work = tmp_path_factory.mktemp("btf")
-    names = re.findall(r"^struct (\w+) \{", HEADER.read_text(), re.MULTILINE)
+    text = "".join(header.read_text() for header in HEADERS)
+    names = re.findall(r"^struct (\w+) \{", text, re.MULTILINE)
     source = work / "layout.c"
     variables = "".join(f"struct {name} _{name};\n" for name in names)
-    source.write_text(f'#include "{HEADER}"\n{variables}')
+    source.write_text(f'#include "{HEADERS[-1]}"\n{variables}')
     triplet = subprocess.check_output(["gcc", "-print-multiarch"], text=True).strip()
     include = ["-I", f"/usr/include/{triplet}"]
     target = work / "layout.o"

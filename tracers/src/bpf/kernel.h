@@ -99,8 +99,18 @@ struct super_block {
 	struct mutex s_vfs_rename_mutex;
 };
 
+struct xarray {
+	void *xa_head;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
 struct address_space {
 	struct inode *host;
+	struct xarray i_pages;
 };
 
 struct inode {
@@ -124,20 +134,6 @@ struct file_lock {
 struct file_lock___before_core {
 	struct file_lock___before_core *fl_blocker;
 	u32 fl_pid;
-};
-
-struct xarray {
-	void *xa_head;
-};
-
-struct xa_node {
-	unsigned char shift;
-	void *slots[64];
-};
-
-struct address_space {
-	struct inode *host;
-	struct xarray i_pages;
 };
 
 struct folio {

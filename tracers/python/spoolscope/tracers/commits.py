@@ -8,7 +8,7 @@ import pyarrow as pa
 from spoolscope.tracers.events import CallIndex
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
-from spoolscope.traces.schema import COMMITS
+from spoolscope.traces.evidence import COMMITS
 
 START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS, HANDLE = range(1, 10)
 LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22

@@ -1,4 +1,4 @@
-"""The flat records of spoolscope_records.h as numpy dtypes.
+"""The flat records of include/*.h as numpy dtypes.
 
 One line of a layout is "type member [member...]"; types are numpy's, aligned as C aligns.
 traces/tests/test_layout.py compares every member with the header and with Rust.

@@ -1,7 +1,8 @@
 """Print FORMAT.md: ``python -m spoolscope.traces.format > traces/FORMAT.md``."""
 
+from spoolscope.traces.columns import Column, Table
 from spoolscope.traces.parquet import ROW_GROUP
-from spoolscope.traces.schema import SCHEMA, TABLES, Column, Table
+from spoolscope.traces.schema import SCHEMA, TABLES
 
 META_FIELDS = (
     ("schema", "Name and version of this format."),
@@ -55,7 +56,7 @@ Rules for every table:
 For every call, exactly: `dur_ns = oncpu_ns + blocked_ns + runq_ns + preempted_ns`.
 
 The native capture that a trace is converted from, and the plan that a replay runs, are described
-member by member in `include/spoolscope_records.h`; the calls in `calls.txt`.
+member by member in `include/`; the calls in `calls.txt`.
 """
 
 HISTORY = """\

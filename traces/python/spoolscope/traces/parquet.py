@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spoolscope.traces.schema import TABLES, Column, Table
+from spoolscope.traces.columns import Column, Table
+from spoolscope.traces.schema import TABLES
 
 ROW_GROUP = 131_072
 DELTA_COLUMNS = {"ts_ns", "seq"}

@@ -5,69 +5,40 @@ Integers are signed, times are nanoseconds, and no logical timestamp type is use
 Spark refuses nanosecond timestamps and reads uint64 as decimal.
 """
 
-from dataclasses import dataclass
-
-import pyarrow as pa
+from spoolscope.traces.columns import (
+    BOOL,
+    CALL_SEQ,
+    COMM,
+    GROUP,
+    I16,
+    I32,
+    I64,
+    NAME,
+    PATH,
+    PID,
+    PROGRAM,
+    STR,
+    SYMBOL,
+    TID,
+    TS,
+    Column,
+    Table,
+)
+from spoolscope.traces.evidence import BLOCK_IOS, COMMITS, FAULTS, JOURNAL_EVENTS, WAITS
 
 SCHEMA = "spoolscope/1"
-
-I16, I32, I64, F64 = pa.int16(), pa.int32(), pa.int64(), pa.float64()
-STR = pa.string()
-SYMBOL = pa.dictionary(pa.int32(), pa.string())
-BOOL = pa.bool_()
-PATH, COMM, PROGRAM, GROUP = "path", "comm", "program", "group"
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: Parquet type, unit ("" if it has none) and meaning.
-
-    ``private`` says what kind of name its text is, PATH, COMM, PROGRAM or GROUP; "" if it is
-    none of a person's or a host's but one of few fixed words.
-    """
-
-    name: str
-    type: pa.DataType
-    unit: str
-    meaning: str
-    nullable: bool = False
-    private: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table of a trace; ``sorted_by`` names the column its rows are sorted by."""
-
-    name: str
-    row: str
-    columns: tuple[Column, ...]
-    sorted_by: str = ""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the table."""
-        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
-
-
-_TS = Column("ts_ns", I64, "ns", "Start, since the epoch (CLOCK_REALTIME at start of recording).")
-_PID = Column("pid", I32, "", "Process id.")
-_TID = Column("tid", I32, "", "Thread id.")
-_COMM = Column("comm", SYMBOL, "", "Name of the thread at that time.", private=COMM)
-_CALL_SEQ = Column(
-    "seq", I64, "", "seq of the thread's call this belongs to; null outside calls.", nullable=True
-)
 
 SYSCALLS = Table(
     "syscalls",
     "one system call of a traced thread, written when it returned",
     (
-        _TS,
+        TS,
         Column("dur_ns", I64, "ns", "Time from entry to return."),
         Column("seq", I64, "", "Counter per tid from 0, going on when the tid is given out again: (tid, seq) names one call; a hole is a lost record."),
-        _PID,
-        _TID,
+        PID,
+        TID,
         Column("cpu", I16, "", "CPU it returned on."),
-        _COMM,
+        NAME,
         Column("syscall", SYMBOL, "", "Name of the call, without prefix."),
         Column("fd", I32, "", "File descriptor argument.", nullable=True),
         Column("fd2", I32, "", "Second descriptor: dup2 target, output side.", nullable=True),
@@ -103,11 +74,11 @@ SEGMENTS = Table(
     "segments",
     "one interval off the CPU, of a call or of a watched kernel thread",
     (
-        _TS,
+        TS,
         Column("dur_ns", I64, "ns", "Length of the interval."),
-        _PID,
-        _TID,
-        _CALL_SEQ,
+        PID,
+        TID,
+        CALL_SEQ,
         Column("state", SYMBOL, "", "blocked, runq or preempted; the rest of a call is oncpu."),
         Column("stack_id", I64, "", "Kernel stack at switch-out (stacks.stack_id).", nullable=True),
         Column("waker_pid", I32, "", "Process that woke it (blocked rows).", nullable=True),
@@ -145,8 +116,8 @@ THREADS = Table(
     "threads",
     "one life of a thread; a tid that was given out again has a row for each",
     (
-        _TID,
-        _PID,
+        TID,
+        PID,
         Column("parent_tid", I32, "", "Thread that forked it; null if before the trace.", nullable=True),
         Column("parent_pid", I32, "", "Process that forked it.", nullable=True),
         Column("start_ns", I64, "ns", "Fork time since the epoch; null if alive at start.", nullable=True),
@@ -172,131 +143,12 @@ TASK_EVENTS = Table(
     "task_events",
     "one event in a thread's life",
     (
-        _TS,
-        _PID,
-        _TID,
+        TS,
+        PID,
+        TID,
         Column("event", SYMBOL, "", "seen, fork, exec, exit, end, comm or watched."),
         Column("parent_tid", I32, "", "fork: the forking thread.", nullable=True),
-        _COMM,
-    ),
-    sorted_by="ts_ns",
-)
-
-COMMITS = Table(
-    "commits",
-    "one journal commit, log write or transaction commit",
-    (
-        _TS,
-        Column("dur_ns", I64, "ns", "Start to end."),
-        Column("dev", I64, "", "Device, major << 20 | minor; null if unknown.", nullable=True),
-        Column("kind", SYMBOL, "", "jbd2_commit, xfs_log_write, btrfs_log_commit or btrfs_commit."),
-        Column("txn_id", I64, "", "Transaction id, LSN, generation or inode, by kind."),
-        Column("locking_ns", I64, "ns", "Waiting for running handles (jbd2).", nullable=True),
-        Column("flushing_ns", I64, "ns", "Writing ordered data (jbd2); until the tree blocks were written (btrfs).", nullable=True),
-        Column("logging_ns", I64, "ns", "Writing the log (jbd2); from writing tree blocks to the end (btrfs).", nullable=True),
-        Column("handles", I32, "", "Handles that the commit had to wait for while locking (jbd2).", nullable=True),
-        Column("holder_pid", I32, "", "Process whose handle ended last of these.", nullable=True),
-        Column("holder_tid", I32, "", "Thread whose handle ended last.", nullable=True),
-        Column("holder_seq", I64, "", "seq of the call it was open in.", nullable=True),
-        Column("holder_comm", SYMBOL, "", "Name of that thread.", nullable=True, private=COMM),
-        Column("holder_ns", I64, "ns", "How long after the start of locking that handle ended.", nullable=True),
-        Column("tid", I32, "", "Thread that did the commit."),
-        Column("comm", SYMBOL, "", "Name of that thread.", private=COMM),
-        Column("trigger", SYMBOL, "", "What caused it: call, timer, checkpoint or unknown."),
-        Column("trigger_pid", I32, "", "Process that triggered it.", nullable=True),
-        Column("trigger_tid", I32, "", "Thread that triggered it.", nullable=True),
-        Column("trigger_seq", I64, "", "seq of the triggering call.", nullable=True),
-        Column("trigger_comm", SYMBOL, "", "Name of the triggering thread.", nullable=True, private=COMM),
-        Column("trigger_stack_id", I64, "", "Kernel stack of the trigger.", nullable=True),
-        Column("blocks", I64, "", "Blocks logged (jbd2) or bytes (xfs), null if unknown.", nullable=True),
-    ),
-    sorted_by="ts_ns",
-)
-
-JOURNAL_EVENTS = Table(
-    "journal_events",
-    "one thing that a journal or log did besides its commits",
-    (
-        _TS,
-        Column("dur_ns", I64, "ns", "Length, where it has one.", nullable=True),
-        Column("dev", I64, "", "Device, major << 20 | minor.", nullable=True),
-        Column("event", SYMBOL, "", "handle, checkpoint, checkpoint_written, log_tail, lock_stall (jbd2); log_force, cil_push, ail_pinned, ail_locked, ail_flushing (xfs); sync_fs, tree_write, ordered_extent (btrfs)."),
-        Column("id", I64, "", "Transaction id (jbd2), LSN or checkpoint sequence (xfs), generation (btrfs), inode (ordered_extent).", nullable=True),
-        Column("amount", I64, "", "checkpoint_written, log_tail: blocks; ordered_extent: bytes; checkpoint: its result; handle: 1 if a commit waited for it.", nullable=True),
-        _PID,
-        _TID,
-        _COMM,
-        _CALL_SEQ,
-        Column("stack_id", I64, "", "log_force: who called for it, as a stack of one frame.", nullable=True),
-    ),
-    sorted_by="ts_ns",
-)
-
-WAITS = Table(
-    "waits",
-    "one wait for a lock, a file lock, a page or room in a log",
-    (
-        _TS,
-        Column("dur_ns", I64, "ns", "Length; null if the thread was not seen to sleep for it.", nullable=True),
-        _PID,
-        _TID,
-        _CALL_SEQ,
-        Column("kind", SYMBOL, "", "mutex, rwsem_read, rwsem_write, semaphore, rt_mutex, percpu_rwsem, posix_lock, flock, writeback, dirty_limit, log_space, iclog or cil."),
-        Column("object", SYMBOL, "", "What it belongs to: inode, tree_block (btrfs), mmap, rename (of the filesystem) or other."),
-        Column("address", I64, "", "Kernel address of the lock or log; equal within a recording.", nullable=True),
-        Column("dev", I64, "", "Device of the object, major << 20 | minor.", nullable=True),
-        Column("ino", I64, "", "Inode, or byte address of the tree block.", nullable=True),
-        Column("owner_pid", I32, "", "Process that had it when the wait began.", nullable=True),
-        Column("owner_tid", I32, "", "Thread that had it; null for file locks, which processes have.", nullable=True),
-        Column("owner_comm", SYMBOL, "", "Name of that thread.", nullable=True, private=COMM),
-        Column("owner_seq", I64, "", "seq of the call that thread was in.", nullable=True),
-        Column("owner_shares", BOOL, "", "Readers had it, of whom the owner is the last to come; it may have left."),
-    ),
-    sorted_by="ts_ns",
-)
-
-BLOCK_IOS = Table(
-    "block_ios",
-    "one block request",
-    (
-        _TS,
-        Column("queue_ns", I64, "ns", "Accounted or inserted until handed to the driver."),
-        Column("device_ns", I64, "ns", "Handed to the driver until complete."),
-        Column("dev", I64, "", "Disk, major << 20 | minor."),
-        Column("sector", I64, "512 B", "First sector."),
-        Column("bytes", I64, "bytes", "Length."),
-        Column("op", SYMBOL, "", "read, write, flush, discard, zeroes or other."),
-        Column("sync", BOOL, "", "REQ_SYNC."),
-        Column("meta", BOOL, "", "REQ_META."),
-        Column("fua", BOOL, "", "REQ_FUA."),
-        Column("preflush", BOOL, "", "REQ_PREFLUSH."),
-        Column("error", I32, "", "0, or a negative error number."),
-        _PID,
-        _TID,
-        _COMM,
-        _CALL_SEQ,
-    ),
-    sorted_by="ts_ns",
-)
-
-FAULTS = Table(
-    "faults",
-    "one page fault on a file of the spool: what is read and written through mmap",
-    (
-        _TS,
-        Column("dur_ns", I64, "ns", "From the first step of the fault that is seen to the last, e.g. the page mapped after it was read; null if only one is seen.", nullable=True),
-        _PID,
-        _TID,
-        _CALL_SEQ,
-        Column("path_id", I64, "", "Path of the file (paths.path_id), from its inode.", nullable=True),
-        Column("dev", I64, "", "Device, major << 20 | minor."),
-        Column("ino", I64, "", "Inode."),
-        Column("page", I64, "pages", "Page touched, from the beginning of the file; null where the kernel only says which pages it mapped.", nullable=True),
-        Column("first_page", I64, "pages", "First of the pages around it that were mapped if they were in the cache; touching them later is no fault.", nullable=True),
-        Column("n_pages", I32, "pages", "How many.", nullable=True),
-        Column("absent", BOOL, "", "The page was not in the page cache: it was read for this fault."),
-        Column("major", BOOL, "", "Counted as major (getrusage): absent, or tried again after letting go of locks, e.g. to wait for a page being read."),
-        Column("write", BOOL, "", "A clean page became dirty. Writes to pages already dirty are not seen."),
+        NAME,
     ),
     sorted_by="ts_ns",
 )
@@ -305,7 +157,7 @@ OPEN_FILES = Table(
     "open_files",
     "one descriptor open on the spool when recording began",
     (
-        _PID,
+        PID,
         Column("fd", I32, "", "Descriptor."),
         Column("path_id", I64, "", "Path (paths.path_id)."),
         Column("flags", I32, "", "Open flags."),
@@ -344,8 +196,8 @@ LOSSES = Table(
             "syscall (located by seq), shed (left out on purpose, see sheds), or the kind of"
             " record lost.",
         ),
-        _PID,
-        _TID,
+        PID,
+        TID,
         Column("first_seq", I64, "", "First missing seq; null if not a call.", nullable=True),
         Column("last_seq", I64, "", "Last missing seq.", nullable=True),
         Column("after_ns", I64, "ns", "End of the last record before the hole.", nullable=True),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spoolscope.traces.columns import COMM, GROUP, PATH, PROGRAM, Table
 from spoolscope.traces.comms import is_known
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.output import check_output, publish, work_directory
@@ -17,7 +18,7 @@ from spoolscope.traces.parquet import ROW_GROUP, write_parts
 from spoolscope.traces.private import Private
 from spoolscope.traces.programs import group, program
 from spoolscope.traces.pseudonym import WORDS, key_id
-from spoolscope.traces.schema import COMM, GROUP, PATH, PROGRAM, TABLES, Table
+from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import decoded, escaped
 from spoolscope.traces.trace import META, Trace
 

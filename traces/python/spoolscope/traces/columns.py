@@ -1,0 +1,51 @@
+"""What a table and a column of a trace are, and the columns that many tables share."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+I16, I32, I64, F64 = pa.int16(), pa.int32(), pa.int64(), pa.float64()
+STR = pa.string()
+SYMBOL = pa.dictionary(pa.int32(), pa.string())
+BOOL = pa.bool_()
+PATH, COMM, PROGRAM, GROUP = "path", "comm", "program", "group"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: Parquet type, unit ("" if it has none) and meaning.
+
+    ``private`` says what kind of name its text is, PATH, COMM, PROGRAM or GROUP; "" if it is
+    none of a person's or a host's but one of few fixed words.
+    """
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    nullable: bool = False
+    private: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a trace; ``sorted_by`` names the column its rows are sorted by."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+    sorted_by: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+
+TS = Column("ts_ns", I64, "ns", "Start, since the epoch (CLOCK_REALTIME at start of recording).")
+PID = Column("pid", I32, "", "Process id.")
+TID = Column("tid", I32, "", "Thread id.")
+NAME = Column("comm", SYMBOL, "", "Name of the thread at that time.", private=COMM)
+CALL_SEQ = Column(
+    "seq", I64, "", "seq of the thread's call this belongs to; null outside calls.", nullable=True
+)
