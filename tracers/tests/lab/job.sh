@@ -5,20 +5,26 @@ spoolscope-record doctor >doctor-unloaded.json
 for fs in ext4 xfs btrfs; do load $fs; done
 spoolscope-record doctor >doctor.json
 
-# counters NAME: the kernel's own, of everything that the recording is held against
+# counters NAME: the kernel's own; the directory NAME marks the moment in the recording
+cat >/work <<'END'
 counters() {
+	[ "$1" = after ] || mkdir /ext4/$1
 	cat /sys/block/vdb/stat /sys/block/vdc/stat /sys/block/vdd/stat >"$1.disks"
 	sed -n 's/ transactions .*//p' /proc/fs/jbd2/vdb-8/info >"$1.ext4"
 	sed -n 's/^log \([0-9]*\).*/\1/p' /proc/fs/xfs/stat >"$1.xfs"
 	sed -n 's/^commits //p' /sys/fs/btrfs/*-*/commit_stats >"$1.btrfs"
+	[ "$1" = before ] || mkdir /ext4/$1
 }
 
-cat >/work <<'END'
+sync
+counters before
 for fs in ext4 xfs btrfs; do
 	mkdir /$fs/traced /$fs/plain
 	ALLCALLS_COUNTS=/tmp/counts strace $STRACE -o $fs.strace allcalls /$fs/traced
 	ALLCALLS_COUNTS=/tmp/counts allcalls /$fs/plain
 done
+sync
+counters after
 END
 disks="vdb vdc vdd"
 for fs in ext4 xfs btrfs; do
@@ -26,8 +32,5 @@ for fs in ext4 xfs btrfs; do
 	mount -t $fs /dev/${disks%% *} /$fs
 	disks=${disks#* }
 done
-sync
-counters before
 spoolscope-record run --spool /ext4 --spool /xfs --spool /btrfs \
 	--output capture.seg --answers answers.json -- sh /work
-counters after
