@@ -214,6 +214,7 @@ pub fn doctor() -> Result<()> {
     let usable = require(&coverage).is_ok();
     let mut answer = coverage.to_json();
     answer["usable"] = usable.into();
+    answer["required"] = json!(REQUIRED);
     answer["tier"] = coverage.tier().into();
     println!("{answer}");
     Ok(())

@@ -104,7 +104,8 @@ def test_every_program_loads_that_has_a_tracepoint(guest: Guest) -> None:
 
 def test_the_same_questions_are_answered(guest: Guest) -> None:
     told = answers(guest.said("doctor.json"))
-    assert [(a.question, a.reason) for a in told if a.answer == NO] == []
+    # mm_filemap_fault came with v6.9.
+    assert {a.name: a.reason for a in told if a.answer == NO and a.name != "mapped_reads"} == {}
     assert told == answers(guest.trace.meta["programs"])
     before = {a.name for a in answers(guest.said("doctor-unloaded.json")) if a.unloaded}
     assert before >= {"commit_phases", "xfs_log", "btrfs_log"}

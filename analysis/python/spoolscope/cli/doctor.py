@@ -4,6 +4,7 @@ import click
 
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.tracers.check import check
+from spoolscope.tracers.questions import answers
 
 EPILOG = """\b
 Examples:
@@ -15,19 +16,26 @@ Examples:
 @click.command(epilog=EPILOG)
 @json_option
 def command(*, as_json: bool) -> int:
-    """Say what this machine can trace, and why not.
+    """Say what a recording on this machine can tell, and why not.
 
     Every answer comes from trying. Exit code 1 if no recording is possible here.
     """
     findings, survey = check()
     usable = all(f.ok for f in findings if f.needed)
+    told = answers(survey) if survey else []
     if as_json:
-        listed = [vars(f) for f in findings]
-        emit_json({"usable": usable, "tier": survey.get("tier"), "findings": listed, **survey})
+        facts = {"findings": [vars(f) for f in findings], "questions": [vars(a) for a in told]}
+        emit_json({"usable": usable, "tier": survey.get("tier"), **facts, **survey})
         return 0 if usable else 1
     for finding in findings:
         mark = "ok" if finding.ok else "NO" if finding.needed else "no"
-        click.echo(f"{mark:>3}  {finding.name:24} {finding.detail}")
+        click.echo(f"{mark:>6}  {finding.name:16} {finding.detail}")
+    if told:
+        click.echo("A recording here tells:")
+    for answer in told:
+        click.echo(f"{'-' if answer.unloaded else answer.answer:>6}  {answer.question}")
+        if answer.reason:
+            click.echo(f"{'':8}  ({answer.reason})")
     if usable:
         click.echo("Next: sudo spoolscope record --spool MOUNT -d 60")
     else:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spoolscope.cli.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
+from spoolscope.tracers.questions import NO, YES, answers
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
@@ -60,8 +61,20 @@ def gather(trace: Trace) -> dict[str, Any]:
         "tier": meta["tier"],
         "schema": meta["schema"],
         "beyond_calls": beyond_calls(trace),
+        "cannot": _cannot(meta),
         **{key: meta.get(key) for key in _MORE},
     }
+
+
+def _cannot(meta: dict[str, Any]) -> list[dict[str, Any]]:
+    """Questions about these spools that the trace does not, or only partly, answer."""
+    types = {spool["fstype"] for spool in meta["spools"]}
+    told = answers(meta["programs"]) if meta["programs"] else []
+    return [
+        vars(answer)
+        for answer in told
+        if answer.answer != YES and (not answer.filesystems or types & set(answer.filesystems))
+    ]
 
 
 _MORE = (
@@ -107,8 +120,9 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
     ]
     for spool in facts["spools"]:
         lines += [("spool", f"{spool['mount']} {spool['fstype']} ({spool['options']})")]
-    missing = (facts["programs"] or {}).get("missing", {})
-    lines += [("not traced", f"{name}: {why}") for name, why in missing.items()]
+    for answer in facts["cannot"]:
+        said = f"{answer['question']} ({answer['reason']})"
+        lines += [("cannot tell" if answer["answer"] == NO else "tells in part", said)]
     for label, value in lines:
         click.echo(f"{label:>17}  {value}")
     for sentence in facts["beyond_calls"]:

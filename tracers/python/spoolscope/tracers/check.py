@@ -1,4 +1,4 @@
-"""What this machine can trace: found out by trying."""
+"""What this machine can record, and replay on: found out by trying."""
 
 import json
 import os
@@ -17,6 +17,11 @@ MKFS = {
     "ext2": ("mkfs.ext2", "e2fsprogs"),
     "xfs": ("mkfs.xfs", "xfsprogs"),
     "btrfs": ("mkfs.btrfs", "btrfs-progs"),
+}
+TIERS = {
+    "T0": "the calls",
+    "T1": "the calls and the exact split of their time",
+    "T2": "the calls, the exact split of their time, journals and disks",
 }
 SBIN = "/usr/sbin:/sbin"
 
@@ -44,12 +49,10 @@ def check() -> tuple[list[Finding], dict[str, Any]]:
     findings = [
         _root(),
         _exists("BTF", "/sys/kernel/btf/vmlinux", "boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-        Finding("recorder", not failure, failure or f"tier {survey['tier']}", needed=True),
+        Finding("recorder", not failure, failure or _tier(survey["tier"]), needed=True),
         _kallsyms(),
         *_filesystems(),
     ]
-    for name, why in survey.get("missing", {}).items():
-        findings.append(Finding(f"program {name}", ok=False, detail=why))
     return findings, survey
 
 
@@ -72,7 +75,17 @@ def _survey() -> tuple[dict[str, Any], str]:
     if done.returncode:
         return {}, done.stderr.strip().removeprefix("spoolscope-record: ")
     survey: dict[str, Any] = json.loads(done.stdout)
-    return survey, "" if survey["usable"] else "a required program does not load, see below"
+    return survey, "" if survey["usable"] else _refused(survey)
+
+
+def _refused(survey: dict[str, Any]) -> str:
+    """The first of the programs that no recording can do without."""
+    name, why = next((n, w) for n, w in survey["missing"].items() if n in survey["required"])
+    return f"the kernel refuses {name}: {why}"
+
+
+def _tier(tier: str) -> str:
+    return f"tier {tier}: {TIERS[tier]}"
 
 
 def _kallsyms() -> Finding:

@@ -1,0 +1,201 @@
+"""What a recording can tell, by the kernel programs that it takes.
+
+The questions are the same on every kernel; the answers follow from which programs loaded there.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+YES, PARTLY, NO = "yes", "partly", "no"
+JBD2 = ("ext2", "ext3", "ext4")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing that somebody with a slow mail spool wants to know.
+
+    Attributes:
+        name: For programs; it does not change.
+        text: For people.
+        needs: Programs without which there is no answer.
+        better: Programs without which the answer is coarser.
+        coarser: In which way.
+        filesystems: On which it can be asked; empty: on all.
+    """
+
+    name: str
+    text: str
+    needs: tuple[str, ...]
+    better: tuple[str, ...] = ()
+    coarser: str = ""
+    filesystems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a question can be answered.
+
+    Attributes:
+        name: The question's.
+        question: Its text.
+        answer: "yes", "partly" or "no".
+        reason: What is missing, why, and what would bring it; "" for yes.
+        unloaded: Only the filesystem is missing, not something in the kernel.
+        filesystems: On which it can be asked; empty: on all.
+    """
+
+    name: str
+    question: str
+    answer: str
+    reason: str = ""
+    unloaded: bool = False
+    filesystems: tuple[str, ...] = ()
+
+
+QUESTIONS = (
+    Question("calls", "which calls, with arguments and results", ("on_enter", "on_exit")),
+    Question(
+        "processes",
+        "which process made them, and who forked it",
+        ("on_fork", "on_exec", "on_task_exit"),
+        better=("on_rename",),
+        coarser="threads keep their first name",
+    ),
+    Question("open_files", "which files were open when it began", ("dump_open_files",)),
+    Question("loss", "which calls of which thread were lost, if any", ("dump_tasks",)),
+    Question(
+        "split",
+        "how long each call ran, slept and waited for a CPU, exactly",
+        ("on_switch", "on_waking"),
+    ),
+    Question("causes", "what it slept for, by kernel stack", ("on_switch", "on_waking")),
+    Question(
+        "wakers",
+        "who ended the sleep: a process or a device",
+        ("on_waking",),
+        better=("on_irq_in", "on_irq_out", "on_softirq_in", "on_softirq_out"),
+        coarser="interrupts are taken for the process they interrupted",
+    ),
+    Question(
+        "lookups",
+        "directory lookups: their waits for blocks and locks",
+        ("on_switch", "on_waking"),
+    ),
+    Question(
+        "commit_phases",
+        "ext4: the phases of every journal commit",
+        (
+            "on_jbd2_start",
+            "on_jbd2_locking",
+            "on_jbd2_flushing",
+            "on_jbd2_logging",
+            "on_jbd2_end",
+        ),
+        better=("on_jbd2_stats",),
+        coarser="without the blocks it wrote",
+        filesystems=JBD2,
+    ),
+    Question(
+        "commit_trigger",
+        "ext4: who asked for the commit",
+        ("on_waking", "watch_kernel_threads"),
+        filesystems=JBD2,
+    ),
+    Question(
+        "handles",
+        "ext4: whose handle the commit had to wait for",
+        ("on_jbd2_handle",),
+        filesystems=JBD2,
+    ),
+    Question(
+        "checkpoints",
+        "ext4: checkpoints, and what they freed of the log",
+        ("on_jbd2_checkpoint", "on_jbd2_checkpoint_done", "on_jbd2_log_tail"),
+        better=("on_jbd2_lock_stall",),
+        coarser="without stalls on a buffer",
+        filesystems=JBD2,
+    ),
+    Question(
+        "xfs_log",
+        "xfs: forces and writes of the log",
+        ("on_xfs_log_force", "on_xfs_iclog_sync", "on_xfs_iclog_done"),
+        filesystems=("xfs",),
+    ),
+    Question(
+        "xfs_waits",
+        "xfs: waits for the log, for space in it and for its pushes",
+        ("on_xfs_iclog_wait", "on_xfs_grant_sleep", "on_xfs_cil_wait"),
+        better=("on_xfs_ail_pinned", "on_xfs_ail_locked", "on_xfs_ail_flushing"),
+        coarser="without what held up the writing back of metadata",
+        filesystems=("xfs",),
+    ),
+    Question(
+        "btrfs_log",
+        "btrfs: writes of the log tree and commits",
+        ("on_btrfs_sync_file", "on_btrfs_commit"),
+        better=("on_btrfs_sync_fs", "on_btrfs_write"),
+        coarser="without what a commit wrote, and who asked for it",
+        filesystems=("btrfs",),
+    ),
+    Question(
+        "ordered_data",
+        "btrfs: data that a log write had to wait for",
+        ("on_btrfs_ordered", "on_btrfs_ordered_done"),
+        filesystems=("btrfs",),
+    ),
+    Question(
+        "lock_owners",
+        "who had the lock in the kernel that a call waited for",
+        ("on_contention", "on_contention_end"),
+    ),
+    Question(
+        "file_locks",
+        "who had the lock on a file that a call waited for",
+        ("on_posix_lock", "on_flock"),
+    ),
+    Question(
+        "writeback",
+        "waits for writeback, and throttling of writers",
+        ("on_writeback_wait", "on_dirty_limit"),
+    ),
+    Question(
+        "mapped_reads",
+        "page faults on mapped files",
+        ("on_fault_page",),
+        better=("on_fault_around",),
+        coarser="without the pages that a fault maps around its own",
+    ),
+    Question("mapped_writes", "pages written to through a mapping", ("on_fault_dirty",)),
+    Question(
+        "block",
+        "block requests: time in the queue and in the device",
+        ("on_rq_issue", "on_rq_complete"),
+        better=("on_rq_insert", "on_io_start"),
+        coarser="time in the queue begins when a request is inserted or issued",
+    ),
+)
+
+
+def answers(programs: dict[str, Any]) -> list[Answer]:
+    """Answer every question for the ``programs`` of a survey or of a trace's meta.json."""
+    return [_answer(question, programs) for question in QUESTIONS]
+
+
+def _answer(question: Question, programs: dict[str, Any]) -> Answer:
+    attached = set(programs.get("attached", []))
+    lacking = [name for name in question.needs if name not in attached]
+    coarser = [name for name in question.better if name not in attached]
+    missing: dict[str, str] = programs.get("missing", {})
+    # Several programs may lack the same thing: it is said once.
+    reasons = dict.fromkeys(missing.get(p, f"no program {p}") for p in lacking or coarser)
+    reason = "; ".join(reasons)
+    if coarser and not lacking:
+        reason = f"{question.coarser}: {reason}"
+    return Answer(
+        question.name,
+        question.text,
+        NO if lacking else PARTLY if coarser else YES,
+        reason,
+        bool(lacking) and set(lacking) <= set(programs.get("unloaded", [])),
+        question.filesystems,
+    )
