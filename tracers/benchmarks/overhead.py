@@ -42,7 +42,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=13, help="of the cheap tools; default 13")
+    parser.add_argument("--rounds", type=int, default=12, help="of the cheap tools; default 12")
     parser.add_argument(
         "--quick", action="store_true", help="a smoke test: the figures mean nothing"
     )

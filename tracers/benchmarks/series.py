@@ -5,7 +5,7 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from workloads import Ground, Run, Workload
 
 EVERY = 3  # the others' slowdown is so large that a third of the rounds tells it
 NICE = -10
+LOADS_S, RIG_S = 270.0, 150.0  # what the whole may take is ten minutes
 RIG_TITLE = "Postfix and Dovecot, {} messages by SMTP until the last is in its Maildir"
 Results = dict[str, dict[str, list[tuple[int, Run]]]]
 
@@ -43,7 +44,7 @@ class Series:
 
     def on_loads(self, ground: Ground, workloads: Sequence[Workload]) -> None:
         """Run every load under every tool; a tool stays attached for the loads of its round."""
-        for number in range(self.rounds):
+        for number in in_time(self.rounds, LOADS_S):
             for tool in self.order(number):
                 say(f"round {number + 1} of {self.rounds}: {tool.name}")
                 try:
@@ -57,7 +58,7 @@ class Series:
     def on_rig(self, work: Path, servers: rig.Rig, rounds: int, messages: int) -> None:
         """Run the mail servers under every tool; they start anew for each."""
         servers.run(messages)  # makes the mailboxes
-        for number in range(rounds):
+        for number in in_time(rounds, RIG_S):
             for tool in self.order(number):
                 say(f"rig, round {number + 1} of {rounds}: {tool.name}")
                 try:
@@ -89,6 +90,16 @@ class Series:
                 ratio = spread([run / plain for run, plain in values])
                 found[key] = asdict(ratio) | {"ns": spread([run for run, _ in values]).median}
         return found
+
+
+def in_time(rounds: int, seconds: float) -> Iterator[int]:
+    """Count rounds until they are done or their time is over; a busy machine gets fewer."""
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if time.monotonic() > end:
+            say(f"no time for more than {number} of {rounds} rounds")
+            return
+        yield number
 
 
 def machine() -> dict[str, Any]:

@@ -174,6 +174,7 @@ def complaint(text: str) -> str:
 
 OURS = (
     Tool(UNTRACED, "untraced", untraced),
+    Tool("untraced again", "untraced once more: the noise", untraced),
     Tool(FILTERED, "spoolscope attached, all filtered out", filtered_out),
     Tool(SPOOLSCOPE, "spoolscope", spoolscope),
 )
