@@ -64,7 +64,8 @@ def measure(place: Ground, options: argparse.Namespace) -> dict[str, Any]:
     parts, scale = options.parts, options.scale
     result: dict[str, Any] = {}
     series = Series(OURS if options.ours else (*OURS, *OTHERS), options.rounds, scale)
-    series.on_loads(place, [load for name, load in LOADS.items() if name in parts])
+    if loads := [load for name, load in LOADS.items() if name in parts]:
+        series.on_loads(place, loads)
     if "rig" in parts or "trace" in parts:
         on_rig(place, options, series, result)
     titles = {load.name: load.title for load in WORKLOADS}
