@@ -164,6 +164,6 @@ def trace(size: dict[str, Any]) -> str:
     tables = ", ".join(f"{name} {n:.1f}" for name, n in size["by_table"].items() if n >= 0.05)
     whole = "" if size["complete"] else " (incomplete)"
     return (
-        f"Trace of the rig, {size['calls']:,} calls{whole}: {size['all_tables']:.1f} bytes a call in all "
-        f"tables, {size['syscalls_and_paths']:.1f} in syscalls and paths ({tables})."
+        f"Trace of the rig, {size['calls']:,} calls{whole}: {size['all_tables']:.1f} bytes a call "
+        f"in all tables, {size['syscalls_and_paths']:.1f} in syscalls and paths ({tables})."
     )
