@@ -28,8 +28,7 @@ MESSAGES = 150
 def main() -> None:
     options = parse()
     began = machine()
-    ahead_of_others()
-    with ground() as place:
+    with ahead_of_others(), ground() as place:
         result = {"machine": began, **measure(place, options)}
     result["targets"] = targets.judge(result)
     if options.json:

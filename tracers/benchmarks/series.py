@@ -6,6 +6,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -113,15 +114,23 @@ def machine() -> dict[str, Any]:
     }
 
 
-def ahead_of_others() -> None:
+@contextmanager
+def ahead_of_others() -> Iterator[None]:
     """Give this process and its children more of the CPU than the rest of the machine.
 
-    Where sessions are scheduled as groups, sched(7), the group's own value counts.
+    Where sessions are scheduled as groups, sched(7), the group's own value counts; the session
+    is the caller's shell too and gets its value back.
     """
-    os.setpriority(os.PRIO_PROCESS, 0, NICE)
     group = Path("/proc/self/autogroup")
-    if group.exists():
+    before = group.read_text().split()[-1] if group.exists() else ""
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    if before:
         group.write_text(str(NICE))
+    try:
+        yield
+    finally:
+        if before:
+            group.write_text(before)
 
 
 def say(text: str) -> None:

@@ -40,6 +40,16 @@ def test_every_tool_has_figures_or_a_reason(require):
         assert measured | result["missing"].keys() >= {"strace %file", "perf trace", "perf record"}
 
 
+@pytest.mark.slow
+def test_the_mail_servers_have_figures_or_a_reason(require):
+    require("ext4")
+    result = json.loads(overhead("--ours", "--only", "rig", "--json"))
+    if "rig" in result["missing"]:
+        assert result["missing"]["rig"]
+    else:
+        assert all(tool["n"] == 1 for tool in result["series"]["rig"]["tools"].values())
+
+
 def test_the_parts_without_other_tools(require):
     for capability in ("bpf", "ext4"):
         require(capability)
