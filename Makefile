@@ -16,11 +16,11 @@ test: ## every gate and test (sudo: also those on real filesystems and BPF)
 	@.ci/setup test
 	@.ci/test
 
-bench: ## cost of recording, speed of replaying and of explaining (sudo; like 'make sample')
+bench: ## cost of recording, speed of replaying and of explaining (sudo)
 	@.ci/setup bench
 	@.ci/bench
 
-bench-record: ## of these, cost of recording beside strace, perf and bpftrace; 10 min
+bench-record: ## of these, the cost of recording, beside strace, perf and bpftrace (sudo; 10 min)
 	@.ci/setup bench
 	@.ci/bench tracers
 
