@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use bytemuck::Pod;
-use spoolscope_traces::records::{self, Block, Fault, Journal, Switch, Syscall, Task, Wait};
+use spoolscope_traces::records::{self, Block, Fault, Journal, Switch, Syscall, Task, Uring, Wait};
 use spoolscope_traces::segment::{Capture, Kind};
 
 /// `struct ring_head` of state.bpf.h.
@@ -58,6 +58,10 @@ pub fn store(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
         },
         records::KIND_BLOCK => match record::<Block>(rest) {
             Some((block, _)) => capture.push(Kind::Block, &block),
+            None => Ok(()),
+        },
+        records::KIND_URING => match record::<Uring>(rest) {
+            Some((operation, _)) => capture.push(Kind::Uring, &operation),
             None => Ok(()),
         },
         records::KIND_FAULT => match record::<Fault>(rest) {

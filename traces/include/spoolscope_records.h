@@ -40,6 +40,7 @@ enum spsc_kind {
 	SPSC_KIND_WAIT = 17,
 	SPSC_KIND_SHED = 18,
 	SPSC_KIND_FAULT = 15,
+	SPSC_KIND_URING = 16,
 };
 
 /* First 64 bytes of a capture file. */
@@ -332,6 +333,34 @@ struct spsc_fault {
 	__u32 tid;
 	__u16 event; /* enum spsc_fault_event */
 	__u16 flags; /* enum spsc_fault_flags */
+	__u32 pad;
+};
+
+enum spsc_uring_flags {
+	SPSC_URING_ON_SPOOL = 1 << 0,
+	SPSC_URING_ENTRY = 1 << 1, /* fd, offset, size and flags are those of the queue's entry */
+	SPSC_URING_WORKER = 1 << 2, /* handed to a worker thread */
+};
+
+/* One io_uring operation on a file or name of a spool. */
+struct spsc_uring {
+	__u64 submit_ns;
+	__u64 done_ns; /* 0: its success is not reported (IOSQE_CQE_SKIP_SUCCESS) */
+	__u64 ring; /* kernel address of the ring: tells rings apart */
+	__u64 user_data;
+	__u64 ino; /* 0 unknown */
+	__s64 offset; /* -1 the file position; what it means depends on the opcode */
+	__u32 size;
+	__s32 res; /* -errno on failure */
+	__s32 fd; /* or index of a registered file, see sqe_flags */
+	__u32 op_flags;
+	__u32 dev; /* kernel dev_t of ino */
+	__u32 pid;
+	__u32 tid;
+	__u16 obj_mode; /* i_mode, 0 unknown */
+	__u8 opcode; /* IORING_OP_* */
+	__u8 sqe_flags; /* IOSQE_* */
+	__u32 flags; /* enum spsc_uring_flags */
 	__u32 pad;
 };
 

@@ -96,6 +96,11 @@ records! {
         ts_ns: u64, call_ns: u64, n_faults: u64, ino: u64, page: u64,
         n_pages: u32, dev: u32, pid: u32, tid: u32, event: u16, flags: u16, pad: u32,
     }
+    Uring "uring" {
+        submit_ns: u64, done_ns: u64, ring: u64, user_data: u64, ino: u64, offset: i64,
+        size: u32, res: i32, fd: i32, op_flags: u32, dev: u32, pid: u32, tid: u32,
+        obj_mode: u16, opcode: u8, sqe_flags: u8, flags: u32, pad: u32,
+    }
     OpenFile "open_file" {
         ts_ns: u64, ino: u64, pos: i64, size: i64, pid: u32, tid: u32, fd: i32,
         flags: u32, dev: u32, mode: u32, path: u32, pad: u32,
@@ -148,7 +153,7 @@ constants! {
         KIND_STRING = 9, KIND_SYMBOLS = 10, KIND_META = 11,
         KIND_WAIT = 17,
         KIND_SHED = 18,
-        KIND_FAULT = 15,
+        KIND_FAULT = 15, KIND_URING = 16,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }
     u32 {

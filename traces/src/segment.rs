@@ -34,6 +34,7 @@ pub enum Kind {
     Meta = records::KIND_META,
     Wait = records::KIND_WAIT,
     Fault = records::KIND_FAULT,
+    Uring = records::KIND_URING,
     Shed = records::KIND_SHED,
 }
 

@@ -136,6 +136,26 @@ struct file_lock___before_core {
 	u32 fl_pid;
 };
 
+struct io_cqe {
+	u64 user_data;
+	s32 res;
+};
+
+struct io_ring_ctx {
+	unsigned int flags;
+	u32 *sq_array;
+	struct io_uring_sqe *sq_sqes;
+	unsigned int cached_sq_head;
+	unsigned int sq_entries;
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+};
+
 struct folio {
 	unsigned long index;
 	unsigned long _flags_1; /* large folios: order in the low 8 bits */

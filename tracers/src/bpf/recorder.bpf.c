@@ -10,6 +10,7 @@
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 #include "faults.bpf.h"
+#include "uring.bpf.h"
 
 /* clang-format off */
 const char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,7 +7,7 @@ from spoolscope.traces.trace import Trace
 
 def beyond_calls(trace: Trace) -> list[str]:
     """Return a sentence on each way to the spool that no recorded call shows."""
-    return [*_mappings(trace), *_compat(trace)]
+    return [*_mappings(trace), *_uring(trace), *_compat(trace)]
 
 
 def _mappings(trace: Trace) -> list[str]:
@@ -18,6 +18,15 @@ def _mappings(trace: Trace) -> list[str]:
     return [
         f"{n:,} page faults on mapped files of the spool ({major:,} major, {written:,} writes) are "
         "in the table faults; a replay does not repeat them."
+    ]
+
+
+def _uring(trace: Trace) -> list[str]:
+    if not (n := trace.meta["counts"].get("uring_ops", 0)):
+        return []
+    return [
+        f"{n:,} io_uring operations on the spool are in the table uring_ops, without the names "
+        "they were given; a replay does not repeat them, so files they made or changed may differ."
     ]
 
 

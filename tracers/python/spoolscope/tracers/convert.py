@@ -20,6 +20,7 @@ from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
+from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
@@ -46,6 +47,10 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     names = Names(capture, resolved)
     private = Private(key) if key is not None else None
     comms = private.comms if private is not None else Comms(None)
+
+    def inodes() -> Inodes:
+        return Inodes(capture, resolved, names.id, names.device)
+
     # One table after the other is made and written, the largest in parts: memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
         "segments": lambda: events.segment_columns(capture, comms),
@@ -58,7 +63,8 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: events.open_file_columns(capture, names.id),
         "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
-        "faults": lambda: fault_columns(capture, Inodes(capture, resolved, names.id, names.device)),
+        "faults": lambda: fault_columns(capture, inodes()),
+        "uring_ops": lambda: uring_columns(capture, inodes()),
         "losses": lambda: losses,
         "sheds": lambda: shed_columns(capture),
         "paths": lambda: names.columns(private),

@@ -48,9 +48,10 @@ def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
     known = np.isin(files["pid"], lives.tid)
     wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
     wanted |= set(of_tasks[tasks["event"] == WATCHED].tolist())
-    faults = capture.records["fault"]
-    faults = faults[np.isin(faults["tid"], lives.tid)]
-    wanted |= set(lives.of(faults["tid"], faults["ts_ns"]).tolist())
+    for kind, time in (("fault", "ts_ns"), ("uring", "submit_ns")):
+        rows = capture.records[kind]
+        rows = rows[np.isin(rows["tid"], lives.tid)]
+        wanted |= set(lives.of(rows["tid"], rows[time]).tolist())
     is_fork = (tasks["event"] == FORK) & np.isin(tasks["parent_tid"], lives.tid)
     forks = tasks[is_fork]
     by = lives.of(forks["parent_tid"], forks["ts_ns"])

@@ -29,6 +29,7 @@ RECORDS = {
     17: "wait",
     18: "shed",
     15: "fault",
+    16: "uring",
 }
 Records = npt.NDArray[np.void]
 

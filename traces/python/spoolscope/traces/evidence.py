@@ -1,9 +1,10 @@
-"""The tables of what journals, disks, locks and mappings did meanwhile."""
+"""The tables of what journals, disks and locks did, and of what no system call shows."""
 
 from spoolscope.traces.columns import (
     BOOL,
     CALL_SEQ,
     COMM,
+    I16,
     I32,
     I64,
     NAME,
@@ -130,6 +131,31 @@ FAULTS = Table(
         Column("absent", BOOL, "", "The page was not in the page cache: it was read for this fault."),
         Column("major", BOOL, "", "Counted as major (getrusage): absent, or tried again after letting go of locks, e.g. to wait for a page being read."),
         Column("write", BOOL, "", "A clean page became dirty. Writes to pages already dirty are not seen."),
+    ),
+    sorted_by="ts_ns",
+)
+
+URING_OPS = Table(
+    "uring_ops",
+    "one io_uring operation on a file or name of the spool",
+    (
+        TS,
+        Column("dur_ns", I64, "ns", "From submission to completion; null if its success is not reported.", nullable=True),
+        PID,
+        Column("tid", I32, "", "Thread that submitted it; with IORING_SETUP_SQPOLL the kernel's own."),
+        Column("op", SYMBOL, "", "Operation: openat, read, fsync, ...; its number if it is newer than spoolscope."),
+        Column("ring", I64, "", "Tells rings apart."),
+        Column("user_data", I64, "", "The program's own mark."),
+        Column("fd", I32, "", "Descriptor in its entry; null for a registered file.", nullable=True),
+        Column("path_id", I64, "", "Path of the file (paths.path_id), from its inode; names given to operations are not recorded.", nullable=True),
+        Column("dev", I64, "", "Device, major << 20 | minor.", nullable=True),
+        Column("ino", I64, "", "Inode of the file used or opened.", nullable=True),
+        Column("offset", I64, "bytes", "Place in the file; null for its position, and where it is unknown or not a place.", nullable=True),
+        Column("size", I64, "bytes", "Bytes or buffers asked for.", nullable=True),
+        Column("flags", I32, "", "Flags of the operation.", nullable=True),
+        Column("ret", I64, "", "Result; -1 on failure.", nullable=True),
+        Column("errno", I16, "", "Error number; 0 is success.", nullable=True),
+        Column("worker", BOOL, "", "Done by one of the kernel's worker threads."),
     ),
     sorted_by="ts_ns",
 )

@@ -68,6 +68,15 @@ _LAYOUTS = {
         u4 n_pages dev pid tid
         u2 event flags
         u4 pad""",
+    "uring": """
+        u8 submit_ns done_ns ring user_data ino
+        i8 offset
+        u4 size
+        i4 res fd
+        u4 op_flags dev pid tid
+        u2 obj_mode
+        u1 opcode sqe_flags
+        u4 flags pad""",
     "open_file": """
         u8 ts_ns ino
         i8 pos size

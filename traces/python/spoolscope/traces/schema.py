@@ -24,7 +24,7 @@ from spoolscope.traces.columns import (
     Column,
     Table,
 )
-from spoolscope.traces.evidence import BLOCK_IOS, COMMITS, FAULTS, JOURNAL_EVENTS, WAITS
+from spoolscope.traces.evidence import BLOCK_IOS, COMMITS, FAULTS, JOURNAL_EVENTS, URING_OPS, WAITS
 
 SCHEMA = "spoolscope/1"
 
@@ -236,6 +236,7 @@ TABLES = {
         WAITS,
         BLOCK_IOS,
         FAULTS,
+        URING_OPS,
         OPEN_FILES,
         TREE,
         LOSSES,
