@@ -167,6 +167,13 @@ QUESTIONS = (
     ),
     Question("mapped_writes", "pages written to through a mapping", ("on_fault_dirty",)),
     Question(
+        "io_uring",
+        "io_uring operations: files, offsets, results",
+        ("on_uring_submit", "on_uring_complete"),
+        better=("on_uring_async",),
+        coarser="without telling those of worker threads apart",
+    ),
+    Question(
         "block",
         "block requests: time in the queue and in the device",
         ("on_rq_issue", "on_rq_complete"),
