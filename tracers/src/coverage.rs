@@ -21,6 +21,11 @@ const REQUIRED: &[&str] = &[
     "on_task_exit",
     "dump_tasks",
 ];
+/// Function tracing in place of a tracepoint that some kernels lack; loaded only without it.
+const INSTEAD: &[(&str, &str)] = &[
+    ("in_fault_page", "on_fault_page"),
+    ("in_fault_around", "on_fault_around"),
+];
 /// Programs of tier T1: the split of a call's time.
 const SPLIT: &[&str] = &["on_switch", "on_waking"];
 /// Programs of tier T2: what the journals and the disks did meanwhile.
@@ -67,7 +72,11 @@ impl Coverage {
 
     /// As in the trace's meta data and in doctor's answer.
     pub fn to_json(&self) -> Value {
-        json!({"attached": self.attached, "missing": self.missing, "unloaded": self.unloaded})
+        let instead: BTreeMap<_, _> = INSTEAD.iter().map(|(by, of)| (of, by)).collect();
+        json!({
+            "attached": self.attached, "missing": self.missing,
+            "unloaded": self.unloaded, "instead": instead,
+        })
     }
 
     fn lacks(&mut self, program: &Program, why: String) {
@@ -96,6 +105,11 @@ impl Program {
             kind: kind.to_owned(),
             hook: hook.to_owned(),
         }
+    }
+
+    fn stands_in_for(&self) -> Option<&'static str> {
+        let found = INSTEAD.iter().find(|(name, _)| *name == self.name);
+        found.map(|(_, original)| *original)
     }
 
     /// Attached to what the kernel's types name, which is looked up before loading.
@@ -146,13 +160,29 @@ pub fn survey() -> Result<Coverage> {
     refusal::quiet();
     check_host()?;
     let mut coverage = Coverage::default();
-    let mut left = Vec::new();
+    let (mut left, mut stand_ins) = (Vec::new(), Vec::new());
     for (program, absent) in programs()? {
         match absent {
             Some(why) => coverage.lacks(&program, why),
+            None if program.stands_in_for().is_some() => stand_ins.push(program),
             None => left.push(program),
         }
     }
+    drop_refused(&mut left, &mut coverage)?;
+    stand_ins.retain(|p| {
+        p.stands_in_for()
+            .is_some_and(|o| coverage.missing.contains_key(o))
+    });
+    if !stand_ins.is_empty() {
+        left.append(&mut stand_ins);
+        drop_refused(&mut left, &mut coverage)?;
+    }
+    coverage.attached = left.into_iter().map(|p| p.name).collect();
+    Ok(coverage)
+}
+
+/// Leaves what loads together; the rest is missing, with its reason.
+fn drop_refused(left: &mut Vec<Program>, coverage: &mut Coverage) -> Result<()> {
     while let Err((log, error)) = try_load(&left.iter().collect::<Vec<_>>()) {
         let why = refusal::reason(&log, &error);
         let name = refusal::culprit(&log);
@@ -161,8 +191,7 @@ pub fn survey() -> Result<Coverage> {
         };
         coverage.lacks(&left.remove(at), why);
     }
-    coverage.attached = left.into_iter().map(|p| p.name).collect();
-    Ok(coverage)
+    Ok(())
 }
 
 /// Attaches each program that loaded; one that cannot be attached is missing from then on.

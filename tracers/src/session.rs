@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut open = RecorderSkelBuilder::default().open(&mut storage)?;
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        program.set_autoload(!coverage.missing.contains_key(&name));
+        program.set_autoload(coverage.attached.contains(&name));
     }
     let rodata = open
         .maps

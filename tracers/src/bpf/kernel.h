@@ -185,6 +185,7 @@ struct file {
 	unsigned int f_flags;
 	s64 f_pos;
 	struct path f_path;
+	struct address_space *f_mapping;
 };
 
 struct fdtable {
@@ -218,6 +219,11 @@ struct mm_struct {
 
 struct vm_area_struct {
 	struct file *vm_file;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
 };
 
 typedef struct {

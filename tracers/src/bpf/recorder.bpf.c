@@ -9,7 +9,7 @@
 #include "btrfs_log.bpf.h"
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
-#include "faults.bpf.h"
+#include "fault_functions.bpf.h"
 #include "uring.bpf.h"
 
 /* clang-format off */

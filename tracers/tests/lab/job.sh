@@ -1,5 +1,5 @@
 # The job of test_portability.py: what does the recorder say and see on this kernel?
-# Needs spoolscope-record, strace and allcalls in /bin, and ext4, xfs and btrfs on vdb, vdc, vdd.
+# Needs spoolscope-record, strace, allcalls and mapped in /bin, and ext4, xfs and btrfs on vdb, vdc, vdd.
 uname -r >release
 spoolscope-record doctor >doctor-unloaded.json
 for fs in ext4 xfs btrfs; do load $fs; done
@@ -16,6 +16,8 @@ counters() {
 	[ "$1" = before ] || mkdir /ext4/$1
 }
 
+dd if=/dev/zero of=/ext4/mail bs=4k count=128
+mapped /ext4/mail >touches
 sync
 counters before
 for fs in ext4 xfs btrfs; do

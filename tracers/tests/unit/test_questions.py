@@ -20,8 +20,9 @@ def answer(name: str, missing: dict[str, str], unloaded: tuple[str, ...] = ()) -
 
 def test_every_program_of_the_recorder_serves_a_question():
     source = "".join(file.read_text() for file in sorted(BPF.glob("*.bpf.h")))
-    written = re.findall(r'^SEC\("[^"]+/[^"]+"\)\nint (?:BPF_PROG\()?(\w+)', source, re.M)
-    assert sorted(written) == ALL
+    written = re.findall(r'^SEC\("(\w+)/[^"]+"\)\nint (?:BPF_PROG\()?(\w+)', source, re.M)
+    # Function tracing only stands in for tracepoints that a kernel lacks.
+    assert sorted(name for kind, name in written if kind not in ("fentry", "fexit")) == ALL
 
 
 def test_everything_attached_answers_everything():
@@ -38,6 +39,16 @@ def test_a_missing_refinement_is_a_part_of_the_answer():
     found = answer("block", {"on_io_start": "this kernel has no tracepoint block_io_start"})
     assert found.answer == PARTLY
     assert found.reason.endswith(": this kernel has no tracepoint block_io_start")
+
+
+def test_what_stands_in_for_a_missing_program_answers_too():
+    absent = {"on_fault_page": "this kernel has no tracepoint mm_filemap_fault"}
+    refused = {"in_fault_page": "BPF program load failed: -EPERM"}
+    survey = programs(absent) | {"instead": {"on_fault_page": "in_fault_page"}}
+    found = [a for a in answers(survey | {"missing": absent | refused}) if a.answer == NO]
+    assert [a.reason for a in found] == ["; ".join((absent | refused).values())]
+    survey["attached"].append("in_fault_page")
+    assert {a.answer for a in answers(survey)} == {YES}
 
 
 def test_a_filesystem_that_is_not_loaded_is_said_once():

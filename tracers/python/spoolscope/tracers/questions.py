@@ -190,11 +190,14 @@ def answers(programs: dict[str, Any]) -> list[Answer]:
 
 def _answer(question: Question, programs: dict[str, Any]) -> Answer:
     attached = set(programs.get("attached", []))
+    instead: dict[str, str] = programs.get("instead", {})
+    attached |= {name for name, stand_in in instead.items() if stand_in in attached}
     lacking = [name for name in question.needs if name not in attached]
     coarser = [name for name in question.better if name not in attached]
     missing: dict[str, str] = programs.get("missing", {})
+    tried = [(p, *([instead[p]] if p in instead else [])) for p in lacking or coarser]
     # Several programs may lack the same thing: it is said once.
-    reasons = dict.fromkeys(missing.get(p, f"no program {p}") for p in lacking or coarser)
+    reasons = dict.fromkeys(missing.get(p, f"no program {p}") for ways in tried for p in ways)
     reason = "; ".join(reasons)
     if coarser and not lacking:
         reason = f"{question.coarser}: {reason}"

@@ -18,7 +18,8 @@ META_FIELDS = (
     (
         "programs",
         "Kernel programs: attached; missing, with the reason of each; unloaded: those of the "
-        "missing whose filesystem was not in the kernel.",
+        "missing whose filesystem was not in the kernel; instead: what does the work of a missing "
+        "one, where it is attached.",
     ),
     ("complete", "True if nothing was lost and the recording ended in order."),
     ("lost", "Number of calls lost; the table losses says where."),

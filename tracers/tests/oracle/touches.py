@@ -1,0 +1,37 @@
+"""Hold the page faults of a trace against what the touching program counted of itself."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from spoolscope.traces.trace import Trace
+
+
+class Touch(NamedTuple):
+    """One touch of a page, as root/mapped.c prints it."""
+
+    page: int
+    write: int
+    cached: int
+    major: int
+    minor: int
+
+
+def read(said: Path) -> list[Touch]:
+    """Return what the program said after its first line."""
+    rows = [line.split() for line in said.read_text().splitlines()[1:]]
+    return [Touch(*map(int, row)) for row in rows]
+
+
+def compare(touches: list[Touch], trace: Trace) -> None:
+    """Every touch that the kernel counted has its fault, in order, and the file has no others."""
+    counted = [touch for touch in touches if touch.major or touch.minor]
+    names = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
+    faults = [f for f in trace.table("faults").to_pylist() if names[f["path_id"]] == "mail"]
+    assert len(faults) == len(counted) == sum(t.major + t.minor for t in touches)
+    for touch, fault in zip(counted, faults, strict=True):
+        assert (fault["major"], fault["write"]) == (touch.major == 1, touch.write == 1), touch
+        assert not (fault["absent"] and touch.cached), touch
+        if fault["page"] is None:
+            assert 0 <= touch.page - fault["first_page"] < fault["n_pages"], touch
+        else:
+            assert fault["page"] == touch.page
