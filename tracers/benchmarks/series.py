@@ -85,11 +85,18 @@ class Series:
     def ratios(self, runs: list[tuple[int, Run]], base: dict[int, Run]) -> dict[str, Any]:
         pairs = [(run, base[number]) for number, run in runs if number in base]
         found: dict[str, Any] = {"n": len(pairs)}
-        for key in ("ns_per_op", "p50_ns", "p99_ns"):
+        for key in ("ns_per_op", "p50_ns", "p99_ns", "cpu_ns_per_op"):
             values = [(getattr(run, key), getattr(plain, key)) for run, plain in pairs]
             if all(run and plain for run, plain in values):
                 ratio = spread([run / plain for run, plain in values])
                 found[key] = asdict(ratio) | {"ns": spread([run for run, _ in values]).median}
+        if "cpu_ns_per_op" in found:
+            added = (
+                1 + (run.cpu_ns_per_op - plain.cpu_ns_per_op) / plain.p50_ns
+                for run, plain in pairs
+                if plain.p50_ns
+            )
+            found["cpu_added"] = asdict(spread(list(added)))
         return found
 
 

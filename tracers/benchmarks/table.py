@@ -9,6 +9,7 @@ COLUMNS = {
     "ns_per_op": "time / untraced",
     "p50_ns": "median operation",
     "p99_ns": "99th percentile",
+    "cpu_ns_per_op": "CPU time of the load",
 }
 TITLES = {tool.name: tool.title for tool in (*OURS, *OTHERS)}
 

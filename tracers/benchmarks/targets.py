@@ -62,6 +62,9 @@ def of_series(series: dict[str, Any]) -> list[Verdict]:
             continue
         title = f"slowdown: {series[name]['title']}"
         verdicts.append(slowdown(title, aim, tools[SPOOLSCOPE]["ns_per_op"]))
+        if name == "delivery":
+            what = "CPU time added to a delivery, by its median time"
+            verdicts.append(slowdown(what, aim, tools[SPOOLSCOPE]["cpu_added"]))
         if name == "metadata" and STRACE in tools:
             ours, theirs = (tools[t]["ns_per_op"]["median"] - 1 for t in (SPOOLSCOPE, STRACE))
             verdict = REACHED if ours <= theirs / 30 else MISSED

@@ -52,6 +52,7 @@ class Run:
         ops: Operations.
         ns: From the first to the last.
         calls: On files, of all processes.
+        cpu_ns: CPU time of all processes of the load.
         p50_ns: Of one operation.
         p99_ns: Of one operation.
     """
@@ -59,12 +60,17 @@ class Run:
     ops: int
     ns: int
     calls: int = 0
+    cpu_ns: int = 0
     p50_ns: int = 0
     p99_ns: int = 0
 
     @property
     def ns_per_op(self) -> float:
         return self.ns / self.ops
+
+    @property
+    def cpu_ns_per_op(self) -> float:
+        return self.cpu_ns / self.ops
 
 
 @dataclass(frozen=True)
