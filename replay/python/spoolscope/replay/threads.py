@@ -119,8 +119,11 @@ def _flags(threads: pa.Table) -> Int:
 
 
 def _join_processes(lives: Lives) -> None:
-    """A thread alive at start belongs to its process: its leader starts it."""
+    """A thread alive at start, or whose fork was lost, is started by the leader of its process."""
     strays = (lives.parent == NONE) & (lives.pid != lives.tid)
     leader = lives.find(lives.pid, lives.start_ns)
     joined = strays & (leader >= 0)
     lives.parent[joined] = leader[joined]
+    # A leader that was forked itself can do so only then.
+    late = joined & lives.forked[leader]
+    lives.start_ns[late] = np.maximum(lives.start_ns[late], lives.start_ns[leader[late]] + 1)
