@@ -1,25 +1,46 @@
 //! What the caller is told: one JSON line per event, apart from the command's own output.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::cli::Options;
 
-/// Writes one event to the answers file, or to stdout if there is none.
-pub fn say(options: &Options, event: &Value) -> Result<()> {
+/// Opened while we may still go wherever the operator may.
+static FILE: OnceLock<File> = OnceLock::new();
+
+/// Opens the answers file, if there is one, for all answers to come.
+pub fn open(options: &Options) -> Result<()> {
     let Some(path) = &options.answers else {
-        println!("{event}");
         return Ok(());
     };
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .append(true)
         .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(path)
         .with_context(|| format!("Failed to open {}", path.display()))?;
-    writeln!(file, "{event}").context("Failed to write an answer")
+    FILE.get_or_init(|| file);
+    Ok(())
+}
+
+/// Writes one event to the answers file, or to stdout if there is none.
+pub fn say(options: &Options, event: &Value) -> Result<()> {
+    if FILE.get().is_none() {
+        open(options)?;
+    }
+    match FILE.get() {
+        Some(mut file) => writeln!(file, "{event}").context("Failed to write an answer"),
+        None => {
+            println!("{event}");
+            Ok(())
+        }
+    }
 }
 
 /// Runs a verb; its error is an event too if there is a file to say it in.

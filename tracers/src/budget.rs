@@ -4,20 +4,19 @@
 //! time of this process, as a share of all CPUs. The statistics cost something themselves, so
 //! they are on for a tenth of the time only.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use libbpf_rs::Program;
-use libbpf_rs::libbpf_sys::{
-    BPF_STATS_RUN_TIME, bpf_enable_stats, bpf_obj_get_info_by_fd, bpf_prog_info,
-};
+use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
 use serde_json::{Value, json};
 use spoolscope_traces::records::Shed;
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::host;
 use crate::skel::types;
+use crate::statistics::Switch;
 
 /// Between two measurements, and how long one takes.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -30,6 +29,7 @@ const QUIET: u32 = 10;
 /// Measures, and sheds if there is a budget.
 pub struct Budget<'a> {
     programs: Vec<OwnedFd>,
+    statistics: Switch,
     variables: &'a mut types::bss,
     limit_ppm: Option<u32>,
     cpus: f64,
@@ -37,10 +37,11 @@ pub struct Budget<'a> {
     sample: Option<Sample>,
     quiet: u32,
     seen: Vec<u32>,
+    /// What led to the present level.
+    last_ppm: u32,
 }
 
 struct Sample {
-    _statistics: OwnedFd,
     began: Instant,
     bpf_ns: u64,
     own_ns: i64,
@@ -50,6 +51,7 @@ impl<'a> Budget<'a> {
     /// `percent`: of all CPUs together; None only measures.
     pub fn new<'p>(
         programs: impl Iterator<Item = Program<'p>>,
+        statistics: Switch,
         variables: &'a mut types::bss,
         percent: Option<f64>,
     ) -> Result<Self> {
@@ -58,6 +60,7 @@ impl<'a> Budget<'a> {
             .collect();
         Ok(Budget {
             programs,
+            statistics,
             variables,
             limit_ppm: percent.map(|p| (p * 10_000.0) as u32),
             cpus: std::thread::available_parallelism()?.get() as f64,
@@ -65,6 +68,7 @@ impl<'a> Budget<'a> {
             sample: None,
             quiet: 0,
             seen: Vec::new(),
+            last_ppm: 0,
         })
     }
 
@@ -88,14 +92,8 @@ impl<'a> Budget<'a> {
 
     fn begin(&mut self) -> Result<()> {
         self.next = Instant::now() + PERIOD;
-        // SAFETY: a call without memory arguments.
-        let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
-        if fd < 0 {
-            bail!("Failed to switch on the run-time statistics of BPF: error {fd}");
-        }
+        self.statistics.set(true)?;
         self.sample = Some(Sample {
-            // SAFETY: just made, owned by nobody else.
-            _statistics: unsafe { OwnedFd::from_raw_fd(fd) },
             began: Instant::now(),
             bpf_ns: self.bpf_ns()?,
             own_ns: host::cpu_time(),
@@ -107,6 +105,7 @@ impl<'a> Budget<'a> {
         let Some(sample) = self.sample.take() else {
             return Ok(());
         };
+        self.statistics.set(false)?;
         let bpf_ns = self.bpf_ns()? - sample.bpf_ns;
         let own_ns = host::cpu_time() - sample.own_ns;
         let all_ns = sample.began.elapsed().as_nanos() as f64 * self.cpus;
@@ -133,10 +132,23 @@ impl<'a> Budget<'a> {
             return Ok(());
         }
         self.variables.shed = next;
+        self.last_ppm = ppm;
+        self.note(capture)
+    }
+
+    /// Says in a new segment what is being left out.
+    pub fn repeat(&self, capture: &mut Capture) -> Result<()> {
+        if self.variables.shed > 0 {
+            self.note(capture)?;
+        }
+        Ok(())
+    }
+
+    fn note(&self, capture: &mut Capture) -> Result<()> {
         let shed = Shed {
             ts_ns: host::clock(libc::CLOCK_MONOTONIC) as u64,
-            level: next,
-            overhead_ppm: ppm,
+            level: self.variables.shed,
+            overhead_ppm: self.last_ppm,
         };
         capture.push(Kind::Shed, &shed)
     }

@@ -61,7 +61,46 @@ pub struct Options {
     /// Ring buffers between kernel and recorder, MiB: shared out to the CPUs.
     #[arg(long, default_value_t = 128)]
     pub ring_mib: u32,
+    /// Begin the next segment when this one has so many bytes.
+    #[arg(long)]
+    pub rotate_bytes: Option<u64>,
+    /// Begin the next segment after so many seconds.
+    #[arg(long)]
+    pub rotate_seconds: Option<f64>,
+    /// Flight recorder: keep only segments of the last so many seconds.
+    #[arg(long)]
+    pub last_seconds: Option<f64>,
+    /// Flight recorder: keep only segments of so many bytes.
+    #[arg(long)]
+    pub last_bytes: Option<u64>,
+    /// Freeze the flight recorder after a call that took longer.
+    #[arg(long)]
+    pub freeze_slow_ns: Option<u64>,
+    /// Freeze the flight recorder after a call that failed with this errno.
+    #[arg(long)]
+    pub freeze_errno: Option<i64>,
     /// Run this and record only it and its children.
     #[arg(last = true)]
     pub command: Vec<OsString>,
+}
+
+impl Options {
+    /// Is the capture divided, with every segment kept?
+    pub fn rotates(&self) -> bool {
+        self.rotate_bytes.is_some() || self.rotate_seconds.is_some()
+    }
+
+    /// Is this a flight recorder?
+    pub fn keeps_last(&self) -> bool {
+        self.last_bytes.is_some() || self.last_seconds.is_some()
+    }
+
+    /// Bytes and seconds of a segment, or of the flight recorder's window.
+    pub fn limits(&self) -> (Option<u64>, Option<f64>) {
+        if self.keeps_last() {
+            (self.last_bytes, self.last_seconds)
+        } else {
+            (self.rotate_bytes, self.rotate_seconds)
+        }
+    }
 }

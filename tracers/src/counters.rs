@@ -13,21 +13,48 @@ const OTHERS: [(u32, &str); 3] = [
     (50, "records_rescued"),
 ];
 
-/// Adds to the meta: `lost_records` by `enum spsc_kind` (0 = no memory for a task's state), and
-/// the other counters by their names.
-pub fn tell(counts: &MapMut<'_>, meta: &mut Value) -> Result<()> {
-    let mut lost = BTreeMap::new();
-    for kind in 0..OTHERS[0].0 {
-        let n = sum(counts, kind)?;
-        if n > 0 {
-            lost.insert(kind, n);
+/// All counters at one moment, by their number; zeros are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Counters(BTreeMap<u32, u64>);
+
+impl Counters {
+    /// Reads them.
+    pub fn read(counts: &MapMut<'_>) -> Result<Counters> {
+        let mut found = BTreeMap::new();
+        for at in (0..OTHERS[0].0).chain(OTHERS.map(|(at, _)| at)) {
+            found.insert(at, sum(counts, at)?);
+        }
+        found.retain(|_, n| *n > 0);
+        Ok(Counters(found))
+    }
+
+    /// Takes from a counter what turned out to be no loss.
+    pub fn less(&mut self, at: u32, n: u64) {
+        if let Some(count) = self.0.get_mut(&at) {
+            *count = count.saturating_sub(n);
         }
     }
-    meta["lost_records"] = json!(lost);
-    for (at, name) in OTHERS {
-        meta[name] = sum(counts, at)?.into();
+
+    /// What was counted after an earlier moment.
+    pub fn since(&self, before: &Counters) -> Counters {
+        let grown = |(at, n): (&u32, &u64)| (*at, n.saturating_sub(before.get(*at)));
+        Counters(self.0.iter().map(grown).filter(|(_, n)| *n > 0).collect())
     }
-    Ok(())
+
+    fn get(&self, at: u32) -> u64 {
+        self.0.get(&at).copied().unwrap_or(0)
+    }
+
+    /// `lost_records` by `enum spsc_kind` (0 = no memory for a task's state), and the other
+    /// counters by their names.
+    pub fn meta(&self) -> Value {
+        let lost: BTreeMap<_, _> = self.0.range(..OTHERS[0].0).collect();
+        let mut meta = json!({"lost_records": lost});
+        for (at, name) in OTHERS {
+            meta[name] = self.get(at).into();
+        }
+        meta
+    }
 }
 
 /// Over all CPUs.

@@ -1,9 +1,11 @@
-//! Ring buffer -> capture: interns strings and stacks, keeps records flat.
+//! Ring buffer -> segments: interns strings and stacks, keeps records flat.
 
 use anyhow::Result;
 use bytemuck::Pod;
 use spoolscope_traces::records::{self, Block, Fault, Journal, Switch, Syscall, Task, Uring, Wait};
-use spoolscope_traces::segment::{Capture, Kind};
+use spoolscope_traces::segment::Kind;
+
+use crate::segments::Segments;
 
 /// `struct ring_head` of state.bpf.h.
 #[repr(C)]
@@ -41,66 +43,70 @@ fn frames(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// Stores one ring record. Unknown kinds cannot occur: both sides are one build.
-pub fn store(capture: &mut Capture, bytes: &[u8]) -> Result<()> {
+/// Stores one ring record in the segment of its time. Unknown kinds cannot occur: both sides are one build.
+pub fn store(segments: &mut Segments, bytes: &[u8]) -> Result<()> {
     let Some((head, rest)) = record::<RingHead>(bytes) else {
         return Ok(());
     };
     debug_assert_eq!(bytes.len() - rest.len(), HEAD);
     match head.kind as u16 {
-        records::KIND_SYSCALL => store_call(capture, &head, rest),
-        records::KIND_SWITCH => store_switch(capture, rest),
-        records::KIND_TASK => store_task(capture, &head, rest),
-        records::KIND_JOURNAL => store_journal(capture, rest),
+        records::KIND_SYSCALL => store_call(segments, &head, rest),
+        records::KIND_SWITCH => store_switch(segments, rest),
+        records::KIND_TASK => store_task(segments, &head, rest),
+        records::KIND_JOURNAL => store_journal(segments, rest),
         records::KIND_WAIT => match record::<Wait>(rest) {
-            Some((wait, _)) => capture.push(Kind::Wait, &wait),
+            Some((wait, _)) => segments.at(wait.end_ns).push(Kind::Wait, &wait),
             None => Ok(()),
         },
         records::KIND_BLOCK => match record::<Block>(rest) {
-            Some((block, _)) => capture.push(Kind::Block, &block),
+            Some((block, _)) => segments.at(block.done_ns).push(Kind::Block, &block),
             None => Ok(()),
         },
         records::KIND_URING => match record::<Uring>(rest) {
-            Some((operation, _)) => capture.push(Kind::Uring, &operation),
+            Some((operation, _)) => store_uring(segments, &operation),
             None => Ok(()),
         },
         records::KIND_FAULT => match record::<Fault>(rest) {
-            Some((fault, _)) => capture.push(Kind::Fault, &fault),
+            Some((fault, _)) => segments.at(fault.ts_ns).push(Kind::Fault, &fault),
             None => Ok(()),
         },
         _ => Ok(()),
     }
 }
 
-fn store_call(capture: &mut Capture, head: &RingHead, rest: &[u8]) -> Result<()> {
-    let Some((mut call, tail)) = record::<Syscall>(rest) else {
-        return Ok(());
-    };
-    call.path = capture.string(text(tail, 0, head.len1));
-    call.path2 = capture.string(text(tail, head.stride as usize, head.len2));
-    capture.push(Kind::Syscall, &call)
+/// An operation that was refused at once has only the time of its submission.
+fn store_uring(segments: &mut Segments, operation: &Uring) -> Result<()> {
+    let time_ns = operation.done_ns.max(operation.submit_ns);
+    segments.at(time_ns).push(Kind::Uring, operation)
 }
 
-fn store_switch(capture: &mut Capture, rest: &[u8]) -> Result<()> {
-    let Some((mut switch, tail)) = record::<Switch>(rest) else {
+fn store_call(segments: &mut Segments, head: &RingHead, rest: &[u8]) -> Result<()> {
+    let Some((call, tail)) = record::<Syscall>(rest) else {
         return Ok(());
     };
-    switch.stack = capture.stack(&frames(tail));
-    capture.push(Kind::Switch, &switch)
+    let path = text(tail, 0, head.len1);
+    segments.push_call(call, path, text(tail, head.stride as usize, head.len2))
 }
 
-fn store_task(capture: &mut Capture, head: &RingHead, rest: &[u8]) -> Result<()> {
-    let Some((mut task, tail)) = record::<Task>(rest) else {
+fn store_switch(segments: &mut Segments, rest: &[u8]) -> Result<()> {
+    let Some((switch, tail)) = record::<Switch>(rest) else {
         return Ok(());
     };
-    task.path = capture.string(text(tail, 0, head.len1));
-    capture.push(Kind::Task, &task)
+    segments.push_switch(switch, &frames(tail))
 }
 
-fn store_journal(capture: &mut Capture, rest: &[u8]) -> Result<()> {
+fn store_task(segments: &mut Segments, head: &RingHead, rest: &[u8]) -> Result<()> {
+    let Some((task, tail)) = record::<Task>(rest) else {
+        return Ok(());
+    };
+    segments.push_task(task, text(tail, 0, head.len1))
+}
+
+fn store_journal(segments: &mut Segments, rest: &[u8]) -> Result<()> {
     let Some((mut event, tail)) = record::<Journal>(rest) else {
         return Ok(());
     };
+    let capture = segments.at(event.ts_ns);
     event.stack = capture.stack(&frames(tail));
     capture.push(Kind::Journal, &event)
 }

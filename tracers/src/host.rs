@@ -232,6 +232,16 @@ pub fn come_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
+/// Undoes it, for a thread that inherited it.
+pub fn come_as_others() {
+    // SAFETY: plain numbers. What the operator made of our priority, if it is lower, stays.
+    unsafe {
+        if libc::getpriority(libc::PRIO_PROCESS, 0) < 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+        }
+    }
+}
+
 /// CPU time this process has used, nanoseconds.
 pub fn cpu_time() -> i64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)

@@ -12,14 +12,24 @@ mod counters;
 mod coverage;
 mod drain;
 mod host;
+mod iterators;
 mod kthreads;
+mod privileges;
+mod probes;
+mod pump;
 mod refusal;
 mod rings;
+mod rotation;
+mod segments;
 mod session;
 mod settings;
+mod signals;
 mod snapshot;
+mod statistics;
 mod symbols;
 mod targets;
+mod threads;
+mod trigger;
 
 // Generated code: the workspace's lints are not its concern.
 #[allow(missing_docs, missing_debug_implementations)]

@@ -6,18 +6,20 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_SEEN, Task, Tree};
+use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::{self, Hierarchies};
-use crate::host::{Spool, clock, mounts};
+use crate::host::{self, Spool, clock, mounts};
+use crate::iterators;
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
@@ -35,14 +37,38 @@ fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC) as u64
 }
 
+/// A snapshot being taken by a thread of its own.
+#[derive(Debug)]
+pub struct Scan {
+    /// What it found so far; disconnected when it is done.
+    pub found: Receiver<Found>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Scan {
+    /// Begins one. `open_files`: an iterator to read; `tree`: walk the spools, too.
+    pub fn begin(open_files: OwnedFd, spools: &[Spool], tree: bool) -> Scan {
+        let (send, found) = sync_channel(4096);
+        let spools = spools.to_vec();
+        let thread = std::thread::spawn(move || {
+            host::come_as_others();
+            take(open_files, &spools, tree, &send)
+        });
+        Scan { found, thread }
+    }
+
+    /// Whether all of it could be read; all of `found` must have been received.
+    pub fn end(self) -> Result<()> {
+        match self.thread.join() {
+            Ok(taken) => taken.context("Failed to take the snapshot"),
+            Err(_) => bail!("the snapshot thread died"),
+        }
+    }
+}
+
 /// Sends everything; an error means that part of it is missing.
-pub fn take(
-    open_files: OwnedFd,
-    spools: &[Spool],
-    tree: bool,
-    to: &SyncSender<Found>,
-) -> Result<()> {
-    for line in read_all(open_files)?.chunks_exact(OPEN_LINE) {
+fn take(open_files: OwnedFd, spools: &[Spool], tree: bool, to: &SyncSender<Found>) -> Result<()> {
+    for line in iterators::read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
         let length = (file.path as usize).min(PATH_LONG);
         file.path = 0;
@@ -56,15 +82,6 @@ pub fn take(
         }
     }
     Ok(())
-}
-
-/// Reads a BPF iterator to its end.
-pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::from(iterator)
-        .read_to_end(&mut bytes)
-        .context("Failed to read a BPF iterator")?;
-    Ok(bytes)
 }
 
 /// Every process that runs now: ids, umask, working directory, program and control group.
@@ -106,6 +123,27 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
         to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
     }
     Ok(())
+}
+
+/// Stores one finding.
+pub fn store(capture: &mut Capture, item: Found) -> Result<()> {
+    match item {
+        Found::Task(mut task, cwd, root, exe) => {
+            task.exe = capture.string(&exe);
+            task.path = capture.string(&cwd);
+            task.root = capture.string(&root);
+            capture.push(Kind::Task, &task)
+        }
+        Found::OpenFile(mut file, path) => {
+            file.path = capture.string(&path);
+            capture.push(Kind::OpenFile, &file)
+        }
+        Found::Name(mut name, path, target) => {
+            name.path = capture.string(&path);
+            name.target = capture.string(&target);
+            capture.push(Kind::Tree, &name)
+        }
+    }
 }
 
 fn task_from_status(pid: u32, status: &str) -> Task {

@@ -41,16 +41,20 @@ enum spsc_kind {
 	SPSC_KIND_SHED = 18,
 	SPSC_KIND_FAULT = 15,
 	SPSC_KIND_URING = 16,
+	SPSC_KIND_PRELUDE = 19, /* struct spsc_syscall: a call of the segment before, made while
+				 * this segment's snapshot was taken */
 };
 
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
-	__u32 version; /* 1 */
+	__u32 version; /* 2 */
 	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
-	__u8 reserved[32];
+	__u32 number; /* of the segment, from 1; a later one continues the one before */
+	__u32 crc32; /* IEEE, over this header with crc32 = 0 */
+	__u8 reserved[24];
 };
 
 /* Before every chunk. A chunk counts only if it is whole and its checksum agrees. */
@@ -61,7 +65,7 @@ struct spsc_chunk_header {
 	__u32 n_records;
 	__u32 raw_bytes;
 	__u32 stored_bytes;
-	__u32 crc32; /* IEEE, over the stored bytes */
+	__u32 crc32; /* IEEE, over this header with crc32 = 0 and the stored bytes */
 	__u64 base; /* first id of STACK and STRING chunks, else 0 */
 };
 
@@ -148,6 +152,8 @@ enum spsc_task_event {
 	SPSC_TASK_END = 5, /* alive when the recording ended; n_calls as for EXIT */
 	SPSC_TASK_COMM = 6, /* renamed itself */
 	SPSC_TASK_WATCHED = 7, /* a kernel thread whose segments are recorded */
+	SPSC_TASK_BORDER = 16, /* in a later segment: this thread's calls below n_calls are in
+				* the segments before; ts_ns = when the last of them returned */
 };
 
 enum spsc_task_flags {

@@ -1,5 +1,6 @@
 //! Layouts and files shared by the recorder and the replayer.
 
 pub mod calls;
+pub mod disk;
 pub mod records;
 pub mod segment;

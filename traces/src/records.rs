@@ -50,7 +50,8 @@ macro_rules! records {
 records! {
     FileHeader "file_header" {
         magic: [u8; 8], version: u32, state: u32,
-        start_mono_ns: i64, start_real_ns: i64, reserved: [u8; 32],
+        start_mono_ns: i64, start_real_ns: i64, number: u32, crc32: u32,
+        reserved: [u8; 24],
     }
     ChunkHeader "chunk_header" {
         magic: u32, kind: u16, codec: u16, n_records: u32, raw_bytes: u32,
@@ -145,7 +146,10 @@ macro_rules! constants {
 constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
-    u32 { VERSION = 1, STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053 }
+    u32 {
+        VERSION = 1, CAPTURE_VERSION = 2,
+        STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
+    }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
     u16 {
         KIND_SYSCALL = 1, KIND_SWITCH = 2, KIND_TASK = 3, KIND_JOURNAL = 4,
@@ -154,6 +158,7 @@ constants! {
         KIND_WAIT = 17,
         KIND_SHED = 18,
         KIND_FAULT = 15, KIND_URING = 16,
+        KIND_PRELUDE = 19,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }
     u32 {
@@ -167,7 +172,7 @@ constants! {
     }
     u32 {
         TASK_SEEN = 1, TASK_FORK = 2, TASK_EXEC = 3, TASK_EXIT = 4, TASK_END = 5,
-        TASK_COMM = 6, TASK_WATCHED = 7,
+        TASK_COMM = 6, TASK_WATCHED = 7, TASK_BORDER = 16,
         TASK_SHARE_FILES = 1, TASK_SHARE_FS = 1 << 1, TASK_KTHREAD = 1 << 2,
         TASK_CHROOTED = 1 << 3,
     }

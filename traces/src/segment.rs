@@ -1,19 +1,18 @@
 //! The capture file: chunks of flat records, readable up to the last whole chunk
 //! whatever happens to the writer.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use bytemuck::Pod;
 use rustc_hash::FxHashMap;
 
+use crate::disk::ChunkFile;
 use crate::records::{
-    self, CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader, STACK_FRAMES, STATE_CLOSED,
-    STATE_OPEN, VERSION, as_bytes,
+    self, CAPTURE_VERSION, CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader,
+    STACK_FRAMES, STATE_CLOSED, STATE_OPEN, Syscall, as_bytes,
 };
 
 /// What a chunk holds; `enum spsc_kind`.
@@ -36,12 +35,15 @@ pub enum Kind {
     Fault = records::KIND_FAULT,
     Uring = records::KIND_URING,
     Shed = records::KIND_SHED,
+    Prelude = records::KIND_PRELUDE,
 }
 
 /// More than the largest of them.
 const KINDS: usize = 24;
 /// A chunk is written when its buffer reaches this size.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Calls wait for `settle`, which keeps each thread's in order; but not for ever.
+const MOST_BYTES: usize = 16 << 20;
 /// Level 1 keeps up with a million calls a second; the Parquet files are the archive.
 const ZSTD_LEVEL: i32 = 1;
 
@@ -57,33 +59,36 @@ struct Buffer {
 /// Writes a capture. Strings and stacks are stored once and referred to by id.
 #[derive(Debug)]
 pub struct Capture {
-    file: File,
+    file: ChunkFile,
     header: FileHeader,
     buffers: [Buffer; KINDS],
     strings: FxHashMap<Rc<[u8]>, u32>,
     new_strings: Vec<Rc<[u8]>>,
     stacks: FxHashMap<Box<Stack>, u32>,
     new_stacks: Vec<Stack>,
-    /// Bytes written so far.
-    pub bytes: u64,
+    dropped: [u64; KINDS],
 }
 
 impl Capture {
-    /// Creates the file; fails if it exists or is a symbolic link.
-    pub fn create(path: &Path, start_mono_ns: i64, start_real_ns: i64) -> Result<Capture> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)
-            .with_context(|| format!("Failed to create {}", path.display()))?;
+    /// Creates the file in an open directory; fails if it exists or is a symbolic link.
+    ///
+    /// `number` counts the segments of a recording from 1; `start` is CLOCK_MONOTONIC and
+    /// CLOCK_REALTIME of the moment it begins at.
+    pub fn create(
+        directory: BorrowedFd<'_>,
+        name: &str,
+        number: u32,
+        start: (i64, i64),
+    ) -> Result<Capture> {
+        let file = ChunkFile::create(directory, name)
+            .with_context(|| format!("Failed to create {name}"))?;
         let header = FileHeader {
             magic: *FILE_MAGIC,
-            version: VERSION,
+            version: CAPTURE_VERSION,
             state: STATE_OPEN,
-            start_mono_ns,
-            start_real_ns,
+            start_mono_ns: start.0,
+            start_real_ns: start.1,
+            number,
             ..FileHeader::default()
         };
         let mut capture = Capture {
@@ -94,18 +99,61 @@ impl Capture {
             new_strings: Vec::new(),
             stacks: FxHashMap::default(),
             new_stacks: Vec::new(),
-            bytes: 0,
+            dropped: [0; KINDS],
         };
-        capture.write(as_bytes(&[header]))?;
+        let header = capture.checked_header();
+        capture.file.append(as_bytes(&[header]), &[])?;
         Ok(capture)
+    }
+
+    /// Moves the beginning, which was not yet known when the file was created.
+    pub fn begin_at(&mut self, start: (i64, i64)) -> Result<()> {
+        (self.header.start_mono_ns, self.header.start_real_ns) = start;
+        let header = self.checked_header();
+        let written = self.file.write_header(as_bytes(&[header]));
+        written.context("Failed to write the header of a segment")
+    }
+
+    /// CLOCK_MONOTONIC and CLOCK_REALTIME of its beginning.
+    pub fn start(&self) -> (i64, i64) {
+        (self.header.start_mono_ns, self.header.start_real_ns)
+    }
+
+    /// Number of this segment, from 1.
+    pub fn number(&self) -> u32 {
+        self.header.number
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// The disk is full: only the life of threads is still taken, from what was held back.
+    pub fn is_full(&self) -> bool {
+        self.file.is_full()
+    }
+
+    /// Records that a full disk did not take, by kind.
+    pub fn dropped(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.dropped).filter(|(_, n)| *n > 0)
     }
 
     /// Appends one record.
     pub fn push<T: Pod>(&mut self, kind: Kind, record: &T) -> Result<()> {
+        if self.file.is_full() && kind != Kind::Task {
+            self.dropped[kind as usize] += 1;
+            return Ok(());
+        }
         let buffer = &mut self.buffers[kind as usize];
         buffer.bytes.extend_from_slice(bytemuck::bytes_of(record));
         buffer.records += 1;
-        if buffer.bytes.len() >= CHUNK_BYTES {
+        let most = if kind == Kind::Syscall {
+            MOST_BYTES
+        } else {
+            CHUNK_BYTES
+        };
+        if buffer.bytes.len() >= most {
             self.flush_names()?;
             self.flush_kind(kind as u16)?;
         }
@@ -144,9 +192,59 @@ impl Capture {
         id
     }
 
+    /// The stacks by id, from 1 on.
+    pub fn stacks_by_id(&self) -> Vec<Stack> {
+        let mut stacks = vec![[0; STACK_FRAMES]; self.stacks.len()];
+        for (stack, id) in &self.stacks {
+            stacks[*id as usize - 1] = **stack;
+        }
+        stacks
+    }
+
     /// Every address seen in a stack, unordered and with repetitions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.stacks.keys().flat_map(|stack| stack.iter().copied())
+    }
+
+    /// Writes calls that returned before a moment from which on all rings were read, when they
+    /// fill a chunk. Rings are read one after the other: of a thread that changed its CPU a later
+    /// call may be here before an earlier one, but not of those that returned before then. So
+    /// whatever a crash leaves of the file holds the first calls of each thread, without a hole.
+    pub fn settle(&mut self, before_ns: u64) -> Result<()> {
+        if self.buffers[Kind::Syscall as usize].bytes.len() < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.flush_names()?;
+        self.flush_calls(before_ns)
+    }
+
+    /// Writes all that is buffered but calls that returned at that moment or later.
+    pub fn flush_until(&mut self, before_ns: u64) -> Result<()> {
+        self.flush_names()?;
+        self.flush_calls(before_ns)?;
+        (0..KINDS as u16)
+            .filter(|kind| *kind != Kind::Syscall as u16)
+            .try_for_each(|kind| self.flush_kind(kind))
+    }
+
+    fn flush_calls(&mut self, before_ns: u64) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffers[Kind::Syscall as usize]);
+        let mut now = Buffer::default();
+        for record in buffer.bytes.chunks_exact(size_of::<Syscall>()) {
+            let end = &record[offset_of!(Syscall, end_ns)..][..size_of::<u64>()];
+            let settled = bytemuck::pod_read_unaligned::<u64>(end) < before_ns;
+            let to = if settled {
+                &mut now
+            } else {
+                &mut self.buffers[Kind::Syscall as usize]
+            };
+            to.bytes.extend_from_slice(record);
+            to.records += 1;
+        }
+        if now.records > 0 {
+            self.chunk(Kind::Syscall as u16, &now.bytes, now.records, 0)?;
+        }
+        Ok(())
     }
 
     /// Writes all that is buffered, names before the records that use them.
@@ -164,13 +262,19 @@ impl Capture {
     }
 
     /// Writes what is left and marks the file as closed in order.
-    pub fn finish(mut self) -> Result<u64> {
+    pub fn finish(&mut self) -> Result<u64> {
         self.flush()?;
         self.header.state = STATE_CLOSED;
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(as_bytes(&[self.header]))?;
-        self.file.sync_data()?;
-        Ok(self.bytes)
+        let (header, bytes) = (self.checked_header(), self.bytes());
+        self.file.write_header(as_bytes(&[header]))?;
+        self.file.sync()?;
+        Ok(bytes)
+    }
+
+    fn checked_header(&self) -> FileHeader {
+        let mut header = self.header;
+        header.crc32 = crc32fast::hash(as_bytes(&[header]));
+        header
     }
 
     fn flush_names(&mut self) -> Result<()> {
@@ -210,40 +314,62 @@ impl Capture {
 
     fn chunk(&mut self, kind: u16, raw: &[u8], records: u32, base: u64) -> Result<()> {
         let stored = zstd::bulk::compress(raw, ZSTD_LEVEL).context("Failed to compress a chunk")?;
-        let header = ChunkHeader {
+        let mut header = ChunkHeader {
             magic: CHUNK_MAGIC,
             kind,
             codec: CODEC_ZSTD,
             n_records: records,
             raw_bytes: raw.len() as u32,
             stored_bytes: stored.len() as u32,
-            crc32: crc32fast::hash(&stored),
+            crc32: 0,
             base,
         };
-        self.write(as_bytes(&[header]))?;
-        self.write(&stored)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file
-            .write_all(bytes)
-            .context("Failed to write the capture (is the disk full?)")?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(as_bytes(&[header]));
+        checksum.update(&stored);
+        header.crc32 = checksum.finalize();
+        let written = self.file.append(as_bytes(&[header]), &stored);
+        written.context("Failed to write the capture")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::records::Switch;
+
+    #[test]
+    fn calls_that_are_not_settled_wait() {
+        let dir = std::env::temp_dir().join(format!("spoolscope-settle-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let directory = std::fs::File::open(&dir).unwrap();
+        let mut capture = Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2)).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        for end_ns in [30, 10, 20] {
+            let call = Syscall {
+                end_ns,
+                ..Syscall::default()
+            };
+            capture.push(Kind::Syscall, &call).unwrap();
+        }
+        capture.settle(25).unwrap();
+        let waiting = |capture: &Capture| capture.buffers[Kind::Syscall as usize].records;
+        assert_eq!(waiting(&capture), 3); // not a chunk's worth
+        capture.flush_until(25).unwrap();
+        assert_eq!(waiting(&capture), 1);
+        capture.flush().unwrap();
+        assert_eq!(waiting(&capture), 0);
+    }
 
     #[test]
     fn chunks_carry_names_before_records() {
         let dir = std::env::temp_dir().join(format!("spoolscope-segment-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("capture.seg");
-        let mut capture = Capture::create(&path, 1, 2).unwrap();
+        let directory = std::fs::File::open(&dir).unwrap();
+        let mut capture = Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2)).unwrap();
         assert_eq!(capture.string(b"one"), 1);
         assert_eq!(capture.string(b"two"), 2);
         assert_eq!(capture.string(b"one"), 1);
@@ -261,9 +387,11 @@ mod tests {
         let mut at = 64;
         let mut kinds = Vec::new();
         while at < bytes.len() {
-            let header: ChunkHeader = bytemuck::pod_read_unaligned(&bytes[at..at + 32]);
+            let mut header: ChunkHeader = bytemuck::pod_read_unaligned(&bytes[at..at + 32]);
             let body = &bytes[at + 32..at + 32 + header.stored_bytes as usize];
-            assert_eq!(crc32fast::hash(body), header.crc32);
+            let told = std::mem::take(&mut header.crc32);
+            let checked = [as_bytes(&[header]), body].concat();
+            assert_eq!(crc32fast::hash(&checked), told);
             kinds.push(header.kind);
             at += 32 + body.len();
         }

@@ -17,7 +17,9 @@ CALLS_PER_CHUNK, CHUNKS = 10, 20
 
 def header(state: int = 0) -> bytes:
     head = np.zeros(1, DTYPES["file_header"])
-    head["magic"], head["version"], head["state"] = b"SPOOLSEG", 1, state
+    head["magic"], head["version"], head["state"] = b"SPOOLSEG", 2, state
+    head["number"] = 1
+    head["crc32"] = zlib.crc32(head.tobytes())
     return head.tobytes()
 
 
@@ -26,7 +28,8 @@ def chunk(kind: int, raw: bytes, n: int, base: int = 0) -> bytes:
     head = np.zeros(1, DTYPES["chunk_header"])
     head["magic"], head["kind"], head["codec"], head["n_records"] = CHUNK_MAGIC, kind, 1, n
     head["raw_bytes"], head["stored_bytes"] = len(raw), len(stored)
-    head["crc32"], head["base"] = zlib.crc32(stored), base
+    head["base"] = base
+    head["crc32"] = zlib.crc32(stored, zlib.crc32(head.tobytes()))
     return head.tobytes() + stored
 
 

@@ -4,6 +4,7 @@
 #define SPOOLSCOPE_LIFE_BPF_H
 
 #include "emit.bpf.h"
+#include "exits.bpf.h"
 #include "target.bpf.h"
 
 static __always_inline struct ring_task *task_event(struct task_struct *t, u32 event)
@@ -102,8 +103,10 @@ int BPF_PROG(on_task_exit, struct task_struct *t)
 		st->call = 0;
 	}
 	e = task_event(t, SPSC_TASK_EXIT);
-	if (!e)
+	if (!e) {
+		keep_exit(t, st);
 		return 0;
+	}
 	e->rec.n_calls = st ? st->n_calls : 0;
 	e->rec.skipped = st ? st->skipped : 0;
 	e->rec.exit_code = BPF_CORE_READ(t, exit_code);

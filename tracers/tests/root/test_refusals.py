@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -131,7 +132,15 @@ def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
         assert info.returncode == 3
         assert facts["complete"] is False
         assert facts["syscalls"] > 10_000
-        assert facts["lost"] == 0  # what came before is whole
+        assert facts["ended"] == "disk full"
+        # What came before is whole; what came between the full disk and the end is located.
+        losses = pq.read_table(trace / "losses.parquet").to_pylist()
+        last = pq.read_table(trace / "syscalls.parquet", columns=["tid", "seq"]).to_pylist()[-1]
+        tails = [loss for loss in losses if loss["kind"] == "syscall"]
+        assert sum(tail["n"] for tail in tails) == facts["lost_records"].get("1", 0)
+        for tail in tails:
+            assert (tail["tid"], tail["first_seq"]) == (last["tid"], last["seq"] + 1)
+            assert facts["lost"] >= tail["n"] == tail["last_seq"] - last["seq"]
     finally:
         subprocess.run(["umount", "-l", small], check=True)
 

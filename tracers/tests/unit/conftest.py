@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.capture import RECORDS, Capture
+from spoolscope.traces.capture import RECORDS, ROWS, Capture
 from spoolscope.traces.flat import DTYPES
 
 
@@ -68,7 +68,7 @@ class Story:
 
     def end(self) -> Capture:
         self.capture.records = {
-            name: np.array(rows, DTYPES[name]) for name, rows in self.records.items()
+            name: np.array(rows, ROWS[name]) for name, rows in self.records.items()
         }
         return self.capture
 

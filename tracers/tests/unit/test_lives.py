@@ -110,5 +110,5 @@ def test_a_trace_with_reused_tids_is_complete(tmp_path: Path, monkeypatch, new_s
     session(story, 9, 3)
     session(story, 9, 2)
     monkeypatch.setattr("spoolscope.tracers.convert.read_capture", lambda _file: story.end())
-    meta = convert(tmp_path, tmp_path, None)
+    meta = convert([tmp_path], tmp_path, None)
     assert (meta["complete"], meta["lost"], meta["counts"]["threads"]) == (True, 0, 2)

@@ -43,7 +43,7 @@ def test_scrubbing_gives_what_recording_with_the_key_gives(
         capture = story.end()
         monkeypatch.setattr("spoolscope.tracers.convert.read_capture", lambda _, c=capture: c)
         (tmp_path / name).mkdir()
-        convert(tmp_path, tmp_path / name, key)
+        convert([tmp_path], tmp_path / name, key)
     n = scrub(tmp_path / "kept", tmp_path / "scrubbed", KEY, lambda _what, _share: None)
     assert n > 5
     kept, hidden, scrubbed = (

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from spoolscope.cli.record import Duration
+from spoolscope.cli.limits import Duration
 
 
 @pytest.mark.parametrize("text", ["inf", "nan", "-inf", "0", "-1", "1e999", "infs", "nanh", "ten"])

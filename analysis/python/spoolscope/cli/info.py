@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 
 from spoolscope.cli.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.recording_info import show_recording
 from spoolscope.tracers.questions import NO, YES, answers
 from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.recording import Recording
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
@@ -28,7 +30,13 @@ Examples:
 @click.option("--columns", is_flag=True, help="Explain every table and column.")
 @json_option
 def command(trace: Path, *, columns: bool, as_json: bool) -> int:
-    """Show what a trace holds: duration, counts, loss, tier, completeness."""
+    """Show what a trace holds: duration, counts, loss, tier, completeness.
+
+    Given a directory of several traces ('record --rotate', '--last'), lists them
+    and their sums.
+    """
+    if Recording.is_one(trace):
+        return show_recording(Recording.open(trace), as_json=as_json)
     opened = Trace.open(trace)
     facts = gather(opened)
     if as_json:
@@ -93,6 +101,9 @@ _MORE = (
     "max_overhead_ppm",
     "lost_records",
     "closed",
+    "ended",
+    "segment",
+    "frozen",
     "bytes_unread",
     "tree",
     "programs",

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import click
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.recording import Recording
 
 Progress = Callable[[str, float | None], None]
 
@@ -69,6 +70,8 @@ def _is_ours(directory: Path) -> bool:
     """Tell whether spoolscope wrote this directory: a replay, or a trace even if incomplete."""
     if (directory / "replay.json").is_file():
         return True
+    if Recording.is_one(directory):
+        return Recording.open(directory).recorder() is None
     try:
         meta = json.loads((directory / "meta.json").read_text())
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
 """The verb record."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import click
 
+from spoolscope.cli.limits import Duration, FreezeRule, LimitType, both
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -17,6 +17,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.tracers.request import FreezeRules, Limit
 from spoolscope.tracers.session import (
     Request,
     Summary,
@@ -26,8 +27,7 @@ from spoolscope.tracers.session import (
 )
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.pseudonym import load_key
-
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from spoolscope.traces.recording import Recording
 
 EPILOG = """\b
 Examples:
@@ -35,26 +35,15 @@ Examples:
   sudo spoolscope record --spool /srv/mail --unit dovecot --unit postfix@-
   sudo spoolscope record --spool /srv/mail --exe /usr/lib/dovecot/lmtp
   sudo spoolscope record --spool /mnt -o test.trace -- ./deliver-once
+  sudo spoolscope record --spool /var/mail --rotate 1h --keep 48 -o mail.rec
+  sudo spoolscope record --spool /var/mail --last 5m --freeze-on slow=1s
+
+\b
+With --rotate the output is a directory of traces: trace-000001,
+trace-000002, ... Each appears when it is whole, while recording goes on.
+With --last it holds frozen-000001, ...: the last window before each
+freeze, and before the end. 'spoolscope info' works on each and on all.
 """
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4
-    """Seconds, or a number with ms, s, m or h."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Return seconds."""
-        if isinstance(value, float):
-            return value
-        digits = value.rstrip("mshn")
-        try:
-            seconds = float(digits) * UNITS[value[len(digits) :] or "s"]
-        except (ValueError, KeyError):
-            self.fail(f"{value!r} is not a time such as 30, 500ms, 10s, 5m or 1h", param, ctx)
-        if not 0 < seconds < math.inf:
-            self.fail("a recording needs a time above 0 that ends", param, ctx)
-        return seconds
 
 
 @click.command(epilog=EPILOG)
@@ -97,9 +86,23 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
 )
 @click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
 @click.option(
+    "--rotate", type=LimitType(), help="Begin a new trace after this size or time: 64M, 1h."
+)
+@click.option("--last", type=LimitType(), help="Flight recorder: keep only the last 5m, or 2G.")
+@click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N traces (with these).")
+@click.option(
+    "--freeze-on",
+    type=FreezeRule(),
+    multiple=True,
+    help="Freeze after a call: slow=500ms, errno=EIO. At most once per window.",
+)
+@click.option(
+    "--ring-mib", type=click.IntRange(min=1), help="Kernel memory for records not yet read, MiB."
+)
+@click.option(
     "--recover",
     type=click.Path(path_type=Path),
-    help="Convert what a killed recording left (.NAME.xxxx).",
+    help="Convert what a killed recording left (.NAME.xxxx, or its -o).",
 )
 @force_option
 @quiet_option
@@ -140,6 +143,11 @@ def command(**options: Any) -> int:
         snapshot=not options["no_snapshot"],
         key_file=options["key_file"],
         stdout_to_stderr=as_json,
+        ring_mib=options["ring_mib"],
+        rotate=options["rotate"] or Limit(),
+        keep=options["keep"],
+        last=options["last"] or Limit(),
+        freeze_on=both(options["freeze_on"]),
     )
     _check(request)
     with ending_on_signals(), progress(quiet=quiet) as show:
@@ -158,6 +166,18 @@ def _check(request: Request) -> None:
             "a COMMAND is its own filter",
             remedy="leave out -p, --unit, --cgroup, --exe, --comm",
             exit_code=USAGE,
+        )
+    if request.rotate and request.last:
+        raise SpoolscopeError(
+            "--rotate keeps everything, --last only a window", remedy="give one", exit_code=USAGE
+        )
+    if request.keep and not request.is_series:
+        raise SpoolscopeError(
+            "--keep counts traces", remedy="give --rotate or --last", exit_code=USAGE
+        )
+    if request.freeze_on != FreezeRules() and not request.last:
+        raise SpoolscopeError(
+            "--freeze-on needs a flight recorder", remedy="give --last 5m", exit_code=USAGE
         )
 
 
@@ -179,5 +199,6 @@ def _report(summary: Summary, *, as_json: bool) -> int:
     if meta["counts"]["syscalls"] == 0:
         warn("no call touched the spool: is it the right mount point, was there any load?")
     if not as_json:
-        wrote(summary.trace, f"spoolscope explain {summary.trace}")
+        then = "info" if Recording.is_one(summary.trace) else "explain"
+        wrote(summary.trace, f"spoolscope {then} {summary.trace}")
     return 0 if meta["complete"] else INCOMPLETE

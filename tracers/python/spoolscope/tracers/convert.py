@@ -1,7 +1,7 @@
 """Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.join import join
 from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.private import Private
 from spoolscope.traces.schema import SCHEMA
@@ -31,17 +32,23 @@ from spoolscope.traces.text import escaped
 
 Columns = dict[str, Any]
 SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"
+DISK_FULL = "disk full"
 
 
-def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any]:
+def convert(
+    segments: Sequence[Path], trace: Path, key: bytes | None, frozen: str | None = None
+) -> dict[str, Any]:
     """Write the trace directory of a capture and return its meta.
 
     Args:
-        capture_file: What spoolscope-record wrote.
+        segments: What spoolscope-record wrote; several are consecutive ones, oldest first.
         trace: Directory to fill; must exist.
         key: Pseudonym key, or None to keep names.
+        frozen: Why a flight recorder was frozen at the end of these segments.
     """
-    capture = read_capture(capture_file)
+    parts = [read_capture(file) for file in segments]
+    capture = join(parts) if len(parts) > 1 else parts[0]
+    parts.clear()
     lives = continue_numbering(capture)
     resolved = resolve(capture)
     names = Names(capture, resolved)
@@ -71,6 +78,9 @@ def convert(capture_file: Path, trace: Path, key: bytes | None) -> dict[str, Any
     }
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
+    if frozen is not None:
+        end_ns = meta["start_ns"] + meta["duration_ns"]
+        meta["frozen"] = {"why": frozen, "at_ns": end_ns, "window_ns": meta["duration_ns"]}
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
     calls = call_parts(capture, resolved, comms, names.device)
@@ -152,6 +162,8 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
     end = native.get("end_mono_ns", _last(capture))
     on_purpose = losses["kind"] == "shed"
     shed, lost = (int(np.sum(losses["n"][which])) for which in (on_purpose, ~on_purpose))
+    counted = int(native.get("lost_records", {}).get("1", 0))  # perhaps located elsewhere
+    whole = capture.closed and capture.bytes_unread == 0 and native.get("ended") != DISK_FULL
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),
@@ -164,10 +176,9 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "spools": native.get("spools", []),
         "tier": native.get("tier", "unknown"),
         "programs": native.get("programs", {}),
-        "complete": capture.closed
-        and capture.bytes_unread == 0
-        and lost + shed == 0
-        and bool(native),
+        "complete": whole and lost + shed + counted == 0 and bool(native),
+        "segment": capture.number,
+        "ended": native.get("ended"),
         "closed": capture.closed,
         "bytes_unread": capture.bytes_unread,
         "lost": lost,

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from spoolscope.traces.capture import Capture, Records
 
-SEEN, FORK, EXEC, EXIT, END, COMM = 1, 2, 3, 4, 5, 6
+SEEN, FORK, EXEC, EXIT, END, COMM, BORDER = 1, 2, 3, 4, 5, 6, 16
 
 Int = npt.NDArray[np.int64]
 
@@ -21,6 +21,7 @@ class Lives:
         begin_ns: From when on the tid means this life; 0 for the first one.
         base: What to add to the kernel's seq so that a tid's numbers continue through its lives.
         used: Calls counted in this life, recorded or lost.
+        before_ns: When its last call in an earlier segment returned; 0 if there was none.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -32,7 +33,7 @@ class Lives:
             np.concatenate([np.zeros(len(tids), np.int64), forks["ts_ns"], exits["ts_ns"] + 1]),
         )
         of_calls = self._divide_at_restarts(calls)
-        self._count(calls, tasks, of_calls)
+        self._count(capture, of_calls)
         self.of_calls = of_calls
 
     def _divide(self, tid: Int, begin_ns: Int) -> None:
@@ -54,26 +55,47 @@ class Lives:
         )
         return self.of(calls["tid"], calls["end_ns"])
 
-    def _count(self, calls: Records, tasks: Records, of_calls: Int) -> None:
+    def _count(self, capture: Capture, of_calls: Int) -> None:
+        calls, tasks = capture.records["syscall"], capture.records["task"]
         n = len(self.tid)
         seq = calls["seq"].astype(np.int64)
         used = np.zeros(n, np.int64)
         np.maximum.at(used, of_calls, seq + 1)
         last = tasks[np.isin(tasks["event"], (EXIT, END))]
         np.maximum.at(used, self.of(last["tid"], last["ts_ns"]), last["n_calls"].astype(np.int64))
-        skipped = self._skipped(tasks, seq, of_calls)
-        self.used = used - skipped
-        first_of_tid = np.searchsorted(self.tid, self.tid)
-        before = np.cumsum(self.used) - self.used
-        self.start = before - before[first_of_tid]
-        self.base = self.start - skipped
-
-    def _skipped(self, tasks: Records, seq: Int, of_calls: Int) -> Int:
-        """A thread that executes takes over its leader's tid and goes on counting its own calls."""
-        n = len(self.tid)
         first = np.full(n, np.iinfo(np.int64).max)
         np.minimum.at(first, of_calls, seq)
-        taken_over = np.zeros(n, np.bool_)
+        skipped = self._skipped(tasks, first)
+        earlier = self._earlier(capture, first)
+        self.used = used - skipped - earlier
+        first_of_tid = np.searchsorted(self.tid, self.tid)
+        before = np.cumsum(self.used) - self.used
+        before += np.cumsum(earlier)
+        self.start = before - (before - earlier)[first_of_tid]
+        self.base = self.start - skipped - earlier
+
+    def _earlier(self, capture: Capture, first: Int) -> Int:
+        """Calls in segments before this one, of each life that there was at its start.
+
+        A border that the calls contradict is of a thread that ended unseen.
+        """
+        tasks, earlier = capture.records["task"], np.zeros(len(self.tid), np.int64)
+        self.before_ns = earlier.copy()
+        borders = tasks[tasks["event"] == BORDER]
+        at_start = np.full(len(borders), capture.start_mono_ns)
+        of_borders = self.of(borders["tid"], at_start)
+        fits = borders["n_calls"].astype(np.int64) <= first[of_borders]
+        earlier[of_borders[fits]] = borders["n_calls"][fits]
+        self.before_ns[of_borders[fits]] = borders["ts_ns"][fits]
+        if capture.number > 1 and not capture.meta.get("borders"):
+            # Cut before the borders were written: count from what is there.
+            there = (self.begin_ns == 0) & (first < np.iinfo(np.int64).max)
+            earlier[there] = first[there]
+        return earlier
+
+    def _skipped(self, tasks: Records, first: Int) -> Int:
+        """A thread that executes takes over its leader's tid and goes on counting its own calls."""
+        taken_over = np.zeros(len(self.tid), np.bool_)
         for event, sign in ((EXEC, True), (FORK, False)):
             rows = tasks[tasks["event"] == event]
             taken_over[self.of(rows["tid"], rows["ts_ns"])] = sign
@@ -94,8 +116,13 @@ class Lives:
 
 def continue_numbering(capture: Capture) -> Lives:
     """Renumber the calls of a capture, once, so that (tid, seq) names one call of the trace."""
+    tasks = capture.records["task"]
+    # What ended in the prelude is no business of this segment.
+    ended = np.isin(tasks["event"], (EXIT, END)) & (tasks["ts_ns"] < capture.start_mono_ns)
+    tasks["n_calls"][ended] = 0
     lives = Lives(capture)
     calls = capture.records["syscall"]
     numbers = calls["seq"].astype(np.int64) + lives.base[lives.of_calls]
     calls["seq"] = numbers.astype(np.uint64)
+    capture.records["task"] = tasks[tasks["event"] != BORDER]  # they were only for this
     return lives

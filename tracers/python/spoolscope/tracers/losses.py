@@ -21,6 +21,7 @@ def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
         lives: What continue_numbering() returned for it.
     """
     rows = [*_holes(capture, lives), *_tails(capture, lives), *_counted(capture)]
+    rows += _of_nobody(capture, sum(row[-1] for row in rows if row[0] == "syscall"))
     names = ("kind", "pid", "tid", "first_seq", "last_seq", "after_ns", "before_ns", "n")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
     out: dict[str, Any] = {"kind": np.array(columns.get("kind", ()), object)}
@@ -52,7 +53,8 @@ def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     expected = np.where(same, np.roll(seq, 1) + 1, lives.start[life])
     for i in np.nonzero(seq > expected)[0].tolist():
         call = calls[order[i]]
-        after = int(calls["end_ns"][order[i - 1]]) + shift if same[i] else None
+        previous = int(calls["end_ns"][order[i - 1]] if same[i] else lives.before_ns[life[i]])
+        after = previous + shift if previous else None
         before = int(call["start_ns"]) + shift
         first, last = int(expected[i]), int(seq[i]) - 1
         pid, tid = int(call["pid"]), int(call["tid"])
@@ -73,7 +75,7 @@ def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     shift = capture.start_real_ns - capture.start_mono_ns
     have = lives.start.copy()
     np.maximum.at(have, lives.of_calls, calls["seq"].astype(np.int64) + 1)
-    last_end = np.full(len(have), -1, np.int64)
+    last_end = np.where(lives.before_ns > 0, lives.before_ns, -1)
     np.maximum.at(last_end, lives.of_calls, calls["end_ns"].astype(np.int64))
     rows = []
     last_words = tasks[np.isin(tasks["event"], (EXIT, END)) & (tasks["n_calls"] > 0)]
@@ -96,3 +98,15 @@ def _counted(capture: Capture) -> "list[tuple[Any, ...]]":
         if name != "syscall":
             rows.append((name, 0, 0, None, None, None, None, int(n)))
     return rows
+
+
+def _of_nobody(capture: Capture, located: int) -> "list[tuple[Any, ...]]":
+    """Calls counted as lost beyond those that are located: of threads that left no trace.
+
+    Only a recording that was not divided, or was joined again, can tell: in one segment of
+    several, a call lost around a border is located in the next.
+    """
+    counted = int(capture.meta.get("lost_records", {}).get("1", 0))
+    if capture.number > 1 or "ended" not in capture.meta or counted <= located:
+        return []
+    return [("syscall", 0, 0, None, None, None, None, counted - located)]

@@ -7,7 +7,7 @@ found by inode or not at all, never guessed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,7 @@ class Resolver:
         self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
         self.unresolved = 0
+        self.n_prelude = len(capture.records["prelude"])
 
     def _list_tree(self) -> None:
         strings = self.capture.strings
@@ -172,7 +173,19 @@ class Resolver:
 
 
 def resolve(capture: Capture) -> Resolved:
-    """Name the objects of every call of a capture."""
+    """Name the objects of every call of a capture.
+
+    The calls of a prelude only change what is open and where it lies.
+    """
+    prelude = capture.records["prelude"]
+    calls = np.concatenate([prelude, capture.records["syscall"]])
+    out = _resolve(replace(capture, records={**capture.records, "syscall": calls}))
+    for name in ("path", "path2", "base", "base2", "comm"):
+        setattr(out, name, getattr(out, name)[len(prelude) :])
+    return out
+
+
+def _resolve(capture: Capture) -> Resolved:
     calls = capture.records["syscall"]
     resolver = Resolver(capture)
     n = len(calls)
@@ -256,7 +269,9 @@ def _resolve_call(
         second = resolver.text(strings[row.path2])
     out.path[i], out.path2[i] = first, second
     if first < 0 and (row.ino or row.path or row.flags & PATH_FAULT) and not shape.is_exec:
-        resolver.unresolved += 1  # an empty path, as in open(""), names nothing
+        resolver.unresolved += (
+            i >= resolver.n_prelude
+        )  # an empty path, as in open(""), names nothing
     paths = resolver.names.paths
     path = paths[first] if first >= 0 else None
     path2 = paths[second] if second >= 0 else None

@@ -15,7 +15,7 @@ from spoolscope.traces.flat import DTYPES, STACK_FRAMES
 
 FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
-VERSION = 1
+VERSION = 2
 CLOSED = 0
 STACK, STRING, SYMBOLS, META = 8, 9, 10, 11
 RECORDS = {
@@ -30,7 +30,10 @@ RECORDS = {
     18: "shed",
     15: "fault",
     16: "uring",
+    19: "prelude",
 }
+# The members of each kind of record: those of its struct.
+ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}
 Records = npt.NDArray[np.void]
 
 
@@ -41,9 +44,10 @@ class Capture:
     Attributes:
         start_mono_ns: CLOCK_MONOTONIC when recording began.
         start_real_ns: CLOCK_REALTIME of the same moment.
+        number: Which segment of its recording this is, from 1.
         closed: The recorder ended in order; False after a crash or a cut file.
         bytes_unread: Bytes after the last whole chunk.
-        records: Arrays by record name, see flat.DTYPES; in the order they were written.
+        records: Arrays by record name, see ROWS; in the order they were written.
         strings: Names by id; id 0 is the empty name.
         stacks: (n, 32) addresses by id; row 0 is empty.
         symbols: Function name by address.
@@ -53,6 +57,7 @@ class Capture:
     start_mono_ns: int
     start_real_ns: int
     closed: bool
+    number: int = 1
     bytes_unread: int = 0
     records: dict[str, Records] = field(default_factory=dict)
     strings: list[bytes] = field(default_factory=lambda: [b""])
@@ -82,7 +87,7 @@ def read_capture(path: Path) -> Capture:
     at = DTYPES["file_header"].itemsize
     size = DTYPES["chunk_header"].itemsize
     while at + size <= len(data):
-        header = np.frombuffer(data[at : at + size], DTYPES["chunk_header"])[0]
+        header = np.frombuffer(data[at : at + size], DTYPES["chunk_header"])[0].copy()
         body = data[at + size : at + size + int(header["stored_bytes"])]
         raw = _body(header, body)
         if raw is None:
@@ -90,7 +95,7 @@ def read_capture(path: Path) -> Capture:
         kind, n = int(header["kind"]), int(header["n_records"])
         if kind in RECORDS:
             name = RECORDS[kind]
-            parts[name].append(np.frombuffer(raw, DTYPES[name]))
+            parts[name].append(np.frombuffer(raw, ROWS[name]))
         elif kind == STACK:
             stacks.append(np.frombuffer(raw, np.uint64).reshape(n, STACK_FRAMES))
         else:
@@ -99,7 +104,7 @@ def read_capture(path: Path) -> Capture:
     capture.bytes_unread = len(data) - at
     capture.stacks = np.concatenate(stacks)
     capture.records = {
-        name: _end_names(np.concatenate([np.empty(0, DTYPES[name]), *arrays]))
+        name: _end_names(np.concatenate([np.empty(0, ROWS[name]), *arrays]))
         for name, arrays in parts.items()
     }
     return capture
@@ -120,16 +125,22 @@ def _open(path: Path, data: memoryview) -> Capture:
     size = DTYPES["file_header"].itemsize
     if len(data) < size or bytes(data[:8]) != FILE_MAGIC:
         raise SpoolscopeError(f"{path} is not a capture", remedy="record again")
-    header = np.frombuffer(data[:size], DTYPES["file_header"])[0]
+    header = np.frombuffer(data[:size], DTYPES["file_header"])[0].copy()
     if header["version"] != VERSION:
         raise SpoolscopeError(
             f"{path} is a capture of version {header['version']}, this reads {VERSION}",
             remedy="use the spoolscope that recorded it",
         )
+    told, header["crc32"] = int(header["crc32"]), 0
+    if zlib.crc32(header.tobytes()) != told:
+        raise SpoolscopeError(
+            f"the first {size} bytes of {path} are damaged", remedy="copy it again, or record again"
+        )
     return Capture(
         start_mono_ns=int(header["start_mono_ns"]),
         start_real_ns=int(header["start_real_ns"]),
         closed=int(header["state"]) == CLOSED,
+        number=int(header["number"]),
     )
 
 
@@ -137,7 +148,8 @@ def _body(header: Any, stored: memoryview) -> bytes | None:
     """Return the chunk's content, or None if it is cut or damaged."""
     if header["magic"] != CHUNK_MAGIC or len(stored) < header["stored_bytes"]:
         return None
-    if zlib.crc32(stored) != header["crc32"]:
+    told, header["crc32"] = int(header["crc32"]), 0
+    if zlib.crc32(stored, zlib.crc32(header.tobytes())) != told:
         return None
     if header["codec"] == 0:
         return bytes(stored)

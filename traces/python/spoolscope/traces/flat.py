@@ -15,7 +15,8 @@ _LAYOUTS = {
         S8 magic
         u4 version state
         i8 start_mono_ns start_real_ns
-        V32 reserved""",
+        u4 number crc32
+        V24 reserved""",
     "chunk_header": """
         u4 magic
         u2 kind codec

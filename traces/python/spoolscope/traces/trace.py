@@ -146,6 +146,10 @@ def _foreign(path: Path) -> NoReturn:
         runs = sorted(p.parent for p in path.glob("*/trace/meta.json"))
         remedy = "it is a replay: use 'spoolscope compare' or 'spoolscope report'"
         remedy += f", or give one run's trace, e.g. {runs[0]}" if runs else ""
+    if (path / "recording.json").is_file():
+        runs = sorted(p.parent for p in path.glob(f"*/{META}"))
+        remedy = "it holds several: see 'spoolscope info'"
+        remedy += f", then give one, e.g. {runs[-1]}" if runs else ""
     raise SpoolscopeError(
         f"{path} is not a trace (it has no {META})", remedy=remedy, exit_code=USAGE
     )

@@ -1,0 +1,64 @@
+"""What info says of a directory of several traces."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import emit_json
+from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.recording import Recording
+
+_SHOWN = ("start_ns", "duration_ns", "lost", "complete", "segment", "frozen", "ended")
+
+
+def show_recording(recording: Recording, *, as_json: bool) -> int:
+    """List the traces of a recording and their sums; return the exit code."""
+    traces = [
+        {"name": path.name, "syscalls": meta["counts"]["syscalls"]}
+        | {key: meta.get(key) for key in _SHOWN}
+        for path, meta in zip(recording.traces(), recording.metas(), strict=True)
+    ]
+    totals = recording.totals()
+    facts: dict[str, Any] = {
+        "kind": recording.control["kind"],
+        "recorder_pid": recording.recorder(),
+        "syscalls": totals["counts"]["syscalls"],
+        "duration_ns": totals["duration_ns"],
+        "lost": totals["lost"],
+        "complete": totals["complete"],
+        "segments_pending": len(recording.pending()),
+        "segments_skipped": recording.control["skipped"],
+        "traces": traces,
+    }
+    if as_json:
+        emit_json(facts)
+    else:
+        _print(facts, recording)
+    return 0 if facts["complete"] else INCOMPLETE
+
+
+def _print(facts: dict[str, Any], recording: Recording) -> None:
+    for trace in facts["traces"]:
+        began = datetime.fromtimestamp(trace["start_ns"] / 1e9, UTC)
+        state = "complete" if trace["complete"] else f"NOT complete, lost {trace['lost']:,}"
+        why = f", frozen: {trace['frozen']['why']}" if trace["frozen"] else ""
+        click.echo(
+            f"{trace['name']}  {began:%Y-%m-%d %H:%M:%S} UTC  {trace['duration_ns'] / 1e9:8.1f} s"
+            f"  {trace['syscalls']:>11,} calls  {state}{why}"
+        )
+    click.echo(
+        f"{len(facts['traces'])} traces, {facts['syscalls']:,} calls in"
+        f" {facts['duration_ns'] / 1e9:.1f} s, lost {facts['lost']:,}"
+    )
+    if pid := facts["recorder_pid"]:
+        click.echo(f"Process {pid} records; {facts['segments_pending']} segments are open.")
+    elif facts["segments_pending"]:
+        click.echo(
+            f"{facts['segments_pending']} segments are in no trace:"
+            f" spoolscope record --recover {recording.path} -o NEW"
+        )
+    if facts["segments_skipped"]:
+        click.echo(f"{facts['segments_skipped']} segments were dropped unread: --keep allows it.")
+    if facts["traces"]:
+        click.echo(f"Next: spoolscope explain {recording.path / facts['traces'][-1]['name']}")

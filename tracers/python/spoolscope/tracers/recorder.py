@@ -1,0 +1,146 @@
+"""The native recorder as a process: its arguments, what it says, how it ended."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from spoolscope.tracers.request import Request
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.native import find_binary
+
+POLL_S = 0.1
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Event = dict[str, Any]
+
+
+class Recorder:
+    """A running spoolscope-record that writes a capture and says what happens."""
+
+    def __init__(self, request: Request, capture: Path) -> None:
+        """Start it; ``capture`` is the file to write, its answers go beside it."""
+        self._answers = capture.with_suffix(".json")
+        self._answers.touch(mode=0o600)
+        self._read_bytes = 0
+        self._last: dict[str, Event] = {}
+        self._process = subprocess.Popen(
+            [str(find_binary("spoolscope-record")), *_arguments(request, capture, self._answers)],
+            stdout=sys.stderr if request.stdout_to_stderr else None,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def events(self) -> Iterator[Event | None]:
+        """Yield what it says, and None whenever it said nothing for a moment; end with it.
+
+        A termination signal meanwhile ends the recording in order, and so the iteration.
+        """
+        with self._passing_signals_on():
+            running = True
+            while running:
+                running = self._process.poll() is None
+                said = self._new_events()
+                yield from said
+                if running and not said:
+                    yield None
+                    self._wait()
+
+    @contextmanager
+    def _passing_signals_on(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: Any) -> None:
+            self._process.send_signal(signal.SIGINT)
+
+        before = {number: signal.signal(number, stop) for number in ENDING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wait(self) -> None:
+        """Wait for the recorder itself: a command that outlives it does not hold us up."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=POLL_S)
+
+    def end(self) -> int | None:
+        """Return the command's exit status as a shell gives it, None without a command.
+
+        Raises:
+            SpoolscopeError: the recorder failed.
+        """
+        self._answers.unlink()
+        done, error = self._last.get("done"), self._last.get("error")
+        if self._process.returncode != 0 or done is None:
+            raise _failure(error["message"] if error else "", self._process.returncode)
+        status: int | None = done["meta"]["command_status"]
+        return status
+
+    def _new_events(self) -> list[Event]:
+        with self._answers.open("rb") as file:
+            file.seek(self._read_bytes)
+            whole = file.read().rpartition(b"\n")[0]
+        if not whole:
+            return []
+        self._read_bytes += len(whole) + 1
+        events: list[Event] = [
+            json.loads(line) for line in whole.splitlines() if line.startswith(b'{"')
+        ]
+        self._last |= {event["event"]: event for event in events}
+        return events
+
+
+def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
+    words = ["run", "--output", str(capture), "--answers", str(answers)]
+    many: dict[str, Sequence[object]] = {
+        "--spool": request.spools,
+        "--pid": request.pids,
+        "--cgroup": request.cgroups,
+        "--unit": request.units,
+        "--exe": request.exes,
+        "--comm": request.comms,
+    }
+    for flag, values in many.items():
+        words += [word for value in values for word in (flag, str(value))]
+    once = {
+        "--max-overhead": request.max_overhead_percent,
+        "--duration": request.duration_s,
+        "--ring-mib": request.ring_mib,
+        "--rotate-bytes": request.rotate.size_bytes,
+        "--rotate-seconds": request.rotate.age_s,
+        "--last-bytes": request.last.size_bytes,
+        "--last-seconds": request.last.age_s,
+        "--freeze-slow-ns": request.freeze_on.slow_ns,
+        "--freeze-errno": request.freeze_on.errno,
+    }
+    words += [
+        word for flag, value in once.items() if value is not None for word in (flag, str(value))
+    ]
+    if not request.snapshot:
+        words.append("--no-tree")
+    if request.command:
+        words += ["--", *request.command]
+    return words
+
+
+def _failure(error: str, code: int) -> SpoolscopeError:
+    text = error.strip() or f"the recorder ended with code {code}"
+    message, _, remedy = text.rpartition(": ")
+    usage = "mount point" in text or "no such" in text
+    return SpoolscopeError(
+        message or text,
+        remedy=remedy if message else "run 'spoolscope doctor'",
+        exit_code=USAGE if usage else 1,
+    )

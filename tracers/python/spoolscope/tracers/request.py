@@ -1,0 +1,62 @@
+"""What to record."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A size or an age; both None: no limit."""
+
+    size_bytes: int | None = None
+    age_s: float | None = None
+
+    def __bool__(self) -> bool:
+        """Tell whether there is a limit."""
+        return self.size_bytes is not None or self.age_s is not None
+
+
+@dataclass(frozen=True)
+class FreezeRules:
+    """Calls that freeze a flight recorder: slower than this, or failing with this errno."""
+
+    slow_ns: int | None = None
+    errno: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to record; see ``spoolscope record --help``.
+
+    Attributes:
+        rotate: When the next trace of a divided recording begins.
+        keep: How many traces of it, or frozen windows, stay; None: all.
+        last: The window of a flight recorder.
+        freeze_on: What freezes it besides ``spoolscope freeze``.
+        ring_mib: Memory between kernel and recorder; None: the recorder's default.
+    """
+
+    spools: list[Path]
+    output: Path
+    command: list[str] | None = None
+    duration_s: float | None = None
+    pids: list[int] = field(default_factory=list)
+    cgroups: list[str] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    exes: list[Path] = field(default_factory=list)
+    comms: list[str] = field(default_factory=list)
+    max_overhead_percent: float | None = None
+    keep_names: bool = False
+    snapshot: bool = True
+    key_file: Path | None = None
+    stdout_to_stderr: bool = False
+    ring_mib: int | None = None
+    rotate: Limit = Limit()
+    keep: int | None = None
+    last: Limit = Limit()
+    freeze_on: FreezeRules = FreezeRules()
+
+    @property
+    def is_series(self) -> bool:
+        """Tell whether the output is a directory of several traces."""
+        return bool(self.rotate or self.last)

@@ -1,0 +1,162 @@
+"""A recording in several traces: segments are converted while recording goes on."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spoolscope.tracers.convert import convert
+from spoolscope.tracers.recorder import Event, Recorder
+from spoolscope.tracers.request import Request
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.output import place_of, publish, work_directory
+from spoolscope.traces.recording import (
+    CAPTURES,
+    FROZEN,
+    ROTATED,
+    Recording,
+    started_at,
+    write_control,
+)
+
+NICE = 19
+
+
+@dataclass
+class Job:
+    """Segments that become one trace."""
+
+    segments: list[Path]
+    frozen: str | None = None
+
+
+@dataclass
+class Series:
+    """The output directory while it is filled."""
+
+    request: Request
+    key: bytes | None
+    pending: deque[Job] = field(default_factory=deque)
+    failures: list[str] = field(default_factory=list)
+    skipped: int = 0
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        """Make the directory; its name must be free."""
+        self.path = place_of(self.request.output)
+        self.kind = FROZEN if self.request.last else ROTATED
+        self.path.mkdir(mode=0o700)
+        self.captures = self.path / CAPTURES
+        self.captures.mkdir(mode=0o700)
+        self.capture = self.captures / "capture.seg"
+        self._worker = _new_worker()
+        self._running: Future[str | None] | None = None
+
+    def told(self, recorder: Recorder, *, ended: bool = False) -> None:
+        """Say in recording.json who records."""
+        control = {
+            "kind": self.kind,
+            "recorder_pid": recorder.pid,
+            "recorder_started": None if ended else started_at(recorder.pid),
+            "ended": ended,
+            "skipped": self.skipped,
+        }
+        write_control(self.path, control)
+
+    def on(self, event: Event) -> None:
+        """Queue what the recorder hands over."""
+        if event["event"] == "segment":
+            self._add(Job([self._segment(event["number"])]))
+        elif event["event"] == "frozen":
+            segments = [self._segment(number) for number in event["numbers"]]
+            self._add(Job(segments, event["why"]))
+
+    def _segment(self, number: int) -> Path:
+        return self.captures / f"capture-{number:06}.seg"
+
+    def _add(self, job: Job) -> None:
+        """Queue a trace; one that --keep would remove at once is not made at all."""
+        self.pending.append(job)
+        keep = self.request.keep
+        while keep is not None and len(self.pending) > keep:
+            self._drop(self.pending.popleft().segments)
+
+    def _drop(self, segments: list[Path]) -> None:
+        self.skipped += len(segments)
+        for segment in segments:
+            segment.unlink()
+
+    def work(self) -> None:
+        """Convert what is queued, one after the other, in a process of low priority."""
+        if self._running is not None and not self._running.done():
+            return
+        self._finished()
+        if self.pending:
+            job = self.pending.popleft()
+            self.number += 1
+            output = self.path / f"{self.kind}-{self.number:06}"
+            self._running = self._worker.submit(_convert, job, output, self.key)
+
+    def _finished(self) -> None:
+        if self._running is None:
+            return
+        failure = self._running.exception() or self._running.result()
+        self._running = None
+        if failure:
+            self.failures.append(str(failure))
+        made = sorted(self.path.glob(f"{self.kind}-*"))
+        for old in made[: -self.request.keep] if self.request.keep else []:
+            shutil.rmtree(old)
+
+    def end(self) -> None:
+        """Convert all that is left, also what a recorder that was killed did not hand over."""
+        known = {segment for job in self.pending for segment in job.segments}
+        self._wait()
+        left = [s for s in Recording.open(self.path).pending() if s not in known]
+        if left and self.request.last:
+            self._add(Job(left, "the recorder died"))
+        else:
+            for segment in left:
+                self._add(Job([segment]))
+        while self.pending:
+            self.work()
+            self._wait()
+        self._finished()
+        self._worker.shutdown()
+        if not self.failures:
+            shutil.rmtree(self.captures)
+
+    def _wait(self) -> None:
+        if self._running is not None:
+            self._running.exception()
+
+
+def _new_worker() -> ProcessPoolExecutor:
+    """A process of its own for every trace: its memory is given back."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, _yield_to_others, max_tasks_per_child=1)
+
+
+def _yield_to_others() -> None:
+    """Low priority; a Ctrl-C is for the recorder, this goes on until it has converted."""
+    os.nice(NICE)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _convert(job: Job, output: Path, key: bytes | None) -> str | None:
+    """Make one trace; return why it failed. Then its segments stay where they are."""
+    work = work_directory(output)
+    try:
+        convert(job.segments, work, key, frozen=job.frozen)
+        publish(work, output)
+    except (OSError, SpoolscopeError) as error:
+        shutil.rmtree(work, ignore_errors=True)
+        return f"cannot write {output.name}: {getattr(error, 'strerror', None) or error}"
+    for segment in job.segments:
+        segment.unlink()
+    return None

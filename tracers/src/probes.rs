@@ -1,0 +1,79 @@
+//! What the BPF side knows besides its records: living threads, open files, counters.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut};
+use serde_json::Value;
+use spoolscope_traces::records::{KIND_TASK, Task};
+
+use crate::counters::Counters;
+use crate::host;
+use crate::iterators;
+use crate::skel::RecorderProgs;
+
+/// Iterators and counters; what they say is read at every border and at the end.
+#[allow(missing_debug_implementations)] // BPF maps have none
+pub struct Probes<'a> {
+    counts: &'a MapMut<'a>,
+    exits: &'a MapMut<'a>,
+    files: Link,
+    tasks: Link,
+    told: RefCell<Counters>,
+    rescued: Cell<u64>,
+    cpu_ns: Cell<i64>,
+}
+
+impl<'a> Probes<'a> {
+    pub fn attach(
+        progs: &RecorderProgs<'_>,
+        counts: &'a MapMut<'a>,
+        exits: &'a MapMut<'a>,
+    ) -> Result<Probes<'a>> {
+        Ok(Probes {
+            counts,
+            exits,
+            files: iterators::attach(&progs.dump_open_files)?,
+            tasks: iterators::attach(&progs.dump_tasks)?,
+            told: RefCell::default(),
+            rescued: Cell::new(0),
+            cpu_ns: Cell::new(0),
+        })
+    }
+
+    /// The descriptors that are open now, to be read by another thread.
+    pub fn open_files(&self) -> Result<OwnedFd> {
+        iterators::open(&self.files)
+    }
+
+    /// Every living thread that made a call, with the number of its calls.
+    pub fn living(&self) -> Result<Vec<Task>> {
+        iterators::tasks(&self.tasks)
+    }
+
+    /// Threads whose EXIT record found no room, told once.
+    pub fn unreported_exits(&self) -> Result<Vec<Task>> {
+        let mut found = Vec::new();
+        for key in self.exits.keys().collect::<Vec<_>>() {
+            if let Some(task) = self.exits.lookup(&key, MapFlags::ANY)? {
+                found.push(bytemuck::pod_read_unaligned(&task));
+            }
+            self.exits.delete(&key)?;
+        }
+        self.rescued.set(self.rescued.get() + found.len() as u64);
+        Ok(found)
+    }
+
+    /// What is known at the end of a segment, given its clocks: losses since the last one.
+    pub fn end_meta(&self, end: (i64, i64)) -> Result<Value> {
+        let mut now = Counters::read(self.counts)?;
+        now.less(KIND_TASK.into(), self.rescued.get());
+        let cpu_ns = host::cpu_time();
+        let mut meta = now.since(&self.told.replace(now.clone())).meta();
+        meta["end_mono_ns"] = end.0.into();
+        meta["end_real_ns"] = end.1.into();
+        meta["recorder_cpu_ns"] = (cpu_ns - self.cpu_ns.replace(cpu_ns)).into();
+        Ok(meta)
+    }
+}

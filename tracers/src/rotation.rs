@@ -1,0 +1,281 @@
+//! When a segment ends, which segments stay, and what is told about it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use spoolscope_traces::segment::{Capture, Kind};
+
+use crate::cgroups::Names;
+use crate::cli::Options;
+use crate::host::Spool;
+use crate::probes::Probes;
+use crate::segments::Segments;
+use crate::snapshot::{self, Scan};
+use crate::{answer, signals, symbols};
+
+/// After a border both segments stay open so long: a record that is being made at the border
+/// must have come out of its ring, which is read every few milliseconds.
+const SETTLE: Duration = Duration::from_millis(200);
+/// A window of the flight recorder is kept in so many segments; one more is being written.
+const PARTS: u64 = 8;
+
+/// A closed segment of the flight recorder.
+#[derive(Debug)]
+struct Closed {
+    number: u32,
+    bytes: u64,
+    end_ns: i64,
+}
+
+/// What is being done about a border.
+#[derive(Debug)]
+enum Phase {
+    Steady,
+    /// The snapshot of the next segment is being taken.
+    Scanning(Scan),
+    /// The border is drawn; records from before it may still come.
+    Settling(Instant),
+}
+
+/// Draws the borders of a recording.
+#[allow(missing_debug_implementations)] // BPF maps have none
+pub struct Rotation<'a> {
+    options: &'a Options,
+    spools: &'a [Spool],
+    segments: &'a RefCell<Segments>,
+    probes: &'a Probes<'a>,
+    first_meta: Value,
+    phase: Phase,
+    /// Why the recorder is being frozen at the border under way.
+    freezing: Option<String>,
+    last_freeze: Option<Instant>,
+    ring: VecDeque<Closed>,
+}
+
+impl<'a> Rotation<'a> {
+    pub fn new(
+        options: &'a Options,
+        spools: &'a [Spool],
+        segments: &'a RefCell<Segments>,
+        probes: &'a Probes<'a>,
+        first_meta: Value,
+    ) -> Rotation<'a> {
+        Rotation {
+            options,
+            spools,
+            segments,
+            probes,
+            first_meta,
+            phase: Phase::Steady,
+            freezing: None,
+            last_freeze: None,
+            ring: VecDeque::new(),
+        }
+    }
+
+    /// Called after every reading of the rings; true when a new segment stands alone.
+    pub fn step(&mut self, cgroups: &mut Names) -> Result<bool> {
+        if !self.options.rotates() && !self.options.keeps_last() {
+            return Ok(false);
+        }
+        match self.phase {
+            Phase::Steady => {
+                self.freezing = self.asked_to_freeze();
+                if self.freezing.is_some() || self.is_due() {
+                    self.begin_scan()?;
+                }
+            }
+            Phase::Scanning(_) => self.scan()?,
+            Phase::Settling(since) if since.elapsed() >= SETTLE => {
+                self.complete_border(cgroups)?;
+                return Ok(true);
+            }
+            Phase::Settling(_) => {}
+        }
+        Ok(false)
+    }
+
+    /// The rings are empty for good: completes a border that was drawn.
+    pub fn end(&mut self, cgroups: &mut Names) -> Result<()> {
+        if let Phase::Settling(_) = self.phase {
+            self.complete_border(cgroups)?;
+        }
+        self.segments.borrow_mut().abandon_next()
+    }
+
+    fn asked_to_freeze(&mut self) -> Option<String> {
+        let rule = self.segments.borrow_mut().broken.take();
+        let signal = signals::freeze_asked();
+        if !self.options.keeps_last() {
+            return None;
+        }
+        if signal {
+            return Some("signal".to_owned());
+        }
+        // A rule that stays broken would freeze again and again.
+        let window = Duration::from_secs_f64(self.options.last_seconds.unwrap_or(0.0));
+        let rests = self.last_freeze.is_some_and(|at| at.elapsed() < window);
+        rule.filter(|_| !rests)
+    }
+
+    fn is_due(&self) -> bool {
+        let (bytes, age) = self.segments.borrow().size();
+        let parts = if self.options.keeps_last() { PARTS } else { 1 };
+        let (most_bytes, longest) = self.options.limits();
+        most_bytes.is_some_and(|most| bytes >= most / parts)
+            || longest.is_some_and(|most| age.as_secs_f64() >= most / parts as f64)
+    }
+
+    /// What a later segment says at its beginning: it has no walk of the tree; `borders` when
+    /// those are written, without which nobody knows how far its threads had come.
+    fn later_meta(&self, borders: bool) -> Value {
+        merged(
+            &self.first_meta,
+            &json!({"tree": false, "borders": borders}),
+        )
+    }
+
+    fn begin_scan(&mut self) -> Result<()> {
+        let meta = self.later_meta(false).to_string();
+        if self.segments.borrow_mut().prepare_next(&meta)? {
+            let scan = Scan::begin(self.probes.open_files()?, self.spools, false);
+            self.phase = Phase::Scanning(scan);
+        }
+        Ok(())
+    }
+
+    /// Stores what the snapshot of the next segment has found; when it is whole, draws the border.
+    fn scan(&mut self) -> Result<()> {
+        use std::sync::mpsc::TryRecvError;
+        let Phase::Scanning(scan) = &self.phase else {
+            return Ok(());
+        };
+        let mut segments = self.segments.borrow_mut();
+        loop {
+            match scan.found.try_recv() {
+                Ok(item) => snapshot::store(segments.snapshot(), item)?,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => break,
+            }
+        }
+        segments.draw_border()?;
+        match std::mem::replace(&mut self.phase, Phase::Settling(Instant::now())) {
+            Phase::Scanning(scan) => scan.end(),
+            _ => Ok(()),
+        }
+    }
+
+    fn complete_border(&mut self, cgroups: &mut Names) -> Result<()> {
+        let alive = self.probes.living()?;
+        let tids = alive.iter().map(|task| task.tid).collect();
+        let mut segments = self.segments.borrow_mut();
+        self.phase = Phase::Steady;
+        for task in self.probes.unreported_exits()? {
+            segments.push_task(task, &[])?;
+        }
+        let Some(mut old) = segments.complete_border(&tids)? else {
+            return Ok(());
+        };
+        let border = segments.current().start();
+        segments.current().flush()?; // the borders before the word that they are there
+        let begin = self.later_meta(true).to_string();
+        segments.current().text(Kind::Meta, &begin)?;
+        drop(segments);
+        let number = old.number();
+        let mut meta = merged(&self.first_meta, &self.probes.end_meta(border)?);
+        meta["cgroups"] = json!(cgroups.by_id());
+        let bytes = close(&mut old, &meta)?;
+        if !self.options.keeps_last() {
+            return self.say_closed(number);
+        }
+        self.ring.push_back(Closed {
+            number,
+            bytes,
+            end_ns: border.0,
+        });
+        match self.freezing.take() {
+            Some(why) => self.freeze(&why, None),
+            None => self.forget(border.0),
+        }
+    }
+
+    /// Closes the last segment.
+    pub fn finish(&mut self, meta: &Value) -> Result<()> {
+        let (number, bytes) = {
+            let mut segments = self.segments.borrow_mut();
+            let last = segments.current();
+            (last.number(), close(last, meta)?)
+        };
+        if self.options.keeps_last() {
+            self.freeze("end", Some(number))?;
+        } else if self.options.rotates() {
+            self.say_closed(number)?;
+        }
+        answer::say(
+            self.options,
+            &json!({"event": "done", "bytes": bytes, "meta": meta}),
+        )
+    }
+
+    fn say_closed(&self, number: u32) -> Result<()> {
+        answer::say(self.options, &json!({"event": "segment", "number": number}))
+    }
+
+    /// Hands the window over: what comes next begins a new one.
+    pub fn freeze(&mut self, why: &str, last: Option<u32>) -> Result<()> {
+        let kept = self.ring.drain(..).map(|segment| segment.number);
+        let numbers: Vec<u32> = kept.chain(last).collect();
+        self.last_freeze = Some(Instant::now());
+        answer::say(
+            self.options,
+            &json!({"event": "frozen", "why": why, "numbers": numbers}),
+        )
+    }
+
+    /// Removes the segments that lie before the window.
+    fn forget(&mut self, now_ns: i64) -> Result<()> {
+        let (most_bytes, longest) = self.options.limits();
+        while let Some(oldest) = self.ring.front() {
+            let bytes: u64 = self.ring.iter().map(|segment| segment.bytes).sum();
+            let age_s = (now_ns - oldest.end_ns) as f64 / 1e9;
+            if most_bytes.is_none_or(|most| bytes <= most)
+                && longest.is_none_or(|most| age_s <= most)
+            {
+                break;
+            }
+            self.segments.borrow().remove(oldest.number)?;
+            self.ring.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Writes the last words of a segment that all records are in; returns its size.
+fn close(segment: &mut Capture, meta: &Value) -> Result<u64> {
+    segment.flush()?;
+    let names = symbols::resolve(segment.addresses())?;
+    segment.text(Kind::Symbols, &names)?;
+    let mut meta = meta.clone();
+    meta["borders"] = true.into();
+    if segment.number() > 1 {
+        meta["tree"] = false.into();
+    }
+    for (kind, n) in segment.dropped() {
+        let lost = &mut meta["lost_records"][kind.to_string()];
+        *lost = (lost.as_u64().unwrap_or(0) + n).into();
+    }
+    segment.text(Kind::Meta, &meta.to_string())?;
+    segment.finish()
+}
+
+/// The members of both objects; the second one's count.
+pub fn merged(first: &Value, second: &Value) -> Value {
+    let mut out = first.clone();
+    if let (Some(out), Some(second)) = (out.as_object_mut(), second.as_object()) {
+        out.extend(second.iter().map(|(k, v)| (k.clone(), v.clone())));
+    }
+    out
+}

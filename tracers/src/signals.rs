@@ -1,0 +1,44 @@
+//! Signals: what ends a recording in order, or freezes it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cli::Options;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+static FREEZE: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn on_freeze(_: libc::c_int) {
+    FREEZE.store(true, Ordering::Relaxed);
+}
+
+/// With an answers file somebody waits for us; should they be killed, end in order.
+pub fn end_with_parent(options: &Options) {
+    if options.answers.is_some() {
+        // SAFETY: plain flags; a parent that is already gone is noticed by nobody anyway.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+    }
+}
+
+/// From here on these signals end the recording in order.
+pub fn catch() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, on_signal as *const () as libc::sighandler_t) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGUSR1, on_freeze as *const () as libc::sighandler_t) };
+}
+
+/// Has somebody asked for the end?
+pub fn stop_asked() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// Has somebody asked to freeze the flight recorder since the last question?
+pub fn freeze_asked() -> bool {
+    FREEZE.swap(false, Ordering::Relaxed)
+}

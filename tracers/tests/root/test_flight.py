@@ -1,0 +1,183 @@
+"""The flight recorder: a bounded window on disk, frozen by a command, a signal or a rule."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from spoolscope.traces.recording import CAPTURES, Recording
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+CLI = [sys.executable, "-m", "spoolscope.cli.main"]
+PARTS = 8  # a window is kept in so many segments
+
+
+@contextmanager
+def recording(mount: Path, output: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*CLI, "record", "-q", "--keep-names", "--no-snapshot", "--spool", str(mount)]
+    process = subprocess.Popen(
+        [*command, "-o", str(output), *options], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: "ready" in said(output), process)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def said(output: Path) -> str:
+    answers = output / CAPTURES / "capture.json"
+    return answers.read_text() if answers.exists() else ""
+
+
+def wait_for(what: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 40
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+
+
+@contextmanager
+def creating(mount: Path) -> Iterator[dict[int, int]]:
+    """Create numbered files all the time; yields when each was made (since the epoch)."""
+    made: dict[int, int] = {}
+    stop = threading.Event()
+
+    def create() -> None:
+        while not stop.is_set():
+            (mount / str(len(made))).touch()
+            made[len(made)] = time.time_ns()
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        yield made
+    finally:
+        stop.set()
+        thread.join()
+
+
+def created_in(trace: Path) -> set[int]:
+    connection: duckdb.DuckDBPyConnection = Trace.open(trace).connect()
+    rows = connection.execute(
+        "SELECT path FROM syscalls JOIN paths USING (path_id)"
+        " WHERE syscall = 'openat' AND kind = 'spool' AND path SIMILAR TO '[0-9]+'"
+    ).fetchall()
+    return {int(path) for (path,) in rows}
+
+
+def test_freezing_keeps_exactly_the_last_window(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "box"
+    most = 0
+    with recording(mount, output, "--last", "2s") as process, creating(mount) as made:
+        for _ in range(20):
+            time.sleep(0.25)
+            most = max(most, len(list((output / CAPTURES).glob("*.seg"))))
+        done = subprocess.run(
+            [*CLI, "freeze", output, "--json"], capture_output=True, text=True, check=True
+        )
+        frozen = Path(json.loads(done.stdout)["trace"])
+        meta = Trace.open(frozen).meta
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 0, process.communicate()
+    assert meta["frozen"]["why"] == "signal"
+    assert meta["complete"]
+    assert most <= PARTS + 3  # the window's, the open ones around a border, one too old
+    assert 2e9 <= meta["frozen"]["window_ns"] < 4.5e9
+    # The window, as its own meta.json states it, holds just what the program made in it.
+    start, end = meta["start_ns"], meta["frozen"]["at_ns"]
+    slack = 20_000_000  # between a call's return and the note of it
+    inside = {i for i, ns in made.items() if start + slack < ns < end}
+    around = {i for i, ns in made.items() if start < ns < end + slack}
+    assert len(inside) > 100
+    assert inside <= created_in(frozen) <= around
+    # It went on, and its end is a freeze too; nothing else is left.
+    first, last = Recording.open(output).traces()
+    assert first == frozen
+    assert Trace.open(last).meta["frozen"]["why"] == "end"
+    assert Trace.open(last).meta["start_ns"] == pytest.approx(end, abs=1_000_000)
+    assert not (output / CAPTURES).exists()
+
+
+def test_a_slow_call_freezes_once_per_window(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "box"
+    (mount / "lock").touch()
+    with recording(mount, output, "--last", "30s", "--freeze-on", "slow=200ms") as process:
+        for _ in range(2):
+            _waiting_for_a_lock(mount / "lock", 0.4)
+        wait_for(lambda: Recording.open(output).traces(), process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 0, process.communicate()
+    first, last = (Trace.open(trace) for trace in Recording.open(output).traces())
+    assert first.meta["frozen"]["why"].startswith("slow: call ")
+    assert last.meta["frozen"]["why"] == "end"
+    slow = "SELECT count(*) FROM syscalls WHERE syscall = 'fcntl' AND dur_ns > 200000000"
+    assert [t.connect().execute(slow).fetchall() for t in (first, last)] == [[(1,)], [(1,)]]
+
+
+def _waiting_for_a_lock(path: Path, seconds: float) -> None:
+    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX)"
+    with path.open("r+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        waiter = subprocess.Popen([sys.executable, "-c", code, str(path)])
+        time.sleep(seconds + 0.5)  # an interpreter's start lies before the call
+        fcntl.lockf(file, fcntl.LOCK_UN)
+        waiter.wait()
+
+
+def test_a_killed_recorder_leaves_its_window(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "box"
+    with recording(mount, output, "--last", "2s") as process, creating(mount) as made:
+        time.sleep(1.5)
+        pid = Recording.open(output).recorder()
+        os.kill(pid, signal.SIGKILL)
+        killed_ns = time.time_ns()
+        _, said = process.communicate(timeout=40)
+    assert process.returncode == 3
+    assert "ended early" in said
+    [trace] = Recording.open(output).traces()
+    meta = Trace.open(trace).meta
+    assert meta["frozen"]["why"] == "the recorder died"
+    assert meta["complete"] is False
+    assert meta["lost"] == 0
+    # Records are written once a second at the latest.
+    safe = {i for i, ns in made.items() if meta["start_ns"] < ns < killed_ns - 1_200_000_000}
+    assert safe <= created_in(trace)
+
+
+def test_freeze_refuses_what_it_cannot_freeze(spool, tmp_path):
+    def refused(*words: object) -> str:
+        done = subprocess.run([*CLI, *map(str, words)], capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+
+    mount, output = spool("ext4"), tmp_path / "rec"
+    assert "not a recording of several traces" in refused("freeze", tmp_path)
+    with recording(mount, output, "--rotate", "1h") as process:
+        assert "no flight recorder" in refused("freeze", output)
+        assert "still being recorded" in refused("record", "--recover", output, "-o", "new")
+        assert "exists" in refused("record", "--spool", mount, "-o", output)
+        assert "did not write" in refused("record", "-f", "--spool", mount, "-o", output)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 0, process.communicate()
+    box = tmp_path / "box"
+    with recording(mount, box, "--last", "1h") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 0, process.communicate()
+    assert "no running recorder" in refused("freeze", box)

@@ -1,0 +1,113 @@
+"""A directory of several traces: what --rotate and --last write.
+
+``recording.json`` says who records; every trace stands beside it under its own name; segments
+that are not converted yet lie in ``.capture``.
+"""
+
+import itertools
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.trace import META
+
+CONTROL = "recording.json"
+CAPTURES = ".capture"
+ROTATED, FROZEN = "trace", "frozen"
+FORMAT = "spoolscope-recording/1"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A directory of traces.
+
+    Attributes:
+        path: The directory.
+        control: The content of recording.json: format, kind (trace or frozen), recorder_pid,
+            recorder_started (clock ticks, proc(5)), ended, skipped (segments that --keep dropped
+            before they were converted).
+    """
+
+    path: Path
+    control: dict[str, Any]
+
+    @classmethod
+    def open(cls, directory: Path) -> "Recording":
+        """Open one.
+
+        Raises:
+            SpoolscopeError: the directory is none.
+        """
+        try:
+            control = json.loads((directory / CONTROL).read_text())
+        except (OSError, ValueError):
+            control = None
+        if not isinstance(control, dict) or control.get("format") != FORMAT:
+            raise SpoolscopeError(
+                f"{directory} is not a recording of several traces (no {CONTROL})",
+                remedy="give the -o of 'spoolscope record --rotate' or '--last'",
+                exit_code=USAGE,
+            )
+        return cls(directory, control)
+
+    @staticmethod
+    def is_one(directory: Path) -> bool:
+        """Tell whether a directory holds several traces."""
+        return (directory / CONTROL).is_file()
+
+    def traces(self) -> list[Path]:
+        """Return its traces, oldest first."""
+        return sorted(path.parent for path in self.path.glob(f"{self.control['kind']}-*/{META}"))
+
+    def metas(self) -> list[dict[str, Any]]:
+        """Return the meta.json of each trace, oldest first."""
+        return [json.loads((trace / META).read_text()) for trace in self.traces()]
+
+    def totals(self) -> dict[str, Any]:
+        """Return sums over all traces, by the names of meta.json.
+
+        ``complete`` is true if every trace is, and none between two of them is missing.
+        """
+        metas = self.metas()
+        gapless = self.control["kind"] == FROZEN or all(
+            after["segment"] == before["segment"] + 1 for before, after in itertools.pairwise(metas)
+        )
+        return {
+            "counts": {"syscalls": sum(meta["counts"]["syscalls"] for meta in metas)},
+            "duration_ns": sum(meta["duration_ns"] for meta in metas),
+            "lost": sum(meta["lost"] for meta in metas),
+            "shed": sum(meta["shed"] for meta in metas),
+            "complete": bool(metas) and gapless and all(meta["complete"] for meta in metas),
+            "tier": min((str(meta["tier"]) for meta in metas), default="unknown"),
+        }
+
+    def pending(self) -> list[Path]:
+        """Return the segments that are in no trace yet, oldest first."""
+        return sorted((self.path / CAPTURES).glob("capture-*.seg"))
+
+    def recorder(self) -> int | None:
+        """Return the pid of the recorder if it still runs."""
+        pid, started = self.control["recorder_pid"], self.control["recorder_started"]
+        return int(pid) if started is not None and started_at(pid) == started else None
+
+
+def started_at(pid: int) -> int | None:
+    """Return when a process began, in clock ticks: with it a pid given out again is told apart."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(") ")[2].split()  # from field 3, the state, on
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def write_control(directory: Path, control: dict[str, Any]) -> None:
+    """Replace recording.json in one step, readable for its owner only."""
+    draft = directory / f".{CONTROL}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"format": FORMAT, **control}, file, indent=1)
+    draft.replace(directory / CONTROL)

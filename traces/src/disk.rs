@@ -1,0 +1,128 @@
+//! The file below a capture: whole chunks or none, and room left for the last words when the
+//! disk is full.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+
+/// What a full disk must still take: buffered chunks, the last words of threads, meta.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// On a small disk no more than this part of what is free.
+const RESERVE_SHARE: u64 = 16;
+/// btrfs gives freed space back only with its next transaction.
+const RETRIES: u32 = 3;
+
+/// Appends whole chunks.
+#[derive(Debug)]
+pub struct ChunkFile {
+    file: File,
+    /// Bytes of whole chunks, the file header included.
+    bytes: u64,
+    reserve: Option<File>,
+    full: bool,
+}
+
+impl ChunkFile {
+    /// Creates a file in an open directory; fails if the name exists or is a symbolic link.
+    pub fn create(directory: BorrowedFd<'_>, name: &str) -> Result<ChunkFile> {
+        let name = std::ffi::CString::new(name)?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let file = open(directory, &name, flags)?;
+        Ok(ChunkFile {
+            file,
+            bytes: 0,
+            reserve: reserve(directory).ok(),
+            full: false,
+        })
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The disk was full: what fits now is what was held back for the last words.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Appends both parts or, with an error, neither.
+    pub fn append(&mut self, head: &[u8], body: &[u8]) -> Result<()> {
+        let mut tries = 0;
+        while let Err(error) = self.try_append(head, body) {
+            self.full |= no_space(&error);
+            let held_back = self.reserve.take().is_some();
+            if tries > 0 {
+                // SAFETY: a live descriptor of our own.
+                unsafe { libc::syncfs(self.file.as_raw_fd()) };
+            }
+            // A full btrfs may have no room even for this; the next try writes over the rest.
+            let cut = self.file.set_len(self.bytes);
+            self.file.seek(SeekFrom::Start(self.bytes))?;
+            if !self.full || tries == RETRIES || (!held_back && tries == 0) {
+                cut?;
+                return Err(error);
+            }
+            tries += 1;
+        }
+        self.bytes += (head.len() + body.len()) as u64;
+        Ok(())
+    }
+
+    fn try_append(&mut self, head: &[u8], body: &[u8]) -> Result<()> {
+        self.file.write_all(head)?;
+        self.file.write_all(body)
+    }
+
+    /// Replaces the file header, which was the first thing appended.
+    pub fn write_header(&mut self, header: &[u8]) -> Result<()> {
+        self.file.write_all_at(header, 0)
+    }
+
+    /// Makes all durable.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Is the disk, or what we may use of it, full?
+pub fn no_space(error: &Error) -> bool {
+    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Space on the same disk without a name: given back when it is closed, however we end.
+fn reserve(directory: BorrowedFd<'_>) -> Result<File> {
+    // SAFETY: an all-zero statvfs is valid; the descriptor lives.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    if unsafe { libc::fstatvfs(directory.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(Error::last_os_error());
+    }
+    let free = stat.f_bavail * stat.f_frsize;
+    let bytes = RESERVE_BYTES.min(free / RESERVE_SHARE);
+    let file = open(directory, c".", libc::O_WRONLY | libc::O_TMPFILE)?;
+    // SAFETY: our own descriptor; the size is positive and small.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) } {
+        0 => Ok(file),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+fn open(directory: BorrowedFd<'_>, name: &std::ffi::CStr, flags: libc::c_int) -> Result<File> {
+    // SAFETY: a live directory descriptor and a C string.
+    let fd = unsafe {
+        libc::openat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            flags | libc::O_CLOEXEC,
+            0o600,
+        )
+    };
+    if fd < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: just opened, owned by nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
