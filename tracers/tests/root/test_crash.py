@@ -1,0 +1,233 @@
+"""What was written is read, without holes, whatever happens to the recorder or its file."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spoolscope.tracers.lives import continue_numbering
+from spoolscope.tracers.losses import loss_columns
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.capture import Capture, read_capture
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+CUTS, FLIPS = 1000, 300
+RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "-q"]
+
+# Three processes of two threads; each thread logs how many calls it has made, outside the spool.
+WORK = """
+import os, sys, threading, time
+spool, log, end = sys.argv[1], sys.argv[2], time.monotonic() + float(sys.argv[3])
+pause_s = float(sys.argv[4])
+def loop(name):
+    out = os.open(f"{log}/{threading.get_native_id()}", os.O_WRONLY | os.O_CREAT, 0o600)
+    n = 0
+    while time.monotonic() < end:
+        os.close(os.open(f"{spool}/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
+        os.rename(f"{spool}/{name}", f"{spool}/{name}x")
+        n += 3
+        os.pwrite(out, b"%20d %20d" % (n, time.time_ns()), 0)
+        time.sleep(pause_s)
+for name in "abc":
+    if not os.fork():
+        threads = [threading.Thread(target=loop, args=(f"{name}{i}",)) for i in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        os._exit(0)
+for _ in range(3):
+    os.wait()
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Callable[..., list[str]]:
+    """Return ``work(mount, seconds, pause_s)``: the command."""
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "log").mkdir()
+
+    def command(mount: Path, seconds: float, pause_s: float = 0.0) -> list[str]:
+        words = (tmp_path / "work.py", mount, tmp_path / "log", seconds, pause_s)
+        return [sys.executable, *map(str, words)]
+
+    return command
+
+
+def logged(tmp_path: Path) -> dict[int, int]:
+    """Return how many calls each thread says it made."""
+    return {
+        int(file.name): int(file.read_text().split()[0]) for file in (tmp_path / "log").iterdir()
+    }
+
+
+@pytest.fixture
+def real_capture(spool, tmp_path, work) -> Path:
+    """Return a capture of the program, as the recorder itself wrote it."""
+    capture = tmp_path / "whole.seg"
+    mount = spool("ext4")
+    recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", capture]
+    command = [*recorder, "--no-tree", "--", *work(mount, 2.5, 0.003)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return capture
+
+
+def is_beginning(part: Capture, whole: Capture) -> bool:
+    """Tell whether every kind of record is the beginning of that of the whole capture."""
+    for kind, rows in part.records.items():
+        if rows.tobytes() != whole.records[kind][: len(rows)].tobytes():
+            return False
+    calls = part.records["syscall"]
+    for tid in np.unique(calls["tid"]):
+        mine = np.sort(calls["seq"][calls["tid"] == tid])
+        if mine.tolist() != list(range(len(mine))):
+            return False
+    return True
+
+
+def test_a_capture_cut_anywhere_holds_the_first_calls_of_each_thread(real_capture, tmp_path):
+    data, whole = real_capture.read_bytes(), read_capture(real_capture)
+    have = calls_of(whole)
+    # A thread's own exit is a call, too, if it came to that before its process ended.
+    assert {have[tid] - n for tid, n in logged(tmp_path).items()} <= {0, 1}
+    assert len(np.unique(whole.records["syscall"]["cpu"])) > 1, "no thread changed its CPU"
+    file = tmp_path / "cut.seg"
+    seen = set()
+    for cut in random.Random(2026).sample(range(64, len(data)), CUTS):
+        file.write_bytes(data[:cut])
+        part = read_capture(file)
+        assert is_beginning(part, whole), cut
+        seen.add(len(part.records["syscall"]))
+    assert len(seen) >= 3  # the cuts fell between several chunks
+
+
+def calls_of(capture: Capture) -> dict[int, int]:
+    tids, counts = np.unique(capture.records["syscall"]["tid"], return_counts=True)
+    return dict(zip(tids.tolist(), counts.tolist(), strict=True))
+
+
+def test_a_flipped_byte_is_noticed(real_capture, tmp_path):
+    data, whole = real_capture.read_bytes(), read_capture(real_capture)
+    file = tmp_path / "flipped.seg"
+    chance = random.Random(2026)
+    at_header = list(range(64))
+    for at in at_header + chance.sample(range(64, len(data)), FLIPS):
+        flipped = bytearray(data)
+        flipped[at] ^= chance.randrange(1, 256)
+        file.write_bytes(flipped)
+        try:
+            part = read_capture(file)
+        except SpoolscopeError:
+            assert at in at_header
+            continue
+        assert at not in at_header
+        assert part.bytes_unread > 0
+        assert is_beginning(part, whole), at
+
+
+def test_a_killed_recorder_leaves_all_but_the_last_second(spool, tmp_path, work, when_ready):
+    mount = spool("ext4")
+    killed: list[int] = []
+
+    def kill() -> None:
+        time.sleep(3)
+        pattern = f"spoolscope-record run .*{tmp_path}"
+        os.kill(int(subprocess.check_output(["pgrep", "-o", "-f", pattern])), signal.SIGKILL)
+        killed.append(time.time_ns())
+
+    when_ready(tmp_path / "trace", kill)
+    summary = record(
+        Request(
+            spools=[mount],
+            output=tmp_path / "trace",
+            command=work(mount, 5, 0.001),
+            keep_names=True,
+        )
+    )
+    assert "ended with code -9" in str(summary.failure)
+    trace = Trace.open(tmp_path / "trace")
+    assert (trace.meta["closed"], trace.meta["complete"], trace.meta["lost"]) == (False, False, 0)
+    deadline = time.monotonic() + 20
+    while len(list((tmp_path / "log").iterdir())) < 6 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    rows = trace.connect().execute(
+        "SELECT tid, count(*), max(seq) + 1, max(ts_ns) FROM syscalls GROUP BY 1"
+    )
+    found = {tid: (n, after, last) for tid, n, after, last in rows.fetchall()}
+    assert logged(tmp_path).keys() <= found.keys()
+    for tid, n_made in logged(tmp_path).items():
+        n, after, last = found[tid]
+        assert n == after <= n_made + 1
+        assert last > killed[0] - 2_000_000_000
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
+def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, small_disk):
+    """Its last words still find room: all that was lost is located, in each thread."""
+    mount, small = spool("ext4"), small_disk(fstype)
+    done = subprocess.run(
+        [*RECORD, "--spool", mount, "-o", small / "trace", "--", *work(mount, 8)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "make room" in done.stderr.splitlines()[-1]
+    [left] = small.glob(".trace.*/capture.seg")
+    capture = read_capture(left)
+    assert capture.closed
+    assert capture.bytes_unread == 0
+    assert capture.meta["ended"] == "disk full"
+    lost = loss_columns(capture, continue_numbering(capture))
+    rows = [dict(zip(lost, row, strict=True)) for row in zip(*lost.values(), strict=True)]
+    calls = [row for row in rows if row["kind"] == "syscall"]
+    have = calls_of(capture)
+    # Most threads were at work when the disk was full; all went on when the recorder had ended.
+    assert calls
+    for row in calls:
+        assert row["first_seq"] == have[row["tid"]]
+        assert row["n"] == row["last_seq"] - row["first_seq"] + 1
+        assert row["after_ns"] <= row["before_ns"] <= time.time_ns()
+    missing = {row["tid"]: row["n"] for row in calls}
+    for tid, n_made in logged(tmp_path).items():
+        assert 0 < have[tid] + missing.get(tid, 0) <= n_made + 1
+    # What the kernel side and the recorder counted as lost is what is located.
+    assert sum(row["n"] for row in calls) == capture.meta["lost_records"]["1"]
+
+
+@pytest.fixture
+def small_disk(tmp_path, require):
+    """Return ``small_disk(fstype)``: a mount whose free space is a few MiB."""
+    mounted: list[Path] = []
+
+    def make(fstype: str) -> Path:
+        require(fstype)
+        mount, image = tmp_path / "small", tmp_path / "small.img"
+        mount.mkdir()
+        size_mib = {"ext4": 8, "xfs": 300, "btrfs": 300}[fstype]
+        with image.open("wb") as file:
+            file.truncate(size_mib << 20)
+        options = {"ext4": ["-F"], "xfs": ["-f"], "btrfs": ["-f"]}[fstype]
+        subprocess.run(
+            [f"mkfs.{fstype}", "-q", *options, image], check=True, stderr=subprocess.DEVNULL
+        )
+        subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+        mounted.append(mount)
+        free = os.statvfs(mount)
+        filler = max(0, free.f_bavail * free.f_frsize - (3 << 20))
+        with (mount / "filler").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, filler))
+        return mount
+
+    yield make
+    for mount in mounted:
+        subprocess.run(["umount", "-l", mount], check=True)
