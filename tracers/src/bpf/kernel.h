@@ -274,6 +274,7 @@ struct task_struct {
 	int exit_code;
 	char comm[16];
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct mm_struct *mm;
@@ -389,6 +390,7 @@ struct bpf_iter__task_file {
 
 #pragma clang attribute pop
 
+#define PF_IO_WORKER 0x00000010
 #define PF_KTHREAD 0x00200000
 #define TS_COMPAT 0x0002
 #define AT_FDCWD -100

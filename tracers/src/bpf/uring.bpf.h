@@ -133,10 +133,19 @@ static __always_inline void emit_uring(const struct spsc_uring *op)
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+/* With IORING_SETUP_SQPOLL a thread of the kernel submits: a thread of the process that
+ * no fork announced, which shares its descriptors and directories. */
+static __always_inline struct task_struct *submitter(void)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+
+	return t->flags & PF_IO_WORKER ? t->group_leader : t;
+}
+
 SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 {
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = submitter();
 	struct spsc_uring op = {};
 	struct uring_sqe sqe = {};
 	struct task_state *st;

@@ -17,7 +17,7 @@ counters() {
 }
 
 dd if=/dev/zero of=/ext4/mail bs=4k count=128
-mapped /ext4/mail >touches
+mapped /ext4/mail /ext4/copy >touches
 sync
 counters before
 for fs in ext4 xfs btrfs; do

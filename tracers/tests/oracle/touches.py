@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 from spoolscope.traces.trace import Trace
 
+READ, WRITE, CALL = range(3)
+
 
 class Touch(NamedTuple):
     """One touch of a page, as root/mapped.c prints it."""
 
     page: int
-    write: int
+    how: int
     cached: int
     major: int
     minor: int
@@ -27,9 +29,12 @@ def compare(touches: list[Touch], trace: Trace) -> None:
     counted = [touch for touch in touches if touch.major or touch.minor]
     names = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
     faults = [f for f in trace.table("faults").to_pylist() if names[f["path_id"]] == "mail"]
+    query = f"SELECT seq FROM syscalls WHERE syscall = 'write' AND tid = {faults[0]['tid']}"
+    writes = {seq for (seq,) in trace.connect().execute(query).fetchall()}
     assert len(faults) == len(counted) == sum(t.major + t.minor for t in touches)
     for touch, fault in zip(counted, faults, strict=True):
-        assert (fault["major"], fault["write"]) == (touch.major == 1, touch.write == 1), touch
+        assert (fault["major"], fault["write"]) == (touch.major == 1, touch.how == WRITE), touch
+        assert (fault["seq"] in writes) == (touch.how == CALL), touch
         assert not (fault["absent"] and touch.cached), touch
         if fault["page"] is None:
             assert 0 <= touch.page - fault["first_page"] < fault["n_pages"], touch

@@ -24,13 +24,18 @@ class Operation(NamedTuple):
     result: int
 
 
-@pytest.fixture
-def ran(spool, tmp_path: Path, require: Callable[..., None]) -> tuple[list[Operation], Trace]:
-    """Record the program on ext4 and return what it got and the trace."""
+@pytest.fixture(params=["", "sqpoll"])
+def ran(
+    request, spool, tmp_path: Path, require: Callable[..., None]
+) -> tuple[list[Operation], Trace]:
+    """Record the program on ext4 and return what it got and the trace.
+
+    Without and with a thread of the kernel that submits.
+    """
     mount, program, said = spool("ext4"), tmp_path / "uring", tmp_path / "said"
     subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-o", program, SOURCE], check=True)
     (mount / "mail").touch()  # so that the tree at start names it
-    command = ["sh", "-c", f"{program} {mount} {tmp_path / 'elsewhere'} > {said}"]
+    command = ["sh", "-c", f"{program} {mount} {tmp_path / 'elsewhere'} {request.param} > {said}"]
     summary = record(
         Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
     )

@@ -1,6 +1,6 @@
 /* io_uring by bare system calls: one operation after the other, each with its result.
  *
- * uring SPOOL ELSEWHERE: prints a line "opcode offset size result" for every operation
+ * uring SPOOL ELSEWHERE [sqpoll]: prints a line "opcode offset size result" for every operation
  * on SPOOL, in order, and then whether the others went well.
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static struct {
-	int fd;
+	int fd, flags;
 	unsigned *head, *tail, *mask, *array, *cq_head, *cq_mask;
 	struct io_uring_sqe *sqes;
 	struct io_uring_cqe *cqes;
@@ -22,12 +22,13 @@ static struct {
 
 static char data[8192];
 
-static void set_up(void)
+static void set_up(unsigned flags)
 {
-	struct io_uring_params p = {};
+	struct io_uring_params p = {.flags = flags, .sq_thread_idle = 1000};
 	char *sq, *cq;
 
 	ring.fd = syscall(__NR_io_uring_setup, 8, &p);
+	ring.flags = flags & IORING_SETUP_SQPOLL ? IORING_ENTER_SQ_WAKEUP : 0;
 	if (ring.fd < 0)
 		exit(77); /* not here: kernel.io_uring_disabled, seccomp */
 	sq = mmap(NULL, p.sq_off.array + p.sq_entries * sizeof(unsigned), PROT_READ | PROT_WRITE,
@@ -57,7 +58,8 @@ static int done(struct io_uring_sqe sqe)
 	ring.sqes[at] = sqe;
 	ring.array[tail & *ring.mask] = at;
 	__atomic_store_n(ring.tail, tail + 1, __ATOMIC_RELEASE);
-	if (syscall(__NR_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
+	if (syscall(__NR_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS | ring.flags, NULL,
+		    0) != 1)
 		exit(2);
 	cqe = &ring.cqes[*ring.cq_head & *ring.cq_mask];
 	if (cqe->user_data != number)
@@ -82,11 +84,11 @@ static int shown(struct io_uring_sqe sqe)
 
 int main(int argc, char **argv)
 {
-	int fd, other, dir = argc == 3 ? open(argv[1], O_RDONLY | O_DIRECTORY) : -1;
+	int fd, other, dir = argc >= 3 ? open(argv[1], O_RDONLY | O_DIRECTORY) : -1;
 
 	if (dir < 0 || chdir(argv[1]))
 		return 1;
-	set_up();
+	set_up(argc > 3 ? IORING_SETUP_SQPOLL : 0);
 	other = done(OPEN(AT_FDCWD, argv[2]));
 	fd = shown(OPEN(AT_FDCWD, "mail"));
 	if (fd < 0 || other < 0)

@@ -142,7 +142,7 @@ URING_OPS = Table(
         TS,
         Column("dur_ns", I64, "ns", "From submission to completion; null if its success is not reported.", nullable=True),
         PID,
-        Column("tid", I32, "", "Thread that submitted it; with IORING_SETUP_SQPOLL the kernel's own."),
+        Column("tid", I32, "", "Thread that submitted it; with IORING_SETUP_SQPOLL the first of its process."),
         Column("op", SYMBOL, "", "Operation: openat, read, fsync, ...; its number if it is newer than spoolscope."),
         Column("ring", I64, "", "Tells rings apart."),
         Column("user_data", I64, "", "The program's own mark."),
