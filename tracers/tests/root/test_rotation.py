@@ -1,7 +1,9 @@
 """Recordings in several traces hold the same calls as one: none lost, none twice."""
 
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -9,10 +11,12 @@ import pytest
 
 from spoolscope.tracers.request import Limit
 from spoolscope.tracers.session import Request, record
-from spoolscope.traces.recording import Recording
+from spoolscope.traces.recording import CAPTURES, Recording
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
+
+SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 
 # Four processes with two threads each; every thread counts the calls that it makes itself.
 # One thread holds a lock over the first border; the other processes come and go.
@@ -142,3 +146,72 @@ def test_nothing_is_lost_at_a_border(fstype, spool, tmp_path):
     # Every trace stands on its own: its calls have names, its threads an owner.
     for trace in traces:
         assert Trace.open(trace).meta["paths_unresolved"] == 0
+
+
+def test_only_the_newest_are_kept_and_size_begins_a_new_one(spool, tmp_path):
+    mount, output = spool("xfs"), tmp_path / "rec"
+    summary = record(
+        Request(
+            spools=[mount],
+            output=output,
+            command=work(mount, tmp_path, 3),
+            rotate=Limit(size_bytes=100_000),
+            keep=2,
+        )
+    )
+    recording = Recording.open(output)
+    names = [trace.name for trace in recording.traces()]
+    segments = [meta["segment"] for meta in recording.metas()]
+    assert len(names) == 2
+    assert segments[1] == segments[0] + 1 >= 3
+    assert summary.meta["complete"]
+    assert not (output / CAPTURES).exists()
+    shown = spoolscope("info", output)
+    assert shown.returncode == 0
+    assert "2 traces" in shown.stdout
+    refused = spoolscope("explain", output)
+    assert refused.returncode == 2
+    assert f"e.g. {recording.traces()[-1]}" in refused.stderr
+
+
+def test_a_killed_front_end_leaves_segments_that_are_recovered(spool, tmp_path):
+    """The recorder ends in order; what was not converted yet becomes one trace."""
+    mount, output = spool("ext4"), tmp_path / "rec"
+    words = [*SPOOLSCOPE, "record", "-q", "--keep-names", "--spool", mount, "--rotate", "1s"]
+    process = subprocess.Popen([*map(str, words), "-o", str(output)])
+    answers = output / CAPTURES / "capture.json"
+    _wait_for(lambda: answers.exists() and "ready" in answers.read_text())
+    n = 0
+    while len(list((output / CAPTURES).glob("*.seg"))) < 2 or n < 500:
+        (mount / f"f{n}").touch()
+        n += 1
+    process.kill()
+    process.wait()
+    _wait_for(lambda: Recording.open(output).recorder() is None)
+    _wait_for(lambda: not list(output.glob(".trace-*")))  # its last conversion ends, too
+    shown = spoolscope("info", output, "--json")
+    facts = json.loads(shown.stdout)
+    assert facts["segments_pending"] >= 1
+    left = tmp_path / "left"
+    assert (
+        spoolscope("record", "-q", "--keep-names", "--recover", output, "-o", left).returncode == 0
+    )
+    assert Trace.open(left).meta["complete"]
+    made = ask(
+        [*Recording.open(output).traces(), left],
+        "SELECT count(DISTINCT ino) FROM syscalls WHERE syscall = 'openat' AND ret >= 0"
+        " AND obj_mode & 61440 = 32768",
+    )
+    assert made == [(n,)]
+
+
+def _wait_for(what) -> None:
+    deadline = time.monotonic() + 40
+    while not what():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def spoolscope(*words: object) -> subprocess.CompletedProcess:
+    command = [*SPOOLSCOPE, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

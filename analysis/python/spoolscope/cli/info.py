@@ -140,6 +140,10 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         click.echo(sentence)
     if not facts["closed"]:
         click.echo("The recorder did not end in order; the last second may be missing.")
+    if facts["bytes_unread"]:
+        click.echo(f"{facts['bytes_unread']:,} bytes of the capture were cut or damaged: not read.")
+    if facts["ended"] == "disk full":
+        click.echo("The recording ended when the disk of its output was full.")
     _print_losses(trace)
     click.echo(f"Next: spoolscope explain {trace.path}")
 

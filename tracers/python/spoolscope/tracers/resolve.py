@@ -178,6 +178,8 @@ def resolve(capture: Capture) -> Resolved:
     The calls of a prelude only change what is open and where it lies.
     """
     prelude = capture.records["prelude"]
+    if not len(prelude):
+        return _resolve(capture)
     calls = np.concatenate([prelude, capture.records["syscall"]])
     out = _resolve(replace(capture, records={**capture.records, "syscall": calls}))
     for name in ("path", "path2", "base", "base2", "comm"):

@@ -4,7 +4,7 @@ import json
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -82,32 +82,55 @@ def read_capture(path: Path) -> Capture:
     """
     data = memoryview(path.read_bytes())
     capture = _open(path, data)
-    parts: dict[str, list[Records]] = {name: [] for name in RECORDS.values()}
+    # Unpacked last and each kind at once: the calls of a long recording fill the memory.
+    parts: dict[str, list[_Chunk]] = {name: [] for name in RECORDS.values()}
     stacks = [capture.stacks]
     at = DTYPES["file_header"].itemsize
     size = DTYPES["chunk_header"].itemsize
     while at + size <= len(data):
         header = np.frombuffer(data[at : at + size], DTYPES["chunk_header"])[0].copy()
         body = data[at + size : at + size + int(header["stored_bytes"])]
-        raw = _body(header, body)
-        if raw is None:
+        chunk = _checked(header, body)
+        if chunk is None:
             break
-        kind, n = int(header["kind"]), int(header["n_records"])
+        kind = int(header["kind"])
         if kind in RECORDS:
-            name = RECORDS[kind]
-            parts[name].append(np.frombuffer(raw, ROWS[name]))
+            parts[RECORDS[kind]].append(chunk)
         elif kind == STACK:
-            stacks.append(np.frombuffer(raw, np.uint64).reshape(n, STACK_FRAMES))
+            rows = np.frombuffer(chunk.unpacked(), np.uint64)
+            stacks.append(rows.reshape(chunk.n, STACK_FRAMES))
         else:
-            _names(capture, kind, raw, n)
+            _names(capture, kind, chunk.unpacked(), chunk.n)
         at += size + len(body)
     capture.bytes_unread = len(data) - at
     capture.stacks = np.concatenate(stacks)
-    capture.records = {
-        name: _end_names(np.concatenate([np.empty(0, ROWS[name]), *arrays]))
-        for name, arrays in parts.items()
-    }
+    capture.records = {name: _end_names(_records(name, chunks)) for name, chunks in parts.items()}
     return capture
+
+
+class _Chunk(NamedTuple):
+    """A chunk whose checksum agrees."""
+
+    n: int
+    codec: int
+    raw_bytes: int
+    stored: memoryview
+
+    def unpacked(self) -> bytes:
+        """Return its content."""
+        if self.codec == 0:
+            return bytes(self.stored)
+        raw: bytes = pa.decompress(self.stored, self.raw_bytes, codec="zstd", asbytes=True)
+        return raw
+
+
+def _records(name: str, chunks: list[_Chunk]) -> Records:
+    records = np.empty(sum(chunk.n for chunk in chunks), ROWS[name])
+    at = 0
+    for chunk in chunks:
+        records[at : at + chunk.n] = np.frombuffer(chunk.unpacked(), ROWS[name])
+        at += chunk.n
+    return records
 
 
 def _end_names(records: Records) -> Records:
@@ -144,17 +167,15 @@ def _open(path: Path, data: memoryview) -> Capture:
     )
 
 
-def _body(header: Any, stored: memoryview) -> bytes | None:
-    """Return the chunk's content, or None if it is cut or damaged."""
+def _checked(header: Any, stored: memoryview) -> _Chunk | None:
+    """Return the chunk, or None if it is cut or damaged."""
     if header["magic"] != CHUNK_MAGIC or len(stored) < header["stored_bytes"]:
         return None
     told, header["crc32"] = int(header["crc32"]), 0
     if zlib.crc32(stored, zlib.crc32(header.tobytes())) != told:
         return None
-    if header["codec"] == 0:
-        return bytes(stored)
-    raw: bytes = pa.decompress(stored, int(header["raw_bytes"]), codec="zstd", asbytes=True)
-    return raw
+    n, codec, raw_bytes = (int(header[word]) for word in ("n_records", "codec", "raw_bytes"))
+    return _Chunk(n, codec, raw_bytes, stored)
 
 
 def _names(capture: Capture, kind: int, raw: bytes, n: int) -> None:
