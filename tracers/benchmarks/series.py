@@ -18,7 +18,7 @@ from tools import OTHERS, UNTRACED, Tool, UnusableError
 from workloads import Ground, Run, Workload
 
 EVERY = 3  # the others' slowdown is so large that a third of the rounds tells it
-NICE = -10
+GROUP_NICE = -10
 LOADS_S, RIG_S = 270.0, 150.0  # what the whole may take is ten minutes
 RIG_TITLE = "Postfix and Dovecot, {} messages by SMTP until the last is in its Maildir"
 Results = dict[str, dict[str, list[tuple[int, Run]]]]
@@ -123,21 +123,22 @@ def machine() -> dict[str, Any]:
 
 @contextmanager
 def ahead_of_others() -> Iterator[None]:
-    """Give this process and its children more of the CPU than the rest of the machine.
+    """Give this session more of the CPU than the rest of the machine.
 
-    Where sessions are scheduled as groups, sched(7), the group's own value counts; the session
-    is the caller's shell too and gets its value back.
+    Works where sessions are scheduled as groups, sched(7). The processes' own nice values, which
+    count within the group, stay: the recorder's is lower than that of a load. The session is the
+    caller's shell too, and gets its value back.
     """
     group = Path("/proc/self/autogroup")
-    before = group.read_text().split()[-1] if group.exists() else ""
-    os.setpriority(os.PRIO_PROCESS, 0, NICE)
-    if before:
-        group.write_text(str(NICE))
+    if not group.exists():
+        yield
+        return
+    before = group.read_text().split()[-1]
+    group.write_text(str(GROUP_NICE))
     try:
         yield
     finally:
-        if before:
-            group.write_text(before)
+        group.write_text(before)
 
 
 def say(text: str) -> None:
