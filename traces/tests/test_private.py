@@ -69,6 +69,8 @@ def test_what_was_asked_for_goes() -> None:
     asked = {
         "comms": ["imap", "filter-bob"],
         "cgroups": ["/sys/fs/cgroup/system.slice/dovecot.service", "user.slice/alice.slice"],
+        "units": ["postfix@-.service", "alice.service"],
+        "exes": ["/usr/lib/dovecot/imap", "/home/alice/filter-bob"],
         "pids": [7],
         "command": True,
     }
@@ -77,3 +79,5 @@ def test_what_was_asked_for_goes() -> None:
     assert shown["filter"]["cgroups"][0].endswith("/cgroup/system.slice/dovecot.service")
     assert (shown["filter"]["pids"], shown["filter"]["command"]) == ([7], True)
     assert shown["filter"]["comms"][0] == "imap"
+    assert shown["filter"]["units"][0] == "postfix@-.service"
+    assert shown["filter"]["exes"][0] == "/usr/lib/dovecot/imap"

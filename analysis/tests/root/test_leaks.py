@@ -139,6 +139,17 @@ def test_no_name_is_left_of_a_trace_that_kept_them(kept: Path, place: Path) -> N
     assert leaks(shown(copy, place)) == []
 
 
+def test_no_name_is_left_of_a_recording_in_several_traces(place: Path) -> None:
+    """Its captures, which hold names, are gone once they are converted."""
+    series = recorded(place, "series", "--rotate", "1s")
+    files = {file: file.read_bytes() for file in series.rglob("*") if file.is_file()}
+    traces = [file.parent for file in files if file.name == "meta.json"]
+    assert traces
+    assert leaks({str(file.relative_to(series)): data for file, data in files.items()}) == []
+    for trace in traces:
+        assert leaks(everything(trace)) == []
+
+
 def test_every_name_would_be_found(kept: Path, place: Path) -> None:
     """The same search of a trace that keeps names: what it did not find, it could not."""
     found = leaks(everything(kept))

@@ -113,3 +113,10 @@ def test_inputs_that_do_not_belong_together_are_refused(trace, replay, tmp_path)
         build([trace, replay], tmp_path / "r.html")
     assert caught.value.exit_code == 2
     assert not (tmp_path / "r.html").exists()
+
+
+def test_a_report_says_what_no_call_shows(builder):
+    trace = builder.write(compat_calls=1234)
+    build([trace], trace.with_suffix(".html"))
+    text = trace.with_suffix(".html").read_text()
+    assert "1,234 calls of 32-bit programs were seen, not decoded" in text

@@ -1,5 +1,6 @@
 """io_uring on the spool, against the results that the program itself got."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from spoolscope.tracers.session import Request, record
-from spoolscope.tracers.uring import PLACED, name_of
+from spoolscope.tracers.uring import OPS, PLACED, name_of
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
@@ -82,3 +83,14 @@ def info_says_what_a_replay_leaves_out(trace: Trace, n: int) -> None:
     said = subprocess.run(info, capture_output=True, text=True, check=True).stdout
     assert f"\n{n} io_uring operations on the spool are in the table uring_ops" in said
     assert "a replay does not repeat them" in said
+
+
+def test_operations_have_the_kernel_s_names(require: Callable[..., None]) -> None:
+    require("bpftool")
+    dump = ["bpftool", "btf", "dump", "file", "/sys/kernel/btf/vmlinux"]
+    types = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    of_kernel = re.findall(r"'IORING_OP_(\w+)' val=(\d+)", types)
+    assert len(of_kernel) > 40
+    for name, number in of_kernel:
+        if name != "LAST" and int(number) < len(OPS):
+            assert name_of(int(number)) == name.lower()

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
-from spoolscope.cli.beyond import beyond_calls
+from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.recording_info import show_recording
 from spoolscope.tracers.questions import NO, YES, answers

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spoolscope.cli.beyond import beyond_calls
+from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.cli.output import (
     claim_output,
     emit_json,

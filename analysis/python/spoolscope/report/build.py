@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.compare import Comparison, compare
 from spoolscope.analysis.explain import Explanation
@@ -24,6 +25,7 @@ from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
 from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.trace import Trace
 
 LIMIT_BYTES = 15_000_000
 Progress = Callable[[str, float | None], None]
@@ -218,6 +220,8 @@ def _environment(rows: list[list[str]], studies: dict[str, Study]) -> Section:
         if missing := meta.get("programs", {}).get("missing"):
             said = "; ".join(f"{program}: {reason}" for program, reason in missing.items())
             rows.append([f"{name}: not traced", said])
+        beside = beyond_calls(Trace.open(found.explanation.trace))
+        rows += [[f"{name}: beside calls", sentence] for sentence in beside]
         pseudonyms = "yes" if meta.get("pseudonymised") else "no"
         rows.append([f"{name}: names pseudonymised", pseudonyms])
     table = TableBlock("Environment", ["what", "~value"], rows, "As recorded by the tools.")
