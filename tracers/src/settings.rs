@@ -20,14 +20,15 @@ const EXTRA_FLOCK: u8 = 3;
 const EXTRA_IOV: u8 = 4;
 const EXTRA_HOW: u8 = 5;
 
-const RETURNS_FD: u8 = 1;
-const CLOSES: u8 = 2;
-const TASK: u8 = 4;
-const CHDIR: u8 = 8;
-const ADDRESS: u8 = 16;
-const EXEC: u8 = 32;
-const NEVER_RETURNS: u8 = 64;
-const ONLY_FD: u8 = 128;
+const RETURNS_FD: u16 = 1;
+const CLOSES: u16 = 2;
+const TASK: u16 = 4;
+const CHDIR: u16 = 8;
+const ADDRESS: u16 = 16;
+const EXEC: u16 = 32;
+const NEVER_RETURNS: u16 = 64;
+const ONLY_FD: u16 = 128;
+const ONLY_PATH: u16 = 256;
 
 /// Calls that a budget may leave out: they name nothing and change no name.
 const DATA: [&str; 10] = [
@@ -101,15 +102,17 @@ fn shape(call: &Call) -> types::call_shape {
         is_data: u8::from(DATA.contains(&call.name)),
         ..Default::default()
     };
-    let others = [shape.fd2, shape.dirfd, shape.path, shape.path2];
-    if matches!(shape.fd, 0 | 4) && others == [-1; 4] && shape.flags & (TASK | CHDIR | ADDRESS) == 0
-    {
-        shape.flags |= ONLY_FD;
+    if shape.flags & (TASK | CHDIR | ADDRESS) == 0 {
+        shape.flags |= match (shape.fd, shape.fd2, shape.dirfd, shape.path, shape.path2) {
+            (0 | 4, -1, -1, -1, -1) => ONLY_FD,
+            (-1, -1, -1, 0, -1) | (-1, -1, 0, 1, -1) => ONLY_PATH,
+            _ => 0,
+        };
     }
     shape
 }
 
-fn flags(call: &Call) -> u8 {
+fn flags(call: &Call) -> u16 {
     let own = match call.name {
         "close" => CLOSES,
         "close_range" => CLOSES | TASK, // what lies between its two ends may be a spool's

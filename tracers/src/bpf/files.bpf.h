@@ -108,24 +108,29 @@ __noinline bool head_on_spool(const struct path_head *head, u64 ino, u32 dev)
 	return false;
 }
 
-/* "//" or "/." in the part that is compared? Eight bytes at a time. */
+/* Not 0 if "//" or "/." is among these eight bytes; `next` is the same one byte further. */
+static __always_inline u64 untidy_word(u64 word, u64 next)
+{
+	const u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
+	u64 slash = word ^ 0x2f2f2f2f2f2f2f2f;
+	u64 again = next ^ 0x2f2f2f2f2f2f2f2f;
+	u64 dot = next ^ 0x2e2e2e2e2e2e2e2e;
+
+	return ((slash - ones) & ~slash & tops) &
+	       (((again - ones) & ~again) | ((dot - ones) & ~dot));
+}
+
+/* "//" or "/." in the part that is compared? */
 __noinline bool untidy(const struct path_head *head, u32 bytes)
 {
 	const u64 *word = (const u64 *)head;
-	const u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
 	u64 found;
 
 	if (!head)
 		return false;
 	found = head->text[0] == '.';
 	for (u32 i = 0; i < PATH_HEAD / 8 - 1 && i * 8 < bytes; i++) {
-		u64 next = word[i] >> 8 | word[i + 1] << 56;
-		u64 slash = word[i] ^ 0x2f2f2f2f2f2f2f2f;
-		u64 again = next ^ 0x2f2f2f2f2f2f2f2f;
-		u64 dot = next ^ 0x2e2e2e2e2e2e2e2e;
-
-		found |= ((slash - ones) & ~slash & tops) &
-			 (((again - ones) & ~again) | ((dot - ones) & ~dot));
+		found |= untidy_word(word[i], word[i] >> 8 | word[i + 1] << 56);
 	}
 	return found;
 }
@@ -163,19 +168,65 @@ static __always_inline const struct path_head *tidied(struct task_state *st)
 	return (const struct path_head *)st->tidy;
 }
 
+/* Absolute names of a process that sees other mounts than we do prove nothing. */
+static __always_inline bool sees_our_mounts(struct task_struct *t)
+{
+	return t->fs->root.dentry->d_inode->i_ino == root_ino &&
+	       t->nsproxy->mnt_ns->ns.inum == mount_ns;
+}
+
+/* No absolute name of a spool begins with these eight bytes. */
+__noinline bool no_spool_begins_with(u64 first)
+{
+	if (untidy_word(first, first >> 8))
+		return false;
+	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
+		if (!ways_in[i].ino && (first & ways_in[i].mask[0]) == ways_in[i].word[0])
+			return false;
+	return true;
+}
+
+/* No way to a spool leads through this directory. */
+__noinline bool no_way_from(u64 ino, u32 dev)
+{
+	if (is_spool(dev))
+		return false;
+	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
+		if (ways_in[i].ino == ino && (!ways_in[i].dev || ways_in[i].dev == dev))
+			return false;
+	return true;
+}
+
+/* A first look at a path: enough for most that have nothing to do with a spool, and right
+ * where it says so; path_on_spool() decides the rest. */
+static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user)
+{
+	struct dentry *cwd;
+	struct inode *inode;
+	struct file *dir;
+	u64 first;
+
+	if (bpf_probe_read_user(&first, sizeof(first), (void *)user))
+		return false;
+	if (*(const char *)&first == '/')
+		return sees_our_mounts(t) && !root_on_spool(t) && no_spool_begins_with(first);
+	if (dirfd == AT_FDCWD) {
+		cwd = t->fs->pwd.dentry;
+		return no_way_from(cwd->d_inode->i_ino, cwd->d_sb->s_dev);
+	}
+	dir = file_of_fd(t, dirfd);
+	if (!dir)
+		return true;
+	inode = inode_of(dir);
+	return no_way_from(MEMBER(struct inode, inode, i_ino), dev_of(inode));
+}
+
 enum answer { NO, YES, MAYBE };
 
 /* Relative names: the directory is on a spool, or above a mount point. */
 static __always_inline enum answer from_directory(struct task_state *st, u64 ino, u32 dev)
 {
 	return is_spool(dev) || head_on_spool(tidied(st), ino, dev) ? YES : NO;
-}
-
-/* Absolute names of a process that sees other mounts than we do prove nothing. */
-static __always_inline bool sees_our_mounts(struct task_struct *t)
-{
-	return t->fs->root.dentry->d_inode->i_ino == root_ino &&
-	       t->nsproxy->mnt_ns->ns.inum == mount_ns;
 }
 
 static __always_inline enum answer absolute_on_spool(struct task_struct *t, struct task_state *st)

@@ -34,6 +34,8 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 	st->out_state = SPSC_SWITCH_BLOCKED;
 	if (shed >= SPSC_SHED_STACKS && !st->watched)
 		return;
+	if (st->watched == WATCH_JBD2 && !st->committing) /* it waits for work */
+		return;
 	n = bpf_get_stack(ctx, st->stack, sizeof(st->stack), SKIP_BPF_FRAMES);
 	st->n_frames = n > 0 ? (u64)n >> 3 : 0;
 }

@@ -30,10 +30,10 @@
 struct call_shape {
 	s8 fd, fd2, dirfd, dirfd2;
 	s8 path, path2, text, extra_arg;
+	u16 flags; /* enum shape_flags */
 	u8 extra; /* enum shape_extra */
-	u8 flags; /* enum shape_flags */
 	u8 is_data; /* reads or writes at an offset, and may be shed */
-	u8 pad[5];
+	u8 pad[4];
 };
 
 enum shape_extra {
@@ -54,6 +54,7 @@ enum shape_flags {
 	SHAPE_EXEC = 32, /* the path must be read at entry, exec replaces the memory */
 	SHAPE_NEVER_RETURNS = 64,
 	SHAPE_ONLY_FD = 128, /* nothing but its descriptor says whether it is about a spool */
+	SHAPE_ONLY_PATH = 256, /* nothing but argument 0, or argument 1 seen from argument 0 */
 };
 
 struct spool {

@@ -24,6 +24,13 @@ static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *r
 	return f && is_spool(dev_of(inode_of(f)));
 }
 
+static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs *regs, s8 dirfd)
+{
+	if (dirfd < 0)
+		return elsewhere(t, AT_FDCWD, PT_REGS_PARM1_SYSCALL(regs));
+	return elsewhere(t, PT_REGS_PARM1_SYSCALL(regs), PT_REGS_PARM2_SYSCALL(regs));
+}
+
 /* All but one of 8 or 64 of a thread's reads and writes. They are counted in its seq. */
 static __always_inline bool left_out(struct task_state *st)
 {
@@ -42,6 +49,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	const volatile struct call_shape *s;
 	struct task_struct *t;
 	struct task_state *st;
+	bool away;
 	u32 call;
 
 	if (!armed || (unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
@@ -54,6 +62,10 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
 	/* Most calls of programs that have nothing to do with a spool end here. */
 	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
+		return 0;
+	away = (s->flags & SHAPE_ONLY_PATH) && path_elsewhere(t, regs, s->dirfd);
+	/* A symbolic link may lead to a spool: the descriptor returned will tell. */
+	if (away && !(s->flags & SHAPE_RETURNS_FD))
 		return 0;
 	st = target_state(t);
 	if (!st)
@@ -74,7 +86,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->certain = 0;
 	st->head[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
-	if (!wanted(t, st, s))
+	if (!away && !wanted(t, st, s))
 		return 0;
 	st->cwd_spool = cwd_on_spool(t);
 	st->out_ns = 0;
