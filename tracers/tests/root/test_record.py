@@ -161,18 +161,20 @@ def test_block_requests_agree_with_the_disks_counters(spool, tmp_path):
     assert 0.99 * written <= ours <= written  # writeback may go on after our detaching
 
 
-def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path):
+def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path, when_ready):
     """The injected fault is kill -9 on the native recorder in the middle of the work."""
     mount = spool("ext4")
-    killer = subprocess.Popen(
-        ["sh", "-c", "sleep 3; pkill -9 -f 'spoolscope-record run.*'$0", str(mount)]
-    )
+
+    def kill():
+        time.sleep(2.5)  # records are written once a second
+        subprocess.run(["pkill", "-9", "-f", f"spoolscope-record run.*{mount}"], check=True)
+
+    when_ready(tmp_path / "trace", kill)
     summary = record(
         Request(
             spools=[mount], output=tmp_path / "trace", command=["sh", "-c", _ENDLESS, str(mount)]
         )
     )
-    killer.wait()
     subprocess.run(["pkill", "-f", f"endless {mount}"], check=False)
     trace = Trace.open(summary.trace)
     assert summary.failure is not None
