@@ -19,6 +19,12 @@ pub enum Verb {
     Run(Box<Options>),
     /// Try every program on this kernel and print what loads, as JSON.
     Doctor,
+    /// Print the disks below spools, one major:minor a line.
+    Disks {
+        /// Mount point of a spool; may be repeated.
+        #[arg(long = "spool", required = true)]
+        spools: Vec<PathBuf>,
+    },
 }
 
 /// What to record and where to.

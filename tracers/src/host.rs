@@ -88,6 +88,16 @@ impl Spool {
     }
 }
 
+/// Prints the disks below some mount points.
+pub fn print_disks(mounts: &[PathBuf]) -> Result<()> {
+    for mount in mounts {
+        for disk in Spool::at(mount)?.disks() {
+            println!("{}:{}", disk >> 20, disk & 0xf_ffff);
+        }
+    }
+    Ok(())
+}
+
 /// Every mount, in the order they were made.
 pub fn mounts() -> Result<Vec<Spool>> {
     let text = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;

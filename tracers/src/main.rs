@@ -49,6 +49,7 @@ fn main() -> std::process::ExitCode {
     let result = match cli::Cli::parse().verb {
         cli::Verb::Run(options) => answer::reported(&options, session::run),
         cli::Verb::Doctor => coverage::doctor(),
+        cli::Verb::Disks { spools } => host::print_disks(&spools),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -18,6 +18,7 @@ use crate::skel::RecorderProgs;
 pub struct Probes<'a> {
     counts: &'a MapMut<'a>,
     exits: &'a MapMut<'a>,
+    requests: &'a MapMut<'a>,
     files: Link,
     tasks: Link,
     told: RefCell<Counters>,
@@ -30,10 +31,12 @@ impl<'a> Probes<'a> {
         progs: &RecorderProgs<'_>,
         counts: &'a MapMut<'a>,
         exits: &'a MapMut<'a>,
+        requests: &'a MapMut<'a>,
     ) -> Result<Probes<'a>> {
         Ok(Probes {
             counts,
             exits,
+            requests,
             files: iterators::attach(&progs.dump_open_files)?,
             tasks: iterators::attach(&progs.dump_tasks)?,
             told: RefCell::default(),
@@ -73,6 +76,7 @@ impl<'a> Probes<'a> {
         let mut meta = now.since(&self.told.replace(now.clone())).meta();
         meta["end_mono_ns"] = end.0.into();
         meta["end_real_ns"] = end.1.into();
+        meta["requests_unfinished"] = self.requests.keys().count().into();
         meta["recorder_cpu_ns"] = (cpu_ns - self.cpu_ns.replace(cpu_ns)).into();
         Ok(meta)
     }

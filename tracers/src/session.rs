@@ -106,7 +106,12 @@ fn record(
     store_tasks(&segments, &watched)?;
     let links = coverage::attach(skel.object_mut(), coverage)?;
     arm(skel, targets)?;
-    let probes = Probes::attach(&skel.progs, &skel.maps.counts, &skel.maps.unreported_exits)?;
+    let probes = Probes::attach(
+        &skel.progs,
+        &skel.maps.counts,
+        &skel.maps.unreported_exits,
+        &skel.maps.requests,
+    )?;
 
     let mut builder = RingBufferBuilder::new();
     for ring in &made {

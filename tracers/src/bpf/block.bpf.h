@@ -12,7 +12,7 @@
 
 struct request_state {
 	u64 start_ns, issue_ns, call_ns;
-	u32 pid, tid;
+	u32 pid, tid, cmd_flags;
 	char comm[SPSC_COMM];
 };
 
@@ -39,7 +39,9 @@ static __always_inline u32 disk_of(struct request *rq)
 	return 0;
 }
 
-static __always_inline void request_begins(struct request *rq, bool issued)
+enum request_stage { STARTED, INSERTED, ISSUED };
+
+static __always_inline void request_begins(struct request *rq, enum request_stage stage)
 {
 	u64 key = (u64)rq, now = bpf_ktime_get_ns();
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -48,16 +50,20 @@ static __always_inline void request_begins(struct request *rq, bool issued)
 	if (!disk_of(rq))
 		return;
 	old = bpf_map_lookup_elem(&requests, &key);
-	if (old) {
-		if (issued)
+	/* Of another request that was here before, and whose completion no program was run for. */
+	if (old && (stage == STARTED || (stage == ISSUED && old->issue_ns)))
+		count(SPSC_KIND_BLOCK);
+	else if (old) {
+		if (stage == ISSUED)
 			old->issue_ns = now;
 		return;
 	}
 	fresh.start_ns = now;
-	fresh.issue_ns = issued ? now : 0;
+	fresh.issue_ns = stage == ISSUED ? now : 0;
 	fresh.call_ns = call_of(t);
 	fresh.pid = t->tgid;
 	fresh.tid = t->pid;
+	fresh.cmd_flags = rq->cmd_flags; /* blk-flush.c takes off PREFLUSH and FUA later */
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 	if (bpf_map_update_elem(&requests, &key, &fresh, BPF_ANY))
 		count(SPSC_KIND_BLOCK);
@@ -67,21 +73,32 @@ static __always_inline void request_begins(struct request *rq, bool issued)
 SEC("tp_btf/block_io_start")
 int BPF_PROG(on_io_start, struct request *rq)
 {
-	request_begins(rq, false);
+	request_begins(rq, STARTED);
 	return 0;
 }
 
 SEC("tp_btf/block_rq_insert")
 int BPF_PROG(on_rq_insert, struct request *rq)
 {
-	request_begins(rq, false);
+	request_begins(rq, INSERTED);
 	return 0;
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(on_rq_issue, struct request *rq)
 {
-	request_begins(rq, true);
+	request_begins(rq, ISSUED);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_requeue")
+int BPF_PROG(on_rq_requeue, struct request *rq)
+{
+	u64 key = (u64)rq;
+	struct request_state *st = bpf_map_lookup_elem(&requests, &key);
+
+	if (st)
+		st->issue_ns = 0;
 	return 0;
 }
 
@@ -104,7 +121,7 @@ int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
 		e->rec.call_ns = st->call_ns;
 		e->rec.bytes = rq->__data_len;
 		e->rec.dev = disk_of(rq);
-		e->rec.cmd_flags = rq->cmd_flags;
+		e->rec.cmd_flags = st->cmd_flags;
 		e->rec.pid = st->pid;
 		e->rec.tid = st->tid;
 		e->rec.error = error;

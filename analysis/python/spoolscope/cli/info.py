@@ -95,6 +95,7 @@ _MORE = (
     "filter",
     "calls_in_flight",
     "compat_calls",
+    "requests_unfinished",
     "recorder_cpu_ns",
     "records_rescued",
     "overhead_ppm",
@@ -107,6 +108,7 @@ _MORE = (
     "bytes_unread",
     "tree",
     "programs",
+    "block_trace",
     "counts",
 )
 

@@ -85,6 +85,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
 )
 @click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
+@click.option("--blktrace", is_flag=True, help="Add the stages of every block request.")
 @click.option(
     "--rotate", type=LimitType(), help="Begin a new trace after this size or time: 64M, 1h."
 )
@@ -142,6 +143,7 @@ def command(**options: Any) -> int:
         keep_names=options["keep_names"],
         snapshot=not options["no_snapshot"],
         key_file=options["key_file"],
+        blktrace=options["blktrace"],
         stdout_to_stderr=as_json,
         ring_mib=options["ring_mib"],
         rotate=options["rotate"] or Limit(),
@@ -171,6 +173,10 @@ def _check(request: Request) -> None:
         raise SpoolscopeError(
             "--rotate keeps everything, --last only a window", remedy="give one", exit_code=USAGE
         )
+    if request.blktrace and request.is_series:
+        raise SpoolscopeError(
+            "--blktrace adds to one trace", remedy="leave out --rotate and --last", exit_code=USAGE
+        )
     if request.keep and not request.is_series:
         raise SpoolscopeError(
             "--keep counts traces", remedy="give --rotate or --last", exit_code=USAGE
@@ -194,6 +200,8 @@ def _report(summary: Summary, *, as_json: bool) -> int:
         warn(f"the recorder ended early: {summary.failure}")
     if summary.command_status:
         warn(f"the command ended with status {summary.command_status}")
+    if (meta.get("block_trace") or {}).get("lost"):
+        warn(f"{meta['block_trace']['lost']:,} block events were lost: block_stages has holes")
     if not meta["complete"]:
         warn(f"the trace is incomplete: see 'spoolscope info {summary.trace}'")
     if meta["counts"]["syscalls"] == 0:

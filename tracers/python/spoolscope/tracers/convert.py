@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers import events
+from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.faults import fault_columns
 from spoolscope.tracers.inodes import Inodes
@@ -76,11 +77,14 @@ def convert(
         "sheds": lambda: shed_columns(capture),
         "paths": lambda: names.columns(private),
     }
+    if blocks := BlockEvents.beside(segments[0]):
+        tables["block_stages"] = lambda: blocks.columns(capture, comms)
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
     if frozen is not None:
         end_ns = meta["start_ns"] + meta["duration_ns"]
         meta["frozen"] = {"why": frozen, "at_ns": end_ns, "window_ns": meta["duration_ns"]}
+    meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
     calls = call_parts(capture, resolved, comms, names.device)
@@ -183,6 +187,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "bytes_unread": capture.bytes_unread,
         "lost": lost,
         "shed": shed,
+        "requests_unfinished": native.get("requests_unfinished"),
         "lost_records": native.get("lost_records", {}),
         "paths_unresolved": resolved.unresolved,
         "calls_in_flight": calls_in_flight(capture),

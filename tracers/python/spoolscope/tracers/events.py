@@ -14,6 +14,9 @@ BLOCKED, PREEMPTED = 1, 2
 WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
 # include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
 OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
+# block/blk-core.c: errno of a blk_status_t, what block_rq_complete gives since v5.16 where it was
+# an errno before; -EIO for those above, whose numbers moved.
+STATUS_ERRNO = -np.array([0, 95, 110, 28, 67, 121, 52, 61, 84, 12, 5, 78, 11, 16, 5], np.int32)
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
 
 Columns = dict[str, Any]
@@ -130,6 +133,7 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
     flags = block["cmd_flags"].astype(np.int64)
     ops = np.array([OPS.get(i, "other") for i in range(256)], object)
     start = block["start_ns"].astype(np.int64)
+    error = block["error"].astype(np.int32)
     return {
         "ts_ns": start + (capture.start_real_ns - capture.start_mono_ns),
         "queue_ns": block["issue_ns"].astype(np.int64) - start,
@@ -142,7 +146,7 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
         "meta": flags & REQ_META > 0,
         "fua": flags & REQ_FUA > 0,
         "preflush": flags & REQ_PREFLUSH > 0,
-        "error": block["error"].astype(np.int32),
+        "error": np.where(error > 0, STATUS_ERRNO[error.clip(0, len(STATUS_ERRNO) - 1)], error),
         "pid": block["pid"].astype(np.int32),
         "tid": block["tid"].astype(np.int32),
         "comm": comms.texts(block["comm"]),

@@ -177,7 +177,7 @@ QUESTIONS = (
         "block",
         "block requests: time in the queue and in the device",
         ("on_rq_issue", "on_rq_complete"),
-        better=("on_rq_insert", "on_io_start"),
+        better=("on_rq_insert", "on_io_start", "on_rq_requeue"),
         coarser="time in the queue begins when a request is inserted or issued",
     ),
 )

@@ -33,6 +33,7 @@ class Request:
         keep: How many traces of it, or frozen windows, stay; None: all.
         last: The window of a flight recorder.
         freeze_on: What freezes it besides ``spoolscope freeze``.
+        blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
     """
 
@@ -48,6 +49,7 @@ class Request:
     max_overhead_percent: float | None = None
     keep_names: bool = False
     snapshot: bool = True
+    blktrace: bool = False
     key_file: Path | None = None
     stdout_to_stderr: bool = False
     ring_mib: int | None = None

@@ -4,10 +4,12 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spoolscope.tracers.blktrace.capture import block_tracing, remove_block_events
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.recorder import Event, Recorder
 from spoolscope.tracers.request import Request
@@ -57,11 +59,13 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
         return _record_series(request, key, report)
     work = work_directory(request.output)
     status, failure = None, None
+    blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
     try:
-        recorder = Recorder(request, work / CAPTURE)
-        for _ in watched(recorder, request.duration_s, report):
-            pass
-        status = recorder.end()
+        with blocks:
+            recorder = Recorder(request, work / CAPTURE)
+            for _ in watched(recorder, request.duration_s, report):
+                pass
+            status = recorder.end()
     except SpoolscopeError as error:
         if not _worth_keeping(work / CAPTURE):
             shutil.rmtree(work)
@@ -153,6 +157,7 @@ def _finish(captures: list[Path], work: Path, output: Path, key: bytes | None) -
     for capture in captures:
         if capture.parent == work:
             capture.unlink()
+    remove_block_events(work)
     publish(work, output)
     return meta
 

@@ -113,6 +113,36 @@ BLOCK_IOS = Table(
     sorted_by="ts_ns",
 )
 
+_AFTER = "after ts_ns; null if it was not seen."
+
+BLOCK_STAGES = Table(
+    "block_stages",
+    "one block request by blktrace's stages (record --blktrace), complete or not",
+    (
+        TS,
+        Column("g_ns", I64, "ns", f"G, a request was made for it, {_AFTER}", nullable=True),
+        Column("i_ns", I64, "ns", f"I, inserted into the scheduler's queue, {_AFTER}", nullable=True),
+        Column("u_ns", I64, "ns", f"U, its thread's plug ended, {_AFTER}", nullable=True),
+        Column("d_ns", I64, "ns", f"D, last issued to the driver, {_AFTER}", nullable=True),
+        Column("c_ns", I64, "ns", f"C, complete, {_AFTER}", nullable=True),
+        Column("end_ns", I64, "ns", f"Second C, the end of its sequence of flush, data and flush, {_AFTER}", nullable=True),
+        Column("dev", I64, "", "Disk, major << 20 | minor."),
+        Column("sector", I64, "512 B", "First sector; 0 where there is none."),
+        Column("bytes", I64, "bytes", "Length."),
+        Column("op", SYMBOL, "", "read, write (also of zeroes), flush (the driver's own), discard or other."),
+        Column("rwbs", SYMBOL, "", "What its submitter asked for, in blkparse's letters."),
+        Column("bios", I32, "", "Bios whose Q was seen; 0: ts_ns is its first stage, else the first Q."),
+        Column("merged", I32, "", "Bios and requests merged into it, M and F."),
+        Column("requeued", I32, "", "Times taken back from the driver, R."),
+        Column("from_dev", I64, "", "Device its first bio was mapped from, A: a partition, dm or md.", nullable=True),
+        Column("from_sector", I64, "512 B", "Sector there.", nullable=True),
+        Column("error", I32, "", "0, or a negative error number."),
+        Column("tid", I32, "", "Thread of the first Q, or of the first stage."),
+        Column("comm", SYMBOL, "", "Name of that thread; null if the tracer does not tell.", nullable=True, private=COMM),
+    ),
+    sorted_by="ts_ns",
+)
+
 FAULTS = Table(
     "faults",
     "one page fault on a file of the spool: what is read and written through mmap",

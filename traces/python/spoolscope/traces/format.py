@@ -30,10 +30,15 @@ META_FIELDS = (
     ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
+    ("requests_unfinished", "Block requests whose completion was not seen: in flight, or missed."),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),
     (
         "filter",
         "Who was asked for: command, pids, units, cgroups, exes, comms.",
+    ),
+    (
+        "block_trace",
+        "How block_stages came about: disks, by (blktrace, ftrace), lost; or null.",
     ),
     ("counts", "Rows of every table; a table of another length is damaged."),
 )

@@ -24,7 +24,15 @@ from spoolscope.traces.columns import (
     Column,
     Table,
 )
-from spoolscope.traces.evidence import BLOCK_IOS, COMMITS, FAULTS, JOURNAL_EVENTS, URING_OPS, WAITS
+from spoolscope.traces.evidence import (
+    BLOCK_IOS,
+    BLOCK_STAGES,
+    COMMITS,
+    FAULTS,
+    JOURNAL_EVENTS,
+    URING_OPS,
+    WAITS,
+)
 
 SCHEMA = "spoolscope/1"
 
@@ -235,6 +243,7 @@ TABLES = {
         JOURNAL_EVENTS,
         WAITS,
         BLOCK_IOS,
+        BLOCK_STAGES,
         FAULTS,
         URING_OPS,
         OPEN_FILES,

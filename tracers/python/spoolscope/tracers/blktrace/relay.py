@@ -1,0 +1,81 @@
+"""The program blktrace: block traces where debugfs gives its files."""
+
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from spoolscope.traces.errors import SpoolscopeError
+
+_START_S = 10.0
+_POLL_S = 0.02
+
+
+class BlktraceRefusedError(Exception):
+    """Why blktrace cannot be had here."""
+
+
+@contextmanager
+def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable[[], int]]:
+    """Write the block events of some disks to files while the block runs.
+
+    Args:
+        disks: Kernel names, as below /sys/block.
+        output: Directory for blktrace's files, DISK.blktrace.CPU.
+
+    Yields:
+        A function that tells, after the block, how many events blktrace dropped.
+
+    Raises:
+        BlktraceRefusedError: there is no such program, or it could not begin.
+        SpoolscopeError: blktrace failed later.
+    """
+    missing = [p for p in ("blktrace", "setpriv") if not shutil.which(p)]
+    if missing:
+        raise BlktraceRefusedError(f"no program {missing[0]}")
+    # Should we be killed, it ends in order and leaves nothing behind.
+    command = ["setpriv", "--pdeathsig", "INT", "blktrace", "-b", "1024", "-n", "8"]
+    for disk in disks:
+        command += ["-d", f"/dev/{disk}"]
+    dropped = 0
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            [*command, "-D", str(output)], stdout=said, stderr=subprocess.STDOUT
+        )
+        try:
+            _wait_for_events(process, output, said)
+            yield lambda: dropped
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+        words = _read(said)
+        if process.returncode:
+            raise SpoolscopeError(
+                f"blktrace failed: {_first_line(words)}", remedy="leave out --blktrace"
+            )
+        dropped = sum(map(int, re.findall(r"Total: .*\(dropped (\d+)\)", words)))
+
+
+def _wait_for_events(process: "subprocess.Popen[bytes]", output: Path, said: IO[str]) -> None:
+    """Wait for blktrace's own note of the time in a file."""
+    deadline = time.monotonic() + _START_S
+    while not any(file.stat().st_size for file in output.iterdir()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise BlktraceRefusedError(_first_line(_read(said)) or "blktrace gave no event")
+        time.sleep(_POLL_S)
+
+
+def _read(said: IO[str]) -> str:
+    said.seek(0)
+    return said.read()
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
