@@ -7,6 +7,7 @@ from tools import SPOOLSCOPE, STRACE
 
 ENOUGH = 0.9  # probability that the interval holds the true median
 DISTURBED = 0.5  # calls of others for each call of the load
+PART_OF_STRACE = 30
 REACHED, MISSED, OPEN = "reached", "not reached", "undecided"
 
 
@@ -66,13 +67,20 @@ def of_series(series: dict[str, Any]) -> list[Verdict]:
             what = "CPU time added to a delivery, by its median time"
             verdicts.append(slowdown(what, aim, tools[SPOOLSCOPE]["cpu_added"]))
         if name == "metadata" and STRACE in tools:
-            ours, theirs = (tools[t]["ns_per_op"]["median"] - 1 for t in (SPOOLSCOPE, STRACE))
-            verdict = REACHED if ours <= theirs / 30 else MISSED
-            measured = f"1/{theirs / ours:.0f}" if ours > 0 else "nothing added"
-            verdicts.append(
-                Verdict("added time there, by strace's", "at most 1/30", measured, verdict)
-            )
+            verdicts.append(by_strace(*(tools[t]["ns_per_op"] for t in (SPOOLSCOPE, STRACE))))
     return verdicts
+
+
+def by_strace(ours: dict[str, float], theirs: dict[str, float]) -> Verdict:
+    """Judge our added time by strace's; undecided where the two intervals allow both."""
+    verdict = OPEN
+    if ours["high"] - 1 <= (theirs["low"] - 1) / PART_OF_STRACE:
+        verdict = REACHED
+    elif ours["low"] - 1 > (theirs["high"] - 1) / PART_OF_STRACE:
+        verdict = MISSED
+    added, by_them = ours["median"] - 1, theirs["median"] - 1
+    measured = f"1/{by_them / added:.0f}" if added > 0 else "nothing added"
+    return Verdict("added time there, by strace's", "at most 1/30", measured, verdict)
 
 
 def of_kernel(kernel: dict[str, Any] | None) -> list[Verdict]:

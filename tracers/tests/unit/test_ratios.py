@@ -30,6 +30,14 @@ def test_a_verdict_needs_the_whole_interval_on_one_side_of_the_aim():
     assert targets.slowdown("", 10, result(1.05, 1.09, 1.11)).verdict == "undecided"
 
 
+def test_a_thirtieth_of_strace_is_undecided_while_the_intervals_allow_both():
+    strace = result(7.0, 10.0, 16.0)  # adds 6 to 15 times: a thirtieth is 0.2 to 0.5
+    assert targets.by_strace(result(1.05, 1.1, 1.19), strace).verdict == "reached"
+    assert targets.by_strace(result(1.3, 1.3, 1.4), strace).verdict == "undecided"
+    missed = targets.by_strace(result(1.6, 1.9, 2.0), strace)
+    assert (missed.measured, missed.verdict) == ("1/10", "not reached")
+
+
 def test_too_few_rounds_decide_nothing():
     assert targets.slowdown("", 10, result(1.0, 1.0, 1.0, coverage=0.5)).verdict == "undecided"
 
