@@ -56,7 +56,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		return 0;
 	t = bpf_get_current_task_btf();
 	if (t->thread_info.status & TS_COMPAT) { /* 32-bit numbers mean other calls */
-		count(COUNT_COMPAT);
+		if (target_state(t))
+			count(COUNT_COMPAT);
 		return 0;
 	}
 	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
