@@ -21,8 +21,9 @@ const REQUIRED: &[&str] = &[
     "on_task_exit",
     "dump_tasks",
 ];
-/// Function tracing in place of a tracepoint that some kernels lack; loaded only without it.
+/// What does the work of a program whose tracepoint some kernels lack; loaded only without it.
 const INSTEAD: &[(&str, &str)] = &[
+    ("on_uring_submit_sqe", "on_uring_submit"),
     ("in_fault_page", "on_fault_page"),
     ("in_fault_around", "on_fault_around"),
 ];
@@ -162,21 +163,21 @@ pub fn survey() -> Result<Coverage> {
     let mut coverage = Coverage::default();
     let (mut left, mut stand_ins) = (Vec::new(), Vec::new());
     for (program, absent) in programs()? {
+        match (program.stands_in_for(), absent) {
+            (Some(original), absent) => stand_ins.push((original, program, absent)),
+            (None, Some(why)) => coverage.lacks(&program, why),
+            (None, None) => left.push(program),
+        }
+    }
+    drop_refused(&mut left, &mut coverage)?;
+    stand_ins.retain(|(original, ..)| coverage.missing.contains_key(*original));
+    for (_, program, absent) in stand_ins {
         match absent {
             Some(why) => coverage.lacks(&program, why),
-            None if program.stands_in_for().is_some() => stand_ins.push(program),
             None => left.push(program),
         }
     }
     drop_refused(&mut left, &mut coverage)?;
-    stand_ins.retain(|p| {
-        p.stands_in_for()
-            .is_some_and(|o| coverage.missing.contains_key(o))
-    });
-    if !stand_ins.is_empty() {
-        left.append(&mut stand_ins);
-        drop_refused(&mut left, &mut coverage)?;
-    }
     coverage.attached = left.into_iter().map(|p| p.name).collect();
     Ok(coverage)
 }

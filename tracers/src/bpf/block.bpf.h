@@ -41,6 +41,17 @@ static __always_inline u32 disk_of(struct request *rq)
 
 enum request_stage { STARTED, INSERTED, ISSUED };
 
+typedef void (*btf_trace_block_io_start)(void *, struct request *);
+
+/* Before block_io_start a request is first seen when it is inserted or issued, perhaps long
+ * after it was made; then its own time is taken, that of the kernel's statistics. */
+static __always_inline u64 made(struct request *rq, u64 now)
+{
+	u64 at = rq->start_time_ns;
+
+	return !bpf_core_type_exists(btf_trace_block_io_start) && at && at < now ? at : now;
+}
+
 static __always_inline void request_begins(struct request *rq, enum request_stage stage)
 {
 	u64 key = (u64)rq, now = bpf_ktime_get_ns();
@@ -58,7 +69,7 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 			old->issue_ns = now;
 		return;
 	}
-	fresh.start_ns = now;
+	fresh.start_ns = made(rq, now);
 	fresh.issue_ns = stage == ISSUED ? now : 0;
 	fresh.call_ns = call_of(t);
 	fresh.pid = t->tgid;

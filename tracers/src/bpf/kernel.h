@@ -305,6 +305,7 @@ struct request {
 	unsigned int cmd_flags;
 	unsigned int __data_len;
 	u64 __sector;
+	u64 start_time_ns;
 };
 
 struct block_device {

@@ -10,7 +10,7 @@
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 #include "fault_functions.bpf.h"
-#include "uring.bpf.h"
+#include "uring_older.bpf.h"
 
 /* clang-format off */
 const char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -9,8 +9,8 @@
  * done. Operations on names are judged by their path as calls are; the name itself is
  * not recorded.
  *
- * The tracepoint was called io_uring_submit_sqe before v6.4; there, and where these
- * programs do not load, nothing of io_uring is recorded.
+ * The tracepoint was called io_uring_submit_sqe before v6.4: see uring_older.bpf.h. Where
+ * these programs do not load, nothing of io_uring is recorded.
  */
 #ifndef SPOOLSCOPE_URING_BPF_H
 #define SPOOLSCOPE_URING_BPF_H

@@ -1,5 +1,5 @@
 # The job of test_portability.py: what does the recorder say and see on this kernel?
-# Needs spoolscope-record, strace, allcalls and mapped in /bin, and ext4, xfs and btrfs on vdb, vdc, vdd.
+# Needs spoolscope-record, strace, allcalls, mapped and uring in /bin, and ext4, xfs and btrfs on vdb, vdc, vdd.
 uname -r >release
 spoolscope-record doctor >doctor-unloaded.json
 for fs in ext4 xfs btrfs; do load $fs; done
@@ -18,6 +18,8 @@ counters() {
 
 dd if=/dev/zero of=/ext4/mail bs=4k count=128
 mapped /ext4/mail /ext4/copy >touches
+touch /xfs/mail
+uring /xfs /other >operations
 sync
 counters before
 for fs in ext4 xfs btrfs; do

@@ -23,6 +23,7 @@ import touches
 
 from spoolscope.tracers.questions import NO, answers
 from spoolscope.tracers.session import recover
+from spoolscope.tracers.uring import name_of
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
@@ -76,7 +77,7 @@ def guest(request, require, allcalls, tmp_path_factory) -> Guest:
         raise
     work = tmp_path_factory.mktemp(f"kernel-{request.param}-")
     programs = [find_binary("spoolscope-record"), Path(shutil.which("strace")), allcalls]
-    programs.append(compiled(Path(__file__).with_name("mapped.c"), work))
+    programs += [compiled(Path(__file__).with_name(c), work) for c in ("mapped.c", "uring.c")]
     job = f"STRACE='{shlex.join(strace_log.OPTIONS)}'; export STRACE\n{JOB.read_text()}"
     out = machine.run(kernel, job, programs, [disk(work, fs) for fs in FILESYSTEMS], work)
     release = (out / "release").read_text().strip()
@@ -163,6 +164,13 @@ def test_every_wait_in_a_filesystem_has_a_named_cause(guest: Guest) -> None:
 
 def test_page_faults_are_those_that_the_kernel_counted(guest: Guest) -> None:
     touches.compare(touches.read(guest.out / "touches"), guest.trace)
+
+
+def test_io_uring_operations_have_the_results_that_the_program_got(guest: Guest) -> None:
+    *lines, _ = (guest.out / "operations").read_text().splitlines()
+    got = [(name_of(int(op)), int(result)) for op, *_, result in map(str.split, lines)]
+    rows = guest.ask("SELECT op, ret, errno FROM uring_ops ORDER BY ts_ns")
+    assert [(op, -errno if ret < 0 else ret) for op, ret, errno in rows] == got
 
 
 def test_commits_agree_with_the_filesystems_own_counters(guest: Guest) -> None:

@@ -178,7 +178,7 @@ QUESTIONS = (
         "block requests: time in the queue and in the device",
         ("on_rq_issue", "on_rq_complete"),
         better=("on_rq_insert", "on_io_start", "on_rq_requeue"),
-        coarser="time in the queue begins when a request is inserted or issued",
+        coarser="the time in the queue begins as the kernel's statistics have it",
     ),
 )
 
