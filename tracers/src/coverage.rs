@@ -19,7 +19,9 @@ const REQUIRED: &[&str] = &[
     "on_fork",
     "on_exec",
     "on_task_exit",
+    "dump_open_files",
     "dump_tasks",
+    "watch_kernel_threads",
 ];
 /// What does the work of a program whose tracepoint some kernels lack; loaded only without it.
 const INSTEAD: &[(&str, &str)] = &[
