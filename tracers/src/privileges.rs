@@ -47,10 +47,22 @@ pub fn drop(options: &Options) -> Result<()> {
     keep(&needed(options))
 }
 
+/// Is this the only thread? One that was joined is listed until the kernel is done with it,
+/// on a busy machine a moment later.
+fn alone() -> Result<bool> {
+    for _ in 0..1000 {
+        if std::fs::read_dir("/proc/self/task")?.count() == 1 {
+            return Ok(true);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Ok(false)
+}
+
 /// Gives up every other capability for good.
 pub fn keep(wanted: &[u32]) -> Result<()> {
     // Capabilities belong to threads: with another one running, it would keep its own.
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if !alone()? {
         bail!("Failed to drop privileges: another thread runs");
     }
     // SAFETY: plain numbers. Capabilities that this kernel does not know give EINVAL.
