@@ -7,6 +7,8 @@ named capability is a failure.
 import os
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -61,6 +63,29 @@ def spool(tmp_path: Path, require: Require) -> Iterator[Callable[[str], Path]]:
             return mount
 
         yield make
+
+
+@pytest.fixture
+def when_ready() -> Iterator[Callable[..., None]]:
+    """Return ``when_ready(output, action)``: run ``action()`` once that recording has begun."""
+    threads: list[threading.Thread] = []
+
+    def wait(output: Path, action: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = output.parent.glob(f".{output.name}.*/capture.json")
+            if any("ready" in answers.read_text() for answers in found):
+                action()
+                return
+            time.sleep(0.02)
+
+    def start(output: Path, action: Callable[[], object]) -> None:
+        threads.append(threading.Thread(target=wait, args=(output, action)))
+        threads[-1].start()
+
+    yield start
+    for thread in threads:
+        thread.join()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

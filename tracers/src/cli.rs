@@ -57,6 +57,9 @@ pub struct Options {
     /// Only tasks of this name; may be repeated.
     #[arg(long = "comm")]
     pub comms: Vec<String>,
+    /// Walk at most so many names of the tree a second.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub snapshot_rate: Option<u32>,
     /// Leave out the walk of the spool tree.
     #[arg(long)]
     pub no_tree: bool,

@@ -4,6 +4,7 @@
 
 mod aliases;
 mod answer;
+mod attributes;
 mod budget;
 mod cgroups;
 mod cli;
@@ -30,6 +31,7 @@ mod symbols;
 mod targets;
 mod threads;
 mod trigger;
+mod walk;
 
 // Generated code: the workspace's lints are not its concern.
 #[allow(missing_docs, missing_debug_implementations)]

@@ -11,11 +11,11 @@ use crate::budget::Budget;
 use crate::cgroups;
 use crate::cli::Options;
 use crate::command::Command;
-use crate::host::{self, Spool};
+use crate::host;
 use crate::rotation::Rotation;
 use crate::segments::Segments;
 use crate::signals;
-use crate::snapshot::{self, Scan};
+use crate::snapshot::{self, Scan, Scope};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -87,9 +87,9 @@ impl<'a> Pump<'a> {
     }
 
     /// Takes the snapshot and stores it, and the ring meanwhile.
-    pub fn until_snapshot(&mut self, files: OwnedFd, spools: &[Spool], tree: bool) -> Result<()> {
+    pub fn until_snapshot(&mut self, files: OwnedFd, scope: Scope) -> Result<()> {
         use std::sync::mpsc::RecvTimeoutError;
-        let scan = Scan::begin(files, spools, tree);
+        let scan = Scan::begin(files, scope);
         host::come_first();
         loop {
             match scan.found.recv_timeout(TICK) {

@@ -10,10 +10,9 @@ use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::Names;
 use crate::cli::Options;
-use crate::host::Spool;
 use crate::probes::Probes;
 use crate::segments::Segments;
-use crate::snapshot::{self, Scan};
+use crate::snapshot::{self, Scan, Scope};
 use crate::{answer, signals, symbols};
 
 /// After a border both segments stay open so long: a record that is being made at the border
@@ -44,7 +43,6 @@ enum Phase {
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct Rotation<'a> {
     options: &'a Options,
-    spools: &'a [Spool],
     segments: &'a RefCell<Segments>,
     probes: &'a Probes<'a>,
     first_meta: Value,
@@ -58,14 +56,12 @@ pub struct Rotation<'a> {
 impl<'a> Rotation<'a> {
     pub fn new(
         options: &'a Options,
-        spools: &'a [Spool],
         segments: &'a RefCell<Segments>,
         probes: &'a Probes<'a>,
         first_meta: Value,
     ) -> Rotation<'a> {
         Rotation {
             options,
-            spools,
             segments,
             probes,
             first_meta,
@@ -141,7 +137,7 @@ impl<'a> Rotation<'a> {
     fn begin_scan(&mut self) -> Result<()> {
         let meta = self.later_meta(false).to_string();
         if self.segments.borrow_mut().prepare_next(&meta)? {
-            let scan = Scan::begin(self.probes.open_files()?, self.spools, false);
+            let scan = Scan::begin(self.probes.open_files()?, Scope::processes());
             self.phase = Phase::Scanning(scan);
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::pump::Pump;
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
+use crate::snapshot::Scope;
 use crate::statistics::Switch;
 use crate::targets::Targets;
 use crate::{aliases, answer, drain, iterators, privileges, rings, settings, signals};
@@ -134,7 +135,7 @@ fn record(
         options.max_overhead,
     )?;
     let mut pump = Pump::new(&ring, &segments, budget)?;
-    pump.until_snapshot(probes.open_files()?, spools, !options.no_tree)?;
+    pump.until_snapshot(probes.open_files()?, Scope::of(options, spools))?;
     privileges::drop(options)?;
     answer::say(options, &json!({"event": "ready"}))?;
     if let Some(command) = command.as_deref_mut() {
@@ -142,7 +143,7 @@ fn record(
     }
     first["tier"] = coverage.tier().into();
     first["programs"] = coverage.to_json();
-    let mut rotation = Rotation::new(options, spools, &segments, &probes, first.clone());
+    let mut rotation = Rotation::new(options, &segments, &probes, first.clone());
     let (end, status) = pump.until_stopped(options, &mut rotation, command)?;
 
     drop(links); // detach: from here on no call is counted any more

@@ -3,23 +3,23 @@
 //! Taken after attaching, so that nothing falls between snapshot and stream; the
 //! reader reconciles the two by their times.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
-use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_SEEN, Task, Tree};
+use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::{self, Hierarchies};
-use crate::host::{self, Spool, clock, mounts};
+use crate::cli::Options;
+use crate::host::{self, Spool, clock};
 use crate::iterators;
+use crate::walk::{Names, Walk};
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub enum Found {
     /// With its working directory, root (empty: the host's) and program.
     Task(Task, Vec<u8>, Vec<u8>, Vec<u8>),
     OpenFile(OpenFile, Vec<u8>),
-    Name(Tree, Vec<u8>, Vec<u8>),
+    Names(Names),
 }
 
 const PATH_LONG: usize = 4096;
@@ -35,6 +35,36 @@ const OPEN_LINE: usize = size_of::<OpenFile>() + PATH_LONG;
 
 fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC) as u64
+}
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Whose trees to walk.
+    pub trees: Vec<Spool>,
+    /// Names of the trees a second at most.
+    pub rate: Option<u32>,
+}
+
+impl Scope {
+    pub fn of(options: &Options, spools: &[Spool]) -> Self {
+        Self {
+            trees: if options.no_tree {
+                Vec::new()
+            } else {
+                spools.to_vec()
+            },
+            rate: options.snapshot_rate,
+        }
+    }
+
+    /// Processes and what they have open, no tree.
+    pub fn processes() -> Self {
+        Self {
+            trees: Vec::new(),
+            rate: None,
+        }
+    }
 }
 
 /// A snapshot being taken by a thread of its own.
@@ -46,13 +76,12 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Begins one. `open_files`: an iterator to read; `tree`: walk the spools, too.
-    pub fn begin(open_files: OwnedFd, spools: &[Spool], tree: bool) -> Scan {
+    /// Begins one. `open_files`: an iterator to read.
+    pub fn begin(open_files: OwnedFd, scope: Scope) -> Scan {
         let (send, found) = sync_channel(4096);
-        let spools = spools.to_vec();
         let thread = std::thread::spawn(move || {
             host::come_as_others();
-            take(open_files, &spools, tree, &send)
+            take(open_files, &scope, &send)
         });
         Scan { found, thread }
     }
@@ -67,7 +96,7 @@ impl Scan {
 }
 
 /// Sends everything; an error means that part of it is missing.
-fn take(open_files: OwnedFd, spools: &[Spool], tree: bool, to: &SyncSender<Found>) -> Result<()> {
+fn take(open_files: OwnedFd, scope: &Scope, to: &SyncSender<Found>) -> Result<()> {
     for line in iterators::read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
         let length = (file.path as usize).min(PATH_LONG);
@@ -76,11 +105,22 @@ fn take(open_files: OwnedFd, spools: &[Spool], tree: bool, to: &SyncSender<Found
         to.send(Found::OpenFile(file, path))?;
     }
     tasks(to)?;
-    if tree {
-        for spool in spools {
-            walk(spool, to)?;
-        }
+    send_cut(to)?;
+    let mut walk = Walk::new(to, scope.rate);
+    for spool in &scope.trees {
+        walk.spool(spool)?;
     }
+    Ok(())
+}
+
+/// The moment that the snapshot is brought to; what is known of processes was read before it.
+fn send_cut(to: &SyncSender<Found>) -> Result<()> {
+    let cut = Task {
+        ts_ns: now(),
+        event: TASK_CUT,
+        ..Task::default()
+    };
+    to.send(Found::Task(cut, Vec::new(), Vec::new(), Vec::new()))?;
     Ok(())
 }
 
@@ -138,11 +178,7 @@ pub fn store(capture: &mut Capture, item: Found) -> Result<()> {
             file.path = capture.string(&path);
             capture.push(Kind::OpenFile, &file)
         }
-        Found::Name(mut name, path, target) => {
-            name.path = capture.string(&path);
-            name.target = capture.string(&target);
-            capture.push(Kind::Tree, &name)
-        }
+        Found::Names(names) => names.store(capture),
     }
 }
 
@@ -174,62 +210,4 @@ fn task_from_status(pid: u32, status: &str) -> Task {
         }
     }
     task
-}
-
-/// Every name of the spool, parents before children, on this filesystem only.
-fn walk(spool: &Spool, to: &SyncSender<Found>) -> Result<()> {
-    let others: BTreeSet<PathBuf> = mounts()?
-        .into_iter()
-        .filter(|m| m.mount.starts_with(&spool.mount) && m.mount != spool.mount)
-        .map(|m| m.mount)
-        .collect();
-    let mut pending: Vec<PathBuf> = vec![spool.mount.clone()];
-    send_name(spool, &spool.mount, to)?;
-    while let Some(dir) = pending.pop() {
-        // A directory removed meanwhile: the events tell.
-        let Ok(entries) = fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            if others.contains(&path) {
-                continue; // another filesystem is mounted here
-            }
-            if send_name(spool, &path, to)? {
-                pending.push(path);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Sends one name; true if it is a directory to descend into.
-fn send_name(spool: &Spool, path: &Path, to: &SyncSender<Found>) -> Result<bool> {
-    let Ok(meta) = fs::symlink_metadata(path) else {
-        return Ok(false);
-    };
-    let target = match meta.file_type() {
-        t if t.is_symlink() => fs::read_link(path).unwrap_or_default(),
-        t if t.is_block_device() || t.is_char_device() => return Ok(false),
-        _ => PathBuf::new(),
-    };
-    let name = Tree {
-        ts_ns: now(),
-        ino: meta.ino(),
-        size: meta.size() as i64,
-        mtime_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(),
-        mode: meta.mode(),
-        uid: meta.uid(),
-        gid: meta.gid(),
-        nlink: meta.nlink() as u32,
-        dev: spool.dev,
-        ..Tree::default()
-    };
-    let bytes = |p: &OsStr| p.as_bytes().to_vec();
-    to.send(Found::Name(
-        name,
-        bytes(path.as_os_str()),
-        bytes(target.as_os_str()),
-    ))?;
-    Ok(meta.is_dir())
 }

@@ -43,6 +43,9 @@ enum spsc_kind {
 	SPSC_KIND_URING = 16,
 	SPSC_KIND_PRELUDE = 19, /* struct spsc_syscall: a call of the segment before, made while
 				 * this segment's snapshot was taken */
+	SPSC_KIND_HELD_LOCK = 12,
+	SPSC_KIND_MAPPING = 13,
+	SPSC_KIND_XATTR = 14,
 };
 
 /* First 64 bytes of a capture file. */
@@ -154,6 +157,8 @@ enum spsc_task_event {
 	SPSC_TASK_WATCHED = 7, /* a kernel thread whose segments are recorded */
 	SPSC_TASK_BORDER = 16, /* in a later segment: this thread's calls below n_calls are in
 				* the segments before; ts_ns = when the last of them returned */
+	SPSC_TASK_CUT = 8, /* the snapshot shows this moment; what was read before and after is
+			    * brought there by the calls recorded meanwhile */
 };
 
 enum spsc_task_flags {
@@ -383,22 +388,69 @@ struct spsc_open_file {
 	__u32 dev;
 	__u32 mode; /* i_mode */
 	__u32 path; /* string id */
-	__u32 pad;
+	__u32 description; /* equal numbers share one open file, with its position */
 };
 
-/* One name of the spool tree, walked once after attaching. */
+/* A lock held, or waited for, when the recording began. */
+struct spsc_held_lock {
+	__u64 ts_ns;
+	__u64 ino;
+	__s64 start;
+	__s64 length; /* 0: to the end of the file, however far that is */
+	__u32 dev;
+	__u32 pid; /* who asked for it; 0 for locks of open files (F_OFD_SETLK) */
+	__u8 kind; /* enum spsc_lock_kind */
+	__u8 exclusive; /* 1: F_WRLCK or LOCK_EX; 0: F_RDLCK or LOCK_SH */
+	__u8 waiting; /* 1: not held, waited for */
+	__u8 pad[5];
+};
+
+enum spsc_lock_kind {
+	SPSC_LOCK_POSIX = 1,
+	SPSC_LOCK_OPEN_FILE = 2, /* F_OFD_SETLK */
+	SPSC_LOCK_FLOCK = 3,
+	SPSC_LOCK_LEASE = 4,
+};
+
+/* A spool file mapped into memory when the recording began. */
+struct spsc_mapping {
+	__u64 ts_ns;
+	__u64 ino;
+	__u64 address;
+	__u64 length; /* bytes */
+	__u64 offset; /* in the file, bytes */
+	__u32 dev;
+	__u32 pid;
+	__u32 flags; /* vm_flags: 1 read, 2 write, 4 exec, 8 shared */
+	__u32 path; /* string id */
+};
+
+/* One name of the spool tree, walked once after attaching. The name was there at ts_ns, or
+ * since the ts_ns of the record before. */
 struct spsc_tree {
 	__u64 ts_ns;
 	__u64 ino;
 	__s64 size;
 	__s64 mtime_ns; /* CLOCK_REALTIME */
+	__s64 btime_ns; /* birth, CLOCK_REALTIME; 0 where the filesystem keeps none */
+	__s64 blocks; /* of 512 bytes */
 	__u32 mode; /* st_mode */
 	__u32 uid;
 	__u32 gid;
 	__u32 nlink;
 	__u32 dev;
-	__u32 path; /* string id, absolute */
+	__u32 parent; /* its directory: which record of this kind, from 1; 0: path is absolute */
+	__u32 path; /* string id: the name in its directory */
 	__u32 target; /* string id: a symlink's target */
+	__u32 extents; /* stretches of data of a sparse file; 0: not counted, it has no hole */
+	__u32 pad;
+};
+
+/* An extended attribute of a name in the tree. Its value is never recorded. */
+struct spsc_xattr {
+	__u32 tree; /* which TREE record, from 1 */
+	__u32 name; /* string id */
+	__u32 length; /* of the value, bytes */
 	__u32 pad;
 };
 

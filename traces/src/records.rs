@@ -104,12 +104,22 @@ records! {
     }
     OpenFile "open_file" {
         ts_ns: u64, ino: u64, pos: i64, size: i64, pid: u32, tid: u32, fd: i32,
-        flags: u32, dev: u32, mode: u32, path: u32, pad: u32,
+        flags: u32, dev: u32, mode: u32, path: u32, description: u32,
+    }
+    HeldLock "held_lock" {
+        ts_ns: u64, ino: u64, start: i64, length: i64, dev: u32, pid: u32,
+        kind: u8, exclusive: u8, waiting: u8, pad: [u8; 5],
+    }
+    Mapping "mapping" {
+        ts_ns: u64, ino: u64, address: u64, length: u64, offset: u64, dev: u32,
+        pid: u32, flags: u32, path: u32,
     }
     Tree "tree" {
-        ts_ns: u64, ino: u64, size: i64, mtime_ns: i64, mode: u32, uid: u32,
-        gid: u32, nlink: u32, dev: u32, path: u32, target: u32, pad: u32,
+        ts_ns: u64, ino: u64, size: i64, mtime_ns: i64, btime_ns: i64, blocks: i64,
+        mode: u32, uid: u32, gid: u32, nlink: u32, dev: u32, parent: u32, path: u32,
+        target: u32, extents: u32, pad: u32,
     }
+    Xattr "xattr" { tree: u32, name: u32, length: u32, pad: u32 }
     PlanHeader "plan_header" {
         magic: [u8; 8], version: u32, n_threads: u32, n_ops: u64, n_entries: u64,
         n_fds: u64, n_strings: u64, string_bytes: u64, threads_at: u64, ops_at: u64,
@@ -159,6 +169,7 @@ constants! {
         KIND_SHED = 18,
         KIND_FAULT = 15, KIND_URING = 16,
         KIND_PRELUDE = 19,
+        KIND_HELD_LOCK = 12, KIND_MAPPING = 13, KIND_XATTR = 14,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }
     u32 {
@@ -172,7 +183,7 @@ constants! {
     }
     u32 {
         TASK_SEEN = 1, TASK_FORK = 2, TASK_EXEC = 3, TASK_EXIT = 4, TASK_END = 5,
-        TASK_COMM = 6, TASK_WATCHED = 7, TASK_BORDER = 16,
+        TASK_COMM = 6, TASK_WATCHED = 7, TASK_CUT = 8, TASK_BORDER = 16,
         TASK_SHARE_FILES = 1, TASK_SHARE_FS = 1 << 1, TASK_KTHREAD = 1 << 2,
         TASK_CHROOTED = 1 << 3,
     }
@@ -182,6 +193,7 @@ constants! {
         XFS_LOG_FORCE = 20, XFS_ICLOG_SYNC = 21, XFS_ICLOG_DONE = 22,
         BTRFS_SYNC_FILE = 40, BTRFS_COMMIT = 41,
     }
+    u8 { LOCK_POSIX = 1, LOCK_OPEN_FILE = 2, LOCK_FLOCK = 3, LOCK_LEASE = 4 }
     u32 { NONE = 0xffff_ffff }
     u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002 }
     u8 {

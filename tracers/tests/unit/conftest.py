@@ -62,9 +62,19 @@ class Story:
         """A successful open by an absolute or relative path."""
         self.call(pid, "open", path, flags, 0, ret=fd, ino=ino)
 
-    def name(self, path: str, ino: int, mode: int = 0o100600, nlink: int = 1) -> None:
-        """A name in the tree at start."""
-        self.add("tree", ts_ns=self.now, ino=ino, dev=7, mode=mode, nlink=nlink, path=path)
+    def name(self, path: str, ino: int, mode: int = 0o100600, **members: int) -> None:
+        """A name in the tree that the walk sees now."""
+        self.seen_in(0, path, ino, mode, **members)
+
+    def seen_in(
+        self, parent: int, name: str, ino: int, mode: int = 0o100600, **members: int
+    ) -> None:
+        """A name that the walk sees now in a directory, which is its record of that number."""
+        given = {"nlink": 1, **members}
+        self.now += 10
+        self.add(
+            "tree", ts_ns=self.now, ino=ino, dev=7, mode=mode, path=name, parent=parent, **given
+        )
 
     def end(self) -> Capture:
         self.capture.records = {

@@ -7,6 +7,7 @@ import pytest
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, continue_numbering
 from spoolscope.tracers.losses import loss_columns
+from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.threads import Threads
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.comms import Comms
@@ -95,7 +96,9 @@ def test_every_life_has_its_row(new_story) -> None:
     story.seq[9] = 0
     story.call(9, "stat", "/spool/x")
     capture = story.end()
-    columns = Threads(capture, continue_numbering(capture), Comms(None), lambda _path: 5).columns()
+    columns = Threads(capture, continue_numbering(capture), Comms(None), lambda _path: 5).columns(
+        resolve(capture).state
+    )
     rows = {name: columns[name].to_pylist() for name in ("comm", "start_ns", "end_ns", "cwd_id")}
     assert rows == {
         "comm": ["old", "new"],

@@ -84,6 +84,11 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 @click.option(
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
 )
+@click.option(
+    "--snapshot-rate",
+    type=click.IntRange(1),
+    help="Walk at most so many names of the tree a second.",
+)
 @click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
 @click.option("--blktrace", is_flag=True, help="Add the stages of every block request.")
 @click.option(
@@ -142,6 +147,7 @@ def command(**options: Any) -> int:
         max_overhead_percent=options["max_overhead"],
         keep_names=options["keep_names"],
         snapshot=not options["no_snapshot"],
+        snapshot_rate=options["snapshot_rate"],
         key_file=options["key_file"],
         blktrace=options["blktrace"],
         stdout_to_stderr=as_json,

@@ -8,11 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.replay.attached import Attached, identity, pseudo
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import Int, Lives, column, execs, exits, read_lives
+from spoolscope.replay.threads import (
+    Int,
+    Lives,
+    begin_ns,
+    column,
+    execs,
+    exits,
+    read_lives,
+)
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
 FORK, EXEC, EXIT = 1000, 1001, 1002
@@ -77,12 +86,15 @@ def build(trace: Trace, out: Path) -> PlanSummary:
     ops = _call_ops(trace, calls, lives, strings)
     in_flight = column(calls, "flags_seen", 0) & IN_FLIGHT > 0
     in_flight &= ~np.isin(ops["op"], _ids(EXITING))  # they never return
-    strangers = (ops["thread"] == NONE) & ~in_flight
-    ops = ops[~in_flight & ~strangers]
+    before = ops["end_ns"] <= 0  # the snapshot shows what they did
+    strangers = (ops["thread"] == NONE) & ~in_flight & ~before
+    ops = ops[~in_flight & ~strangers & ~before]
     ops = _with_life(trace, ops, lives)
     threads = _threads(lives, strings)
-    entries = _entries(trace, strings)
-    fds = _fds(trace, lives, strings)
+    attached = Attached(trace, lives, strings)
+    ops = np.concatenate([attached.ops, ops])
+    entries = np.concatenate([_entries(trace, strings), attached.entries])
+    fds = attached.fds
     _write(out, trace, threads, ops, entries, fds, strings)
     writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
     return PlanSummary(
@@ -100,9 +112,9 @@ def build(trace: Trace, out: Path) -> PlanSummary:
 
 def _call_ops(trace: Trace, calls: pa.Table, lives: Lives, strings: Strings) -> Ops:
     ops = np.zeros(calls.num_rows, DTYPES["plan_op"])
-    base = int(trace.meta["start_ns"])
-    start = np.maximum(column(calls, "ts_ns") - base, 0)
-    ops["start_ns"], ops["end_ns"] = start, start + column(calls, "dur_ns")
+    since = column(calls, "ts_ns") - begin_ns(trace)
+    start = np.maximum(since, 0)
+    ops["start_ns"], ops["end_ns"] = start, since + column(calls, "dur_ns")
     errno = column(calls, "errno", 0)
     ops["ret"] = np.where(errno != 0, -errno, column(calls, "ret"))
     ops["call"] = np.arange(calls.num_rows)
@@ -118,7 +130,7 @@ def _call_ops(trace: Trace, calls: pa.Table, lives: Lives, strings: Strings) -> 
         ops[name] = column(calls, name)
     ops["arg"] = column(calls, "arg", 0)
     ops["obj_mode"] = column(calls, "obj_mode", 0)
-    ops["ino"] = _identity(trace, calls)
+    ops["ino"] = identity(trace, calls)
     ops["base"], ops["base2"] = column(calls, "path_base", 0), column(calls, "path2_base", 0)
     lock = column(calls, "lock_type", 0)
     ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
@@ -141,22 +153,13 @@ def _call_id(name: str) -> int:
     return call.id if call else FORK - 1  # no call has this id: skipped as unsupported
 
 
-def _identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
-    """Inode numbers are unique per device only; with several spools the device is mixed in."""
-    ino = column(table, "ino", 0).astype(np.uint64)
-    if len(trace.meta.get("spools", [])) < 2:
-        return ino
-    dev = column(table, "dev", 0).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return np.where(ino > 0, ino ^ dev, np.uint64(0))
-
-
 def _with_life(trace: Trace, ops: Ops, lives: Lives) -> Ops:
     """Turn process calls and task events into FORK, EXEC and EXIT operations, in order."""
     forked = np.flatnonzero(lives.parent != NONE)
-    forks = _pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
+    forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
     forks["arg"] = forked
-    execs_ = _pseudo(EXEC, *_known(lives, *execs(trace)))
-    exits_ = _pseudo(EXIT, *_known(lives, *exits(trace)))
+    execs_ = pseudo(EXEC, *_known(lives, *execs(trace)))
+    exits_ = pseudo(EXIT, *_known(lives, *exits(trace)))
     ops = _merge(ops, forks, FORKING)
     ops = _merge(ops, execs_, EXECUTING)
     ops = _merge(ops, exits_, EXITING)
@@ -172,17 +175,6 @@ def _with_life(trace: Trace, ops: Ops, lives: Lives) -> Ops:
 def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
     thread = lives.find(tid, ts_ns)
     return thread[thread >= 0], ts_ns[thread >= 0]
-
-
-def _pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
-    ops = np.zeros(len(thread), DTYPES["plan_op"])
-    ops["op"], ops["thread"] = kind, thread
-    ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
-    for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
-        ops[name] = -1
-    ops["path"] = ops["path2"] = NONE
-    ops["call"] = NO_CALL_ROW
-    return ops
 
 
 def _ids(names: tuple[str, ...]) -> list[int]:
@@ -234,23 +226,10 @@ def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
     entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
     entries["path"] = strings.of(column(tree, "path_id"))
     entries["target"] = strings.of(column(tree, "target_id"))
-    entries["ino"] = _identity(trace, tree)
+    entries["ino"] = identity(trace, tree)
     for name in ("mode", "uid", "gid", "size", "mtime_ns"):
         entries[name] = column(tree, name, 0)
     kept: npt.NDArray[np.void] = entries[entries["path"] != NONE]
-    return kept
-
-
-def _fds(trace: Trace, lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
-    table = trace.table("open_files")
-    fds = np.zeros(table.num_rows, DTYPES["plan_fd"])
-    pid = column(table, "pid")
-    thread = lives.find(pid, np.zeros(len(pid), np.int64))
-    fds["thread"] = np.where(thread >= 0, thread, NONE)
-    fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
-    fds["flags"] = column(table, "flags", 0).astype(np.uint32)
-    fds["path"] = strings.of(column(table, "path_id"))
-    kept: npt.NDArray[np.void] = fds[(fds["thread"] != NONE) & (fds["path"] != NONE)]
     return kept
 
 
@@ -281,7 +260,8 @@ def _write(
     header["n_threads"], header["n_ops"] = len(threads), len(ops)
     header["n_entries"], header["n_fds"] = len(entries), len(fds)
     header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
-    header["duration_ns"] = int(trace.meta["duration_ns"])
+    late = begin_ns(trace) - int(trace.meta["start_ns"])
+    header["duration_ns"] = int(trace.meta["duration_ns"]) - late
     with out.open("wb") as file:
         file.write(header.tobytes())
         for values in sections.values():

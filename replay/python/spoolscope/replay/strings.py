@@ -23,6 +23,8 @@ class Strings:
         spools = paths["spool"].to_pylist()
         several = len(trace.meta.get("spools", [])) > 1
         self._strings: list[bytes] = []
+        self._several = several
+        self._spools = np.array([-1 if spool is None else spool for spool in [*spools, None]])
         known: dict[bytes, int] = {}
         self._index = np.full(int(ids.max(initial=-1)) + 2, NONE, np.int64)
         for number, path, kind, spool in zip(
@@ -39,6 +41,16 @@ class Strings:
     def of(self, path_ids: Int) -> npt.NDArray[np.uint32]:
         """Return the string index of each path id; NONE for -1 and for names outside."""
         return self._index[path_ids].astype(np.uint32)
+
+    def spool_of(self, path_ids: Int) -> list[int]:
+        """Return the spool that each path lies on."""
+        found: list[int] = self._spools[path_ids].tolist()
+        return found
+
+    def add(self, path: bytes, spool: int) -> int:
+        """Return the index of a name that is not in the trace."""
+        self._strings.append(_below(path, spool, self._several))
+        return len(self._strings) - 1
 
     def packed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """Return offsets (one more than there are strings) and all bytes."""

@@ -20,8 +20,8 @@ class Lives:
 
     Attributes:
         tid, pid, uid, gid, umask, cwd_id: Per life; cwd_id is -1 if unknown.
-        start_ns: Since trace start; 0 if alive at start.
-        forked: The life began within the trace.
+        start_ns: Since the replay's begin; 0 if alive then.
+        forked: The life began after that.
         parent: Index of the life that forked it, or NONE.
         flags: enum spsc_task_flags: what is shared with the parent.
         comm: Last name.
@@ -60,11 +60,19 @@ def column(table: pa.Table, name: str, missing: int = -1) -> Int:
     return values
 
 
+def begin_ns(trace: Trace) -> int:
+    """Return when the replay begins, since the epoch: at the moment that the snapshot shows."""
+    return int(trace.meta.get("snapshot_ns", trace.meta["start_ns"]))
+
+
 def read_lives(trace: Trace) -> Lives:
-    """Put together the lives of all recorded threads of user space."""
+    """Put together the lives of all recorded threads of user space that the replay has."""
     threads = trace.table("threads")
-    threads = threads.filter(pa.compute.equal(threads["kind"].cast(pa.string()), "task"))
-    rows, starts, parents = _split(threads, int(trace.meta["start_ns"]))
+    begin = begin_ns(trace)
+    lived = column(threads, "end_ns", begin + 1) > begin
+    is_task = pa.compute.equal(threads["kind"].cast(pa.string()), "task")
+    threads = threads.filter(pa.compute.and_(is_task, pa.array(lived)))
+    rows, starts, parents = _split(threads, begin)
     threads = threads.take(pa.array(rows))
     forked = starts >= 0
     tid = column(threads, "tid")
@@ -87,25 +95,25 @@ def read_lives(trace: Trace) -> Lives:
     return lives
 
 
-def _events(trace: Trace, event: str) -> pa.Table:
+def _moments(trace: Trace, event: str) -> tuple[Int, Int]:
     events = trace.table("task_events")
-    return events.filter(pa.compute.equal(events["event"].cast(pa.string()), event))
+    events = events.filter(pa.compute.equal(events["event"].cast(pa.string()), event))
+    since = column(events, "ts_ns") - begin_ns(trace)
+    return column(events, "tid")[since > 0], since[since > 0]
 
 
 def exits(trace: Trace) -> tuple[Int, Int]:
-    """Return (tid, time since trace start) of every recorded exit."""
-    events = _events(trace, "exit")
-    return column(events, "tid"), column(events, "ts_ns") - int(trace.meta["start_ns"])
+    """Return (tid, time since the begin) of every recorded exit."""
+    return _moments(trace, "exit")
 
 
 def execs(trace: Trace) -> tuple[Int, Int]:
-    """Return (tid, time since trace start) of every recorded exec."""
-    events = _events(trace, "exec")
-    return column(events, "tid"), column(events, "ts_ns") - int(trace.meta["start_ns"])
+    """Return (tid, time since the begin) of every recorded exec."""
+    return _moments(trace, "exec")
 
 
 def _split(threads: pa.Table, base: int) -> tuple[Int, Int, Int]:
-    """Rows of the threads table by start; start (-1 at trace start) and forking tid of each."""
+    """Rows of the threads table by start; start (below 0: alive then) and forking tid of each."""
     starts = column(threads, "start_ns", base - 1) - base
     rows = np.argsort(starts, kind="stable")
     return rows, starts[rows], column(threads, "parent_tid", 0)[rows]

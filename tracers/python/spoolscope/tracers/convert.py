@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from spoolscope.tracers import events
 from spoolscope.tracers.blktrace.capture import BlockEvents
+from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.faults import fault_columns
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns, shed_columns
-from spoolscope.tracers.namespace import Aliases
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
@@ -63,14 +63,14 @@ def convert(
     tables: dict[str, Callable[[], Columns]] = {
         "segments": lambda: events.segment_columns(capture, comms),
         "stacks": lambda: events.stack_columns(capture),
-        "threads": lambda: Threads(capture, lives, comms, names.id).columns(),
+        "threads": lambda: Threads(capture, lives, comms, names.id).columns(resolved.state),
         "task_events": lambda: task_event_columns(capture, lives, comms),
         "commits": lambda: commit_columns(capture, comms),
         "journal_events": lambda: journal_columns(capture, comms),
         "waits": lambda: wait_columns(capture, comms),
         "block_ios": lambda: events.block_columns(capture, comms),
-        "open_files": lambda: events.open_file_columns(capture, names.id),
-        "tree": lambda: events.tree_columns(capture, names.id, names.text_id),
+        "open_files": lambda: resolved.state.open_files(names.id),
+        "tree": lambda: resolved.state.tree(names.id, names.text_id),
         "faults": lambda: fault_columns(capture, inodes()),
         "uring_ops": lambda: uring_columns(capture, inodes()),
         "losses": lambda: losses,
@@ -175,6 +175,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "arch": native.get("arch", "unknown"),
         "cpus": native.get("cpus"),
         "start_ns": capture.start_real_ns,
+        "snapshot_ns": resolved.state.cut_ns + capture.start_real_ns - capture.start_mono_ns,
         "duration_ns": int(end) - capture.start_mono_ns,
         "clock_drift_ns": _drift(capture),
         "spools": native.get("spools", []),

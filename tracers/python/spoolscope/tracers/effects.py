@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spoolscope.tracers.namespace import Key, Namespace, Node
+from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.nodes import Key, Node
 from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
 from spoolscope.traces.calls import BY_ID, CALLS
 
@@ -69,6 +70,7 @@ class Row(NamedTuple):
     """The members of a call used here, as Python values: much faster than record access."""
 
     position: int
+    start_ns: int
     end_ns: int
     call: int
     pid: int
@@ -100,6 +102,7 @@ def apply(done: Done) -> None:
     if (done.row.ret >= 0 or done.shape.name == "close") and (
         effect := _EFFECTS.get(done.shape.name)
     ):
+        done.space.since_ns = done.row.start_ns
         effect(done)
 
 
@@ -120,7 +123,9 @@ def _opened(done: Done) -> None:
         node = done.space.opened(done.path, key, creates=creates, exclusive=creates and exclusive)
     if row.obj_mode & S_IFMT == S_IFDIR and node.children is None:
         node.children = {}
-    fds[row.ret] = OpenFile(node, key, bool(flags & O_CLOEXEC))
+    # Its own description, told apart from the recorder's numbers (32 bits) by its sign.
+    own = -1 - row.position
+    fds[row.ret] = OpenFile(node, key, bool(flags & O_CLOEXEC), flags, row.obj_mode, own)
 
 
 def _closed(done: Done) -> None:

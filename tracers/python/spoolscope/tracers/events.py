@@ -1,4 +1,4 @@
-"""The tables beside the calls: segments, stacks, block requests, snapshot."""
+"""The tables beside the calls: segments, stacks, block requests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.processes import forked_processes
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 
@@ -151,40 +150,4 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
         "tid": block["tid"].astype(np.int32),
         "comm": comms.texts(block["comm"]),
         "seq": np.ma.masked_less(seq, 0),
-    }
-
-
-def open_file_columns(capture: Capture, path_id: PathId) -> Columns:
-    """Descriptors of processes that were there before recording began."""
-    files = capture.records["open_file"]
-    files = files[~np.isin(files["pid"], forked_processes(capture.records["task"]))]
-    ids = [path_id(capture.strings[i].removesuffix(b" (deleted)")) for i in files["path"].tolist()]
-    return {
-        "pid": files["pid"].astype(np.int32),
-        "fd": files["fd"],
-        "path_id": np.array(ids, np.int64),
-        "flags": files["flags"].astype(np.int32),
-        "offset": files["pos"],
-        "dev": files["dev"].astype(np.int64),
-        "ino": files["ino"].astype(np.int64),
-        "obj_mode": files["mode"].astype(np.int32),
-    }
-
-
-def tree_columns(capture: Capture, path_id: PathId, text_id: PathId) -> Columns:
-    """The spool's names when recording began."""
-    tree = capture.records["tree"]
-    strings = capture.strings
-    targets = [text_id(strings[i]) if i else -1 for i in tree["target"].tolist()]
-    return {
-        "path_id": np.array([path_id(strings[i]) for i in tree["path"].tolist()], np.int64),
-        "target_id": np.ma.masked_less(np.array(targets, np.int64), 0),
-        "dev": tree["dev"].astype(np.int64),
-        "ino": tree["ino"].astype(np.int64),
-        "mode": tree["mode"].astype(np.int32),
-        "uid": tree["uid"].astype(np.int32),
-        "gid": tree["gid"].astype(np.int32),
-        "nlink": tree["nlink"].astype(np.int32),
-        "size": tree["size"],
-        "mtime_ns": tree["mtime_ns"],
     }

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from spoolscope.traces.capture import Capture, Records
 
-SEEN, FORK, EXEC, EXIT, END, COMM, BORDER = 1, 2, 3, 4, 5, 6, 16
+SEEN, FORK, EXEC, EXIT, END, COMM, CUT, BORDER = 1, 2, 3, 4, 5, 6, 8, 16
 
 Int = npt.NDArray[np.int64]
 

@@ -4,42 +4,9 @@ Names are nodes that know their parent, as in the kernel, so that whoever holds 
 descriptor, a working directory) sees it move with every directory above it.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
-Key = tuple[int, int]
-"""Device and inode number."""
-
-
-class Aliases:
-    """Other names of the spools: bind mounts and symbolic links, as the recorder found them."""
-
-    def __init__(self, meta: dict[str, Any]) -> None:
-        pairs = ((a.encode(), t.encode()) for a, t in meta.get("aliases", {}).items())
-        self._pairs: list[tuple[bytes, bytes]] = sorted(pairs, key=lambda pair: -len(pair[0]))
-
-    def real(self, path: bytes) -> bytes:
-        """Return a path as it reads below the spool's mount point."""
-        for alias, target in self._pairs:
-            if path == alias or path.startswith(alias + b"/"):
-                return target + path[len(alias) :]
-        return path
-
-
-class Node:
-    """One name. ``key`` is the object it was last seen to name, None if unknown."""
-
-    __slots__ = ("children", "era", "keep", "key", "lost", "name", "parent", "symlink", "text")
-
-    def __init__(self, name: bytes, parent: "Node | None") -> None:
-        self.name = name
-        self.parent = parent
-        self.children: dict[bytes, Node] | None = None
-        self.key: Key | None = None
-        self.symlink = False
-        self.lost = False
-        self.keep = False
-        self.text: bytes | None = None
-        self.era = -1
+from spoolscope.tracers.nodes import Key, Node, Seen
 
 
 class Namespace:
@@ -57,11 +24,17 @@ class Namespace:
         self._departed: dict[Key, Node] = {}
         self._repeated: set[Key] = set()
         self._linked: set[Key] = set()
+        self._tracking, self._started = True, False
+        self._departed_at_start: dict[Key, Node] = {}
+        self._at_start: list[Node] = []
+        self.since_ns = 0  # when the call began whose effect is being applied
 
     # -- by path ---------------------------------------------------------------
 
     def path(self, node: Node) -> bytes | None:
         """Return where a name is now (or was when it was removed); None if nobody knows."""
+        if node.same is not None:
+            return self.path(node.same)
         if node.era == self._era and node.text is not None:
             return node.text
         parent, text = node.parent, None
@@ -83,16 +56,105 @@ class Namespace:
                 node = found
         return node
 
+    def is_gone(self, node: Node) -> bool:
+        """Tell whether an object has lost the name it is known by."""
+        while node.same is not None:
+            node = node.same
+        path = self.path(node)
+        return path is None or self.find(path) is not node
+
     def node(self, path: bytes) -> Node:
         """Return the node at a path, made if it was not known."""
         node = self._root
         for part in path.split(b"/"):
             if part:
-                if node.children is None:
-                    node.children = {}
-                found = node.children.get(part)
-                node = found or node.children.setdefault(part, Node(part, node))
+                found = node.children.get(part) if node.children else None
+                node = found or self.discover(node, part)
         return node
+
+    def discover(self, parent: Node, name: bytes) -> Node:
+        """Learn of a name that nothing told of so far: then it was there from the start."""
+        node = Node(name, parent)
+        if parent.children is None:
+            parent.children = {}
+        parent.children[name] = node
+        if self._started and not parent.born and not (parent.gone and name in parent.gone):
+            node.origin = (parent, name)
+            self._at_start.append(node)
+        return node
+
+    # -- the start -------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take what is known now as the state at the start."""
+        self._started = True
+        self._departed_at_start = dict(self._departed)
+        for node in self._below(self._root):
+            if node.parent is not None:
+                node.origin, node.doubtful = (node.parent, node.name), False
+                self._at_start.append(node)
+
+    def observed(self, parent: Node, name: bytes, seen: Seen) -> Node | None:
+        """Learn from the walk what a name of a directory is; return its node if it is known.
+
+        What no call touched was so from the start. Where a call did, the call tells what became
+        of the name; the walk then only tells what the object is, wherever it is by now.
+        """
+        child = parent.children.get(name) if parent.children else None
+        if child is None:
+            if parent.born or (parent.gone and name in parent.gone):
+                return self._shown(seen)
+            child = self.discover(parent, name)
+            child.seen_ns = seen.ts_ns
+        elif child.key not in (None, seen.key):
+            return self._shown(seen)
+        if seen.born or (child.doubtful and seen.perhaps_born):
+            child.origin, child.born = None, seen.directory
+        if seen.directory and child.children is None:
+            child.children = {}
+        if seen.links > 1 and not seen.directory:
+            self._linked.add(seen.key)
+        self.bind(child, seen.key)
+        child.row, child.symlink, child.keep = seen.row, seen.symlink, True
+        return child
+
+    def _shown(self, seen: Seen) -> Node | None:
+        node = self.lookup(seen.key)
+        if node is not None and node.row < 0:
+            node.row, node.symlink = seen.row, seen.symlink
+        return node
+
+    def rewind(self) -> list[Node]:
+        """Go back to the start, as far as it is known now, and return the names there."""
+        for node in [self._root, *self._at_start]:
+            node.children = {} if node.children is not None else None
+            node.gone, node.born, node.lost, node.seen_ns = None, False, False, 0
+        for node in self._at_start:
+            if node.origin is not None:
+                parent, name = node.origin
+                node.parent, node.name, node.text = parent, name, None
+                parent.children = parent.children or {}
+                parent.children[name] = node
+        self._tracking = self._started = False
+        self._at_start, self._era = [], self._era + 1
+        self._by_inode, self._repeated, self._departed = {}, set(), self._departed_at_start
+        names = list(self._below(self._root))  # what lay in a directory made later is not there
+        for node in names:
+            key, node.key = node.key, None
+            if key is not None:
+                node.key = key
+                others = self._by_inode.get(key, ())
+                self._by_inode[key] = (*others, node)
+                if others and key[0] in self._repeating and key not in self._linked:
+                    self._repeated.add(key)
+        return names
+
+    def _below(self, node: Node) -> Iterator[Node]:
+        pending = [node]
+        while pending:
+            children = pending.pop().children or {}
+            yield from children.values()
+            pending.extend(children.values())
 
     # -- by inode --------------------------------------------------------------
 
@@ -111,23 +173,16 @@ class Namespace:
         """Learn from an open (with O_CREAT, O_EXCL) that a path names an inode."""
         node = self.find(path)
         created = exclusive or (creates and node is None)
-        node = node or self.node(path)
+        if node is None:
+            node = self._new(path) if exclusive else self.node(path)
+            node.doubtful = not exclusive and creates
+        elif exclusive and node.seen_ns > self.since_ns:
+            node.origin = None  # the walk saw it when it was made already
         if node.key not in (None, key) and not node.symlink:  # replaced by somebody unseen
             self.remove(node)
-            node = self.node(path)
+            node = self._new(path)
         self.bind(node, key, created=created)
         return node
-
-    def listed(self, path: bytes, key: Key, *, links: int, symlink: bool, directory: bool) -> None:
-        """Take a name from the walk of the spool."""
-        node = self.node(path)
-        node.keep = True
-        if directory and node.children is None:
-            node.children = {}
-        if links > 1 and not directory:
-            self._linked.add(key)
-        self.bind(node, key)
-        node.symlink = symlink
 
     def held(self, path: bytes, key: Key) -> Node:
         """Take the name of an open descriptor from the snapshot."""
@@ -137,6 +192,12 @@ class Namespace:
         if node.key is None:
             self.bind(node, key)
         node.keep = True
+        return node
+
+    def unnamed(self, key: Key) -> Node:
+        """Return a node for an object whose name is not known yet; see Node.same."""
+        node = Node(b"", self._root)
+        node.key, node.lost = key, True
         return node
 
     def nameless(self, path: bytes, key: Key) -> Node:
@@ -184,7 +245,8 @@ class Namespace:
 
     def made_directory(self, path: bytes) -> None:
         """A directory was made."""
-        self._made(path).children = {}
+        node = self._made(path)
+        node.children, node.born = node.children or {}, True
 
     def made_symlink(self, path: bytes) -> None:
         """A symbolic link was made."""
@@ -192,8 +254,19 @@ class Namespace:
 
     def _made(self, path: bytes) -> Node:
         if (old := self.find(path)) is not None:
+            if old.origin is not None and old.seen_ns > self.since_ns:
+                old.origin = None  # the walk saw it when it was made already
+                return old
             self.remove(old)
-        return self.node(path)
+        return self._new(path)
+
+    def _new(self, path: bytes) -> Node:
+        above, _, name = path.rpartition(b"/")
+        parent = self.node(above)
+        node = Node(name, parent)
+        parent.children = parent.children or {}
+        parent.children[name] = node
+        return node
 
     def link(self, key: Key | None, path: bytes) -> None:
         """An object got one more name."""
@@ -204,10 +277,16 @@ class Namespace:
 
     def remove(self, node: Node) -> None:
         """A name is gone; who holds it open still knows it."""
+        self._take_away(node)
+        self._unbind(node)
+
+    def _take_away(self, node: Node) -> None:
         parent = node.parent
         if parent is not None and parent.children and parent.children.get(node.name) is node:
             del parent.children[node.name]
-        self._unbind(node)
+            if self._tracking:
+                parent.gone = parent.gone or set()
+                parent.gone.add(node.name)
 
     def removed(self, path: bytes) -> None:
         """A path was unlinked."""
@@ -225,17 +304,31 @@ class Namespace:
         """A name moved, over whatever was there, with all below it."""
         if new == old or new.startswith(old + b"/"):
             return
-        source, target = self.node(old), self.find(new)
+        source, target = self.find(old), self.find(new)
+        if target is not None and target.origin is not None and target.seen_ns > self.since_ns:
+            source = self._moved_before(source, target, old)
+        source, target = source or self.node(old), self.find(new)
         if target is not None:
             if source.key is not None and source.key == target.key and source.key in self._linked:
                 return  # rename(2): two names of one file both stay
             self.remove(target)
-            # Only an empty directory can be replaced: these were listed after the rename.
-            for name, child in (target.children or {}).items():
-                source.children = source.children or {}
-                if name not in source.children:
-                    child.parent, source.children[name] = source, child
         self._move(source, new)
+
+    def _moved_before(self, source: Node | None, target: Node, old: bytes) -> Node | None:
+        """The walk met a rename under way and saw its result: put that back to the old name."""
+        if source is not None and source.key not in (None, target.key):
+            return source  # it saw what was then replaced
+        was = source or self.node(old)
+        key, was.row, was.symlink = target.key, target.row, target.symlink
+        if was.children is None:
+            was.children = target.children
+            for child in (target.children or {}).values():
+                child.parent, child.origin = was, child.origin and (was, child.name)
+        target.origin = None
+        self.remove(target)
+        if key is not None:
+            self.bind(was, key)
+        return was
 
     def exchange(self, one: bytes, other: bytes) -> None:
         """Two names were exchanged (RENAME_EXCHANGE)."""
@@ -245,9 +338,8 @@ class Namespace:
             self._move(second, one)
 
     def _move(self, node: Node, path: bytes) -> None:
-        old, _, name = node.parent, *path.rpartition(b"/")[1:]
-        if old is not None and old.children and old.children.get(node.name) is node:
-            del old.children[node.name]
+        _, _, name = path.rpartition(b"/")
+        self._take_away(node)
         parent = self.node(path[: -len(name) - 1])
         parent.children = parent.children or {}
         node.name, node.parent, node.text = name, parent, None

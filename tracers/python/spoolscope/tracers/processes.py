@@ -1,17 +1,20 @@
 """What each process knows of names: descriptors, working and root directory, comm."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.lives import COMM, EXEC, EXIT, FORK, SEEN
-from spoolscope.tracers.namespace import Aliases, Key, Namespace, Node
+from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.nodes import Key, Node
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, Records
 
 O_CLOEXEC = 0o2000000
+S_IFMT, S_IFDIR = 0o170000, 0o040000
 F_DUPFD, F_DUPFD_CLOEXEC = 0, 1030
 SHARE_FILES, SHARE_FS = 1, 2
 _MOVES = [CALLS[name].id for name in ("chdir", "fchdir", "chroot")]
@@ -20,11 +23,27 @@ _CLOSE, _CLOSE_RANGE, _FCNTL = (CALLS[name].id for name in ("close", "close_rang
 
 
 class OpenFile(NamedTuple):
-    """What a descriptor refers to."""
+    """What a descriptor refers to.
+
+    Attributes:
+        node: Its name.
+        key: The object, None if unknown.
+        cloexec: It is closed on exec.
+        flags: As given to open.
+        mode: st_mode, 0 unknown.
+        description: Equal numbers share one open file, with its position.
+        position: Where it stood when it was seen or opened, bytes.
+        size: Of the object when it was seen, bytes; -1 unknown.
+    """
 
     node: Node
     key: Key | None
     cloexec: bool
+    flags: int = 0
+    mode: int = 0
+    description: int = 0
+    position: int = 0
+    size: int = -1
 
 
 @dataclass
@@ -46,11 +65,23 @@ class Process:
     early: bool = False
 
 
-def forked_processes(tasks: Records) -> npt.NDArray[np.uint32]:
-    """Return the processes (not threads) that began while recording: they inherit their state."""
+def _open_file(node: Node, key: Key, file: np.void) -> OpenFile:
+    flags = int(file["flags"])
+    numbers = (int(file[name]) for name in ("mode", "description", "pos", "size"))
+    return OpenFile(node, key, bool(flags & O_CLOEXEC), flags, *numbers)
+
+
+def not_forked(rows: Records, tasks: Records) -> Records:
+    """Return rows of the snapshot of processes that began before it: others inherit their state."""
     forks = tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]
-    pids: npt.NDArray[np.uint32] = forks["pid"]
-    return pids
+    order = np.lexsort((forks["ts_ns"], forks["pid"]))
+    pids, times = forks["pid"][order], forks["ts_ns"][order]
+    first = np.searchsorted(pids, rows["pid"])
+    begun = np.full(len(rows), np.iinfo(np.uint64).max, np.uint64)
+    found = first < len(pids)
+    found[found] = pids[first[found]] == rows["pid"][found]
+    begun[found] = times[first[found]]
+    return rows[begun > rows["ts_ns"]]
 
 
 class Processes:
@@ -63,11 +94,34 @@ class Processes:
         self._by_pid: dict[int, Process] = {}
         self.comms: dict[int, bytes] = {}
         self.cwd_seen: dict[int, Key] = {}
+        self._awaited: dict[tuple[int, int], Node] = {}
         self._begin(capture)
 
     def of(self, pid: int) -> Process:
         """Return the state of a process, empty when first met."""
         return self._by_pid.setdefault(pid, Process())
+
+    def copy(self) -> "Processes":
+        """Return them as they are now; what they share is shared in the copy, too."""
+        fds: dict[int, dict[int, OpenFile]] = {}
+        cwds: dict[int, Cwd] = {}
+        other = copy(self)
+        other.comms, other.cwd_seen = dict(self.comms), dict(self.cwd_seen)
+        other._by_pid = {
+            pid: Process(
+                fds.setdefault(id(process.fds), dict(process.fds)),
+                cwds.setdefault(id(process.cwd), replace(process.cwd)),
+                set(process.threads),
+                dict(process.maps),
+                process.early,
+            )
+            for pid, process in self._by_pid.items()
+        }
+        return other
+
+    def living(self) -> dict[int, Process]:
+        """Return all processes by pid."""
+        return self._by_pid
 
     # -- the snapshot ------------------------------------------------------------
 
@@ -75,8 +129,7 @@ class Processes:
         """Take from the snapshot what no call changed between attaching and the snapshot."""
         tasks, files = capture.records["task"], capture.records["open_file"]
         rows = tasks[(tasks["event"] == SEEN) & (tasks["path"] > 0)]
-        rows = rows[~np.isin(rows["pid"], forked_processes(tasks))]
-        files = files[~np.isin(files["pid"], forked_processes(tasks))]
+        rows, files = not_forked(rows, tasks), not_forked(files, tasks)
         until = max([0, *rows["ts_ns"].tolist(), *files["ts_ns"].tolist()])
         moved, touched = _touched(capture.records["syscall"], until)
         for row in rows:
@@ -87,7 +140,7 @@ class Processes:
         for file in files:
             pid, fd, ts = int(file["pid"]), int(file["fd"]), int(file["ts_ns"])
             if min(touched.get((pid, fd), until), touched.get((pid, -1), until)) >= ts:
-                self.file(file)
+                self._expected(file)
 
     def _met(self, row: np.void) -> None:
         """A working directory from the snapshot; what calls told is not doubted."""
@@ -97,18 +150,33 @@ class Processes:
             if cwd.root is None and row["root"]:
                 cwd.root = self._names.node(self._real(self._strings[row["root"]]))
 
+    def _expected(self, file: np.void) -> None:
+        """A descriptor that the snapshot will show: known from now on, its name from then on.
+
+        Directories are less often renamed than names are looked up in them: theirs is used now.
+        """
+        if int(file["mode"]) & S_IFMT == S_IFDIR:
+            self.file(file)
+            return
+        pid, fd, key = int(file["pid"]), int(file["fd"]), (int(file["dev"]), int(file["ino"]))
+        node = self._awaited[pid, fd] = self._names.unnamed(key)
+        self.of(pid).fds[fd] = _open_file(node, key, file)
+
     def file(self, file: np.void) -> None:
         """A descriptor from the snapshot."""
-        fds, path = self.of(int(file["pid"])).fds, self._real(self._strings[file["path"]])
-        if int(file["fd"]) in fds:
+        pid, fd, key = int(file["pid"]), int(file["fd"]), (int(file["dev"]), int(file["ino"]))
+        fds, awaited = self.of(pid).fds, self._awaited.pop((pid, fd), None)
+        if fd in fds and awaited is None:
             return
-        key = (int(file["dev"]), int(file["ino"]))
+        path = self._real(self._strings[file["path"]])
         if path.endswith(b" (deleted)"):
-            path = path.removesuffix(b" (deleted)")
-            node = self._names.nameless(path, key)
+            node = self._names.nameless(path.removesuffix(b" (deleted)"), key)
         else:
             node = self._names.held(path, key)
-        fds[int(file["fd"])] = OpenFile(node, key, bool(file["flags"] & O_CLOEXEC))
+        if awaited is not None:
+            awaited.same = node
+        else:
+            fds[fd] = _open_file(node, key, file)
 
     # -- life --------------------------------------------------------------------
 

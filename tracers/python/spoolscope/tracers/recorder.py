@@ -128,6 +128,8 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
     words += [
         word for flag, value in once.items() if value is not None for word in (flag, str(value))
     ]
+    if request.snapshot_rate is not None:
+        words += ["--snapshot-rate", str(request.snapshot_rate)]
     if not request.snapshot:
         words.append("--no-tree")
     if request.command:

@@ -50,6 +50,7 @@ class Request:
     keep_names: bool = False
     snapshot: bool = True
     blktrace: bool = False
+    snapshot_rate: int | None = None
     key_file: Path | None = None
     stdout_to_stderr: bool = False
     ring_mib: int | None = None

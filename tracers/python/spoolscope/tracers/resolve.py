@@ -12,25 +12,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import (
-    S_IFDIR,
-    S_IFLNK,
-    S_IFMT,
-    SHAPES,
-    Done,
-    Row,
-    Shape,
-    apply,
-    signed,
-)
-from spoolscope.tracers.namespace import Aliases, Namespace, Node
+from spoolscope.tracers.aliases import Aliases
+from spoolscope.tracers.effects import SHAPES, Done, Row, Shape, apply, signed
+from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process, Processes
+from spoolscope.tracers.start import Finding, Start
+from spoolscope.tracers.state import State
+from spoolscope.tracers.timeline import Timeline
 from spoolscope.traces.capture import Capture, Records
 
 AT_FDCWD = -100
 BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
 PATH_FAULT = 1 << 1
 CHUNK = 65_536
+Int = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -42,7 +38,9 @@ class Resolved:
         path, path2: Path id per call, -1 none.
         base, base2: How each was given (enum spsc_path_base).
         comm: Name of the calling thread at that time, an index into comms.
-        unresolved: Calls on a spool whose object's name could not be found.
+        unresolved: Calls on a spool whose object's name could not be found; those that returned
+            before the snapshot's moment are not counted.
+        state: What was there at the snapshot's moment.
     """
 
     paths: list[bytes]
@@ -53,6 +51,7 @@ class Resolved:
     comm: npt.NDArray[np.int32]
     comms: list[bytes] = field(default_factory=list)
     unresolved: int = 0
+    state: State = field(init=False)
 
 
 class Names:
@@ -71,6 +70,11 @@ class Names:
             number = self._ids[path] = len(self.paths)
             self.paths.append(path)
         return number
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.paths.clear()
+        self._ids.clear()
 
     def join(self, base: bytes, name: bytes) -> bytes:
         """Return name as seen from base (the root for absolute names), normalised."""
@@ -102,23 +106,24 @@ class Resolver:
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") == "btrfs")
         self.space = Namespace(repeating)
-        self._list_tree()
         self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
         self.unresolved = 0
         self.n_prelude = len(capture.records["prelude"])
 
-    def _list_tree(self) -> None:
-        strings = self.capture.strings
-        for name in self.capture.records["tree"]:
-            kind = int(name["mode"]) & S_IFMT
-            self.space.listed(
-                strings[name["path"]],
-                (int(name["dev"]), int(name["ino"])),
-                links=int(name["nlink"]),
-                symlink=kind == S_IFLNK,
-                directory=kind == S_IFDIR,
-            )
+    def begin(self, start: Start, out: Resolved, before: Int) -> None:
+        """Go back to the start; of the calls before it only the names they have now are kept."""
+        paths = list(self.names.paths)
+        self.names.clear()
+        self.processes, self.unresolved = start.processes, 0
+        calls = self.capture.records["syscall"]
+        for column in (out.path, out.path2):
+            for at in before.tolist():
+                if column[at] >= 0:
+                    column[at] = self.names.id(paths[column[at]])
+        for at in before[(out.path[before] < 0) & (calls["ino"][before] > 0)].tolist():
+            key = (int(calls["dev"][at]), int(calls["ino"][at]))
+            out.path[at] = self.id_of(self.space.lookup(key))
 
     def comm(self, tid: int) -> int:
         """Return the number of a thread's present name."""
@@ -173,7 +178,7 @@ class Resolver:
 
 
 def resolve(capture: Capture) -> Resolved:
-    """Name the objects of every call of a capture.
+    """Name the objects of every call of a capture, and find out the state at its start.
 
     The calls of a prelude only change what is open and where it lies.
     """
@@ -188,6 +193,11 @@ def resolve(capture: Capture) -> Resolved:
 
 
 def _resolve(capture: Capture) -> Resolved:
+    """Name the objects of every call of a capture, and find out the state at its start.
+
+    The calls made while the snapshot was taken are gone through twice: once to find the start,
+    then from there.
+    """
     calls = capture.records["syscall"]
     resolver = Resolver(capture)
     n = len(calls)
@@ -199,12 +209,36 @@ def _resolve(capture: Capture) -> Resolved:
         np.zeros(n, np.int16),
         np.zeros(n, np.int32),
     )
-    events = _Events(capture, resolver.processes)
-    seen = resolver.processes.cwd_seen
-    for row in _rows(calls):
-        events.until(row.end_ns)
+    order = np.argsort(calls["end_ns"], kind="stable")
+    finding = Finding(capture, resolver.space, resolver.processes)
+    before, during = _within(calls[order], finding.cut_ns, finding.end_ns)
+    timeline = Timeline(capture, resolver.processes, finding)
+    _go(resolver, out, order[:during], timeline)
+    timeline.until(finding.end_ns)
+    start = finding.found()
+    out.state = State(capture, start, resolver.space)
+    resolver.begin(start, out, order[:before])
+    later = Timeline(capture, resolver.processes, after_ns=start.cut_ns)
+    _go(resolver, out, order[before:], later)
+    out.comms = list(resolver.comms)
+    out.unresolved = resolver.unresolved
+    return out
+
+
+def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
+    """Count the calls, sorted by end, until the cut and until the last that the snapshot met."""
+    before = int(np.searchsorted(calls["end_ns"], cut_ns, "right"))
+    met = np.flatnonzero((calls["start_ns"] <= end_ns) & (end_ns > cut_ns))
+    return before, max(before, int(met.max(initial=-1)) + 1)
+
+
+def _go(resolver: Resolver, out: Resolved, order: Int, timeline: Timeline) -> None:
+    """Resolve calls in the order they returned, with what else happened meanwhile."""
+    for row in _rows(resolver.capture.records["syscall"], order):
+        timeline.until(row.end_ns)
         process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
         # The kernel told the working directory when the thread's first call returned.
+        seen = resolver.processes.cwd_seen
         key = seen.pop(row.tid, None) if seen else None
         if key is not None and not shape.moves:
             resolver.processes.check_cwd(process, key)
@@ -212,36 +246,10 @@ def _resolve(capture: Capture) -> Resolved:
         _resolve_call(resolver, process, shape, out, row)
         if key is not None and shape.moves:
             resolver.processes.check_cwd(process, key)
-    out.comms = list(resolver.comms)
-    out.unresolved = resolver.unresolved
-    return out
 
 
-class _Events:
-    """Task events and the descriptors of the snapshot, each applied at its own time."""
-
-    def __init__(self, capture: Capture, processes: Processes) -> None:
-        tasks, files = capture.records["task"], capture.records["open_file"]
-        times = np.concatenate([tasks["ts_ns"], files["ts_ns"]]).astype(np.int64)
-        order = np.argsort(times, kind="stable")
-        self._order, self._times = order.tolist(), [*times[order].tolist(), 1 << 63]
-        self._tasks, self._files, self._next = tasks, files, 0
-        self._processes = processes
-
-    def until(self, ts_ns: int) -> None:
-        """Apply what happened up to a time."""
-        while self._times[self._next] <= ts_ns:
-            at = self._order[self._next]
-            self._next += 1
-            if at < len(self._tasks):
-                self._processes.task(self._tasks[at])
-            else:
-                self._processes.file(self._files[at - len(self._tasks)])
-
-
-def _rows(calls: Records) -> Iterator[Row]:
-    """Calls in the order they returned; chunk by chunk, as a Python value takes much memory."""
-    order = np.argsort(calls["end_ns"], kind="stable")
+def _rows(calls: Records, order: Int) -> Iterator[Row]:
+    """Calls in an order; chunk by chunk, as a Python value takes much memory."""
     for begin in range(0, len(order), CHUNK):
         places = order[begin : begin + CHUNK]
         part = calls[places]

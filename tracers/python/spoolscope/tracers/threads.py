@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
+from spoolscope.tracers.state import State
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.programs import group, program
@@ -85,15 +86,26 @@ class Threads:
         self._shift = capture.start_real_ns - capture.start_mono_ns
         self._groups = capture.meta.get("cgroups", {})
         self._rows: dict[int, Columns] = {}
+        self._known = set(lives.tid.tolist())
 
-    def columns(self) -> Columns:
-        """Return the threads table: one row per life of a thread."""
+    def columns(self, state: State) -> Columns:
+        """Return the threads table: one row per life of a thread.
+
+        Args:
+            state: Where those alive at the start worked then.
+        """
         tasks, of_tasks = _relevant(self._capture, self._lives)
         # A thread that was there at start has told nothing of itself: its process speaks for it.
         parents = [self._forking(tasks, by) for by in ("parent_tid", "parent_pid")]
         order = np.argsort(tasks["ts_ns"], kind="stable")
         for at in order.tolist():
             self._apply(tasks[at], int(of_tasks[at]), [int(by[at]) for by in parents])
+        cwds = {pid: cwd for pid, cwd in state.cwds.items() if pid in self._known}
+        pids = np.fromiter(cwds, np.int64, len(cwds))
+        of_pids = self._lives.of(pids, np.full(len(pids), state.cut_ns))
+        for life, cwd in zip(of_pids.tolist(), cwds.values(), strict=True):
+            if life in self._rows:
+                self._rows[life]["cwd_id"] = self._path_id(cwd)
         for row in self._rows.values():
             cgroup = self._groups.get(str(row["cgroup_id"]), "").encode(errors="surrogateescape")
             row["cgroup"] = group(cgroup, self._comms) or None
@@ -125,7 +137,6 @@ class Threads:
         elif event == EXEC and task["path"]:
             row["exe"] = self._capture.strings[task["path"]]
         if at_start and row["start_ns"] is None:
-            row["cwd_id"] = self._path_id(self._capture.strings[task["path"]])
             row["exe"] = self._capture.strings[task["exe"]]
 
 

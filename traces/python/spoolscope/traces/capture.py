@@ -31,6 +31,9 @@ RECORDS = {
     15: "fault",
     16: "uring",
     19: "prelude",
+    12: "held_lock",
+    13: "mapping",
+    14: "xattr",
 }
 # The members of each kind of record: those of its struct.
 ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}

@@ -83,11 +83,22 @@ _LAYOUTS = {
         i8 pos size
         u4 pid tid
         i4 fd
-        u4 flags dev mode path pad""",
+        u4 flags dev mode path description""",
+    "held_lock": """
+        u8 ts_ns ino
+        i8 start length
+        u4 dev pid
+        u1 kind exclusive waiting
+        V5 pad""",
+    "mapping": """
+        u8 ts_ns ino address length offset
+        u4 dev pid flags path""",
     "tree": """
         u8 ts_ns ino
-        i8 size mtime_ns
-        u4 mode uid gid nlink dev path target pad""",
+        i8 size mtime_ns btime_ns blocks
+        u4 mode uid gid nlink dev parent path target extents pad""",
+    "xattr": """
+        u4 tree name length pad""",
     "plan_header": """
         S8 magic
         u4 version n_threads

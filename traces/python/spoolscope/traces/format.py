@@ -29,6 +29,10 @@ META_FIELDS = (
     ("shed", "Number of reads and writes left out to keep to --max-overhead."),
     ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
+    (
+        "snapshot_ns",
+        "The moment that tree, open_files and cwd_id show; calls before it took effect.",
+    ),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
     ("requests_unfinished", "Block requests whose completion was not seen: in flight, or missed."),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),

@@ -12,9 +12,9 @@ from spoolscope.traces.capture import Capture, Records
 
 SEEN, WATCHED, BORDER = 1, 7, 16
 # Members that hold string ids; see spoolscope_records.h.
-_STRINGS = ("path", "path2", "root", "exe", "target")
+_STRINGS = ("path", "path2", "root", "exe", "target", "name")
 # What every segment begins with: the first one's counts.
-_STATE = ("open_file", "tree", "prelude")
+_STATE = ("open_file", "held_lock", "mapping", "tree", "xattr", "prelude")
 _SUMS = ("calls_unjudged", "compat_calls", "records_rescued", "recorder_cpu_ns")
 _BEGINNINGS = ("tree", "borders")
 _ENDS = ("end_mono_ns", "end_real_ns", "ended", "command_status")

@@ -163,7 +163,7 @@ TASK_EVENTS = Table(
 
 OPEN_FILES = Table(
     "open_files",
-    "one descriptor open on the spool when recording began",
+    "one descriptor open on the spool at meta.snapshot_ns",
     (
         PID,
         Column("fd", I32, "", "Descriptor."),
@@ -173,12 +173,15 @@ OPEN_FILES = Table(
         Column("dev", I64, "", "Device, major << 20 | minor."),
         Column("ino", I64, "", "Inode."),
         Column("obj_mode", I32, "", "File type and permissions."),
+        Column("description", I64, "", "Equal numbers share one open file, with its position.", nullable=True),
+        Column("size", I64, "bytes", "Size of the object; null if it was not seen.", nullable=True),
+        Column("deleted", BOOL, "", "It has no name any more; path_id was its last.", nullable=True),
     ),
 )
 
 TREE = Table(
     "tree",
-    "one name of the spool when recording began",
+    "one name of the spool at meta.snapshot_ns; attributes as the walk met it",
     (
         Column("path_id", I64, "", "Path (paths.path_id)."),
         Column("target_id", I64, "", "Target text of a symlink.", nullable=True),
@@ -190,6 +193,9 @@ TREE = Table(
         Column("nlink", I32, "", "Number of hard links."),
         Column("size", I64, "bytes", "st_size."),
         Column("mtime_ns", I64, "ns", "Modification time since the epoch."),
+        Column("btime_ns", I64, "ns", "Time of birth since the epoch; null where the filesystem keeps none.", nullable=True),
+        Column("blocks", I64, "512 B", "Space in use.", nullable=True),
+        Column("extents", I32, "", "Stretches of data of a file with holes; null if it has none.", nullable=True),
     ),
 )
 

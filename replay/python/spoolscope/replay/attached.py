@@ -1,0 +1,89 @@
+"""What was there when the recording attached: open files, and files that had lost their name."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.replay.strings import Strings
+from spoolscope.replay.threads import Int, Lives, column
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.trace import Trace
+
+S_IFREG = 0o100600
+BASE_ROOT = 1
+Ops = npt.NDArray[np.void]
+
+
+class Attached:
+    """Descriptors at start, and what it takes to have them.
+
+    A file that is open but deleted gets a name for the moment in which it is opened.
+
+    Attributes:
+        fds: Descriptors (plan_fd).
+        entries: Names to make besides the tree (plan_entry).
+        ops: Operations before all others, of no recorded call.
+    """
+
+    def __init__(self, trace: Trace, lives: Lives, strings: Strings) -> None:
+        self._trace, self._lives, self._strings = trace, lives, strings
+        table = trace.table("open_files")
+        fds = np.zeros(table.num_rows, DTYPES["plan_fd"])
+        pid = column(table, "pid")
+        thread = lives.find(pid, np.zeros(len(pid), np.int64))
+        fds["thread"] = np.where(thread >= 0, thread, NONE)
+        fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
+        fds["flags"] = column(table, "flags", 0).astype(np.uint32)
+        fds["path"] = strings.of(column(table, "path_id"))
+        deleted = table["deleted"].fill_null(False).to_numpy()  # noqa: FBT003
+        self.entries, paths = self._nameless(table, deleted)
+        fds["path"][deleted] = paths
+        kept = (fds["thread"] != NONE) & (fds["path"] != NONE)
+        self.fds: npt.NDArray[np.void] = fds[kept]
+        self.ops = self._unlinks(fds[kept & deleted])
+
+    def _nameless(self, table: pa.Table, deleted: npt.NDArray[np.bool_]) -> tuple[Ops, Int]:
+        """Return one entry for each deleted file, and the path of each row."""
+        inodes, first, which = np.unique(
+            identity(self._trace, table)[deleted], return_index=True, return_inverse=True
+        )
+        entries = np.zeros(len(inodes), DTYPES["plan_entry"])
+        spools = self._strings.spool_of(column(table, "path_id")[deleted][first])
+        for i, spool in enumerate(spools):
+            entries["path"][i] = self._strings.add(b".spoolscope-deleted.%d" % i, spool)
+        entries["ino"], entries["target"] = inodes, NONE
+        modes = column(table, "obj_mode", 0)[deleted][first]
+        entries["mode"] = np.where(modes > 0, modes, S_IFREG)
+        entries["size"] = np.maximum(column(table, "size", 0)[deleted][first], 0)
+        return entries, entries["path"].astype(np.int64)[which]
+
+    def _unlinks(self, fds: npt.NDArray[np.void]) -> Ops:
+        _, first = np.unique(fds["path"], return_index=True)
+        ops = pseudo(CALLS["unlink"].id, fds["thread"][first].astype(np.int64), first * 0)
+        ops["path"], ops["base"] = fds["path"][first], BASE_ROOT
+        return ops
+
+
+def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return what tells objects apart.
+
+    Inode numbers are unique per device only; with several spools the device is mixed in.
+    """
+    ino = column(table, "ino", 0).astype(np.uint64)
+    if len(trace.meta.get("spools", [])) < 2:
+        return ino
+    dev = column(table, "dev", 0).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.where(ino > 0, ino ^ dev, np.uint64(0))
+
+
+def pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
+    """Return operations of no recorded call."""
+    ops = np.zeros(len(thread), DTYPES["plan_op"])
+    ops["op"], ops["thread"] = kind, thread
+    ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
+    for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
+        ops[name] = -1
+    ops["path"] = ops["path2"] = NONE
+    ops["call"] = NO_CALL_ROW
+    return ops

@@ -1,0 +1,130 @@
+"""The tables of the state at start: open files, the tree, locks, mappings."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spoolscope.tracers.effects import SHAPES
+from spoolscope.tracers.lives import EXIT, FORK
+from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.processes import OpenFile
+from spoolscope.tracers.start import Start
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.capture import Capture
+
+Columns = dict[str, Any]
+PathId = Callable[[bytes], int]
+_FCNTL = CALLS["fcntl"].id
+
+
+class State:
+    """What was there at the start.
+
+    Args:
+        capture: The capture.
+        start: Its state at the start.
+        space: Knows the names as they were at the start; asked at once.
+
+    Attributes:
+        cut_ns: The moment of the start.
+        cwds: Working directories by process.
+    """
+
+    def __init__(self, capture: Capture, start: Start, space: Namespace) -> None:
+        self._capture, self.cut_ns = capture, start.cut_ns
+        devices = {int(spool["dev"]) for spool in capture.meta.get("spools", [])}
+        living = start.processes.living()
+        gone = _gone(capture, start.cut_ns)
+        self._files = [
+            (pid, fd, file, path, space.is_gone(file.node))
+            for pid in sorted(living.keys() - gone)
+            for fd, file in sorted(living[pid].fds.items())
+            if file.key is not None and file.key[0] in devices
+            if (path := space.path(file.node)) is not None
+        ]
+        self.cwds = {
+            pid: path
+            for pid in living.keys() - gone
+            if (node := living[pid].cwd.node) is not None
+            if (path := space.path(node)) is not None
+        }
+        rows = [(node.row, space.path(node)) for node in start.names if node.row >= 0]
+        self._names = sorted((row, path) for row, path in rows if path is not None)
+
+    def open_files(self, path_id: PathId) -> Columns:
+        """Return the descriptors open on the spool."""
+        positions = self._positions()
+        files = [file for _, _, file, _, _ in self._files]
+        keys = [file.key or (0, 0) for file in files]
+        sizes = np.array([file.size for file in files], np.int64)
+        return {
+            "pid": np.array([pid for pid, *_ in self._files], np.int32),
+            "fd": np.array([fd for _, fd, *_ in self._files], np.int32),
+            "path_id": np.array([path_id(path) for *_, path, _ in self._files], np.int64),
+            "flags": np.array([file.flags for file in files], np.int64).astype(np.int32),
+            "offset": np.array(
+                [positions.get((pid, fd), file.position) for pid, fd, file, _, _ in self._files],
+                np.int64,
+            ),
+            "dev": np.array([dev for dev, _ in keys], np.int64),
+            "ino": np.array([ino for _, ino in keys], np.int64),
+            "obj_mode": np.array([file.mode for file in files], np.int32),
+            "description": _renumbered(files),
+            "size": np.ma.masked_less(sizes, 0),
+            "deleted": np.array([gone for *_, gone in self._files], np.bool_),
+        }
+
+    def _positions(self) -> dict[tuple[int, int], int]:
+        """Where descriptors stood, as the first call after the start found them."""
+        inodes = {(pid, fd): file.key for pid, fd, file, _, _ in self._files}
+        calls = self._capture.records["syscall"]
+        at_fd = np.array([shape.fd for shape in SHAPES])[calls["call"]]
+        wanted = np.isin(calls["pid"], sorted({pid for pid, _ in inodes})) & (at_fd >= 0)
+        wanted &= (calls["end_ns"] > self.cut_ns) & (calls["call"] != _FCNTL)
+        places = np.flatnonzero(wanted)
+        fds = calls["args"][places, at_fd[places]].astype(np.int64) & 0xFFFF_FFFF
+        pairs = calls["pid"][places].astype(np.int64) << 32 | fds
+        order = np.argsort(calls["end_ns"][places], kind="stable")
+        _, first = np.unique(pairs[order], return_index=True)
+        found = {}
+        for place in places[order[first]].tolist():
+            pid, fd = int(calls["pid"][place]), int(calls["args"][place, at_fd[place]])
+            key = (int(calls["dev"][place]), int(calls["ino"][place]))
+            if inodes.get((pid, fd)) == key and calls["pos"][place] >= 0:
+                found[pid, fd] = int(calls["pos"][place])
+        return found
+
+    def tree(self, path_id: PathId, text_id: PathId) -> Columns:
+        """Return the spool's names that the walk saw, where they were at the start."""
+        strings = self._capture.strings
+        tree = self._capture.records["tree"][[row for row, _ in self._names]]
+        targets = [text_id(strings[i]) if i else -1 for i in tree["target"].tolist()]
+        columns: Columns = {
+            "path_id": np.array([path_id(path) for _, path in self._names], np.int64),
+            "target_id": np.ma.masked_less(np.array(targets, np.int64), 0),
+            "extents": np.ma.masked_equal(tree["extents"].astype(np.int32), 0),
+        }
+        for name in ("dev", "ino", "size", "mtime_ns", "btime_ns", "blocks"):
+            columns[name] = tree[name].astype(np.int64)
+        columns["btime_ns"] = np.ma.masked_equal(columns["btime_ns"], 0)
+        for name in ("mode", "uid", "gid", "nlink"):
+            columns[name] = tree[name].astype(np.int32)
+        return columns
+
+
+def _gone(capture: Capture, cut_ns: int) -> set[int]:
+    """Processes that ended before the cut; the number may have been given out again since."""
+    tasks = capture.records["task"]
+    ends = np.isin(tasks["event"], (EXIT, FORK)) & (tasks["tid"] == tasks["pid"])
+    tasks = tasks[ends & (tasks["ts_ns"] <= cut_ns)]
+    last = {int(t["pid"]): int(t["event"]) for t in tasks[np.argsort(tasks["ts_ns"])]}
+    return {pid for pid, event in last.items() if event == EXIT}
+
+
+def _renumbered(files: list[OpenFile]) -> Any:
+    """Descriptions as small numbers: those of the recorder are addresses in the kernel."""
+    numbers: dict[int, int] = {}
+    return np.array(
+        [numbers.setdefault(file.description, len(numbers)) for file in files], np.int64
+    )

@@ -1,0 +1,140 @@
+//! What a name of the working directory is: attributes, target, data extents, extended attributes.
+
+use std::ffi::CStr;
+use std::io;
+
+use spoolscope_traces::records::Tree;
+
+/// Beyond this a sparse file's stretches of data are not counted.
+const MOST_EXTENTS: u32 = 1 << 20;
+const NAMES: usize = 4096;
+
+/// Attributes of a name, from statx(2).
+#[derive(Debug)]
+pub struct Attributes {
+    pub ino: u64,
+    pub mtime_ns: i64,
+    /// Another filesystem is mounted here.
+    pub mounted: bool,
+    stat: libc::statx,
+}
+
+/// Looks at a name without following it.
+pub fn of(name: &CStr) -> io::Result<Attributes> {
+    // SAFETY: all-zero is a valid statx.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is NUL-terminated and `stat` is ours.
+    let done = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            name.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT,
+            libc::STATX_BASIC_STATS | libc::STATX_BTIME,
+            &raw mut stat,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Attributes {
+        ino: stat.stx_ino,
+        mtime_ns: ns(stat.stx_mtime),
+        mounted: stat.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0,
+        stat,
+    })
+}
+
+fn ns(time: libc::statx_timestamp) -> i64 {
+    time.tv_sec * 1_000_000_000 + i64::from(time.tv_nsec)
+}
+
+impl Attributes {
+    fn is(&self, kind: u32) -> bool {
+        u32::from(self.stat.stx_mode) & libc::S_IFMT == kind
+    }
+
+    pub fn is_directory(&self) -> bool {
+        self.is(libc::S_IFDIR)
+    }
+
+    pub fn is_device(&self) -> bool {
+        self.is(libc::S_IFBLK) || self.is(libc::S_IFCHR)
+    }
+
+    /// The record, without its names, place and time.
+    pub fn record(&self) -> Tree {
+        let born = self.stat.stx_mask & libc::STATX_BTIME != 0;
+        Tree {
+            ino: self.ino,
+            size: self.stat.stx_size as i64,
+            mtime_ns: self.mtime_ns,
+            btime_ns: if born { ns(self.stat.stx_btime) } else { 0 },
+            blocks: self.stat.stx_blocks as i64,
+            mode: u32::from(self.stat.stx_mode),
+            uid: self.stat.stx_uid,
+            gid: self.stat.stx_gid,
+            nlink: self.stat.stx_nlink,
+            ..Tree::default()
+        }
+    }
+
+    /// Where a symbolic link leads; empty for everything else.
+    pub fn target(&self, name: &CStr) -> Vec<u8> {
+        if !self.is(libc::S_IFLNK) {
+            return Vec::new();
+        }
+        let mut target = vec![0u8; libc::PATH_MAX as usize];
+        // SAFETY: the kernel writes at most the buffer's length.
+        let n = unsafe { libc::readlink(name.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+        target.truncate(n.max(0) as usize);
+        target
+    }
+
+    /// Stretches of data of a file with holes; 0 for one without.
+    pub fn extents(&self, name: &CStr) -> u32 {
+        let sparse = self.stat.stx_blocks * 512 < self.stat.stx_size;
+        if !sparse || !self.is(libc::S_IFREG) {
+            return 0;
+        }
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: the name is NUL-terminated; the descriptor is closed below.
+        let fd = unsafe { libc::open(name.as_ptr(), flags | libc::O_NOATIME) };
+        if fd < 0 {
+            return 0;
+        }
+        let (mut at, mut n) = (0, 0);
+        // SAFETY: a live descriptor of ours.
+        unsafe {
+            while n < MOST_EXTENTS {
+                let data = libc::lseek(fd, at, libc::SEEK_DATA);
+                if data < 0 {
+                    break; // nothing but hole
+                }
+                n += 1;
+                at = libc::lseek(fd, data, libc::SEEK_HOLE);
+                if at < 0 {
+                    break;
+                }
+            }
+            libc::close(fd);
+        }
+        n
+    }
+}
+
+/// Calls `found` with the name and the length of the value of every extended attribute.
+pub fn each_xattr(name: &CStr, mut found: impl FnMut(&[u8], u32)) {
+    let mut names = [0u8; NAMES];
+    // SAFETY: the kernel writes at most the buffer's length.
+    let n = unsafe { libc::llistxattr(name.as_ptr(), names.as_mut_ptr().cast(), NAMES) };
+    let mut rest = &names[..n.max(0) as usize];
+    while let Ok(text) = CStr::from_bytes_until_nul(rest) {
+        // SAFETY: both names are NUL-terminated; a length of 0 only asks for the size.
+        let length =
+            unsafe { libc::lgetxattr(name.as_ptr(), text.as_ptr(), std::ptr::null_mut(), 0) };
+        if length >= 0 {
+            found(text.to_bytes(), length as u32);
+        }
+        rest = &rest[text.to_bytes_with_nul().len()..];
+    }
+}
