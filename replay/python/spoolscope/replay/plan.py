@@ -30,6 +30,7 @@ FORKING = ("fork", "vfork", "clone", "clone3")
 EXECUTING = ("execve", "execveat")
 EXITING = ("exit", "exit_group")
 VERSION = 1
+DIRECTORY = 0o040755
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 Ops = npt.NDArray[np.void]
@@ -229,8 +230,24 @@ def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
     entries["ino"] = identity(trace, tree)
     for name in ("mode", "uid", "gid", "size", "mtime_ns"):
         entries[name] = column(tree, name, 0)
-    kept: npt.NDArray[np.void] = entries[entries["path"] != NONE]
-    return kept
+    return _with_parents(entries[entries["path"] != NONE], strings)
+
+
+def _with_parents(entries: Ops, strings: Strings) -> Ops:
+    """Add directories that must have been there although the snapshot did not meet them."""
+    present = set(entries["path"].tolist())
+    missing: dict[int, int] = {}
+    for at, path in enumerate(entries["path"].tolist()):
+        above = strings.text(path).rpartition(b"/")[0]
+        while above and (index := strings.index(above)) not in present:
+            present.add(index)
+            missing[index] = at
+            above = above.rpartition(b"/")[0]
+    added = entries[list(missing.values())].copy()
+    added["path"], added["mode"] = list(missing), DIRECTORY
+    added["ino"], added["size"], added["target"] = 0, 0, NONE
+    both: Ops = np.concatenate([added, entries])
+    return both
 
 
 def _write(

@@ -25,7 +25,7 @@ class Strings:
         self._strings: list[bytes] = []
         self._several = several
         self._spools = np.array([-1 if spool is None else spool for spool in [*spools, None]])
-        known: dict[bytes, int] = {}
+        self._known: dict[bytes, int] = {}
         self._index = np.full(int(ids.max(initial=-1)) + 2, NONE, np.int64)
         for number, path, kind, spool in zip(
             ids.tolist(), paths["path"].to_pylist(), kinds, spools, strict=True
@@ -33,10 +33,7 @@ class Strings:
             if kind == "outside":
                 continue
             text = decoded(path) if kind == "text" else _below(decoded(path), spool, several)
-            if text not in known:
-                known[text] = len(self._strings)
-                self._strings.append(text)
-            self._index[number] = known[text]
+            self._index[number] = self.index(text)
 
     def of(self, path_ids: Int) -> npt.NDArray[np.uint32]:
         """Return the string index of each path id; NONE for -1 and for names outside."""
@@ -48,9 +45,19 @@ class Strings:
         return found
 
     def add(self, path: bytes, spool: int) -> int:
-        """Return the index of a name that is not in the trace."""
-        self._strings.append(_below(path, spool, self._several))
-        return len(self._strings) - 1
+        """Return the index of a name of a spool that is not in the trace."""
+        return self.index(_below(path, spool, self._several))
+
+    def index(self, name: bytes) -> int:
+        """Return the index of a name below the target, adding it if it is new."""
+        if name not in self._known:
+            self._known[name] = len(self._strings)
+            self._strings.append(name)
+        return self._known[name]
+
+    def text(self, index: int) -> bytes:
+        """Return a string."""
+        return self._strings[index]
 
     def packed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """Return offsets (one more than there are strings) and all bytes."""

@@ -102,12 +102,13 @@ class Namespace:
         """
         child = parent.children.get(name) if parent.children else None
         if child is None:
-            if parent.born or (parent.gone and name in parent.gone):
-                return self._shown(seen)
+            gone = parent.gone.get(name) if parent.gone else None
+            if parent.born or gone is not None:
+                return self._shown(seen, gone)
             child = self.discover(parent, name)
             child.seen_ns = seen.ts_ns
         elif child.key not in (None, seen.key):
-            return self._shown(seen)
+            return self._shown(seen, None)
         if seen.born or (child.doubtful and seen.perhaps_born):
             child.origin, child.born = None, seen.directory
         if seen.directory and child.children is None:
@@ -118,8 +119,16 @@ class Namespace:
         child.row, child.symlink, child.keep = seen.row, seen.symlink, True
         return child
 
-    def _shown(self, seen: Seen) -> Node | None:
+    def _shown(self, seen: Seen, gone: Node | None) -> Node | None:
+        """Learn what an object is that was met where the calls do not have it (any more)."""
         node = self.lookup(seen.key)
+        if node is None and gone is not None and gone.key is None and not seen.born:
+            node = gone  # its call was just returning
+            if self.find(self.path(node) or b"") is node:
+                self.bind(node, seen.key)
+            node.key = seen.key
+            if seen.directory and node.children is None:
+                node.children = {}
         if node is not None and node.row < 0:
             node.row, node.symlink = seen.row, seen.symlink
         return node
@@ -285,8 +294,8 @@ class Namespace:
         if parent is not None and parent.children and parent.children.get(node.name) is node:
             del parent.children[node.name]
             if self._tracking:
-                parent.gone = parent.gone or set()
-                parent.gone.add(node.name)
+                parent.gone = parent.gone or {}
+                parent.gone[node.name] = node
 
     def removed(self, path: bytes) -> None:
         """A path was unlinked."""

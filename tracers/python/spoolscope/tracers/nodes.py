@@ -13,7 +13,7 @@ class Node:
         key: The object it was last seen to name, None if unknown.
         same: It turned out to be that name.
         origin: The directory and name that it had at the start; None if it came later.
-        gone: Names in it that calls took away.
+        gone: What calls took away from it, by name.
         born: The directory was made after the start.
         doubtful: The call that told of it may have made it.
         row: The record of the walk that shows it, seen then at ``seen_ns``; -1 for none.
@@ -50,7 +50,7 @@ class Node:
         self.era = -1
         # Of use while the start is found out, see start.py.
         self.origin: tuple[Node, bytes] | None = None
-        self.gone: set[bytes] | None = None
+        self.gone: dict[bytes, Node] | None = None
         self.born = False
         self.doubtful = False
         self.row = -1
