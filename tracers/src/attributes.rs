@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use spoolscope_traces::records::Tree;
 
@@ -42,6 +43,17 @@ pub fn of(name: &CStr) -> io::Result<Attributes> {
         mounted: stat.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0,
         stat,
     })
+}
+
+/// The inode of an open file.
+pub fn inode(file: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: all-zero is a valid stat.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a live descriptor, and `stat` is ours.
+    match unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) } {
+        0 => Ok(stat.st_ino),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn ns(time: libc::statx_timestamp) -> i64 {

@@ -79,7 +79,15 @@ struct Listed {
 struct Frame {
     fd: OwnedFd,
     row: u32,
-    below: Vec<(u32, CString)>,
+    below: Vec<Below>,
+}
+
+/// A directory that was met: its row and inode, to know it again when it is entered.
+#[derive(Debug)]
+struct Below {
+    row: u32,
+    ino: u64,
+    name: CString,
 }
 
 /// One walk over all spools; its rows are numbered through, from 1.
@@ -123,7 +131,12 @@ impl<'a> Walk<'a> {
         let root = open_directory(&mount).with_context(failed)?;
         let attributes = attributes::of(&mount).with_context(failed)?;
         let row = self.add(&attributes, 0, &mount)?;
-        self.below(&root, row, 0, c".")?;
+        let top = Below {
+            row,
+            ino: attributes.ino,
+            name: c".".to_owned(),
+        };
+        self.below(&root, 0, &top)?;
         for _ in 0..PASSES {
             if !self.again(&root)? {
                 break;
@@ -132,13 +145,13 @@ impl<'a> Walk<'a> {
         self.send()
     }
 
-    /// Lists a directory, which is the working directory or `name` in it, and all below it.
-    fn below(&mut self, at: &OwnedFd, row: u32, parent: u32, name: &CStr) -> Result<()> {
+    /// Lists a directory met in `at`, and all below it.
+    fn below(&mut self, at: &OwnedFd, parent: u32, top: &Below) -> Result<()> {
         enter(at)?;
         let mut frames: Vec<Frame> = Vec::new();
-        frames.extend(self.frame(row, parent, name)?);
+        frames.extend(self.frame(parent, top)?);
         while let Some(frame) = frames.last_mut() {
-            let Some((row, name)) = frame.below.pop() else {
+            let Some(met) = frame.below.pop() else {
                 frames.pop();
                 if let Some(above) = frames.last() {
                     enter(&above.fd)?;
@@ -146,21 +159,27 @@ impl<'a> Walk<'a> {
                 continue;
             };
             let parent = frame.row;
-            frames.extend(self.frame(row, parent, &name)?);
+            frames.extend(self.frame(parent, &met)?);
         }
         Ok(())
     }
 
-    /// Enters and lists a directory; one that was removed or moved meanwhile has no frame.
-    fn frame(&mut self, row: u32, parent: u32, name: &CStr) -> Result<Option<Frame>> {
+    /// Enters and lists a directory. One that was removed or moved meanwhile has no frame; it
+    /// stays unknown, so that it is walked where it turns up again.
+    fn frame(&mut self, parent: u32, met: &Below) -> Result<Option<Frame>> {
+        let (row, name) = (met.row, &met.name);
         let Ok(fd) = open_directory(name) else {
             return Ok(None);
         };
+        if attributes::inode(&fd)? != met.ino {
+            return Ok(None); // another one has that name now
+        }
         enter(&fd)?;
         let own = attributes::of(c".")?;
+        self.known.insert(own.ino);
         let listed = Listed {
             parent,
-            name: name.to_owned(),
+            name: name.clone(),
             ino: own.ino,
             mtime_ns: own.mtime_ns,
             listed_ns: clock(libc::CLOCK_REALTIME),
@@ -175,7 +194,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Looks at one name of the working directory; a directory is given back, to be walked.
-    fn look(&mut self, parent: u32, name: &CStr) -> Result<Option<(u32, CString)>> {
+    fn look(&mut self, parent: u32, name: &CStr) -> Result<Option<Below>> {
         // Gone meanwhile, or another filesystem that is mounted here.
         let Ok(found) = attributes::of(name) else {
             return Ok(None);
@@ -184,7 +203,15 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let row = self.add(&found, parent, name)?;
-        Ok(found.is_directory().then(|| (row, name.to_owned())))
+        if !found.is_directory() {
+            self.known.insert(found.ino);
+            return Ok(None);
+        }
+        Ok(Some(Below {
+            row,
+            ino: found.ino,
+            name: name.to_owned(),
+        }))
     }
 
     /// Looks through directories that changed since they were listed; true if there was a
@@ -214,9 +241,9 @@ impl<'a> Walk<'a> {
                 if attributes::of(&name).is_ok_and(|f| self.known.contains(&f.ino)) {
                     continue;
                 }
-                if let Some((new, name)) = self.look(row, &name)? {
+                if let Some(met) = self.look(row, &name)? {
                     found = true;
-                    self.below(&directory, new, row, &name)?;
+                    self.below(&directory, row, &met)?;
                 }
             }
         }
@@ -241,7 +268,6 @@ impl<'a> Walk<'a> {
     /// Adds a row and returns its number.
     fn add(&mut self, found: &Attributes, parent: u32, name: &CStr) -> Result<u32> {
         self.rows += 1;
-        self.known.insert(found.ino);
         let target = found.target(name);
         self.batch.texts.extend_from_slice(name.to_bytes());
         self.batch.texts.extend_from_slice(&target);

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers import events
-from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.aliases import Aliases
+from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.faults import fault_columns
 from spoolscope.tracers.inodes import Inodes
