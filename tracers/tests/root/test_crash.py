@@ -185,16 +185,20 @@ def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, 
     lost = loss_columns(capture, continue_numbering(capture))
     rows = [dict(zip(lost, row, strict=True)) for row in zip(*lost.values(), strict=True)]
     calls = [row for row in rows if row["kind"] == "syscall"]
-    have = calls_of(capture)
-    # Most threads were at work when the disk was full; all went on when the recorder had ended.
     assert calls
+    made = {tid: set() for tid in logged(tmp_path)}
+    for tid, seq in capture.records["syscall"][["tid", "seq"]].tolist():
+        made.setdefault(tid, set()).add(seq)
     for row in calls:
-        assert row["first_seq"] == have[row["tid"]]
         assert row["n"] == row["last_seq"] - row["first_seq"] + 1
         assert row["after_ns"] <= row["before_ns"] <= time.time_ns()
-    missing = {row["tid"]: row["n"] for row in calls}
+        lost_here = set(range(row["first_seq"], row["last_seq"] + 1))
+        assert not made[row["tid"]] & lost_here
+        made[row["tid"]] |= lost_here
+    # Each call up to the end is there or located. All threads went on after that.
     for tid, n_made in logged(tmp_path).items():
-        assert 0 < have[tid] + missing.get(tid, 0) <= n_made + 1
+        assert made[tid] == set(range(len(made[tid])))
+        assert 0 < len(made[tid]) <= n_made + 1
     # What the kernel side and the recorder counted as lost is what is located.
     assert sum(row["n"] for row in calls) == capture.meta["lost_records"]["1"]
 
