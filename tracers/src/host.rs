@@ -75,7 +75,7 @@ impl Spool {
         fs::metadata(&self.source)
             .ok()
             .filter(|m| m.mode() & libc::S_IFMT == libc::S_IFBLK)
-            .map(|m| whole_disk(m.rdev()))
+            .map(|m| whole_disk(libc::major(m.rdev()), libc::minor(m.rdev())))
             .into_iter()
             .collect()
     }
@@ -133,8 +133,7 @@ fn pack(major: u32, minor: u32) -> u32 {
 }
 
 /// A partition's requests carry the whole disk.
-fn whole_disk(rdev: u64) -> u32 {
-    let (major, minor) = (libc::major(rdev), libc::minor(rdev));
+fn whole_disk(major: u32, minor: u32) -> u32 {
     let sys = format!("/sys/dev/block/{major}:{minor}");
     let parent = Path::new(&sys)
         .join("partition")
@@ -171,6 +170,7 @@ fn btrfs_disks(source: &str) -> Vec<u32> {
             .flatten()
             .filter_map(|m| fs::read_to_string(m.path().join("dev")).ok())
             .filter_map(|text| parse_dev(&text))
+            .map(|member| whole_disk(member >> 20, member & 0xf_ffff))
             .collect();
     }
     Vec::new()
