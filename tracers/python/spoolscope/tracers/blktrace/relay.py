@@ -1,5 +1,6 @@
 """The program blktrace: block traces where debugfs gives its files."""
 
+import os
 import re
 import shutil
 import signal
@@ -14,6 +15,7 @@ from typing import IO
 from spoolscope.traces.errors import SpoolscopeError
 
 _START_S = 10.0
+_SETTLED_S = 0.3
 _POLL_S = 0.02
 
 
@@ -44,12 +46,12 @@ def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable
     for disk in disks:
         command += ["-d", f"/dev/{disk}"]
     dropped = 0
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [*command, "-D", str(output)], stdout=said, stderr=subprocess.STDOUT
         )
         try:
-            _wait_for_events(process, output, said)
+            _wait_until_begun(process, disks, said)
             yield lambda: dropped
         finally:
             if process.poll() is None:
@@ -63,18 +65,31 @@ def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable
         dropped = sum(map(int, re.findall(r"Total: .*\(dropped (\d+)\)", words)))
 
 
-def _wait_for_events(process: "subprocess.Popen[bytes]", output: Path, said: IO[str]) -> None:
-    """Wait for blktrace's own note of the time in a file."""
+def _wait_until_begun(
+    process: "subprocess.Popen[bytes]", disks: Sequence[str], said: IO[bytes]
+) -> None:
+    """Wait until blktrace has a thread for every CPU, and for a while complains of nothing.
+
+    Its files tell nothing: they stay empty until a buffer is full.
+    """
+    enables = [Path(f"/sys/block/{disk}/trace/enable") for disk in disks]
+    threads = len(os.sched_getaffinity(0)) + 1
     deadline = time.monotonic() + _START_S
-    while not any(file.stat().st_size for file in output.iterdir()):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise BlktraceRefusedError(_first_line(_read(said)) or "blktrace gave no event")
+    since = None
+    while since is None or time.monotonic() - since < _SETTLED_S:
+        if process.poll() is not None or _read(said) or time.monotonic() > deadline:
+            raise BlktraceRefusedError(_first_line(_read(said)) or "blktrace did not begin")
+        begun = all(enable.read_text().strip() == "1" for enable in enables)
+        if not begun or len(list(Path(f"/proc/{process.pid}/task").glob("*"))) < threads:
+            since = None
+        elif since is None:
+            since = time.monotonic()
         time.sleep(_POLL_S)
 
 
-def _read(said: IO[str]) -> str:
-    said.seek(0)
-    return said.read()
+def _read(said: IO[bytes]) -> str:
+    # Not read(): the position is blktrace's as well.
+    return os.pread(said.fileno(), 1 << 20, 0).decode(errors="replace")
 
 
 def _first_line(text: str) -> str:
