@@ -105,6 +105,24 @@ def test_the_walk_meets_the_result_of_a_rename_under_way(story, known) -> None:
     assert tree(story) == {"/spool/a": 9}
 
 
+def test_the_walk_enters_the_result_of_a_rename_under_way(story) -> None:
+    story.name("/spool/a", 9, DIRECTORY)
+    story.seen_in(1, "known", 10)
+    begin = story.now
+    story.now += 10
+    story.name("/spool/b", 9, DIRECTORY)
+    of_b = len(story.records["tree"])
+    story.seen_in(of_b, "before", 11)
+    story.call(1, "rename", "/spool/a", "/spool/b", start_ns=begin + 1)
+    story.seen_in(of_b, "after", 12)
+    assert tree(story) == {
+        "/spool/a": 9,
+        "/spool/a/known": 10,
+        "/spool/a/before": 11,
+        "/spool/a/after": 12,
+    }
+
+
 def test_the_walk_meets_what_a_rename_under_way_replaces(story) -> None:
     story.name("/spool/a", 9)
     begin = story.now

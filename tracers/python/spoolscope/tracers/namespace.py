@@ -329,12 +329,15 @@ class Namespace:
             return source  # it saw what was then replaced
         was = source or self.node(old)
         key, was.row, was.symlink = target.key, target.row, target.symlink
-        if was.children is None:
-            was.children = target.children
-            for child in (target.children or {}).values():
-                child.parent, child.origin = was, child.origin and (was, child.name)
+        if target.children is not None and was.children is None:
+            was.children = {}
+        for name, child in (target.children or {}).items():
+            if was.children is not None and name not in was.children:
+                child.parent, child.origin = was, child.origin and (was, name)
+                was.children[name] = child
         target.origin = None
         self.remove(target)
+        target.same = was
         if key is not None:
             self.bind(was, key)
         return was

@@ -94,6 +94,8 @@ class Finding:
         name, parent = self._strings[row["path"]], int(row["parent"])
         if parent:
             above = self._nodes[parent - 1]
+            while above is not None and above.same is not None:
+                above = above.same
         else:
             path, _, name = name.rpartition(b"/")
             above = self._space.node(path)
