@@ -98,6 +98,44 @@ pub fn print_disks(mounts: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Appends what the disks are made of, and what that is made of, while there is room.
+pub fn add_disks_below(disks: &mut Vec<u32>, room: usize) {
+    let mut at = 0;
+    while at < disks.len() {
+        for below in disks_below(disks[at]) {
+            if !disks.contains(&below) && disks.len() < room {
+                disks.push(below);
+            }
+        }
+        at += 1;
+    }
+}
+
+/// What a disk is made of: a loop device of the disks that hold its file; dm and md of
+/// their members.
+fn disks_below(disk: u32) -> Vec<u32> {
+    let sys = format!("/sys/dev/block/{}:{}", disk >> 20, disk & 0xf_ffff);
+    let sys = Path::new(&sys);
+    if let Ok(file) = fs::read_to_string(sys.join("loop/backing_file")) {
+        let holder = Path::new(file.trim_end())
+            .parent()
+            .map(Spool::holding)
+            .and_then(Result::ok);
+        return holder.map(|h| h.disks()).unwrap_or_default();
+    }
+    let Ok(members) = fs::read_dir(sys.join("slaves")) else {
+        return Vec::new();
+    };
+    members
+        .flatten()
+        .filter_map(|member| {
+            let text = fs::read_to_string(member.path().join("dev")).ok()?;
+            let dev = parse_dev(&text)?;
+            Some(whole_disk(dev >> 20, dev & 0xf_ffff))
+        })
+        .collect()
+}
+
 /// Every mount, in the order they were made.
 pub fn mounts() -> Result<Vec<Spool>> {
     let text = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;

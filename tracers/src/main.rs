@@ -32,6 +32,7 @@ mod targets;
 mod threads;
 mod trigger;
 mod walk;
+mod workers;
 
 // Generated code: the workspace's lints are not its concern.
 #[allow(missing_docs, missing_debug_implementations)]

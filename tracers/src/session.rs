@@ -24,7 +24,7 @@ use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::Scope;
 use crate::statistics::Switch;
 use crate::targets::Targets;
-use crate::{aliases, answer, drain, iterators, privileges, rings, settings, signals};
+use crate::{aliases, answer, drain, iterators, privileges, rings, settings, signals, workers};
 
 /// Records as the options say and prints one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
@@ -59,6 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut skel = open.load().context("Failed to load the BPF programs")?;
     let own = command.as_ref().map(|c| c.pid as u32);
     targets.name(&skel.maps.target_pids, own)?;
+    workers::name(&skel.maps.work_functions, &spools)?;
     record(
         &mut skel,
         options,

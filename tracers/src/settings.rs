@@ -127,16 +127,29 @@ fn flags(call: &Call) -> u16 {
     own | if call.returns_fd { RETURNS_FD } else { 0 }
 }
 
-fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
-    if spools.len() > rodata.spools.len() {
-        bail!("at most {} spools in one recording", rodata.spools.len());
-    }
+/// The spools' own disks first, then what these are made of.
+fn disk_table(rodata: &mut types::rodata, spools: &[Spool]) {
     let mut disks: Vec<u32> = spools.iter().flat_map(Spool::disks).collect();
     disks.sort_unstable();
     disks.dedup();
     disks.truncate(rodata.disks.len());
+    rodata.n_own_disks = disks.len() as u32;
+    for (slot, disk) in rodata.bdi_names.iter_mut().zip(&disks) {
+        let mut name = [0u8; 16];
+        let text = format!("{}:{}", disk >> 20, disk & 0xf_ffff);
+        name[..text.len()].copy_from_slice(text.as_bytes());
+        *slot = bytemuck::cast(name);
+    }
+    host::add_disks_below(&mut disks, rodata.disks.len());
     rodata.disks[..disks.len()].copy_from_slice(&disks);
     rodata.n_disks = disks.len() as u32;
+}
+
+fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
+    if spools.len() > rodata.spools.len() {
+        bail!("at most {} spools in one recording", rodata.spools.len());
+    }
+    disk_table(rodata, spools);
     rodata.n_spools = spools.len() as u32;
     for (slot, spool) in rodata.spools.iter_mut().zip(spools) {
         slot.dev = spool.dev;

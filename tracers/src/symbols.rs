@@ -1,4 +1,4 @@
-//! Names of the kernel addresses seen in stacks.
+//! Names and addresses of kernel functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -6,12 +6,10 @@ use std::io::{BufRead, BufReader};
 
 use anyhow::{Context, Result};
 
-/// "hexaddress function" lines for every address, by address. Addresses that
-/// kallsyms hides (kptr_restrict) or does not know are left out.
-pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
-    let wanted: BTreeSet<u64> = addresses.filter(|a| *a != 0).collect();
+/// Calls `each` with the address and name of every kernel function that kallsyms shows;
+/// with kptr_restrict it shows none.
+fn functions(mut each: impl FnMut(u64, &str)) -> Result<()> {
     let file = std::fs::File::open("/proc/kallsyms").context("Failed to open /proc/kallsyms")?;
-    let mut table: BTreeMap<u64, String> = BTreeMap::new();
     for line in BufReader::new(file).lines() {
         let line = line?;
         let mut words = line.split_whitespace();
@@ -23,9 +21,20 @@ pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
             continue;
         };
         if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
-            table.insert(address, name.to_owned());
+            each(address, name);
         }
     }
+    Ok(())
+}
+
+/// "hexaddress function" lines for every address, by address. Addresses that
+/// kallsyms hides or does not know are left out.
+pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
+    let wanted: BTreeSet<u64> = addresses.filter(|a| *a != 0).collect();
+    let mut table: BTreeMap<u64, String> = BTreeMap::new();
+    functions(|address, name| {
+        table.insert(address, name.to_owned());
+    })?;
     let mut text = String::new();
     for address in wanted {
         if let Some((_, name)) = table.range(..=address).next_back() {
@@ -33,4 +42,16 @@ pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// Addresses of the functions called so; the compiler's suffixes (".isra.0") do not count.
+pub fn addresses_of(names: &[&str]) -> Result<Vec<(u64, usize)>> {
+    let mut found = Vec::new();
+    functions(|address, name| {
+        let plain = name.split('.').next().unwrap_or(name);
+        if let Some(at) = names.iter().position(|wanted| *wanted == plain) {
+            found.push((address, at));
+        }
+    })?;
+    Ok(found)
 }

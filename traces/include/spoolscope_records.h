@@ -213,7 +213,7 @@ enum spsc_journal_event {
 	SPSC_XFS_ICLOG_SYNC = 21, /* id = iclog address; starts to write an iclog; a = bytes */
 	SPSC_XFS_ICLOG_DONE = 22, /* id = iclog address */
 	SPSC_XFS_CIL_PUSH = 23, /* id = checkpoint sequence; a worker starts to write it */
-	SPSC_XFS_CIL_PUSHED = 24, /* id = checkpoint sequence; it is in the log's buffers */
+	SPSC_XFS_CIL_PUSHED = 24, /* the checkpoint this worker began is in the log's buffers */
 	SPSC_XFS_AIL_STUCK = 25, /* id = lsn; xfsaild cannot write an item back;
 				    a = 1 pinned by the log, 2 locked, 3 under way */
 	SPSC_BTRFS_SYNC_FILE = 40, /* id = ino; this task fsyncs (log tree commit) */
@@ -249,12 +249,15 @@ struct spsc_block {
 	__u64 done_ns;
 	__u64 sector;
 	__u64 call_ns; /* call the submitter was in, or SPSC_NO_CALL */
+	__u64 parent_sector; /* where parent_dev had it; 0 for a loop device */
 	__u32 bytes;
 	__u32 dev; /* kernel dev_t of the disk */
 	__u32 cmd_flags; /* request.cmd_flags: low 8 bits REQ_OP, rest REQ_* */
 	__u32 pid;
 	__u32 tid;
 	__s32 error;
+	__u32 parent_dev; /* partition, dm, md or loop device it was made for, 0 unknown */
+	__u32 pad;
 	char comm[SPSC_COMM];
 };
 

@@ -81,8 +81,8 @@ records! {
         tid: u32, stack: u32, event: u16, cpu: u16, pad: u32, comm: [u8; 16],
     }
     Block "block" {
-        start_ns: u64, issue_ns: u64, done_ns: u64, sector: u64, call_ns: u64,
-        bytes: u32, dev: u32, cmd_flags: u32, pid: u32, tid: u32, error: i32,
+        start_ns: u64, issue_ns: u64, done_ns: u64, sector: u64, call_ns: u64, parent_sector: u64,
+        bytes: u32, dev: u32, cmd_flags: u32, pid: u32, tid: u32, error: i32, parent_dev: u32, pad: u32,
         comm: [u8; 16],
     }
     Shed "shed" {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
  * Block requests of the spools' disks: accounted or inserted, issued, completed.
- * The submitter is whoever was running when the request was first seen.
+ * The submitter is whoever was running when the request was first seen. Of the disks
+ * below a loop device, dm or md only requests are recorded that were made for them, or by
+ * a traced call or a watched thread.
  *
  * Tier T2: without these, device and queue time cannot be told apart.
  */
@@ -11,8 +13,8 @@
 #include "state.bpf.h"
 
 struct request_state {
-	u64 start_ns, issue_ns, call_ns;
-	u32 pid, tid, cmd_flags;
+	u64 start_ns, issue_ns, call_ns, parent_sector;
+	u32 pid, tid, cmd_flags, parent_dev;
 	char comm[SPSC_COMM];
 };
 
@@ -25,22 +27,72 @@ struct {
 	__type(value, struct request_state);
 } requests SEC(".maps");
 
-static __always_inline u32 disk_of(struct request *rq)
-{
-	struct gendisk *disk = rq->q->disk;
-	u32 dev;
+/* Where a bio was before a partition, dm or md sent it on. */
+struct remapped {
+	u64 sector; /* where it was sent to: a bio's memory is used again */
+	u64 from_sector;
+	u32 from_dev;
+	u32 pad;
+};
 
-	if (!disk)
-		return 0;
-	dev = disk->major << 20 | disk->first_minor;
+/* key: bio address; deleted with the first look. Full: the oldest is forgotten, and its
+ * request has no parent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct remapped);
+} remaps SEC(".maps");
+
+static __always_inline u32 number_of(struct gendisk *disk)
+{
+	return BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
+}
+
+/* Place among the disks, -1 if it is none of them. */
+static __always_inline s32 disk_index(struct gendisk *disk)
+{
+	u32 dev = disk ? number_of(disk) : 0;
+
 	for (u32 i = 0; i < MAX_DISKS && i < n_disks; i++)
 		if (disks[i] == dev)
-			return dev;
+			return i;
+	return -1;
+}
+
+SEC("tp_btf/block_bio_remap")
+int BPF_PROG(on_remap, struct bio *bio, dev_t from_dev, u64 from_sector)
+{
+	struct remapped r = {.from_sector = from_sector, .from_dev = from_dev};
+	u64 key = (u64)bio;
+
+	if (!bio || disk_index(BPF_CORE_READ(bio, bi_bdev, bd_disk)) < 0)
+		return 0;
+	r.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	bpf_map_update_elem(&remaps, &key, &r, BPF_ANY);
 	return 0;
+}
+
+/* Fills in the parent, if it is known. */
+static __always_inline void find_parent(struct request_state *fresh, struct request *rq,
+					const struct task_state *st)
+{
+	u64 bio = (u64)BPF_CORE_READ(rq, bio);
+	struct remapped *r = bpf_map_lookup_elem(&remaps, &bio);
+
+	if (r && r->sector == rq->__sector) {
+		fresh->parent_dev = r->from_dev;
+		fresh->parent_sector = r->from_sector;
+	} else if (st && st->watched == WATCH_LOOP) {
+		fresh->parent_dev = st->dev;
+	}
+	if (r)
+		bpf_map_delete_elem(&remaps, &bio);
 }
 
 enum request_stage { STARTED, INSERTED, ISSUED };
 
+/* There if the kernel has the tracepoint: see on_io_start. */
 typedef void (*btf_trace_block_io_start)(void *, struct request *);
 
 /* Before block_io_start a request is first seen when it is inserted or issued, perhaps long
@@ -57,8 +109,10 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	u64 key = (u64)rq, now = bpf_ktime_get_ns();
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct request_state fresh = {}, *old;
+	s32 disk = disk_index(rq->q->disk);
+	struct task_state *st;
 
-	if (!disk_of(rq))
+	if (disk < 0)
 		return;
 	old = bpf_map_lookup_elem(&requests, &key);
 	/* Of another request that was here before, and whose completion no program was run for. */
@@ -69,9 +123,17 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 			old->issue_ns = now;
 		return;
 	}
+	st = state_of(t);
+	find_parent(&fresh, rq, st);
+	/* The disks below loop, dm and md serve others, too. Who inserts or issues a request
+	 * need not be who made it. */
+	if (disk >= n_own_disks &&
+	    ((stage != STARTED && bpf_core_type_exists(btf_trace_block_io_start)) ||
+	     !(fresh.parent_dev || (st && (st->call || st->watched)))))
+		return;
 	fresh.start_ns = made(rq, now);
 	fresh.issue_ns = stage == ISSUED ? now : 0;
-	fresh.call_ns = call_of(t);
+	fresh.call_ns = st && st->call ? st->start_ns : SPSC_NO_CALL;
 	fresh.pid = t->tgid;
 	fresh.tid = t->pid;
 	fresh.cmd_flags = rq->cmd_flags; /* blk-flush.c takes off PREFLUSH and FUA later */
@@ -131,11 +193,14 @@ int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
 		e->rec.sector = rq->__sector;
 		e->rec.call_ns = st->call_ns;
 		e->rec.bytes = rq->__data_len;
-		e->rec.dev = disk_of(rq);
+		e->rec.dev = number_of(rq->q->disk);
 		e->rec.cmd_flags = st->cmd_flags;
 		e->rec.pid = st->pid;
 		e->rec.tid = st->tid;
 		e->rec.error = error;
+		e->rec.parent_dev = st->parent_dev;
+		e->rec.parent_sector = st->parent_sector;
+		e->rec.pad = 0;
 		__builtin_memcpy(e->rec.comm, st->comm, sizeof(e->rec.comm));
 		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	}

@@ -295,6 +295,47 @@ struct gendisk {
 	int first_minor;
 };
 
+struct block_device {
+	dev_t bd_dev;
+	struct gendisk *bd_disk;
+};
+
+struct bvec_iter {
+	u64 bi_sector;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	struct bvec_iter bi_iter;
+};
+
+struct work_struct {
+	void *func;
+};
+
+struct delayed_work {
+	struct work_struct work;
+};
+
+struct backing_dev_info {
+	char dev_name[64];
+};
+
+struct bdi_writeback {
+	struct backing_dev_info *bdi;
+	struct delayed_work dwork;
+};
+
+struct loop_device {
+	struct work_struct rootcg_work;
+	struct gendisk *lo_disk;
+};
+
+struct loop_worker {
+	struct work_struct work;
+	struct loop_device *lo;
+};
+
 struct request_queue {
 	struct gendisk
 		*disk; /* since d152c682f03c "block: add an explicit ->disk backpointer", v5.15 */
@@ -302,14 +343,11 @@ struct request_queue {
 
 struct request {
 	struct request_queue *q;
+	struct bio *bio;
 	unsigned int cmd_flags;
 	unsigned int __data_len;
 	u64 __sector;
 	u64 start_time_ns;
-};
-
-struct block_device {
-	dev_t bd_dev;
 };
 
 struct journal_s {
@@ -341,6 +379,26 @@ struct xlog {
 	struct xfs_mount *l_mp;
 };
 
+struct xfs_cil {
+	struct xlog *xc_log;
+};
+
+struct xfs_cil_ctx {
+	struct xfs_cil *cil;
+	s64 sequence;
+	struct work_struct push_work;
+};
+
+struct xfs_inode {
+	struct xfs_mount *i_mount;
+	struct work_struct i_ioend_work;
+};
+
+struct ext4_inode_info {
+	struct inode vfs_inode;
+	struct work_struct i_rsv_conversion_work;
+};
+
 struct xfs_ail {
 	struct xlog *ail_log;
 };
@@ -353,6 +411,15 @@ struct xlog_in_core {
 struct btrfs_fs_info {
 	struct super_block *sb;
 	u64 generation;
+};
+
+struct btrfs_workqueue {
+	struct btrfs_fs_info *fs_info;
+};
+
+struct btrfs_work {
+	struct work_struct normal_work;
+	struct btrfs_workqueue *wq;
 };
 
 struct extent_io_tree {

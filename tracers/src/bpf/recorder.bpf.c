@@ -7,6 +7,7 @@
 #include "handles.bpf.h"
 #include "xfs_log.bpf.h"
 #include "btrfs_log.bpf.h"
+#include "workers.bpf.h"
 #include "block.bpf.h"
 #include "snapshot.bpf.h"
 #include "fault_functions.bpf.h"

@@ -80,6 +80,7 @@ const volatile struct way_in ways_in[MAX_WAYS];
 const volatile u32 n_ways;
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
+const volatile u32 n_own_disks; /* the first of them: not of loop, dm or md */
 const volatile u64 root_ino; /* the recorder's root directory and mount namespace */
 const volatile u32 mount_ns;
 const volatile u32 last_ring; /* index in `rings` */
@@ -140,6 +141,9 @@ enum watch {
 	WATCH_NOT,
 	WATCH_OTHER,
 	WATCH_JBD2, /* its wakings name who asked for a commit */
+	WATCH_WORKER, /* until the end of a work item: workers.bpf.h */
+	WATCH_CIL, /* the same, of an xfs log push */
+	WATCH_LOOP, /* the same, of a loop device: without stacks */
 };
 
 /* key: task; value: its state; lives and dies with the task. When memory is

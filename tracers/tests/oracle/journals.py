@@ -38,8 +38,18 @@ def device_of(mount: Path) -> tuple[str, int]:
 
 @contextmanager
 def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
-    """Count events ("group/name": filter) with a buffer of its own; filled when it ends."""
+    """Count events ("group/name": filter); filled when it ends."""
     counts: dict[str, int] = {}
+    with ftrace(events) as lines:
+        yield counts
+    for event in events:
+        counts[event] = sum(f" {event.split('/')[1]}: " in line for line in lines)
+
+
+@contextmanager
+def ftrace(events: dict[str, str]) -> Iterator[list[str]]:
+    """Note events with a buffer of its own, times by CLOCK_MONOTONIC; filled when it ends."""
+    lines: list[str] = []
     if not (TRACING / "instances").is_dir():
         subprocess.run(["mount", "-t", "tracefs", "none", TRACING], check=True)
     place = TRACING / "instances" / f"evidence-{os.getpid()}"
@@ -48,13 +58,12 @@ def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
         # A new buffer begins with the options of the first one, whatever others made of them.
         (place / "options" / "bin").write_text("0")
         (place / "options" / "context-info").write_text("1")
+        (place / "trace_clock").write_text("mono")
         for event, condition in events.items():
             (place / "events" / event / "filter").write_text(condition)
             (place / "events" / event / "enable").write_text("1")
-        yield counts
+        yield lines
         (place / "tracing_on").write_text("0")
-        lines = (place / "trace").read_text().splitlines()
-        for event in events:
-            counts[event] = sum(f" {event.split('/')[1]}: " in line for line in lines)
+        lines += (place / "trace").read_text().splitlines()
     finally:
         place.rmdir()

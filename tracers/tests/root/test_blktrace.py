@@ -149,7 +149,9 @@ def matched(trace: Trace):
     calls = trace.table("syscalls", ["ts_ns", "dur_ns"])
     begin = pc.min(calls["ts_ns"]).as_py()
     end = pc.max(pc.add(calls["ts_ns"], calls["dur_ns"])).as_py()
-    ours = trace.table("block_ios").to_pylist()
+    traced = set(trace.table("block_stages", ["dev"])["dev"].to_pylist())
+    # The block trace is of the spool's own disk, not of those that its loop device lies on.
+    ours = [row for row in trace.table("block_ios").to_pylist() if row["dev"] in traced]
     for row in ours:
         row["issue"] = row["ts_ns"] + row["queue_ns"]
         row["done"] = row["issue"] + row["device_ns"]

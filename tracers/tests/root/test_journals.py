@@ -236,3 +236,52 @@ def test_ordered_extents_of_btrfs_are_the_files_written(spool, tmp_path):
            AND e.ts_ns + e.dur_ns > s.ts_ns + s.dur_ns""",
     )
     assert late == 0
+
+
+# A change that the timer commits after a second, then one that syncfs commits.
+TWO_COMMITS = """
+import ctypes, os, sys, time
+mount = sys.argv[1]
+open(f"{mount}/a", "w").close()
+time.sleep(2.5)
+open(f"{mount}/b", "w").close()
+ctypes.CDLL(None).syncfs(os.open(mount, os.O_RDONLY))
+"""
+
+
+def generation(mount: Path) -> int:
+    """Number of the last transaction in the superblock on the disk."""
+    source = subprocess.run(
+        ["findmnt", "-no", "SOURCE", mount], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    shown = subprocess.run(
+        ["btrfs", "inspect-internal", "dump-super", source],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    [line] = [words for words in map(str.split, shown.splitlines()) if words[:1] == ["generation"]]
+    return int(line[1])
+
+
+def test_commits_of_btrfs_are_the_generations_of_its_superblock(spool, tmp_path):
+    mount = spool("btrfs")
+    subprocess.run(["mount", "-o", "remount,commit=1", mount], check=True)
+    subprocess.run(["sync", "-f", mount], check=True)
+    before = generation(mount)
+    command = [sys.executable, "-S", "-c", TWO_COMMITS, str(mount)]
+    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
+    trace = Trace.open(record(request).trace)
+    commits = ask(
+        trace,
+        """SELECT c.trigger, c.dur_ns, flushing_ns + logging_ns, c.ts_ns - s.ts_ns, s.dur_ns
+           FROM commits c LEFT JOIN syscalls s ON s.tid = trigger_tid AND s.seq = trigger_seq
+           WHERE kind = 'btrfs_commit' ORDER BY c.ts_ns""",
+    )
+    assert len(commits) == generation(mount) - before
+    assert [row[0] for row in commits][-2:] == ["timer", "call"]
+    for _, length, phases, into, called in commits:
+        assert length == phases > 0
+        if called is not None:
+            assert into >= 0
+            assert into + length <= called

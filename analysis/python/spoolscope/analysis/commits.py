@@ -60,7 +60,7 @@ _THREAD = """
 WITH piece AS (
     SELECT c.tid, p.from_ns, p.to_ns, unnest(range(p.from_ns >> 26, (p.to_ns >> 26) + 1)) AS bin
     FROM commit_waits p JOIN commit_spans c USING (commit_id)
-    WHERE p.cause = 'journal_commit' AND c.logging_ns IS NOT NULL
+    WHERE p.cause = 'journal_commit' AND c.kind = 'jbd2_commit'
 ), absent AS (
     SELECT s.tid, s.ts_ns, s.ts_ns + s.dur_ns AS end_ns,
         CASE WHEN s.state != 'blocked' THEN 'no CPU' WHEN k.cause = 'flush' THEN 'cache flush'
@@ -87,7 +87,7 @@ WITH piece AS (
         c.ts_ns + coalesce(c.locking_ns, 0) + coalesce(c.flushing_ns, 0)
             + coalesce(c.logging_ns, 0) AS p3
     FROM commit_waits p JOIN commit_spans c USING (commit_id)
-    WHERE p.cause = 'journal_commit' AND c.logging_ns IS NOT NULL
+    WHERE p.cause = 'journal_commit' AND c.kind = 'jbd2_commit'
 )
 SELECT CAST(coalesce(sum(b - a) FILTER (age > 1), 0) AS BIGINT),
     CAST(coalesce(sum(greatest(0, least(b, p1) - greatest(a, p0))) FILTER (age = 1), 0) AS BIGINT),
@@ -222,7 +222,7 @@ def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
 
 def _phases(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Refine the waits on jbd2 commits; empty for filesystems whose commits have no phases."""
-    has_phases = con.execute("SELECT count(*) FROM commits WHERE logging_ns IS NOT NULL").fetchone()
+    has_phases = con.execute("SELECT count(*) FROM commits WHERE kind = 'jbd2_commit'").fetchone()
     if has_phases is None or not has_phases[0]:
         return {}
     row = con.execute(_REFINED).fetchone() or (0,) * 5

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spoolscope.tracers.events import CallIndex
+from spoolscope.tracers.events import BLOCKED, CallIndex
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.evidence import COMMITS
 
 START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS, HANDLE = range(1, 10)
 LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
-SYNC_FILE, BTRFS_COMMIT = 40, 41
+SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = 40, 41, 43
+COMMIT_FRAME = "btrfs_commit_transaction"
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
 TIMER_FRAMES = ("commit_timeout", "call_timer_fn")  # the former ends in a tail call
@@ -29,7 +30,7 @@ def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     commits = [
         *Jbd2(capture).commits(journal, seqs),
         *_xfs(journal, seqs),
-        *_btrfs(capture, journal, seqs),
+        *Btrfs(capture).commits(journal, seqs),
     ]
     shift = capture.start_real_ns - capture.start_mono_ns
     for commit in commits:
@@ -193,32 +194,68 @@ def _xfs(journal: Records, seqs: Any) -> list[Commit]:
     return commits
 
 
-def _btrfs(capture: Capture, journal: Records, seqs: Any) -> list[Commit]:
-    """An fsync commits the log tree within its own call; a transaction commit reports its end."""
-    calls = capture.records["syscall"]
-    ends = (
-        dict(
-            zip(
-                zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True),
-                calls["end_ns"].tolist(),
-                strict=True,
-            )
-        )
-        if np.any(journal["event"] == SYNC_FILE)
-        else {}
-    )
-    commits = []
-    for event, seq in zip(journal, seqs.tolist(), strict=True):
-        kind, now = int(event["event"]), int(event["ts_ns"])
-        if kind == SYNC_FILE:
-            end = ends.get((int(event["tid"]), int(event["call_ns"])), now)
-            commit = _commit(event, "btrfs_log_commit", now, end)
-        elif kind == BTRFS_COMMIT:
-            commit = _commit(event, "btrfs_commit", now, now)
-        else:
-            continue
-        _name_trigger(commit, event, seq)
-        if seq < 0 and bytes(event["comm"]).startswith(b"btrfs-transacti"):
-            commit["trigger"] = "timer"
-        commits.append(commit)
-    return commits
+class Btrfs:
+    """An fsync commits log trees within its own call; a transaction commit reports its end.
+
+    When a commit began, its own thread's absences tell: it was in one outside
+    btrfs_commit_transaction before. Without any such absence the begin is that of the writing.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        calls = capture.records["syscall"]
+        keys = zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True)
+        self._call_ends = dict(zip(keys, calls["end_ns"].tolist(), strict=True))
+        switches = capture.records["switch"]
+        self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
+        self._inside = capture.stacks_with(COMMIT_FRAME)
+
+    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
+        """Walk the events of all btrfs."""
+        found: list[Commit] = []
+        written: dict[int, int] = {}  # thread: when it began to write a tree
+        logs: dict[int, Commit] = {}  # thread: its fsync
+        for event, seq in zip(journal, seqs.tolist(), strict=True):
+            kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
+            if kind == SYNC_FILE:
+                end = self._call_ends.get((tid, int(event["call_ns"])), now)
+                commit = logs[tid] = _commit(event, "btrfs_log_commit", now, end)
+                written.pop(tid, None)
+            elif kind == BTRFS_WRITE:
+                written[tid] = now
+                log = logs.get(tid)
+                if log and "logging_ns" not in log and now < log["ts_ns"] + log["dur_ns"]:
+                    log["flushing_ns"] = now - log["ts_ns"]
+                    log["logging_ns"] = log["dur_ns"] - log["flushing_ns"]
+                continue
+            elif kind == BTRFS_COMMIT:
+                commit = self._transaction(event, written.pop(tid, now))
+            else:
+                continue
+            _name_trigger(commit, event, seq)
+            if seq < 0:
+                timer = bytes(event["comm"]).startswith(b"btrfs-transacti")
+                commit["trigger"] = "timer" if timer else "unknown"
+            found.append(commit)
+        return found
+
+    def _transaction(self, event: np.void, writes: int) -> Commit:
+        end = int(event["ts_ns"])
+        start = min(writes, self._began(event))
+        commit = _commit(event, "btrfs_commit", start, end)
+        if writes < end:
+            commit["flushing_ns"], commit["logging_ns"] = writes - start, end - writes
+        return commit
+
+    def _began(self, event: np.void) -> int:
+        """First moment at which the thread is known to have been committing, at the latest now."""
+        low, high = np.searchsorted(self._switches["tid"], [event["tid"], int(event["tid"]) + 1])
+        own = self._switches[low:high]
+        own = own[(own["in_ns"] <= event["ts_ns"]) & (own["call_ns"] == event["call_ns"])]
+        inside = np.isin(own["stack"], self._inside)
+        others = np.nonzero(~inside & (own["state"] == BLOCKED))[0]
+        since = own[others[-1] + 1 :] if len(others) else own
+        asleep = since[np.isin(since["stack"], self._inside)]
+        if not len(asleep):
+            return int(event["ts_ns"])
+        is_thread = int(event["call_ns"]) == 0 and len(others)
+        return int(own["in_ns"][others[-1]] if is_thread else asleep["out_ns"][0])

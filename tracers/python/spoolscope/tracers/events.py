@@ -16,6 +16,7 @@ OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
 # block/blk-core.c: errno of a blk_status_t, what block_rq_complete gives since v5.16 where it was
 # an errno before; -EIO for those above, whose numbers moved.
 STATUS_ERRNO = -np.array([0, 95, 110, 28, 67, 121, 52, 61, 84, 12, 5, 78, 11, 16, 5], np.int32)
+LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
 
 Columns = dict[str, Any]
@@ -146,6 +147,11 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
         "fua": flags & REQ_FUA > 0,
         "preflush": flags & REQ_PREFLUSH > 0,
         "error": np.where(error > 0, STATUS_ERRNO[error.clip(0, len(STATUS_ERRNO) - 1)], error),
+        "parent_dev": np.ma.masked_equal(block["parent_dev"].astype(np.int64), 0),
+        "parent_sector": np.ma.array(
+            block["parent_sector"].astype(np.int64),
+            mask=(block["parent_dev"] == 0) | (block["parent_dev"] >> 20 == LOOP_MAJOR),
+        ),
         "pid": block["pid"].astype(np.int32),
         "tid": block["tid"].astype(np.int32),
         "comm": comms.texts(block["comm"]),

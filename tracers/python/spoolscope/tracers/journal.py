@@ -33,18 +33,20 @@ def journal_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
     shift = capture.start_real_ns - capture.start_mono_ns
     rows: list[Row] = []
-    begun: dict[int, Row] = {}
+    begun: dict[tuple[int, int], Row] = {}  # by the end to come: an extent's, or the thread's own
     for event, seq in zip(journal, seqs.tolist(), strict=True):
         kind = int(event["event"])
         if kind in (CIL_PUSHED, ORDERED_DONE):
-            if first := begun.pop(int(event["id"]), None):
+            if first := begun.pop((kind, int(event["id"] or event["tid"])), None):
                 first["dur_ns"] = int(event["ts_ns"]) + shift - first["ts_ns"]
             continue
         row = _row(event, seq, comms, shift)
         row |= _MAKERS[kind](event)
         row["ts_ns"] -= row.pop("before_ns", 0)
-        if kind in (CIL_PUSH, ORDERED_ADD):
-            begun[int(event["id"])] = row
+        if kind == CIL_PUSH:
+            begun[CIL_PUSHED, int(event["tid"])] = row
+        elif kind == ORDERED_ADD:
+            begun[ORDERED_DONE, int(event["id"])] = row
         rows.append(row)
     return {name: np.array([r[name] for r in rows], object) for name in _COLUMNS}
 

@@ -180,6 +180,16 @@ QUESTIONS = (
         better=("on_rq_insert", "on_io_start", "on_rq_requeue"),
         coarser="the time in the queue begins as the kernel's statistics have it",
     ),
+    Question(
+        "disks_below",
+        "which request of a partition, dm or md a disk's request was made for",
+        ("on_remap", "on_rq_issue", "on_rq_complete"),
+    ),
+    Question(
+        "workers",
+        "what workers of the kernel did for the spool, and when they slept",
+        ("on_work", "on_work_done", "on_switch", "on_waking"),
+    ),
 )
 
 

@@ -150,7 +150,7 @@ def _new_thread(task: np.void) -> Columns:
         "end_ns": None,
         "exit_code": None,
         "comm": "",
-        "kind": "kernel" if task["event"] == WATCHED else "task",
+        "kind": "task",
         "uid": int(task["uid"]),
         "gid": int(task["gid"]),
         "umask": int(task["umask"]),
@@ -194,7 +194,12 @@ def _last_words(row: Columns, task: np.void, _: int) -> None:
     row["n_calls"] = int(task["n_calls"])
 
 
+def _watched(row: Columns, _task: np.void, _shift: int) -> None:
+    row["kind"] = "kernel"
+
+
 _THREAD_EVENTS: dict[int, Callable[[Columns, np.void, int], None]] = {
+    WATCHED: _watched,
     FORK: _forked,
     SEEN: _seen,
     EXEC: _executed,

@@ -105,6 +105,8 @@ BLOCK_IOS = Table(
         Column("fua", BOOL, "", "REQ_FUA."),
         Column("preflush", BOOL, "", "REQ_PREFLUSH."),
         Column("error", I32, "", "0, or a negative error number."),
+        Column("parent_dev", I64, "", "Partition, dm, md or loop device that it was made for.", nullable=True),
+        Column("parent_sector", I64, "512 B", "Where it begins there; null for a loop device.", nullable=True),
         PID,
         TID,
         NAME,

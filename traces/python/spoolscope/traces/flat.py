@@ -54,9 +54,10 @@ _LAYOUTS = {
         u4 pad
         S16 comm""",
     "block": """
-        u8 start_ns issue_ns done_ns sector call_ns
+        u8 start_ns issue_ns done_ns sector call_ns parent_sector
         u4 bytes dev cmd_flags pid tid
         i4 error
+        u4 parent_dev pad
         S16 comm""",
     "wait": """
         u8 begin_ns end_ns call_ns object ino
