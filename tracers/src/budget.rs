@@ -2,7 +2,7 @@
 //!
 //! The cost is the time of our BPF programs, from the kernel's run-time statistics, and the CPU
 //! time of this process, as a share of all CPUs. The statistics cost something themselves, so
-//! they are on for a tenth of the time only.
+//! they are on for a tenth of a second only, every 10 s, or every second if there is a budget.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,8 +18,10 @@ use crate::host;
 use crate::skel::types;
 use crate::statistics::Switch;
 
-/// Between two measurements, and how long one takes.
+/// Between two measurements, with a budget and without, and how long one takes. The switch
+/// rewrites code of the running kernel, which is no thing to do more often than needed.
 const PERIOD: Duration = Duration::from_secs(1);
+const PERIOD_WITHOUT: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The last of `enum spsc_shed_level`.
 const MOST: u32 = 3;
@@ -72,7 +74,7 @@ impl<'a> Budget<'a> {
         })
     }
 
-    /// To be called every few milliseconds; does something ten times in ten seconds.
+    /// To be called every few milliseconds; does little but at the begin and end of a sample.
     pub fn tick(&mut self, capture: &mut Capture) -> Result<()> {
         match &self.sample {
             None if Instant::now() >= self.next => self.begin(),
@@ -91,7 +93,11 @@ impl<'a> Budget<'a> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        self.next = Instant::now() + PERIOD;
+        self.next = Instant::now()
+            + match self.limit_ppm {
+                Some(_) => PERIOD,
+                None => PERIOD_WITHOUT,
+            };
         self.statistics.set(true)?;
         self.sample = Some(Sample {
             began: Instant::now(),

@@ -95,7 +95,7 @@ def test_without_a_budget_the_cost_is_stated_and_nothing_left_out(program, spool
     assert recorded == reads
     assert trace.meta["complete"]
     cost = trace.meta["overhead_ppm"]
-    assert cost["n"] >= 3
+    assert cost["n"] >= 1
     # The kernel's part alone, at some 0.1 to 1 us a call on all CPUs.
     rate = reads / 4 / trace.meta["cpus"]
     assert 0.1e-6 * rate < cost["median"] / 1e6 < 5e-6 * rate
