@@ -7,10 +7,11 @@ use libbpf_rs::{MapCore, MapFlags, MapMut};
 use serde_json::{Value, json};
 
 /// Counters that are no loss of a record; numbers as in state.bpf.h.
-const OTHERS: [(u32, &str); 3] = [
+const OTHERS: [(u32, &str); 4] = [
     (48, "calls_unjudged"),
     (49, "compat_calls"),
     (50, "records_rescued"),
+    (51, "requests_not_completed"),
 ];
 
 /// All counters at one moment, by their number; zeros are left out.

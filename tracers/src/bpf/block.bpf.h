@@ -117,7 +117,7 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	old = bpf_map_lookup_elem(&requests, &key);
 	/* Of another request that was here before, and whose completion no program was run for. */
 	if (old && (stage == STARTED || (stage == ISSUED && old->issue_ns)))
-		count(SPSC_KIND_BLOCK);
+		count(COUNT_NOT_COMPLETED);
 	else if (old) {
 		if (stage == ISSUED)
 			old->issue_ns = now;

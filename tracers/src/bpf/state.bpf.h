@@ -185,6 +185,7 @@ enum {
 	COUNT_UNJUDGED = 48, /* paths used in another root or mount namespace: see filter */
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
 	COUNT_RESCUED = 50, /* records that found the ring of their CPU full, the last not */
+	COUNT_NOT_COMPLETED = 51, /* requests whose completion no program was run for */
 };
 
 struct {

@@ -26,7 +26,6 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("alone")]
 
 # enum spsc_kind, as a key of meta.json.
-BLOCK = "5"
 # Most pairs of probes of one event lie closer; interrupts and the hypervisor come between others.
 NEAR_NS = 20_000
 # Deliveries by 4 processes, a file that is split and merged, reads past the cache, discards.
@@ -136,7 +135,7 @@ def missed(trace: Trace) -> int:
     A BPF program is not run for every event: not while it runs on the same CPU already, and on
     some kernels not while certain threads are current.
     """
-    return trace.meta["requests_unfinished"] + trace.meta["lost_records"].get(BLOCK, 0)
+    return trace.meta["requests_unfinished"] + trace.meta["requests_not_completed"]
 
 
 def matched(trace: Trace):

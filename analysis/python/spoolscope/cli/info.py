@@ -98,6 +98,7 @@ _MORE = (
     "requests_unfinished",
     "recorder_cpu_ns",
     "records_rescued",
+    "requests_not_completed",
     "overhead_ppm",
     "max_overhead_ppm",
     "lost_records",

@@ -35,6 +35,10 @@ META_FIELDS = (
     ),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
     ("requests_unfinished", "Block requests whose completion was not seen: in flight, or missed."),
+    (
+        "requests_not_completed",
+        "Block requests whose completion the kernel did not report, as another took their place.",
+    ),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),
     (
         "filter",

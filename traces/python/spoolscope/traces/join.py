@@ -15,7 +15,13 @@ SEEN, WATCHED, BORDER = 1, 7, 16
 _STRINGS = ("path", "path2", "root", "exe", "target", "name")
 # What every segment begins with: the first one's counts.
 _STATE = ("open_file", "held_lock", "mapping", "tree", "xattr", "prelude")
-_SUMS = ("calls_unjudged", "compat_calls", "records_rescued", "recorder_cpu_ns")
+_SUMS = (
+    "calls_unjudged",
+    "compat_calls",
+    "records_rescued",
+    "requests_not_completed",
+    "recorder_cpu_ns",
+)
 _BEGINNINGS = ("tree", "borders")
 _ENDS = ("end_mono_ns", "end_real_ns", "ended", "command_status")
 
