@@ -127,6 +127,7 @@ struct task_state {
 	/* life */
 	u64 n_calls; /* = next seq */
 	u32 skipped; /* of them shed since the last record */
+	u32 n_data; /* reads and writes while most are shed */
 	u8 decided, target, touched, seen;
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */

@@ -36,7 +36,7 @@ static __always_inline bool left_out(struct task_state *st)
 {
 	u32 period = shed == SPSC_SHED_MOST_DATA ? 8 : 64;
 
-	if (!st->touched || st->skipped + 1 >= period)
+	if (!st->touched || !(++st->n_data % period))
 		return false;
 	st->n_calls++;
 	st->skipped++;
