@@ -8,7 +8,9 @@ use spoolscope_traces::records::Tree;
 
 /// Beyond this a sparse file's stretches of data are not counted.
 const MOST_EXTENTS: u32 = 1 << 20;
-const NAMES: usize = 4096;
+/// Bytes of names of extended attributes that most files are below, and that all are.
+const NAMES: usize = 1024;
+const MOST_NAMES: usize = 65536; // XATTR_LIST_MAX
 
 /// Attributes of a name, from statx(2).
 #[derive(Debug)]
@@ -136,10 +138,8 @@ impl Attributes {
 
 /// Calls `found` with the name and the length of the value of every extended attribute.
 pub fn each_xattr(name: &CStr, mut found: impl FnMut(&[u8], u32)) {
-    let mut names = [0u8; NAMES];
-    // SAFETY: the kernel writes at most the buffer's length.
-    let n = unsafe { libc::llistxattr(name.as_ptr(), names.as_mut_ptr().cast(), NAMES) };
-    let mut rest = &names[..n.max(0) as usize];
+    let names = xattr_names(name);
+    let mut rest = names.as_slice();
     while let Ok(text) = CStr::from_bytes_until_nul(rest) {
         // SAFETY: both names are NUL-terminated; a length of 0 only asks for the size.
         let length =
@@ -149,4 +149,21 @@ pub fn each_xattr(name: &CStr, mut found: impl FnMut(&[u8], u32)) {
         }
         rest = &rest[text.to_bytes_with_nul().len()..];
     }
+}
+
+/// The names of all extended attributes, each with its NUL; none where there can be none.
+fn xattr_names(name: &CStr) -> Vec<u8> {
+    for room in [NAMES, MOST_NAMES] {
+        let mut names = vec![0u8; room];
+        // SAFETY: the kernel writes at most the buffer's length.
+        let n = unsafe { libc::llistxattr(name.as_ptr(), names.as_mut_ptr().cast(), room) };
+        if n >= 0 {
+            names.truncate(n as usize);
+            return names;
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::ERANGE) {
+            break;
+        }
+    }
+    Vec::new()
 }

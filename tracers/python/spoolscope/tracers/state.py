@@ -11,10 +11,11 @@ from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.processes import OpenFile
 from spoolscope.tracers.start import Start
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.capture import Capture
+from spoolscope.traces.capture import Capture, Records
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
+S_IFMT, S_IFREG = 0o170000, 0o100000
 _FCNTL = CALLS["fcntl"].id
 
 
@@ -103,7 +104,7 @@ class State:
         columns: Columns = {
             "path_id": np.array([path_id(path) for _, path in self._names], np.int64),
             "target_id": np.ma.masked_less(np.array(targets, np.int64), 0),
-            "extents": np.ma.masked_equal(tree["extents"].astype(np.int32), 0),
+            "extents": _extents(tree),
         }
         for name in ("dev", "ino", "size", "mtime_ns", "btime_ns", "blocks"):
             columns[name] = tree[name].astype(np.int64)
@@ -111,6 +112,13 @@ class State:
         for name in ("mode", "uid", "gid", "nlink"):
             columns[name] = tree[name].astype(np.int32)
         return columns
+
+
+def _extents(tree: Records) -> Any:
+    """Counted of files with holes; a file that is nothing but a hole has 0."""
+    counted = tree["extents"].astype(np.int32)
+    hollow = (tree["mode"] & S_IFMT == S_IFREG) & (tree["blocks"] == 0) & (tree["size"] > 0)
+    return np.ma.array(counted, mask=(counted == 0) & ~hollow)
 
 
 def _gone(capture: Capture, cut_ns: int) -> set[int]:

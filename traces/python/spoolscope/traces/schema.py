@@ -195,7 +195,7 @@ TREE = Table(
         Column("mtime_ns", I64, "ns", "Modification time since the epoch."),
         Column("btime_ns", I64, "ns", "Time of birth since the epoch; null where the filesystem keeps none.", nullable=True),
         Column("blocks", I64, "512 B", "Space in use.", nullable=True),
-        Column("extents", I32, "", "Stretches of data of a file with holes; null if it has none.", nullable=True),
+        Column("extents", I32, "", "Stretches of data of a file with holes; null if it has no hole.", nullable=True),
     ),
 )
 
