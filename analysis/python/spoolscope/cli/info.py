@@ -87,6 +87,7 @@ def _cannot(meta: dict[str, Any]) -> list[dict[str, Any]]:
 
 _MORE = (
     "version",
+    "clock_drift_ns",
     "kernel",
     "arch",
     "spools",
@@ -129,6 +130,7 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
         ("tier", facts["tier"]),
         ("names", "pseudonyms" if facts["pseudonymised"] else "as they are"),
+        ("clock drift", _drift(facts["clock_drift_ns"])),
         ("kernel", facts["kernel"]),
         ("schema", facts["schema"]),
     ]
@@ -156,6 +158,12 @@ def _cost(ppm: dict[str, int] | None) -> str:
         return "not measured"
     median, p95 = (f"{ppm[key] / 10_000:.2f} %" for key in ("median", "p95"))
     return f"{median} of all CPUs (95th percentile {p95} of {ppm['n']:,} samples)"
+
+
+def _drift(drift_ns: int | None) -> str:
+    if drift_ns is None:
+        return "not known"
+    return f"{drift_ns / 1e9:+,.6f} s: the wall clock against that of the trace, which never steps"
 
 
 def _print_losses(trace: Trace) -> None:

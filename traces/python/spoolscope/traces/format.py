@@ -10,6 +10,11 @@ META_FIELDS = (
     ("kernel, arch, cpus", "Machine: release, architecture, number of CPUs."),
     ("start_ns, duration_ns", "Start since the epoch and length, in nanoseconds."),
     (
+        "clock_drift_ns",
+        "How far the wall clock was set against the clock of the trace meanwhile; null after a "
+        "crash.",
+    ),
+    (
         "spools",
         "Filesystems recorded: mount, fstype, options, source, dev, size_bytes; names in "
         "mount, options and source are hidden as in the tables.",
