@@ -195,6 +195,8 @@ static __always_inline void submit_call(struct task_state *st, void *record)
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
+#define ENAMETOOLONG 36
+
 /* Paths longer than PATH_SHORT are rare; they get a record of their own size. */
 static __noinline int emit_long(struct task_struct *t, struct task_state *st, long ret, u64 now,
 				u32 flags)
@@ -208,7 +210,9 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 		return 0;
 	fill_call(t, st, &e->c.rec, ret, now, flags);
 	fill_texts(st, &e->c, e->text, PATH_LONG);
-	if (e->c.head.len1 >= PATH_LONG - 1 || e->c.head.len2 >= PATH_LONG - 1)
+	/* A path of PATH_LONG - 1 bytes is whole if the kernel took it: it takes no longer one. */
+	if (ret == -ENAMETOOLONG &&
+	    (e->c.head.len1 >= PATH_LONG - 1 || e->c.head.len2 >= PATH_LONG - 1))
 		e->c.rec.flags |= SPSC_CALL_PATH_CUT;
 	submit_call(st, e);
 	return 0;
