@@ -88,5 +88,13 @@ def test_files_have_the_name_of_the_last_call_before_or_else_the_next(new_story)
     assert names == ["/spool/first", "/spool/first", "/spool/second", "/spool/start", None, None]
 
 
+def test_a_file_that_only_the_walk_saw_has_its_whole_name(new_story) -> None:
+    story = new_story()
+    story.name("/spool/box", 60, 0o40700)
+    story.seen_in(1, "mail", 61)
+    step(story, 1, 1, PAGE, 0, ino=61)
+    assert [row["name"] for row in faults(story)] == ["/spool/box/mail"]
+
+
 def test_no_faults_are_no_rows(new_story) -> None:
     assert faults(new_story()) == []

@@ -13,7 +13,7 @@ Int = npt.NDArray[np.int64]
 
 
 class Inodes:
-    """The names that calls, open files and the tree at start give to inodes.
+    """The names that calls, and open files and the tree at start, give to inodes.
 
     Args:
         capture: The capture.
@@ -30,13 +30,11 @@ class Inodes:
         inos, times = [calls["ino"][named]], [calls["start_ns"][named]]
         paths = [resolved.path[named].astype(np.int64)]
         devs = [device(paths[0])]
-        for kind in ("open_file", "tree"):
-            rows = capture.records[kind]
-            texts = (capture.strings[i].removesuffix(b" (deleted)") for i in rows["path"].tolist())
-            inos.append(rows["ino"])
-            times.append(np.zeros(len(rows), np.uint64))
-            paths.append(np.array([path_id(text) for text in texts], np.int64))
-            devs.append(rows["dev"].astype(np.int64))
+        dev, ino, texts = resolved.state.named()
+        inos.append(ino.astype(np.uint64))
+        times.append(np.zeros(len(ino), np.uint64))
+        paths.append(np.array([path_id(text) for text in texts], np.int64))
+        devs.append(dev)
         self._ino, self._dev = np.concatenate(inos), np.concatenate(devs)
         self._time, self._path = np.concatenate(times), np.concatenate(paths)
 

@@ -1,9 +1,10 @@
-"""The tables of the state at start: open files, the tree, locks, mappings."""
+"""The tables of the state at start: open files and the tree."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from spoolscope.tracers.effects import SHAPES
 from spoolscope.tracers.lives import EXIT, FORK
@@ -16,6 +17,7 @@ from spoolscope.traces.capture import Capture, Records
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
 S_IFMT, S_IFREG = 0o170000, 0o100000
+Int = npt.NDArray[np.int64]
 _FCNTL = CALLS["fcntl"].id
 
 
@@ -95,6 +97,16 @@ class State:
             if inodes.get((pid, fd)) == key and calls["pos"][place] >= 0:
                 found[pid, fd] = int(calls["pos"][place])
         return found
+
+    def named(self) -> tuple[Int, Int, list[bytes]]:
+        """Return device, inode and path of the files that were open or in the tree."""
+        tree = self._capture.records["tree"][[row for row, _ in self._names]]
+        keys = np.array([file.key for _, _, file, _, _ in self._files], np.int64).reshape(-1, 2)
+        return (
+            np.concatenate([keys[:, 0], tree["dev"].astype(np.int64)]),
+            np.concatenate([keys[:, 1], tree["ino"].astype(np.int64)]),
+            [*(path for *_, path, _ in self._files), *(path for _, path in self._names)],
+        )
 
     def tree(self, path_id: PathId, text_id: PathId) -> Columns:
         """Return the spool's names that the walk saw, where they were at the start."""
