@@ -12,6 +12,7 @@ mod command;
 mod counters;
 mod coverage;
 mod drain;
+mod held;
 mod host;
 mod iterators;
 mod kthreads;

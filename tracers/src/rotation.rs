@@ -10,6 +10,7 @@ use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::Names;
 use crate::cli::Options;
+use crate::host::Spool;
 use crate::probes::Probes;
 use crate::segments::Segments;
 use crate::snapshot::{self, Scan, Scope};
@@ -43,6 +44,7 @@ enum Phase {
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct Rotation<'a> {
     options: &'a Options,
+    spools: &'a [Spool],
     segments: &'a RefCell<Segments>,
     probes: &'a Probes<'a>,
     first_meta: Value,
@@ -56,12 +58,14 @@ pub struct Rotation<'a> {
 impl<'a> Rotation<'a> {
     pub fn new(
         options: &'a Options,
+        spools: &'a [Spool],
         segments: &'a RefCell<Segments>,
         probes: &'a Probes<'a>,
         first_meta: Value,
     ) -> Rotation<'a> {
         Rotation {
             options,
+            spools,
             segments,
             probes,
             first_meta,
@@ -137,7 +141,7 @@ impl<'a> Rotation<'a> {
     fn begin_scan(&mut self) -> Result<()> {
         let meta = self.later_meta(false).to_string();
         if self.segments.borrow_mut().prepare_next(&meta)? {
-            let scan = Scan::begin(self.probes.open_files()?, Scope::processes());
+            let scan = Scan::begin(self.probes.open_files()?, Scope::processes(self.spools));
             self.phase = Phase::Scanning(scan);
         }
         Ok(())

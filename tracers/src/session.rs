@@ -144,7 +144,7 @@ fn record(
     }
     first["tier"] = coverage.tier().into();
     first["programs"] = coverage.to_json();
-    let mut rotation = Rotation::new(options, &segments, &probes, first.clone());
+    let mut rotation = Rotation::new(options, spools, &segments, &probes, first.clone());
     let (end, status) = pump.until_stopped(options, &mut rotation, command)?;
 
     drop(links); // detach: from here on no call is counted any more

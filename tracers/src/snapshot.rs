@@ -1,4 +1,5 @@
-//! What was there before the first event: tasks with their cwd, open files, the tree.
+//! What was there before the first event: tasks with their cwd, open files, mappings, file
+//! locks, the tree.
 //!
 //! Taken after attaching, so that nothing falls between snapshot and stream; the
 //! reader reconciles the two by their times.
@@ -12,11 +13,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
-use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task};
+use spoolscope_traces::records::{
+    HeldLock, Mapping, OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task,
+};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::{self, Hierarchies};
 use crate::cli::Options;
+use crate::held;
 use crate::host::{self, Spool, clock};
 use crate::iterators;
 use crate::walk::{Names, Walk};
@@ -27,6 +31,8 @@ pub enum Found {
     /// With its working directory, root (empty: the host's) and program.
     Task(Task, Vec<u8>, Vec<u8>, Vec<u8>),
     OpenFile(OpenFile, Vec<u8>),
+    HeldLock(HeldLock),
+    Mapping(Mapping, Vec<u8>),
     Names(Names),
 }
 
@@ -40,6 +46,8 @@ fn now() -> u64 {
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Scope {
+    /// Of all spools.
+    devices: Vec<u32>,
     /// Whose trees to walk.
     pub trees: Vec<Spool>,
     /// Names of the trees a second at most.
@@ -49,6 +57,7 @@ pub struct Scope {
 impl Scope {
     pub fn of(options: &Options, spools: &[Spool]) -> Self {
         Self {
+            devices: devices(spools),
             trees: if options.no_tree {
                 Vec::new()
             } else {
@@ -58,13 +67,18 @@ impl Scope {
         }
     }
 
-    /// Processes and what they have open, no tree.
-    pub fn processes() -> Self {
+    /// Processes and what they have of the spools, no tree.
+    pub fn processes(spools: &[Spool]) -> Self {
         Self {
+            devices: devices(spools),
             trees: Vec::new(),
             rate: None,
         }
     }
+}
+
+fn devices(spools: &[Spool]) -> Vec<u32> {
+    spools.iter().map(|spool| spool.dev).collect()
 }
 
 /// A snapshot being taken by a thread of its own.
@@ -104,7 +118,8 @@ fn take(open_files: OwnedFd, scope: &Scope, to: &SyncSender<Found>) -> Result<()
         let path = line[size_of::<OpenFile>()..][..length].to_vec();
         to.send(Found::OpenFile(file, path))?;
     }
-    tasks(to)?;
+    tasks(&scope.devices, to)?;
+    held::locks(&scope.devices, to)?;
     send_cut(to)?;
     let mut walk = Walk::new(to, scope.rate);
     for spool in &scope.trees {
@@ -124,8 +139,9 @@ fn send_cut(to: &SyncSender<Found>) -> Result<()> {
     Ok(())
 }
 
-/// Every process that runs now: ids, umask, working directory, program and control group.
-fn tasks(to: &SyncSender<Found>) -> Result<()> {
+/// Every process that runs now: ids, umask, working directory, program and control group, and
+/// what it has mapped of the devices.
+fn tasks(devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
     let cgroups = Hierarchies::mounted()?.unified;
     for entry in fs::read_dir("/proc")
         .context("Failed to list /proc")?
@@ -161,6 +177,7 @@ fn tasks(to: &SyncSender<Found>) -> Result<()> {
         }
         let bytes = |path: PathBuf| path.into_os_string().into_vec();
         to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
+        held::mappings(pid, devices, to)?;
     }
     Ok(())
 }
@@ -177,6 +194,11 @@ pub fn store(capture: &mut Capture, item: Found) -> Result<()> {
         Found::OpenFile(mut file, path) => {
             file.path = capture.string(&path);
             capture.push(Kind::OpenFile, &file)
+        }
+        Found::HeldLock(lock) => capture.push(Kind::HeldLock, &lock),
+        Found::Mapping(mut mapping, path) => {
+            mapping.path = capture.string(&path);
+            capture.push(Kind::Mapping, &mapping)
         }
         Found::Names(names) => names.store(capture),
     }

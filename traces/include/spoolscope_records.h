@@ -424,8 +424,16 @@ struct spsc_mapping {
 	__u64 offset; /* in the file, bytes */
 	__u32 dev;
 	__u32 pid;
-	__u32 flags; /* vm_flags: 1 read, 2 write, 4 exec, 8 shared */
+	__u32 flags; /* enum spsc_map_flags */
 	__u32 path; /* string id */
+};
+
+/* The first three as PROT_*. */
+enum spsc_map_flags {
+	SPSC_MAP_READ = 1 << 0,
+	SPSC_MAP_WRITE = 1 << 1,
+	SPSC_MAP_EXEC = 1 << 2,
+	SPSC_MAP_SHARED = 1 << 3, /* made with MAP_SHARED */
 };
 
 /* One name of the spool tree, walked once after attaching. The name was there at ts_ns, or

@@ -194,6 +194,7 @@ constants! {
         BTRFS_SYNC_FILE = 40, BTRFS_COMMIT = 41,
     }
     u8 { LOCK_POSIX = 1, LOCK_OPEN_FILE = 2, LOCK_FLOCK = 3, LOCK_LEASE = 4 }
+    u32 { MAP_READ = 1, MAP_WRITE = 1 << 1, MAP_EXEC = 1 << 2, MAP_SHARED = 1 << 3 }
     u32 { NONE = 0xffff_ffff }
     u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002 }
     u8 {

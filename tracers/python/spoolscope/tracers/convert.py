@@ -14,6 +14,7 @@ from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.faults import fault_columns
+from spoolscope.tracers.held import lock_columns, mapping_columns
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
@@ -71,6 +72,8 @@ def convert(
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: resolved.state.open_files(names.id),
         "tree": lambda: resolved.state.tree(names.id, names.text_id),
+        "held_locks": lambda: lock_columns(capture, inodes),
+        "mappings": lambda: mapping_columns(capture, inodes),
         "faults": lambda: fault_columns(capture, inodes()),
         "uring_ops": lambda: uring_columns(capture, inodes()),
         "losses": lambda: losses,

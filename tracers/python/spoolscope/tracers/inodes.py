@@ -13,7 +13,7 @@ Int = npt.NDArray[np.int64]
 
 
 class Inodes:
-    """The names that calls, and open files and the tree at start, give to inodes.
+    """The names that calls, and open files, mappings and the tree at start, give to inodes.
 
     Args:
         capture: The capture.
@@ -30,11 +30,14 @@ class Inodes:
         inos, times = [calls["ino"][named]], [calls["start_ns"][named]]
         paths = [resolved.path[named].astype(np.int64)]
         devs = [device(paths[0])]
-        dev, ino, texts = resolved.state.named()
-        inos.append(ino.astype(np.uint64))
-        times.append(np.zeros(len(ino), np.uint64))
-        paths.append(np.array([path_id(text) for text in texts], np.int64))
-        devs.append(dev)
+        maps = capture.records["mapping"]
+        mapped = [capture.strings[i].removesuffix(b" (deleted)") for i in maps["path"].tolist()]
+        # Of equal times the last one counts: names of the start are followed, those of maps not.
+        for dev, ino, texts in [(maps["dev"], maps["ino"], mapped), resolved.state.named()]:
+            inos.append(ino.astype(np.uint64))
+            times.append(np.zeros(len(ino), np.uint64))
+            paths.append(np.array([path_id(text) for text in texts], np.int64))
+            devs.append(dev.astype(np.int64))
         self._ino, self._dev = np.concatenate(inos), np.concatenate(devs)
         self._time, self._path = np.concatenate(times), np.concatenate(paths)
 

@@ -36,6 +36,9 @@ from spoolscope.traces.evidence import (
 
 SCHEMA = "spoolscope/1"
 
+# Locks and mappings are read right before the cut and not brought to it.
+READ_AT = Column("ts_ns", I64, "ns", "When its reading began, shortly before meta.snapshot_ns; since the epoch.")
+
 SYSCALLS = Table(
     "syscalls",
     "one system call of a traced thread, written when it returned",
@@ -179,6 +182,41 @@ OPEN_FILES = Table(
     ),
 )
 
+HELD_LOCKS = Table(
+    "held_locks",
+    "one lock on a file of the spool that was held, or waited for, at ts_ns; calls that returned"
+    " since may be in it or not",
+    (
+        READ_AT,
+        Column("pid", I32, "", "Process that asked for it; null for ofd, which belongs to an open file.", nullable=True),
+        Column("kind", SYMBOL, "", "posix (fcntl, lockf), ofd (F_OFD_SETLK), flock or lease."),
+        Column("exclusive", BOOL, "", "For writing (F_WRLCK, LOCK_EX), not for reading."),
+        Column("waiting", BOOL, "", "Not held yet: the call that asks for it waits."),
+        Column("path_id", I64, "", "Path of the file (paths.path_id), from its inode.", nullable=True),
+        Column("dev", I64, "", "Device, major << 20 | minor."),
+        Column("ino", I64, "", "Inode."),
+        Column("start", I64, "bytes", "First byte locked; 0 for flock and lease."),
+        Column("length", I64, "bytes", "Bytes locked; null to the end of the file, however far that is.", nullable=True),
+    ),
+)
+
+MAPPINGS = Table(
+    "mappings",
+    "one mapping of a file of the spool at ts_ns; calls that returned since may be in it or not",
+    (
+        READ_AT,
+        PID,
+        Column("path_id", I64, "", "Path of the file (paths.path_id), from its inode.", nullable=True),
+        Column("dev", I64, "", "Device, major << 20 | minor."),
+        Column("ino", I64, "", "Inode."),
+        Column("address", I64, "", "Where it begins in the memory of the process."),
+        Column("length", I64, "bytes", "Its length, whole pages."),
+        Column("offset", I64, "bytes", "Where it begins in the file."),
+        Column("prot", I32, "", "As in mmap: 1 read, 2 write, 4 execute."),
+        Column("shared", BOOL, "", "MAP_SHARED: what is written gets into the file."),
+    ),
+)
+
 TREE = Table(
     "tree",
     "one name of the spool at meta.snapshot_ns; attributes as the walk met it",
@@ -253,6 +291,8 @@ TABLES = {
         FAULTS,
         URING_OPS,
         OPEN_FILES,
+        HELD_LOCKS,
+        MAPPINGS,
         TREE,
         LOSSES,
         SHEDS,

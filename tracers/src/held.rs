@@ -1,0 +1,163 @@
+//! What processes hold of spool files that no descriptor shows: file locks and mappings.
+//!
+//! Both files of /proc give the superblock's device, as the spools' are; stat(2) has others for
+//! btrfs subvolumes.
+
+use std::fs;
+use std::sync::mpsc::SyncSender;
+
+use anyhow::{Context, Result};
+use spoolscope_traces::records::{
+    HeldLock, LOCK_FLOCK, LOCK_LEASE, LOCK_OPEN_FILE, LOCK_POSIX, MAP_EXEC, MAP_READ, MAP_SHARED,
+    MAP_WRITE, Mapping,
+};
+
+use crate::host::clock;
+use crate::snapshot::Found;
+
+/// Sends every lock on files of these devices, held or waited for.
+pub fn locks(devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
+    let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
+    let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
+    for lock in text.lines().filter_map(parse_lock) {
+        if devices.contains(&lock.dev) {
+            to.send(Found::HeldLock(HeldLock { ts_ns, ..lock }))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends every mapping that a process has of files of these devices.
+pub fn mappings(pid: u32, devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
+    let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
+    // A process that has ended meanwhile has none.
+    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Some((mapping, path)) = parse_mapping(line)
+            && devices.contains(&mapping.dev)
+        {
+            let mapping = Mapping {
+                ts_ns,
+                pid,
+                ..mapping
+            };
+            to.send(Found::Mapping(mapping, path))?;
+        }
+    }
+    Ok(())
+}
+
+/// "1: POSIX  ADVISORY  WRITE 123 fe:00:456 0 EOF", with "->" before the class of one that is
+/// waited for; proc_locks(5).
+fn parse_lock(line: &str) -> Option<HeldLock> {
+    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+    let waiting = words.first() == Some(&"->");
+    let [class, _, mode, pid, file, start, end] = words[usize::from(waiting)..] else {
+        return None;
+    };
+    let (device, ino) = file.rsplit_once(':')?;
+    let start: i64 = start.parse().ok()?;
+    let end: Option<i64> = end.parse().ok(); // or "EOF"
+    Some(HeldLock {
+        ino: ino.parse().ok()?,
+        start,
+        length: end.map_or(0, |end| end - start + 1),
+        dev: device_of(device)?,
+        pid: pid.parse().unwrap_or(0), // -1 where it belongs to an open file
+        kind: match class {
+            "POSIX" => LOCK_POSIX,
+            "OFDLCK" => LOCK_OPEN_FILE,
+            "FLOCK" => LOCK_FLOCK,
+            "LEASE" | "DELEG" => LOCK_LEASE,
+            _ => return None,
+        },
+        exclusive: (mode == "WRITE").into(),
+        waiting: waiting.into(),
+        ..HeldLock::default()
+    })
+}
+
+/// "7f00-7f01 rw-s 00001000 fe:00 456    /path", proc_pid_maps(5); with the path.
+fn parse_mapping(line: &[u8]) -> Option<(Mapping, Vec<u8>)> {
+    let mut words = line.splitn(6, |byte| *byte == b' ');
+    let mut word = || std::str::from_utf8(words.next()?).ok();
+    let (begin, end) = word()?.split_once('-')?;
+    let (mode, offset, device, ino) = (word()?.as_bytes(), word()?, word()?, word()?);
+    let begin = u64::from_str_radix(begin, 16).ok()?;
+    let flag = |at: usize, letter: u8, flag: u32| match mode.get(at) {
+        Some(found) if *found == letter => flag,
+        _ => 0,
+    };
+    let mapping = Mapping {
+        ino: ino.parse().ok()?,
+        address: begin,
+        length: u64::from_str_radix(end, 16).ok()? - begin,
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        dev: device_of(device)?,
+        flags: flag(0, b'r', MAP_READ)
+            | flag(1, b'w', MAP_WRITE)
+            | flag(2, b'x', MAP_EXEC)
+            | flag(3, b's', MAP_SHARED),
+        ..Mapping::default()
+    };
+    Some((mapping, words.next()?.trim_ascii_start().to_vec()))
+}
+
+/// Hexadecimal major:minor, as the kernel packs it.
+fn device_of(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some(number(major)? << 20 | number(minor)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_all_classes_are_read() {
+        let read = |line| {
+            let lock = parse_lock(line).unwrap_or_default();
+            let what = (lock.kind, lock.exclusive, lock.waiting, lock.pid);
+            (what, lock.dev, lock.ino, lock.start, lock.length)
+        };
+        assert_eq!(
+            read("12: POSIX  ADVISORY  WRITE 9 fe:0a:77 10 19"),
+            ((LOCK_POSIX, 1, 0, 9), 0xfe0_000a, 77, 10, 10)
+        );
+        assert_eq!(
+            read("12:   -> POSIX  ADVISORY  READ 8 fe:0a:77 0 EOF"),
+            ((LOCK_POSIX, 0, 1, 8), 0xfe0_000a, 77, 0, 0)
+        );
+        assert_eq!(
+            read("3: OFDLCK ADVISORY  READ -1 00:2b:256 5 5"),
+            ((LOCK_OPEN_FILE, 0, 0, 0), 0x2b, 256, 5, 1)
+        );
+        assert_eq!(
+            read("4: FLOCK  ADVISORY  WRITE 7 00:2b:9 0 EOF").0.0,
+            LOCK_FLOCK
+        );
+        assert_eq!(
+            read("5: LEASE  BREAKING  READ 7 00:2b:9 0 EOF").0.0,
+            LOCK_LEASE
+        );
+        assert!(parse_lock("5: LEASE  BREAKER   READ 7 <none>:0 0 EOF").is_none());
+    }
+
+    #[test]
+    fn mappings_keep_bytes_and_blanks_of_their_names() {
+        let line = b"7f0000001000-7f0000003000 r--s 00002000 08:10 42      /m/a  b \xff (deleted)";
+        let (mapping, path) = parse_mapping(line).unwrap_or_default();
+        assert_eq!(
+            (mapping.address, mapping.length),
+            (0x7f00_0000_1000, 0x2000)
+        );
+        assert_eq!(
+            (mapping.offset, mapping.dev, mapping.ino),
+            (0x2000, 0x80_0010, 42)
+        );
+        assert_eq!(mapping.flags, MAP_READ | MAP_SHARED);
+        assert_eq!(path, b"/m/a  b \xff (deleted)");
+        assert!(parse_mapping(b"").is_none());
+    }
+}
