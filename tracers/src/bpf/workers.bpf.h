@@ -61,8 +61,11 @@ static __always_inline u32 cil_dev(struct xfs_cil_ctx *ctx)
 	return log_dev(BPF_CORE_READ(ctx, cil, xc_log));
 }
 
+/* The types of a module that is not loaded are unknown; then none of its work comes by. */
 static __always_inline struct gendisk *loop_disk(struct work_struct *work, u32 kind)
 {
+	if (!bpf_core_type_exists(struct loop_device) || !bpf_core_type_exists(struct loop_worker))
+		return NULL;
 	if (kind == WORK_LOOP)
 		return BPF_CORE_READ(HOLDER(work, loop_device, rootcg_work), lo_disk);
 	return BPF_CORE_READ(HOLDER(work, loop_worker, work), lo, lo_disk);
@@ -79,15 +82,19 @@ static __always_inline bool works_for_spool(struct work_struct *work, u32 kind)
 	case WORK_LOOP_CGROUP:
 		return disk_index(loop_disk(work, kind)) >= 0;
 	case WORK_EXT4_INODE:
-		return is_spool(BPF_CORE_READ(HOLDER(work, ext4_inode_info, i_rsv_conversion_work),
+		return bpf_core_type_exists(struct ext4_inode_info) &&
+		       is_spool(BPF_CORE_READ(HOLDER(work, ext4_inode_info, i_rsv_conversion_work),
 					      vfs_inode.i_sb, s_dev));
 	case WORK_XFS_INODE:
-		return is_spool(BPF_CORE_READ(HOLDER(work, xfs_inode, i_ioend_work), i_mount,
+		return bpf_core_type_exists(struct xfs_inode) &&
+		       is_spool(BPF_CORE_READ(HOLDER(work, xfs_inode, i_ioend_work), i_mount,
 					      m_super, s_dev));
 	case WORK_XFS_CIL:
-		return is_spool(cil_dev(HOLDER(work, xfs_cil_ctx, push_work)));
+		return bpf_core_type_exists(struct xfs_cil_ctx) &&
+		       is_spool(cil_dev(HOLDER(work, xfs_cil_ctx, push_work)));
 	case WORK_BTRFS:
-		return is_spool(BPF_CORE_READ(HOLDER(work, btrfs_work, normal_work), wq, fs_info,
+		return bpf_core_type_exists(struct btrfs_work) &&
+		       is_spool(BPF_CORE_READ(HOLDER(work, btrfs_work, normal_work), wq, fs_info,
 					      sb, s_dev));
 	}
 	return false;
@@ -119,7 +126,7 @@ int BPF_PROG(on_work, struct work_struct *work)
 	st = watch_thread(bpf_get_current_task_btf(), watch_of(*kind));
 	if (st && st->watched == WATCH_LOOP)
 		st->dev = number_of(loop_disk(work, *kind)); /* its requests' parent */
-	if (*kind == WORK_XFS_CIL) {
+	if (*kind == WORK_XFS_CIL && bpf_core_type_exists(struct xfs_cil_ctx)) {
 		push = HOLDER(work, xfs_cil_ctx, push_work);
 		journal_event(SPSC_XFS_CIL_PUSH, cil_dev(push), BPF_CORE_READ(push, sequence), 0,
 			      0);
