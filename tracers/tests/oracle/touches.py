@@ -33,7 +33,10 @@ def compare(touches: list[Touch], trace: Trace) -> None:
     writes = {seq for (seq,) in trace.connect().execute(query).fetchall()}
     assert len(faults) == len(counted) == sum(t.major + t.minor for t in touches)
     for touch, fault in zip(counted, faults, strict=True):
-        assert (fault["major"], fault["write"]) == (touch.major == 1, touch.how == WRITE), touch
+        assert fault["write"] == (touch.how == WRITE), touch
+        # A page that readahead brings between mincore and the end of the fault may be either.
+        raced = touch.minor and not touch.cached
+        assert raced or fault["major"] == (touch.major == 1), touch
         assert (fault["seq"] in writes) == (touch.how == CALL), touch
         assert not (fault["absent"] and touch.cached), touch
         if fault["page"] is None:

@@ -115,7 +115,9 @@ def test_stages_agree_with_the_recorders_requests(fstype, spool, tmp_path):
     assert apart[len(apart) * 95 // 100] < NEAR_NS
     for block, stages in pairs:
         assert asked_for(block) == stages["rwbs"].replace("A", ""), (block, stages)
-        assert (block["error"], block["tid"]) == (stages["error"], stages["tid"])
+        assert block["error"] == stages["error"]
+        # Several threads' bios may share a request; the tables then name different ones.
+        assert block["tid"] == stages["tid"] or stages["bios"] + stages["merged"] > 1
     ordered = [
         "greatest(0, coalesce(g_ns, 0), coalesce(i_ns, 0)) <= d_ns",
         "d_ns <= c_ns",
