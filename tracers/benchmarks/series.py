@@ -130,10 +130,12 @@ def ahead_of_others() -> Iterator[None]:
     caller's shell too, and gets its value back.
     """
     group = Path("/proc/self/autogroup")
-    if not group.exists():
+    # Empty where no one between init and this process has called setsid(2).
+    words = group.read_text().split() if group.exists() else []
+    if not words:
         yield
         return
-    before = group.read_text().split()[-1]
+    before = words[-1]
     group.write_text(str(GROUP_NICE))
     try:
         yield

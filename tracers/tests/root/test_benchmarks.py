@@ -50,6 +50,21 @@ def test_the_mail_servers_have_figures_or_a_reason(require):
         assert all(tool["n"] == 1 for tool in result["series"]["rig"]["tools"].values())
 
 
+def test_a_process_outside_any_session_is_measured(require, tmp_path):
+    for capability in ("bpf", "ext4"):
+        require(capability)
+    none = tmp_path / "autogroup"  # what it reads where init's children never called setsid(2)
+    none.touch()
+    script = (
+        f'mount --bind {none} /proc/$$/autogroup && test -z "$(</proc/$$/autogroup)" && exec "$@"'
+    )
+    command = [sys.executable, SCRIPT, "--quick", "--ours", "--only", "elsewhere", "--json"]
+    shell = ["unshare", "--mount", "bash", "-c", script, "bash"]
+    done = subprocess.run([*shell, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["series"]["elsewhere"]["tools"]["spoolscope"]["n"] == 1
+
+
 def test_the_parts_without_other_tools(require):
     for capability in ("bpf", "ext4"):
         require(capability)
