@@ -17,12 +17,15 @@ ARROWS = {
     "replay": {"traces", "replay"},
     "analysis": {"traces", "analysis"},
     "report": {"traces", "analysis", "report"},
-    "cli": {"traces", "tracers", "replay", "analysis", "report", "cli"},
+    # The lab records, replays and explains, as the command line does; it prints nothing.
+    "lab": {"traces", "tracers", "replay", "analysis", "lab"},
+    "cli": {"traces", "tracers", "replay", "analysis", "report", "lab", "cli"},
 }
 CRATE_ARROWS = {
     "traces": set(),
     "tracers": {"spoolscope-traces"},
     "replay": {"spoolscope-traces"},
+    "analysis": set(),
 }
 GENERIC = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 MAX_LINES = {".py": 400, ".rs": 500, ".c": 400, ".h": 500, ".sh": 120}

@@ -1,0 +1,1 @@
+"""Experiments with known answers: slow disks, injected faults, the kjournald case."""

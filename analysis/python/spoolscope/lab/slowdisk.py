@@ -1,0 +1,115 @@
+"""The slow disk: a file that waits as long as it is told, as backing file of a loop device."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+
+END = 1 << 62
+"""Past the end of every disk, bytes."""
+CLOSING_S = 10.0
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """One request that the disk delayed, by the disk's own log.
+
+    Attributes:
+        kind: read, write or flush.
+        offset: Its place, bytes; likewise ``size``. Both 0 for a flush.
+        begin_ns: When it came, since the epoch; ``end_ns`` when it was answered.
+    """
+
+    kind: str
+    offset: int
+    size: int
+    begin_ns: int
+    end_ns: int
+
+
+class SlowDisk:
+    """A running slow disk over an image; as a context manager it ends with the block."""
+
+    def __init__(self, image: Path, place: Path) -> None:
+        """Start it.
+
+        Args:
+            image: File with the contents; its size is that of the disk.
+            place: Directory in which ``disk``, the file for the loop device, appears.
+
+        Raises:
+            SpoolscopeError: no FUSE, or no right to mount.
+        """
+        if not Path("/dev/fuse").exists():
+            raise SpoolscopeError(
+                "no slow disk without FUSE (/dev/fuse)", remedy="load the kernel module fuse"
+            )
+        self.path = place / "disk"
+        self.path.touch()
+        self._log = place / "disk.log"
+        self._process = subprocess.Popen(
+            [find_binary("spoolscope-slowdisk"), image, self.path, self._log],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._expect("ready")
+
+    def delay(self, kind: str, delay_ns: int, start: int = 0, end: int = END) -> None:
+        """Delay requests of a kind that touch the bytes from ``start`` to ``end``, exclusive.
+
+        It counts from now on; of several delays that fit a request the latest is taken.
+        """
+        self._tell(f"{kind} {start} {end} {delay_ns}")
+
+    def clear(self) -> None:
+        """Delay nothing from now on."""
+        self._tell("clear")
+
+    def delayed(self) -> list[Delayed]:
+        """Return what was delayed so far, in the order in which it was answered."""
+        lines = (line.split() for line in self._log.read_text().splitlines())
+        return [Delayed(kind, *map(int, numbers)) for kind, *numbers in lines]
+
+    def close(self) -> None:
+        """End it. Whoever still uses the disk gets I/O errors: unmount first."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(CLOSING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        subprocess.run(["umount", "--lazy", self.path], capture_output=True, check=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _tell(self, line: str) -> None:
+        if self._process.stdin is None:  # pragma: no cover - it is a pipe
+            raise ValueError("the disk has no input")
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        self._expect("ok")
+
+    def _expect(self, answer: str) -> None:
+        said = self._process.stdout.readline().strip() if self._process.stdout else ""
+        if said == answer:
+            return
+        error = said
+        if not said and self._process.stderr is not None:
+            error = self._process.stderr.read().strip().rpartition("error: ")[2]
+        self.close()
+        raise SpoolscopeError(
+            f"the slow disk failed: {error or 'it ended'}", remedy="run as root, with FUSE"
+        )

@@ -1,0 +1,87 @@
+//! A disk as slow as it is told: one file over FUSE, made to be the backing file of a loop device.
+//!
+//! Reads, writes and flushes wait as long as the delay that is set for their kind and place, and
+//! every delayed request is logged, so that what a tracer says about it can be checked.
+
+mod delays;
+mod disk;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use delays::Delays;
+use disk::Disk;
+use std::fs::File;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, RwLock};
+
+/// Requests served at the same time; a delayed one does not hold up the others.
+const THREADS: usize = 8;
+
+/// Serve IMAGE at MOUNTPOINT, a regular file, with delays that standard input sets.
+///
+/// A line of input is `KIND FROM TO DELAY_NS` (KIND: read, write or flush; bytes FROM to TO of the
+/// disk, TO exclusive; the latest line that fits a request counts; a flush has no place) or
+/// `clear`. It is answered by `ok`, after which the delay is in force, or by `error ...`. The end
+/// of input is the end of the disk.
+///
+/// The log has a line for every delayed request: kind, offset, bytes, begin and end in
+/// nanoseconds since the epoch. A flush waits but does not write IMAGE to its own disk.
+#[derive(Parser)]
+#[command(name = "spoolscope-slowdisk", version)]
+struct Cli {
+    /// File with the disk's contents.
+    image: PathBuf,
+    /// Regular file to mount on.
+    mountpoint: PathBuf,
+    /// File to write the log to.
+    log: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        // The mount dies with the connection: whoever asked for it, or its namespace, removes it.
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            eprintln!("spoolscope-slowdisk: error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let image = File::options()
+        .read(true)
+        .write(true)
+        .open(&cli.image)
+        .with_context(|| format!("open {}", cli.image.display()))?;
+    let log = File::create(&cli.log).with_context(|| format!("create {}", cli.log.display()))?;
+    let delays = Arc::new(RwLock::new(Delays::default()));
+    let disk = Disk::new(image, log, Arc::clone(&delays))?;
+    let mut config = fuser::Config::default();
+    config.n_threads = Some(THREADS);
+    config.mount_options = vec![fuser::MountOption::FSName("spoolscope-slowdisk".to_owned())];
+    let session = fuser::spawn_mount(disk, &cli.mountpoint, &config)
+        .with_context(|| format!("mount on {}", cli.mountpoint.display()))?;
+    obey(&delays)?;
+    std::mem::forget(session);
+    Ok(())
+}
+
+/// Carry out the lines of standard input until it ends.
+fn obey(delays: &RwLock<Delays>) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "ready")?;
+    for line in stdin().lock().lines() {
+        let told = delays
+            .write()
+            .expect("no thread panics with it")
+            .tell(&line?);
+        match told {
+            Ok(()) => writeln!(out, "ok")?,
+            Err(error) => writeln!(out, "error {error:#}")?,
+        }
+    }
+    Ok(())
+}
