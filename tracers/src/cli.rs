@@ -67,6 +67,9 @@ pub struct Options {
     /// share of all CPUs, in percent.
     #[arg(long)]
     pub max_overhead: Option<f64>,
+    /// Look so many times a second, on every CPU, at what traced calls are running; 0: never.
+    #[arg(long, default_value_t = 199, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub sample_hz: u32,
     /// Ring buffers between kernel and recorder, MiB: shared out to the CPUs.
     #[arg(long, default_value_t = 128)]
     pub ring_mib: u32,

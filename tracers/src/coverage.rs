@@ -82,6 +82,12 @@ impl Coverage {
         })
     }
 
+    /// A program that loaded and cannot run after all.
+    pub fn cannot(&mut self, name: &str, why: &str) {
+        self.attached.retain(|attached| attached != name);
+        self.missing.insert(name.to_owned(), why.to_owned());
+    }
+
     fn lacks(&mut self, program: &Program, why: String) {
         self.attached.retain(|name| *name != program.name);
         if refusal::unloaded(&program.hook).is_some() {
@@ -198,12 +204,14 @@ fn drop_refused(left: &mut Vec<Program>, coverage: &mut Coverage) -> Result<()> 
 }
 
 /// Attaches each program that loaded; one that cannot be attached is missing from then on.
-/// Those that run when they are read are the caller's.
+/// Those that run when they are read, or by a clock, are the caller's.
 pub fn attach(object: &mut Object, coverage: &mut Coverage) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         let known = Program::new(program.name(), program.section());
-        if known.kind == "iter" || !coverage.attached.contains(&known.name) {
+        if matches!(known.kind.as_str(), "iter" | "perf_event")
+            || !coverage.attached.contains(&known.name)
+        {
             continue;
         }
         refusal::last_log();

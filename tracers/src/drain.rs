@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use bytemuck::Pod;
-use spoolscope_traces::records::{self, Block, Fault, Journal, Switch, Syscall, Task, Uring, Wait};
+use spoolscope_traces::records::{
+    self, Block, Fault, Journal, Sample, Switch, Syscall, Task, Uring, Wait,
+};
 use spoolscope_traces::segment::Kind;
 
 use crate::segments::Segments;
@@ -54,6 +56,7 @@ pub fn store(segments: &mut Segments, bytes: &[u8]) -> Result<()> {
         records::KIND_SWITCH => store_switch(segments, rest),
         records::KIND_TASK => store_task(segments, &head, rest),
         records::KIND_JOURNAL => store_journal(segments, rest),
+        records::KIND_SAMPLE => store_sample(segments, rest),
         records::KIND_WAIT => match record::<Wait>(rest) {
             Some((wait, _)) => segments.at(wait.end_ns).push(Kind::Wait, &wait),
             None => Ok(()),
@@ -93,6 +96,15 @@ fn store_switch(segments: &mut Segments, rest: &[u8]) -> Result<()> {
         return Ok(());
     };
     segments.push_switch(switch, &frames(tail))
+}
+
+fn store_sample(segments: &mut Segments, rest: &[u8]) -> Result<()> {
+    let Some((mut sample, tail)) = record::<Sample>(rest) else {
+        return Ok(());
+    };
+    let capture = segments.at(sample.ts_ns);
+    sample.stack = capture.stack(&frames(tail));
+    capture.push(Kind::Sample, &sample)
 }
 
 fn store_task(segments: &mut Segments, head: &RingHead, rest: &[u8]) -> Result<()> {

@@ -22,6 +22,7 @@ mod pump;
 mod refusal;
 mod rings;
 mod rotation;
+mod sampling;
 mod segments;
 mod session;
 mod settings;

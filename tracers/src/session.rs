@@ -24,7 +24,9 @@ use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::Scope;
 use crate::statistics::Switch;
 use crate::targets::Targets;
-use crate::{aliases, answer, drain, iterators, privileges, rings, settings, signals, workers};
+use crate::{
+    aliases, answer, drain, iterators, privileges, rings, sampling, settings, signals, workers,
+};
 
 /// Records as the options say and prints one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
@@ -106,7 +108,8 @@ fn record(
     let made = rings::make(&skel.maps.rings, options.ring_mib)?;
     let watched = iterators::tasks(&iterators::attach(&skel.progs.watch_kernel_threads)?)?;
     store_tasks(&segments, &watched)?;
-    let links = coverage::attach(skel.object_mut(), coverage)?;
+    let mut links = coverage::attach(skel.object_mut(), coverage)?;
+    links.extend(sampled(skel, options, coverage));
     arm(skel, targets)?;
     let probes = Probes::attach(
         &skel.progs,
@@ -180,10 +183,26 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
         "tier": coverage.tier(),
         "programs": coverage.to_json(),
         "tree": !options.no_tree,
+        "sample_hz": options.sample_hz,
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "units": options.units,
                    "exes": options.exes, "comms": options.comms,
                    "command": !options.command.is_empty()},
     }))
+}
+
+/// Samples are no reason to refuse a recording.
+fn sampled(
+    skel: &RecorderSkel<'_>,
+    options: &Options,
+    coverage: &mut Coverage,
+) -> Vec<libbpf_rs::Link> {
+    if options.sample_hz == 0 || coverage.missing.contains_key("on_sample") {
+        return Vec::new();
+    }
+    sampling::attach(&skel.progs.on_sample, options.sample_hz).unwrap_or_else(|error| {
+        coverage.cannot("on_sample", &format!("{error:#}"));
+        Vec::new()
+    })
 }
 
 /// From here on calls are noted; see `armed` in state.bpf.h.

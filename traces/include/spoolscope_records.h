@@ -46,12 +46,13 @@ enum spsc_kind {
 	SPSC_KIND_HELD_LOCK = 12,
 	SPSC_KIND_MAPPING = 13,
 	SPSC_KIND_XATTR = 14,
+	SPSC_KIND_SAMPLE = 20,
 };
 
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
-	__u32 version; /* 2 */
+	__u32 version; /* 3 */
 	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
@@ -136,6 +137,8 @@ struct spsc_switch {
 	__u64 wake_ns; /* first waking after out_ns */
 	__u64 in_ns;
 	__u64 waker_call_ns; /* start_ns of the call the waker was in, or SPSC_NO_CALL */
+	__u64 dir_ino; /* directory in which the kernel was looking up a name, 0 none */
+	__u32 dir_dev; /* kernel dev_t of dir_ino */
 	__u32 pid;
 	__u32 tid;
 	__u32 stack; /* stack id at switch-out, 0 none */
@@ -144,7 +147,18 @@ struct spsc_switch {
 	__u16 cpu; /* where it was switched out */
 	__u8 state; /* enum spsc_switch_state */
 	__u8 waker; /* enum spsc_waker */
+	__u32 pad;
 	char waker_comm[SPSC_COMM];
+};
+
+/* What a thread was running inside a traced call, looked at on every CPU at a steady rate. */
+struct spsc_sample {
+	__u64 ts_ns;
+	__u64 call_ns; /* start_ns of the call */
+	__u32 pid;
+	__u32 tid;
+	__u32 stack; /* stack id, 0 none */
+	__u32 cpu;
 };
 
 enum spsc_task_event {

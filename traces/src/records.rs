@@ -66,8 +66,11 @@ records! {
     }
     Switch "switch" {
         call_ns: u64, out_ns: u64, wake_ns: u64, in_ns: u64, waker_call_ns: u64,
-        pid: u32, tid: u32, stack: u32, waker_pid: u32, waker_tid: u32,
-        cpu: u16, state: u8, waker: u8, waker_comm: [u8; 16],
+        dir_ino: u64, dir_dev: u32, pid: u32, tid: u32, stack: u32, waker_pid: u32, waker_tid: u32,
+        cpu: u16, state: u8, waker: u8, pad: u32, waker_comm: [u8; 16],
+    }
+    Sample "sample" {
+        ts_ns: u64, call_ns: u64, pid: u32, tid: u32, stack: u32, cpu: u32,
     }
     Task "task" {
         ts_ns: u64, n_calls: u64, cgroup_id: u64, cwd_ino: u64, exe_ino: u64,
@@ -157,7 +160,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 1, CAPTURE_VERSION = 2,
+        VERSION = 1, CAPTURE_VERSION = 3,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
@@ -169,6 +172,7 @@ constants! {
         KIND_SHED = 18,
         KIND_FAULT = 15, KIND_URING = 16,
         KIND_PRELUDE = 19,
+        KIND_SAMPLE = 20,
         KIND_HELD_LOCK = 12, KIND_MAPPING = 13, KIND_XATTR = 14,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }

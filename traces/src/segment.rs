@@ -39,6 +39,7 @@ pub enum Kind {
     Uring = records::KIND_URING,
     Shed = records::KIND_SHED,
     Prelude = records::KIND_PRELUDE,
+    Sample = records::KIND_SAMPLE,
 }
 
 /// More than the largest of them.

@@ -17,7 +17,7 @@ CALLS_PER_CHUNK, CHUNKS = 10, 20
 
 def header(state: int = 0) -> bytes:
     head = np.zeros(1, DTYPES["file_header"])
-    head["magic"], head["version"], head["state"] = b"SPOOLSEG", 2, state
+    head["magic"], head["version"], head["state"] = b"SPOOLSEG", 3, state
     head["number"] = 1
     head["crc32"] = zlib.crc32(head.tobytes())
     return head.tobytes()

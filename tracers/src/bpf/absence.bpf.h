@@ -35,6 +35,8 @@ static __always_inline void fill_switch(struct spsc_switch *r, struct task_struc
 	r->wake_ns = st->wake_ns;
 	r->in_ns = now;
 	r->waker_call_ns = st->waker_call_ns;
+	r->dir_ino = st->dir_ino;
+	r->dir_dev = st->dir_dev;
 	r->pid = t->tgid;
 	r->tid = t->pid;
 	r->stack = 0;
@@ -43,6 +45,7 @@ static __always_inline void fill_switch(struct spsc_switch *r, struct task_struc
 	r->cpu = st->out_cpu;
 	r->state = st->out_state;
 	r->waker = st->waker;
+	r->pad = 0;
 	__builtin_memcpy(r->waker_comm, st->waker_comm, sizeof(r->waker_comm));
 }
 
@@ -62,6 +65,7 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 			__builtin_memset(&p->rec, 0, sizeof(p->rec));
 			st->waker_pid = st->waker_tid = 0;
 			st->waker_call_ns = 0;
+			st->dir_ino = st->dir_dev = 0;
 			fill_switch(&p->rec, t, st, now);
 			bpf_ringbuf_submit(p, BPF_RB_NO_WAKEUP);
 		}

@@ -283,6 +283,12 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	unsigned long min_flt; /* page faults that ended, without and with reading */
 	unsigned long maj_flt;
+	struct nameidata *nameidata;
+};
+
+/* A walk along a path, fs/namei.c: path is the directory that was reached. */
+struct nameidata {
+	struct path path;
 };
 
 struct linux_binprm {

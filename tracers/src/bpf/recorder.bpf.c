@@ -9,6 +9,7 @@
 #include "btrfs_log.bpf.h"
 #include "workers.bpf.h"
 #include "block.bpf.h"
+#include "samples.bpf.h"
 #include "snapshot.bpf.h"
 #include "fault_functions.bpf.h"
 #include "uring_older.bpf.h"

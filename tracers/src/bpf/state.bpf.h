@@ -124,6 +124,8 @@ struct task_state {
 	u64 out_ns, wake_ns, waker_call_ns;
 	u32 waker_pid, waker_tid;
 	char waker_comm[SPSC_COMM];
+	u64 dir_ino;
+	u32 dir_dev;
 	/* life */
 	u64 n_calls; /* = next seq */
 	u32 skipped; /* of them shed since the last record */

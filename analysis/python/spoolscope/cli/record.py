@@ -103,6 +103,13 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     help="Freeze after a call: slow=500ms, errno=EIO. At most once per window.",
 )
 @click.option(
+    "--sample-hz",
+    type=click.IntRange(0, 10_000),
+    default=199,
+    show_default=True,
+    help="Look so often at what running calls do; 0: never.",
+)
+@click.option(
     "--ring-mib", type=click.IntRange(min=1), help="Kernel memory for records not yet read, MiB."
 )
 @click.option(
@@ -152,6 +159,7 @@ def command(**options: Any) -> int:
         blktrace=options["blktrace"],
         stdout_to_stderr=as_json,
         ring_mib=options["ring_mib"],
+        sample_hz=options["sample_hz"],
         rotate=options["rotate"] or Limit(),
         keep=options["keep"],
         last=options["last"] or Limit(),

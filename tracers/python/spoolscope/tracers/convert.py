@@ -62,7 +62,8 @@ def convert(
 
     # One table after the other is made and written, the largest in parts: memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
-        "segments": lambda: events.segment_columns(capture, comms),
+        "segments": lambda: events.segment_columns(capture, comms, inodes()),
+        "samples": lambda: events.sample_columns(capture),
         "stacks": lambda: events.stack_columns(capture),
         "threads": lambda: Threads(capture, lives, comms, names.id).columns(resolved.state),
         "task_events": lambda: task_event_columns(capture, lives, comms),
@@ -202,6 +203,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "overhead_ppm": native.get("overhead_ppm"),
         "max_overhead_ppm": native.get("max_overhead_ppm"),
         "tree": bool(native.get("tree")),
+        "sample_hz": native.get("sample_hz"),
         "pseudonymised": False,
         "key_id": None,
         "filter": native.get("filter", {}),

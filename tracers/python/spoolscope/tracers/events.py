@@ -1,11 +1,11 @@
 """The tables beside the calls: segments, stacks, block requests."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 
@@ -20,7 +20,6 @@ LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
 
 Columns = dict[str, Any]
-PathId = Callable[[bytes], int]
 Int = npt.NDArray[np.int64]
 
 
@@ -61,7 +60,7 @@ class CallIndex:
         return found
 
 
-def segment_columns(capture: Capture, comms: Comms) -> Columns:
+def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
     """Expand each absence from the CPU into blocked + runq, or preempted.
 
     Absences of calls that turned out not to be on a spool have no call and are dropped.
@@ -71,6 +70,10 @@ def segment_columns(capture: Capture, comms: Comms) -> Columns:
     seq = index.seq(switches["tid"], switches["call_ns"])
     kept = (seq >= 0) | (switches["call_ns"] == 0)
     switches, seq = switches[kept], seq[kept]
+    in_walk = switches["dir_ino"] > 0
+    dir_id = np.full(len(switches), -1, np.int64)
+    walks = switches[in_walk]
+    dir_id[in_walk] = inodes.path(walks["dir_dev"], walks["dir_ino"], walks["out_ns"])
     waker_seq = index.seq(switches["waker_tid"], switches["waker_call_ns"])
     blocked = switches["state"] == BLOCKED
     waiting = blocked & (switches["in_ns"] > switches["wake_ns"])
@@ -99,6 +102,7 @@ def segment_columns(capture: Capture, comms: Comms) -> Columns:
                 "waker_comm": comms.texts(rows["waker_comm"]),
                 "waker": WAKERS[rows["waker"]],
                 "waker_seq": waker_seq[where],
+                "dir_id": np.where(is_blocked, dir_id[where], -1),
             }
         )
     columns: Columns = {k: np.concatenate([p[k] for p in pieces]) for k in pieces[0]}
@@ -109,8 +113,26 @@ def segment_columns(capture: Capture, comms: Comms) -> Columns:
         columns["waker_seq"], mask=~known | (columns["waker_seq"] < 0)
     )
     columns["seq"] = np.ma.masked_less(columns["seq"], 0)
+    columns["dir_id"] = np.ma.masked_less(columns["dir_id"], 0)
     columns["stack_id"] = np.ma.masked_equal(columns["stack_id"], 0)
     return columns
+
+
+def sample_columns(capture: Capture) -> Columns:
+    """One row per sample of a call on a spool that was running at that moment."""
+    samples = capture.records["sample"]
+    calls = capture.records["syscall"]
+    seq = CallIndex(calls).seq(samples["tid"], samples["call_ns"])
+    samples, seq = samples[seq >= 0], seq[seq >= 0]
+    return {
+        "ts_ns": samples["ts_ns"].astype(np.int64)
+        + (capture.start_real_ns - capture.start_mono_ns),
+        "pid": samples["pid"].astype(np.int32),
+        "tid": samples["tid"].astype(np.int32),
+        "seq": seq,
+        "cpu": samples["cpu"].astype(np.int16),
+        "stack_id": np.ma.masked_equal(samples["stack"].astype(np.int64), 0),
+    }
 
 
 def stack_columns(capture: Capture) -> Columns:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.events import PathId
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.capture import Capture
 
 Int = npt.NDArray[np.int64]
+PathId = Callable[[bytes], int]
 
 
 class Inodes:

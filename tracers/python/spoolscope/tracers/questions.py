@@ -185,6 +185,7 @@ QUESTIONS = (
         "which request of a partition, dm or md a disk's request was made for",
         ("on_remap", "on_rq_issue", "on_rq_complete"),
     ),
+    Question("samples", "what calls did while they ran, by samples", ("on_sample",)),
     Question(
         "workers",
         "what workers of the kernel did for the spool, and when they slept",

@@ -118,6 +118,7 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         "--max-overhead": request.max_overhead_percent,
         "--duration": request.duration_s,
         "--ring-mib": request.ring_mib,
+        "--sample-hz": request.sample_hz,
         "--rotate-bytes": request.rotate.size_bytes,
         "--rotate-seconds": request.rotate.age_s,
         "--last-bytes": request.last.size_bytes,

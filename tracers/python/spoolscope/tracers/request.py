@@ -35,6 +35,7 @@ class Request:
         freeze_on: What freezes it besides ``spoolscope freeze``.
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
+        sample_hz: Looks a second at what each CPU runs; 0: none, None: the recorder's default.
     """
 
     spools: list[Path]
@@ -54,6 +55,7 @@ class Request:
     key_file: Path | None = None
     stdout_to_stderr: bool = False
     ring_mib: int | None = None
+    sample_hz: int | None = None
     rotate: Limit = Limit()
     keep: int | None = None
     last: Limit = Limit()

@@ -15,7 +15,7 @@ from spoolscope.traces.flat import DTYPES, STACK_FRAMES
 
 FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
-VERSION = 2
+VERSION = 3
 CLOSED = 0
 STACK, STRING, SYMBOLS, META = 8, 9, 10, 11
 RECORDS = {
@@ -34,6 +34,7 @@ RECORDS = {
     12: "held_lock",
     13: "mapping",
     14: "xattr",
+    20: "sample",
 }
 # The members of each kind of record: those of its struct.
 ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}

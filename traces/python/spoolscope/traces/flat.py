@@ -36,11 +36,15 @@ _LAYOUTS = {
         u8 ts_ns
         u4 level overhead_ppm""",
     "switch": """
-        u8 call_ns out_ns wake_ns in_ns waker_call_ns
-        u4 pid tid stack waker_pid waker_tid
+        u8 call_ns out_ns wake_ns in_ns waker_call_ns dir_ino
+        u4 dir_dev pid tid stack waker_pid waker_tid
         u2 cpu
         u1 state waker
+        u4 pad
         S16 waker_comm""",
+    "sample": """
+        u8 ts_ns call_ns
+        u4 pid tid stack cpu""",
     "task": """
         u8 ts_ns n_calls cgroup_id cwd_ino exe_ino
         u4 cwd_dev event pid tid parent_pid parent_tid uid gid umask flags

@@ -33,6 +33,7 @@ META_FIELDS = (
     ("lost", "Number of calls lost; the table losses says where."),
     ("shed", "Number of reads and writes left out to keep to --max-overhead."),
     ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),
+    ("sample_hz", "How often every CPU was looked at for the table samples; 0: never."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     (
         "snapshot_ns",

@@ -97,6 +97,21 @@ SEGMENTS = Table(
         Column("waker_comm", SYMBOL, "", "Name of the waker.", nullable=True, private=COMM),
         Column("waker", SYMBOL, "", "Context of the waking: task, irq or idle.", nullable=True),
         Column("waker_seq", I64, "", "seq of the waker's own call, if it was in one.", nullable=True),
+        Column("dir_id", I64, "", "Directory that a walk along a path had reached (paths.path_id): while a name is looked up, the one that is searched.", nullable=True),
+    ),
+    sorted_by="ts_ns",
+)
+
+SAMPLES = Table(
+    "samples",
+    "one look at a call that was running, at meta.sample_hz on every CPU",
+    (
+        TS,
+        PID,
+        TID,
+        CALL_SEQ,
+        Column("cpu", I16, "", "CPU it ran on."),
+        Column("stack_id", I64, "", "Kernel stack (stacks.stack_id); null if it was not in the kernel.", nullable=True),
     ),
     sorted_by="ts_ns",
 )
@@ -279,6 +294,7 @@ TABLES = {
     for t in (
         SYSCALLS,
         SEGMENTS,
+        SAMPLES,
         STACKS,
         PATHS,
         THREADS,
