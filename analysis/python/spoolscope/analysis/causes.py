@@ -12,7 +12,7 @@ Files are read in order of their names and the first rule that matches wins.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -107,16 +107,18 @@ def _frame_pattern(alternatives: str) -> str:
     return rf"(?<![^\n])(?:{'|'.join(globs)})(?![^\n])"
 
 
-def compile_rule(cause: str, stack: str, filesystem: str = "any") -> Rule:
-    """Build a rule.
+def compile_rule(
+    cause: str, stack: str, filesystem: str = "any", causes: Collection[str] = BLOCKED_CAUSES
+) -> Rule:
+    """Build a rule that gives one of ``causes``.
 
     Raises:
         SpoolscopeError: the cause is not in the closed list, or a frame is empty.
     """
-    if cause not in BLOCKED_CAUSES:
+    if cause not in causes:
         raise SpoolscopeError(
             f"a rule names the unknown cause {cause!r}",
-            remedy=f"use one of: {', '.join(BLOCKED_CAUSES)}",
+            remedy=f"use one of: {', '.join(causes)}",
         )
     frames = [frame.strip() for frame in stack.split("<")]
     if not all(frames):
@@ -127,7 +129,7 @@ def compile_rule(cause: str, stack: str, filesystem: str = "any") -> Rule:
     return Rule(cause, stack, filesystem, pattern)
 
 
-def parse_rules(text: str, source: str) -> list[Rule]:
+def parse_rules(text: str, source: str, causes: Collection[str] = BLOCKED_CAUSES) -> list[Rule]:
     """Parse one rules file; ``source`` is its name for messages.
 
     Raises:
@@ -137,7 +139,7 @@ def parse_rules(text: str, source: str) -> list[Rule]:
         document = tomllib.loads(text)
         filesystem = str(document.get("filesystem", "any"))
         return [
-            compile_rule(line["cause"], line["stack"], line.get("filesystem", filesystem))
+            compile_rule(line["cause"], line["stack"], line.get("filesystem", filesystem), causes)
             for line in document["rules"]
         ]
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
