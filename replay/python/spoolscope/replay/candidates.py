@@ -50,6 +50,17 @@ PRESETS = {
     for c in (
         Candidate("ext4", "ext4", ("mkfs.ext4", *_EXT), package="e2fsprogs"),
         Candidate("ext3", "ext3", ("mkfs.ext3", *_EXT), package="e2fsprogs"),
+        *(
+            Candidate(
+                f"{fstype}-{mode}",
+                fstype,
+                (f"mkfs.{fstype}", *_EXT),
+                f"{SAFE},data={mode}",
+                package="e2fsprogs",
+            )
+            for fstype in ("ext4", "ext3")
+            for mode in ("journal", "writeback")
+        ),
         Candidate(
             "ext2",
             "ext2",
