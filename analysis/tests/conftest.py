@@ -107,6 +107,26 @@ class TraceBuilder:
         row |= {"ts_ns": START + at_ns, "dur_ns": dur_ns, "kind": kind}
         self._add("commits", **(row | columns))
 
+    def sleep(
+        self,
+        at_ns: int,
+        dur_ns: int,
+        frames: str | None,
+        tid: int = 7,
+        state: str = "blocked",
+        **columns: Any,
+    ) -> None:
+        """Add an absence of a kernel thread, by default the journal's."""
+        stack = None if frames is None else self.stack(frames)
+        self.wait(tid, None, START + at_ns, dur_ns, state, stack)
+        self.rows["segments"][-1].update(columns)
+
+    def block_io(self, at_ns: int, queue_ns: int = 0, device_ns: int = 0, **columns: Any) -> None:
+        """Add a request, by default a write of the journal's thread."""
+        row = {"dev": 1, "op": "write", "pid": 7, "tid": 7, "comm": "jbd2/loop0-8", "bytes": 4096}
+        row |= {"ts_ns": START + at_ns, "queue_ns": queue_ns, "device_ns": device_ns}
+        self._add("block_ios", **(row | columns))
+
     def write(self, **meta: Any) -> Path:
         """Write the trace and return its directory."""
         self.path.mkdir(parents=True, exist_ok=True)

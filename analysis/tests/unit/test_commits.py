@@ -45,20 +45,103 @@ def test_an_unknown_trigger_is_not_named(builder):
     assert (found.n, found.trigger_named) == (2, 0)
 
 
-def test_phases_cover_the_wait(builder):
+LOGGING = "schedule < bit_wait_io < jbd2_journal_commit_transaction < kjournald2"
+
+
+def test_a_wait_is_divided_by_what_the_commit_was_doing(builder):
     builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
     builder.commit(-500, 600, locking_ns=10, flushing_ns=10, logging_ns=500)
-    builder.commit(200, 700, locking_ns=100, flushing_ns=50, logging_ns=400)
-    phases = explain(builder.write()).commits.phases
-    assert phases == {
-        "previous_commit": 100,
-        "locking": 100,
-        "flushing": 50,
-        "logging": 400,
-        "finishing": 150,
-        "no_commit": 200,
+    builder.commit(200, 700, locking_ns=100, flushing_ns=50, logging_ns=550)
+    builder.sleep(200, 80, "schedule < kjournald2")  # for the handles
+    builder.sleep(300, 50, LOGGING)  # in the flushing phase
+    builder.sleep(350, 400, LOGGING)
+    builder.sleep(750, 60, None, state="runq")
+    builder.block_io(360, queue_ns=190, device_ns=100, preflush=True)
+    found = explain(builder.write()).commits
+    assert found.waits == {
+        "ext4": {
+            "previous_commit": 100,
+            "handles": 80,
+            "ordered_data": 50,
+            "log_write": 210,
+            "cache_flush": 190,
+            "no_cpu": 60,
+            "running": 110,
+            "no_commit": 200,
+        }
     }
-    assert sum(phases.values()) == 1000
+    assert sum(found.waits["ext4"].values()) == 1000
+    (kind,) = found.kinds
+    assert sum(kind.parts.values()) == kind.total_ns == 1300
+
+
+def test_a_flush_after_a_fua_write_is_a_flush(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
+    builder.commit(0, 1000, locking_ns=0, flushing_ns=0, logging_ns=1000)
+    builder.sleep(0, 1000, LOGGING)
+    builder.block_io(0, queue_ns=100, device_ns=200, fua=True)
+    builder.block_io(300, queue_ns=0, device_ns=700, op="flush", tid=55)
+    found = explain(builder.write()).commits
+    assert found.waits["ext4"] == {"queue": 100, "log_write": 200, "cache_flush": 700}
+
+
+def test_the_journal_thread_that_gets_no_cpu_to_begin_is_seen(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
+    builder.sleep(100, 500, None, state="runq")
+    builder.commit(600, 400, locking_ns=0, flushing_ns=0, logging_ns=400)
+    found = explain(builder.write()).commits
+    assert found.waits["ext4"] == {"no_cpu": 500, "running": 400, "no_commit": 100}
+
+
+BATCH = "schedule < schedule_timeout < btrfs_sync_log < btrfs_sync_file"
+JOIN = "schedule < wait_log_commit < btrfs_sync_log < btrfs_sync_file"
+
+
+def test_a_btrfs_leader_pauses_for_others_to_join(builder):
+    builder.call("fsync", 0, 100, ((BATCH, 900),), tid=1, comm="lead", path="u/tmp/1.M2P3.host")
+    builder.call("fsync", 10, 10, ((JOIN, 980),), tid=2, comm="join", path="u/tmp/2.M2P3.host")
+    builder.commit(0, 1000, "btrfs_log_commit", tid=1, flushing_ns=900, logging_ns=100,
+                   **trigger(1, 0, "lead"))  # fmt: skip
+    builder.commit(10, 990, "btrfs_log_commit", **(trigger(2, 0, "join") | {"tid": 2}))
+    found = explain(builder.write()).commits
+    assert found.waits["btrfs"] == {"batching": 900 + 890, "running": 90}
+    assert [(b.comm, b.others_ns) for b in found.blame] == [("lead", 980), ("join", 0)]
+
+
+def test_charged_and_uncharged_are_all_commit_time(builder):
+    for n, name in enumerate(("a/tmp/1.M2P3.host", "a/new/1.M2P3.host", "b/dovecot-uidlist")):
+        builder.call("fsync", n * 5000, 10, ((WAIT, 500),), tid=n, comm="lmtp", path=name)
+        builder.commit(n * 5000, 300 + n, **trigger(n, 0, "lmtp"))
+    builder.commit(50_000, 40, trigger="timer")
+    builder.commit(60_000, 2, trigger="other", trigger_comm="sync", trigger_tid=9, trigger_pid=9)
+    charges = explain(builder.write()).commits.charges
+    assert (charges.commit_ns, charges.charged_ns, charges.uncharged_ns) == (945, 903, 42)
+    assert charges.charged_ns + charges.uncharged_ns == charges.commit_ns
+    for rows in (charges.by_call, charges.by_process, charges.by_mailbox):
+        assert sum(row.commit_ns for row in rows) == charges.commit_ns
+        assert sum(row.n for row in rows) == 5
+    assert [(m.mailbox, m.commit_ns) for m in charges.by_mailbox] == [
+        ("a", 601), ("b", 302), ("-", 42)
+    ]  # fmt: skip
+    assert ("(other: sync)", 2) in [(b.comm, b.commit_ns) for b in charges.by_call]
+    assert {b.pid for b in charges.by_process} == {0, 1, 2, 9, None}
+
+
+def test_the_longest_commit_is_taken_apart(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1, comm="lmtp", path="u/tmp/1.M2P3.host")
+    wake = "try_to_wake_up < __wake_up < __jbd2_log_start_commit < ext4_sync_file < do_fsync"
+    asked = trigger(1, 0, "lmtp") | {"trigger_stack_id": builder.stack(wake)}
+    builder.commit(0, 1000, locking_ns=5, flushing_ns=6, logging_ns=989, **asked)
+    builder.block_io(100, device_ns=50, meta=True, bytes=4096)
+    builder.block_io(200, device_ns=50, bytes=8192)
+    (commit,) = explain(builder.write()).commits.longest
+    assert commit.stack == ("__jbd2_log_start_commit", "ext4_sync_file", "do_fsync")
+    assert (commit.comm, commit.pid, commit.syscall) == ("lmtp", 1, "fsync")
+    assert commit.path == "u/tmp/1.M2P3.host"
+    assert (commit.locking_ns, commit.flushing_ns, commit.logging_ns) == (5, 6, 989)
+    assert (commit.meta_bytes, commit.data_bytes) == (4096, 8192)
+    assert (commit.waiters, commit.waited_ns) == (1, 1000)
+    assert sum(commit.parts.values()) == 1000
 
 
 def test_overlapping_log_writes_are_charged_once(builder):
@@ -76,24 +159,10 @@ def test_commits_of_another_device_are_not_charged(builder, dev, charged):
     assert explain(builder.write()).commits.blame[0].others_ns == charged
 
 
-def test_the_commit_thread_is_seen_while_others_wait(builder):
-    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
-    builder.commit(0, 900, locking_ns=100, flushing_ns=0, logging_ns=800)
-    stack = builder.stack("schedule < bit_wait_io < jbd2_journal_commit_transaction < kjournald2")
-    start = builder.rows["commits"][0]["ts_ns"]
-    builder.wait(7, None, start + 200, 400, "blocked", stack)
-    builder.wait(7, None, start + 600, 50, "runq", None)
-    builder.wait(7, None, start + 850, 500, "blocked", builder.stack("schedule < kjournald2"))
-    found = explain(builder.write()).commits
-    assert found.phases["no_commit"] == 100
-    assert found.thread == {"log blocks": 400, "no CPU": 50, "other waits": 50, "running": 400}
-    assert sum(found.thread.values()) == sum(found.phases.values()) - 100
-
-
 def test_waits_over_many_bins_are_charged_once(builder):
     second = 10**9
     builder.call("fsync", 0, 10, ((WAIT, 3 * second),), tid=1)
     builder.commit(second // 2, 2 * second, logging_ns=2 * second, locking_ns=0, flushing_ns=0)
     found = explain(builder.write()).commits
     assert found.blame[0].others_ns == 2 * second
-    assert found.phases["logging"] == 2 * second
+    assert found.waits["ext4"] == {"other": 2 * second, "no_commit": second}

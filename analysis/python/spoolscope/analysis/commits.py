@@ -1,128 +1,17 @@
-"""Journal commits: what waits on them waited for, and who caused them.
+"""Journal commits: how long they took and why, and what the waits for them waited for."""
 
-A commit is done by a kernel thread, or by the one caller who happened to come first, on behalf
-of everybody. The blame table charges it back: to the process, call and kind of file whose
-call started the commit, with the time that others spent waiting for it.
-"""
-
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, fields
 
 import duckdb
 
-from spoolscope.analysis.pathclass import class_sql
+from spoolscope.analysis.blame import Blame, BlameTable, charge_commits, name_triggers
+from spoolscope.analysis.commit_parts import PARTS, parts_of_commits, parts_of_waits, take_apart
+from spoolscope.analysis.services import find_services
+from spoolscope.analysis.stacks import Frames, read_stacks, telling
 
-PHASES = ("previous_commit", "locking", "flushing", "logging", "finishing", "no_commit")
-"""What a commit was doing while a call waited for it. ``previous_commit``: an older commit had
-to end first; ``finishing``: after the log was written (commit record, cache flush);
-``no_commit``: no commit was recorded as running (its thread had not started, or was done)."""
-
-# Log writes and log-tree commits may overlap: a wait is charged to one of them at a time.
-_DISJOINT = """
-CREATE OR REPLACE TEMP TABLE commit_spans AS
-WITH numbered AS (
-    SELECT row_number() OVER (ORDER BY ts_ns) AS commit_id, *,
-        CASE WHEN kind LIKE 'jbd2%' THEN 'ext4' WHEN kind LIKE 'xfs%' THEN 'xfs'
-            WHEN kind LIKE 'btrfs%' THEN 'btrfs' ELSE 'any' END AS filesystem
-    FROM commits
-)
-SELECT *, greatest(ts_ns, coalesce(max(ts_ns + dur_ns) OVER (
-        PARTITION BY filesystem, dev ORDER BY ts_ns
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), ts_ns)) AS from_ns,
-    ts_ns + dur_ns AS to_ns
-FROM numbered
-"""
-
-# Intervals meet in bins of 67 ms (2^26 ns): a join on the bin and then on time is linear, where
-# one on time alone compares everything with everything. The bin where both are on counts.
-_PIECES = """
-CREATE OR REPLACE TEMP TABLE commit_waits AS
-WITH kept AS (
-    SELECT row_number() OVER () AS wait_id, *, ts_ns + dur_ns AS end_ns
-    FROM named_waits WHERE cause IN ('journal_commit', 'txn_lock', 'shadow')
-), held AS (
-    SELECT *, unnest(range(ts_ns >> 26, (end_ns >> 26) + 1)) AS bin FROM kept
-), spans AS (
-    SELECT *, unnest(range(from_ns >> 26, (to_ns >> 26) + 1)) AS bin
-    FROM commit_spans WHERE from_ns < to_ns
-)
-SELECT h.wait_id, h.cause, h.ts_ns, h.dur_ns, h.tid, h.seq, h.syscall, c.commit_id,
-    greatest(h.ts_ns, c.from_ns) AS from_ns, least(h.end_ns, c.to_ns) AS to_ns,
-    row_number() OVER (PARTITION BY h.wait_id ORDER BY c.to_ns DESC) AS age
-FROM held h
-JOIN spans c ON c.bin = h.bin AND c.filesystem = h.filesystem
-    AND c.bin = greatest(h.ts_ns, c.from_ns) >> 26
-    AND c.from_ns < h.end_ns AND c.to_ns > h.ts_ns
-    AND (c.filesystem = 'btrfs' OR c.dev IS NULL OR h.dev IS NULL OR c.dev = h.dev)
-"""
-
-# What the commit thread did meanwhile: its own absences from the CPU; the rest it was running.
-_THREAD = """
-WITH piece AS (
-    SELECT c.tid, p.from_ns, p.to_ns, unnest(range(p.from_ns >> 26, (p.to_ns >> 26) + 1)) AS bin
-    FROM commit_waits p JOIN commit_spans c USING (commit_id)
-    WHERE p.cause = 'journal_commit' AND c.kind = 'jbd2_commit'
-), absent AS (
-    SELECT s.tid, s.ts_ns, s.ts_ns + s.dur_ns AS end_ns,
-        CASE WHEN s.state != 'blocked' THEN 'no CPU' WHEN k.cause = 'flush' THEN 'cache flush'
-            WHEN k.cause = 'ordered_data' THEN 'ordered data'
-            WHEN k.cause = 'journal_commit' THEN 'log blocks' ELSE 'other waits' END AS what
-    FROM segments s LEFT JOIN stack_causes k USING (stack_id)
-    WHERE s.seq IS NULL AND s.tid IN (SELECT tid FROM commits)
-), binned AS (
-    SELECT *, unnest(range(ts_ns >> 26, (end_ns >> 26) + 1)) AS bin FROM absent
-)
-SELECT b.what,
-    CAST(sum(least(p.to_ns, b.end_ns) - greatest(p.from_ns, b.ts_ns)) AS BIGINT) AS ns
-FROM piece p
-JOIN binned b ON b.tid = p.tid AND b.bin = p.bin
-    AND b.bin = greatest(p.from_ns, b.ts_ns) >> 26 AND b.ts_ns < p.to_ns AND b.end_ns > p.from_ns
-GROUP BY b.what ORDER BY ns DESC
-"""
-
-_REFINED = """
-WITH piece AS (
-    SELECT p.age, p.from_ns AS a, p.to_ns AS b, c.ts_ns AS p0,
-        c.ts_ns + coalesce(c.locking_ns, 0) AS p1,
-        c.ts_ns + coalesce(c.locking_ns, 0) + coalesce(c.flushing_ns, 0) AS p2,
-        c.ts_ns + coalesce(c.locking_ns, 0) + coalesce(c.flushing_ns, 0)
-            + coalesce(c.logging_ns, 0) AS p3
-    FROM commit_waits p JOIN commit_spans c USING (commit_id)
-    WHERE p.cause = 'journal_commit' AND c.kind = 'jbd2_commit'
-)
-SELECT CAST(coalesce(sum(b - a) FILTER (age > 1), 0) AS BIGINT),
-    CAST(coalesce(sum(greatest(0, least(b, p1) - greatest(a, p0))) FILTER (age = 1), 0) AS BIGINT),
-    CAST(coalesce(sum(greatest(0, least(b, p2) - greatest(a, p1))) FILTER (age = 1), 0) AS BIGINT),
-    CAST(coalesce(sum(greatest(0, least(b, p3) - greatest(a, p2))) FILTER (age = 1), 0) AS BIGINT),
-    CAST(coalesce(sum(greatest(0, b - greatest(a, p3))) FILTER (age = 1), 0) AS BIGINT)
-FROM piece
-"""
-
-_BLAME = """
-WITH triggered AS (
-    SELECT c.commit_id, c.dur_ns, c.trigger_tid,
-        CASE WHEN c.trigger = 'call' THEN coalesce(s.comm, c.trigger_comm, 'unknown')
-            ELSE '(' || c.trigger || ')' END AS comm,
-        coalesce(s.syscall, '-') AS syscall,
-        CASE WHEN s.tid IS NULL THEN '-' ELSE {path_class} END AS path_class
-    FROM commit_spans c
-    LEFT JOIN syscalls s ON s.tid = c.trigger_tid AND s.seq = c.trigger_seq
-        AND s.pid = c.trigger_pid AND s.ts_ns <= c.ts_ns + c.dur_ns
-        AND s.ts_ns + s.dur_ns >= c.ts_ns - 1000000000
-    LEFT JOIN paths p ON p.path_id = s.path_id
-    QUALIFY row_number() OVER (PARTITION BY c.commit_id ORDER BY s.ts_ns DESC) = 1
-), charged AS (
-    SELECT t.commit_id,
-        sum(w.to_ns - w.from_ns) FILTER (w.tid = t.trigger_tid) AS own_ns,
-        sum(w.to_ns - w.from_ns) FILTER (w.tid IS DISTINCT FROM t.trigger_tid) AS others_ns,
-        count(*) FILTER (w.tid IS DISTINCT FROM t.trigger_tid) AS n_others
-    FROM triggered t JOIN commit_waits w USING (commit_id) GROUP BY t.commit_id
-)
-SELECT comm, syscall, path_class, count(*), CAST(sum(dur_ns) AS BIGINT),
-    CAST(coalesce(sum(own_ns), 0) AS BIGINT), CAST(coalesce(sum(others_ns), 0) AS BIGINT),
-    CAST(coalesce(sum(n_others), 0) AS BIGINT)
-FROM triggered LEFT JOIN charged USING (commit_id)
-GROUP BY ALL ORDER BY 7 DESC, 6 DESC, 4 DESC
-"""
+LONGEST = 20
+_WAKING = re.compile(r"wake|waking")
 
 _SUMMARY = """
 SELECT kind, count(*), count(*) FILTER (trigger != 'unknown'
@@ -131,6 +20,35 @@ SELECT kind, count(*), count(*) FILTER (trigger != 'unknown'
     CAST(sum(locking_ns) AS BIGINT), CAST(sum(flushing_ns) AS BIGINT),
     CAST(sum(logging_ns) AS BIGINT), avg(blocks)
 FROM commits GROUP BY kind ORDER BY 2 DESC
+"""
+
+# In the order of the fields of Commit. Bytes are those of requests that the thread of the commit
+# made meanwhile.
+_LONGEST = f"""
+WITH longest AS (
+    SELECT * FROM commit_spans ORDER BY dur_ns DESC, ts_ns LIMIT {LONGEST}
+), parts AS (
+    SELECT commit_id, map(list(part ORDER BY part), list(ns ORDER BY part)) AS parts FROM (
+        SELECT commit_id, part, CAST(sum(p.to_ns - p.from_ns) AS BIGINT) AS ns
+        FROM commit_parts p WHERE commit_id IN (SELECT commit_id FROM longest) GROUP BY ALL
+    ) GROUP BY commit_id
+), written AS (
+    SELECT c.commit_id, CAST(sum(bytes) FILTER (meta) AS BIGINT) AS meta_bytes,
+        CAST(sum(bytes) FILTER (NOT meta) AS BIGINT) AS data_bytes
+    FROM longest c JOIN block_ios b ON b.tid = c.tid AND b.ts_ns >= c.from_ns
+        AND b.ts_ns < c.to_ns AND b.op = 'write'
+    GROUP BY c.commit_id
+), waited AS (
+    SELECT commit_id, count(DISTINCT tid) AS waiters, CAST(sum(to_ns - from_ns) AS BIGINT) AS ns
+    FROM commit_waits GROUP BY commit_id
+)
+SELECT c.ts_ns - (SELECT min(ts_ns) FROM syscalls), c.kind, c.dur_ns, t.comm, t.pid, t.syscall,
+    t.path, t.path_class, c.trigger_stack_id, c.locking_ns, c.flushing_ns, c.logging_ns, p.parts,
+    coalesce(w.meta_bytes, 0), coalesce(w.data_bytes, 0), c.handles, c.holder_comm, c.holder_pid,
+    coalesce(v.waiters, 0), coalesce(v.ns, 0)
+FROM longest c LEFT JOIN parts p USING (commit_id) LEFT JOIN written w USING (commit_id)
+LEFT JOIN waited v USING (commit_id) LEFT JOIN commit_triggers t USING (commit_id)
+ORDER BY c.dur_ns DESC, c.ts_ns
 """
 
 
@@ -145,6 +63,7 @@ class CommitKind:
         total_ns: Sum of their lengths; p50_ns and max_ns the median and the longest.
         locking_ns: Sum over the phase, None if the kind has no phases; likewise the next two.
         blocks_mean: Mean of blocks (jbd2) or bytes (xfs) written, None if unknown.
+        parts: What they were doing, {part of ``PARTS``: ns}; sums to ``total_ns``.
     """
 
     kind: str
@@ -157,30 +76,47 @@ class CommitKind:
     flushing_ns: int | None
     logging_ns: int | None
     blocks_mean: float | None
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Blame:
-    """Commits charged to what triggered them.
+class Commit:
+    """One commit taken apart.
 
     Attributes:
-        comm: Process name, or "(timer)", "(checkpoint)", "(unknown)".
-        syscall: The triggering call.
-        path_class: The kind of file it was made on.
-        n: Number of commits.
-        commit_ns: Sum of the commits' lengths.
-        own_ns: Time the triggering threads themselves waited for these commits.
-        others_ns: Time all other threads waited for them, in n_others waits.
+        at_ns: When it began, since the first call; its length is ``dur_ns``.
+        comm: Process that triggered it, or "(timer)" and the like; pid, syscall, path and
+            path_class of the triggering call, None or "-" if there was none.
+        stack: Kernel stack of the trigger, innermost first, empty if unknown.
+        locking_ns: Length of the phase in real time, None if the kind has none; likewise the
+            next two.
+        parts: What it was doing, {part: ns}; sums to ``dur_ns``.
+        meta_bytes: Bytes of metadata and log that its thread wrote meanwhile; data_bytes of data.
+        handles: Open handles it had to wait for, None if unknown; the last one was held by
+            holder_comm, holder_pid.
+        waiters: Threads that waited for it, ``waited_ns`` in sum.
     """
 
+    at_ns: int
+    kind: str
+    dur_ns: int
     comm: str
+    pid: int | None
     syscall: str
+    path: str | None
     path_class: str
-    n: int
-    commit_ns: int
-    own_ns: int
-    others_ns: int
-    n_others: int
+    stack: Frames
+    locking_ns: int | None
+    flushing_ns: int | None
+    logging_ns: int | None
+    parts: dict[str, int]
+    meta_bytes: int
+    data_bytes: int
+    handles: int | None
+    holder_comm: str | None
+    holder_pid: int | None
+    waiters: int
+    waited_ns: int
 
 
 @dataclass(frozen=True)
@@ -190,55 +126,61 @@ class CommitReport:
     Attributes:
         n: Number of commits; trigger_named of them have a known trigger.
         kinds: By kind.
-        phases: What jbd2 commits were doing while calls waited for them; sums to these waits.
-        thread: What the commit thread was doing in the phases from previous_commit to finishing.
-        blame: By trigger, the one for which others waited longest first.
+        waits: What commits were doing while calls waited for them, {filesystem: {part: ns}};
+            sums to these waits (causes ``commit_parts.WAITING_CAUSES``).
+        longest: The longest commits, each taken apart.
+        charges: Their time, charged to processes, mailboxes and calls.
     """
 
     n: int
     trigger_named: int
     kinds: list[CommitKind]
-    phases: dict[str, int]
-    thread: dict[str, int]
-    blame: list[Blame]
+    waits: dict[str, dict[str, int]]
+    longest: list[Commit]
+    charges: BlameTable
+
+    @property
+    def blame(self) -> list[Blame]:
+        """Commits by triggering call, the one for which others waited longest first."""
+        return self.charges.by_call
 
 
 def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
-    """Summarise the commits and charge them to their triggers (needs the table ``named_waits``)."""
-    con.execute(_DISJOINT)
-    con.execute(_PIECES)
-    kinds = [CommitKind(*row) for row in con.execute(_SUMMARY).fetchall()]
-    blame = con.execute(_BLAME.format(path_class=class_sql("p.path"))).fetchall()
-    phases = _phases(con)
+    """Take the commits apart and charge them (needs the table ``named_waits``).
+
+    Creates the tables of ``services.find_services``, ``commit_parts.take_apart`` and
+    ``blame.name_triggers``.
+    """
+    find_services(con)
+    take_apart(con)
+    name_triggers(con)
+    parts = parts_of_commits(con)
+    kinds = [CommitKind(*(*row, parts.get(row[0], {}))) for row in con.execute(_SUMMARY).fetchall()]
     return CommitReport(
         n=sum(kind.n for kind in kinds),
         trigger_named=sum(kind.trigger_named for kind in kinds),
         kinds=kinds,
-        phases=phases,
-        thread=_thread(con, phases),
-        blame=[Blame(*row) for row in blame],
+        waits=parts_of_waits(con),
+        longest=_longest(con),
+        charges=charge_commits(con),
     )
 
 
-def _phases(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Refine the waits on jbd2 commits; empty for filesystems whose commits have no phases."""
-    has_phases = con.execute("SELECT count(*) FROM commits WHERE kind = 'jbd2_commit'").fetchone()
-    if has_phases is None or not has_phases[0]:
-        return {}
-    row = con.execute(_REFINED).fetchone() or (0,) * 5
-    (waited,) = con.execute(
-        "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM named_waits "
-        "WHERE cause = 'journal_commit' AND filesystem = 'ext4'"
-    ).fetchone() or (0,)
-    return dict(zip(PHASES, (*row, max(0, waited - sum(row))), strict=True))
+def _longest(con: duckdb.DuckDBPyConnection) -> list[Commit]:
+    rows = con.execute(_LONGEST).fetchall()
+    stacks = read_stacks(con) if rows else {}
+    found = []
+    for row in rows:
+        values = dict(zip((f.name for f in fields(Commit)), row, strict=True))
+        parts = values["parts"] or {}
+        values["parts"] = {part: parts[part] for part in PARTS if part in parts}
+        values["stack"] = _asking(stacks.get(values["stack"], ()))
+        found.append(Commit(**values))
+    return found
 
 
-def _thread(con: duckdb.DuckDBPyConnection, phases: dict[str, int]) -> dict[str, int]:
-    """Split the time of the phases by what the commit thread was doing."""
-    waited = sum(ns for phase, ns in phases.items() if phase != "no_commit")
-    if not waited:
-        return {}
-    found = dict(con.execute(_THREAD).fetchall())
-    if not found:
-        return {}
-    return found | {"running": max(0, waited - sum(found.values()))}
+def _asking(frames: Frames) -> Frames:
+    """Return who asked: a stack without the frames of the waking by which it was recorded."""
+    said = telling(frames)
+    first = next((n for n, frame in enumerate(said) if not _WAKING.search(frame)), len(said))
+    return said[first:]

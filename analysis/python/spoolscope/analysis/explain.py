@@ -21,8 +21,7 @@ SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
     UNION ALL
     SELECT syscall, unnest(['cpu', 'runq', 'preempt']) AS cause,
         unnest([oncpu_ns, runq_ns, preempted_ns]) AS ns
-    FROM (SELECT syscall, sum(oncpu_ns) AS oncpu_ns, sum(runq_ns) AS runq_ns,
-        sum(preempted_ns) AS preempted_ns FROM syscalls GROUP BY syscall)
+    FROM call_totals
 ) GROUP BY ALL HAVING sum(ns) > 0
 """
 
@@ -92,7 +91,8 @@ class Explanation:
             "blocked_named_ns": self.blocked_named_ns,
             "causes": self.causes,
             "by_syscall": {name: _call_json(call) for name, call in self.by_syscall.items()},
-            "commits": asdict(self.commits),
+            "commits": _commits_json(self.commits),
+            "blame": asdict(self.commits.charges),
             "segment_error_ns": self.split.segment_error_ns,
             "without_segment_ns": self.split.without_segment_ns,
             "complete": bool(self.meta.get("complete", False)),
@@ -161,12 +161,20 @@ def _remarks(found: Explanation) -> list[str]:
     if blocked and found.split.without_segment_ns > 0.001 * blocked:
         share = 100 * found.split.without_segment_ns / blocked
         remarks.append(f"{share:.1f} % of blocked time has no segment, so no cause is known.")
+    if strays := found.split.stray_segments:
+        remarks.append(f"{strays:,} segments belong to no call of this trace.")
     if found.split.segment_error_ns:
         remarks.append(
             "Segments and calls differ by up to "
             f"{found.split.segment_error_ns:,} ns in one call: segments were lost."
         )
     return remarks
+
+
+def _commits_json(commits: CommitReport) -> dict[str, Any]:
+    found = asdict(commits)
+    del found["charges"]
+    return found
 
 
 def _call_json(call: CallTime) -> dict[str, Any]:

@@ -63,27 +63,35 @@ def class_of(syscall: str) -> str:
 
 
 def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:
-    """Return the latencies by call, the call with the largest total first.
+    """Return the latencies by call, the largest total first (needs the table ``call_totals``).
 
     Calls still in flight when the recording ended count in n and total, not in percentiles.
     """
-    done = f"FILTER (flags_seen & {IN_FLIGHT} = 0)"
+    quantiles = exact_quantiles(con)
     rows = con.execute(
-        f"SELECT syscall, count(*), CAST(sum(dur_ns) AS BIGINT), avg(dur_ns), count(*) {done}, "
-        f"quantile_cont(dur_ns, {list(QUANTILES)}) {done}, max(dur_ns) "
-        "FROM syscalls GROUP BY syscall ORDER BY 3 DESC, 1"
+        "SELECT syscall, n, n_done, dur_ns, max_ns FROM call_totals ORDER BY dur_ns DESC, syscall"
     ).fetchall()
     return [
         Latency(
             syscall=name,
             n=n,
             total_ns=total,
-            mean_ns=mean,
-            **dict(zip(_FIELDS, _percentiles(n_done, values), strict=True)),
+            mean_ns=total / n,
+            **dict(zip(_FIELDS, _percentiles(n_done, quantiles.get(name)), strict=True)),
             max_ns=longest,
         )
-        for name, n, total, mean, n_done, values, longest in rows
+        for name, n, n_done, total, longest in rows
     ]
+
+
+def exact_quantiles(con: duckdb.DuckDBPyConnection) -> dict[str, list[float]]:
+    """Return {call: [value of each of QUANTILES]} over the calls that returned."""
+    return dict(
+        con.execute(
+            f"SELECT syscall, quantile_cont(dur_ns, {list(QUANTILES)}) FROM syscalls "
+            f"WHERE flags_seen & {IN_FLIGHT} = 0 GROUP BY syscall"
+        ).fetchall()
+    )
 
 
 _FIELDS = ("p50_ns", "p90_ns", "p99_ns", "p999_ns")

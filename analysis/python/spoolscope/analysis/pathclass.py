@@ -55,3 +55,27 @@ def class_sql(column: str) -> str:
         for name, pattern in _CLASSES
     )
     return f"CASE WHEN {column} IS NULL THEN '{NO_PATH}' {cases} ELSE '{OTHER}' END"
+
+
+# What lies below a mailbox: the folders of Maildir, files of a server's own, storage of dbox.
+_BELOW_MAILBOX: Final = (
+    r"(/(new|cur|tmp)(/.*)?|/(dovecot[-.]|cyrus\.|maildir|subscriptions|dbox-Mails)[^/]*(/.*)?"
+    r"|/(storage|mailboxes)(/.*)?|/[^/]*\.lock)$"
+)
+_QUEUE: Final = rf"^(.*/)?({_QUEUE_DIRS})(/.*)?$"
+
+
+def mailbox_sql(column: str) -> str:
+    """Return a DuckDB expression: the mailbox or mail queue that a path belongs to.
+
+    Maildirs are what holds new, cur and tmp; a mail queue stands for all its files; for any other
+    file it is the directory it lies in, "" being the top of the spool.
+    """
+    return (
+        f"CASE WHEN regexp_matches({column}, '{_BELOW_MAILBOX}') "
+        f"THEN regexp_replace({column}, '{_BELOW_MAILBOX}', '') "
+        f"WHEN regexp_matches({column}, '^(new|cur|tmp)(/|$)') THEN '' "
+        f"WHEN regexp_matches({column}, '{_QUEUE}') "
+        f"THEN regexp_extract({column}, '{_QUEUE}', 2) "
+        f"ELSE regexp_replace({column}, '/?[^/]*$', '') END"
+    )

@@ -10,9 +10,11 @@ from spoolscope.cli.output import emit_json, json_option
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
+    from spoolscope.analysis.blame import Blame, MailboxBlame
     from spoolscope.analysis.explain import Explanation
 
 TOP_CALLS = 14
+TOP_BLAME = 10
 BAR = 24
 
 
@@ -105,23 +107,50 @@ def _commits(found: "Explanation") -> Iterable[str]:
     for kind in commits.kinds:
         middle, longest = duration(kind.p50_ns or None), duration(kind.max_ns or None)
         yield f"  {kind.kind:<18}{count(kind.n):>9}  median {middle}, longest {longest}"
-    if commits.phases:
-        parts = (f"{n.replace('_', ' ')} {duration(ns)}" for n, ns in commits.phases.items() if ns)
-        yield from _wrapped("Waits for commits: " + ", ".join(parts), indent="  ")
-    if commits.thread:
-        parts = (f"{what} {duration(ns)}" for what, ns in commits.thread.items() if ns)
-        yield from _wrapped("Meanwhile jbd2: " + ", ".join(parts), indent="  ")
+    for fstype, parts in commits.waits.items():
+        total = sum(parts.values())
+        said = (f"{_words(part)} {duration(ns)}" for part, ns in _largest(parts))
+        text = f"Waits for commits of {fstype}, {duration(total)}: {', '.join(said)}"
+        yield from _wrapped(text, indent="  ")
+
+
+def _largest(parts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(((part, ns) for part, ns in parts.items() if ns), key=lambda item: -item[1])
+
+
+def _words(part: str) -> str:
+    return part.replace("_", " ").replace("cpu", "CPU")
 
 
 def _blame(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import count, duration
 
-    yield "\nWho caused the commits, and how long others waited for them"
-    yield f"  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
-    for row in found.commits.blame[:20]:
+    charges = found.commits.charges
+    yield f"\nWho caused the {duration(charges.commit_ns)} of commits"
+    yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
+    yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    for row in charges.by_process[:TOP_BLAME]:
+        pid = "-" if row.pid is None else str(row.pid)
+        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row.n, row)}"
+    yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    for box in charges.by_mailbox[:TOP_BLAME]:
+        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box.n, box)}"
+    yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
+    for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
         where = f"{row.comm[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
         yield f"  {where}{count(row.n):>7}{times}"
+
+
+def _cost(n: int, row: "Blame | MailboxBlame") -> str:
+    from spoolscope.analysis.wording import count, duration
+
+    times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
+    return f"{count(n):>9}" + "".join(f"{time:>10}" for time in times)
+
+
+def _tail_of(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[1 - width :]
 
 
 def _unknown(found: "Explanation") -> Iterable[str]:

@@ -19,7 +19,7 @@ from spoolscope.analysis.explain import Explanation
 from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.study import Study, study
 from spoolscope.analysis.wording import count, duration, percent
-from spoolscope.report import replay_sections, trace_sections
+from spoolscope.report import commit_sections, replay_sections, trace_sections
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
@@ -161,7 +161,7 @@ def _reasons(found: Comparison) -> list[str]:
 def _recorded_sections(studies: dict[str, Study]) -> list[Section]:
     return [
         trace_sections.time_section(studies),
-        trace_sections.commits_section(studies),
+        commit_sections.commits_section(studies),
         trace_sections.files_section(studies),
         trace_sections.slowest_section(studies),
     ]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.causes import CAUSES, charged
-from spoolscope.analysis.commits import CommitKind
 from spoolscope.analysis.latency import QUANTILES, Latency
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.why import by_family, family_label
@@ -151,82 +150,6 @@ def _timeline_table(studies: Studies) -> Table:
                  duration(sum(parts.values())), CAUSES[top].label, count(line.commits[index])]
             )  # fmt: skip
     return Table(["trace", ">at", ">calls", ">time", "mostly", ">commits"], rows)
-
-
-def commits_section(studies: Studies) -> Section:
-    """Commits and who is to blame for them."""
-    kinds = [[name, *_kind_row(kind)] for name, study in studies.items()
-             for kind in study.explanation.commits.kinds]  # fmt: skip
-    blocks = [
-        TableBlock(
-            "Commits",
-            ["trace", "kind", ">n", ">trigger named", ">median", ">longest", ">locking",
-             ">flushing", ">logging", ">mean size"],
-            kinds,
-            "Locking, flushing and logging are sums of the phases of jbd2 commits (waiting for "
-            "running handles, writing ordered data, writing the log). Size: blocks for jbd2, "
-            "bytes for xfs. An xfs log write or a btrfs log commit has no phases; of a "
-            "btrfs transaction commit only the end is known.",
-        )
-    ]  # fmt: skip
-    if phases := [r for name, study in studies.items() for r in _phase_rows(name, study)]:
-        blocks.append(
-            TableBlock(
-                "What commits were doing while calls waited for them",
-                ["trace", "seen as", "doing", ">time", ">share"],
-                phases,
-                "Waits named journal commit on ext4, laid over the commits that ran meanwhile; "
-                "they add up to all such waits. Previous commit: an older one had to end first. "
-                "Finishing: after the log was written. No commit: its thread had not started, "
-                "or was already done. The same time, but for no commit, is split again by what the "
-                "jbd2 thread itself was doing: waiting for log blocks on the disk (their cache "
-                "flush included where it is part of the write), for ordered data, for a CPU.",
-            )
-        )
-    blocks += [
-        _blame(name, study) for name, study in studies.items() if study.explanation.commits.n
-    ]
-    intro = "Who made the journal work, and what that cost everybody else."
-    return Section("commits", "Commits", "Commits and blame", intro, blocks)
-
-
-def _kind_row(kind: CommitKind) -> list[str]:
-    return [
-        kind.kind,
-        count(kind.n),
-        percent(kind.trigger_named / kind.n),
-        duration(kind.p50_ns or None),
-        duration(kind.max_ns or None),
-        duration(kind.locking_ns),
-        duration(kind.flushing_ns),
-        duration(kind.logging_ns),
-        "-" if kind.blocks_mean is None else f"{kind.blocks_mean:,.0f}",
-    ]
-
-
-def _phase_rows(name: str, study: Study) -> list[list[str]]:
-    commits = study.explanation.commits
-    total = max(sum(commits.phases.values()), 1)
-    rows = [("phase", phase.replace("_", " "), ns) for phase, ns in commits.phases.items()]
-    rows += [("jbd2 itself", what, ns) for what, ns in commits.thread.items()]
-    return [[name, of, what, duration(ns), percent(ns / total)] for of, what, ns in rows if ns]
-
-
-def _blame(name: str, study: Study) -> TableBlock:
-    rows = [
-        [b.comm, b.syscall, b.path_class, count(b.n), duration(b.commit_ns),
-         duration(b.own_ns), duration(b.others_ns), count(b.n_others)]
-        for b in study.explanation.commits.blame[:15]
-    ]  # fmt: skip
-    return TableBlock(
-        f"Blame: {name}",
-        ["process", "call", "kind of file", ">commits", ">commit time", ">own wait",
-         ">others' wait", ">others' waits"],
-        rows,
-        "A commit is charged to the call that started it. Others' wait is the time all other "
-        "threads spent waiting for those commits, for the running transaction, or for blocks "
-        "held by the commit; each instant of a wait is charged once.",
-    )  # fmt: skip
 
 
 def slowest_section(studies: Studies) -> Section:

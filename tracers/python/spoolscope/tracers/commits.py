@@ -16,7 +16,14 @@ SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = 40, 41, 43
 COMMIT_FRAME = "btrfs_commit_transaction"
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
-TIMER_FRAMES = ("commit_timeout", "call_timer_fn")  # the former ends in a tail call
+# Who asked, where no recorded call did, by any of these frames; the first that fits.
+ASKERS = {
+    "timer": ("commit_timeout", "call_timer_fn", "xfs_log_worker"),  # the first ends in a tail call
+    "checkpoint": (
+        "__jbd2_log_wait_for_space", "jbd2_log_do_checkpoint", "xfsaild", "xfsaild_push",
+    ),
+    "writeback": ("wb_workfn", "wb_do_writeback", "wb_writeback", "writeback_sb_inodes"),
+}  # fmt: skip
 
 Commit = dict[str, Any]
 _COLUMNS = [c.name for c in COMMITS.columns]
@@ -29,7 +36,7 @@ def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
     commits = [
         *Jbd2(capture).commits(journal, seqs),
-        *_xfs(journal, seqs),
+        *Xfs(capture).commits(journal, seqs),
         *Btrfs(capture).commits(journal, seqs),
     ]
     shift = capture.start_real_ns - capture.start_mono_ns
@@ -54,8 +61,24 @@ def _commit(event: np.void, kind: str, start: int, end: int) -> Commit:
     }
 
 
-def _name_trigger(commit: Commit, event: np.void, seq: int) -> None:
-    commit["trigger"] = "call" if seq >= 0 else "checkpoint"
+class Askers:
+    """Tells what asked for a commit: a recorded call, or a task in none, by its stack."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._stacks = {
+            kind: set(capture.stacks_with(*frames).tolist()) for kind, frames in ASKERS.items()
+        }
+
+    def kind(self, event: np.void, seq: int) -> str:
+        """Return a value of the column trigger; "other" is a task that is not recorded."""
+        if seq >= 0:
+            return "call"
+        stack = int(event["stack"])
+        return next((kind for kind, known in self._stacks.items() if stack in known), "other")
+
+
+def _name_trigger(commit: Commit, event: np.void, seq: int, kind: str) -> None:
+    commit["trigger"] = kind
     commit["trigger_pid"], commit["trigger_tid"] = int(event["pid"]), int(event["tid"])
     commit["trigger_comm"] = bytes(event["comm"])
     commit["trigger_seq"] = seq if seq >= 0 else None
@@ -83,7 +106,7 @@ class Jbd2:
     def __init__(self, capture: Capture) -> None:
         self._stacks = capture.stacks_with(WAIT_FRAME)
         self._asking = set(capture.stacks_with(*ASK_FRAMES).tolist())
-        self._timer = set(capture.stacks_with(*TIMER_FRAMES).tolist())
+        self._askers = Askers(capture)
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
         self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
@@ -126,8 +149,7 @@ class Jbd2:
 
     def _asks(self, event: np.void) -> bool:
         """Tell a request from a waking that only hands over a lock or ends an I/O."""
-        stack = int(event["stack"])
-        return stack in self._asking or stack in self._timer
+        return int(event["stack"]) in self._asking or self._askers.kind(event, -1) == "timer"
 
     def _finished(self, event: np.void, times: dict[int, int], end: int) -> Commit:
         commit = _commit(event, "jbd2_commit", times[START], end)
@@ -144,10 +166,11 @@ class Jbd2:
     ) -> None:
         if wake is not None and int(wake[0]["ts_ns"]) <= start:
             event, seq = wake
-            if int(event["stack"]) in self._timer:
-                commit["trigger"] = "timer"
+            kind = self._askers.kind(event, seq)
+            if self._askers.kind(event, -1) == "timer":
+                commit["trigger"] = "timer"  # it interrupted whichever task was running
             else:
-                _name_trigger(commit, event, seq)
+                _name_trigger(commit, event, seq, kind)
             return
         waiting = self._waits
         across = (waiting["out_ns"] <= start) & (waiting["in_ns"] >= previous_end)
@@ -168,30 +191,51 @@ def _comms(capture: Capture) -> dict[int, bytes]:
     return {int(t["tid"]): bytes(t["comm"]) for t in tasks if t["comm"]}
 
 
-def _xfs(journal: Records, seqs: Any) -> list[Commit]:
+def _call_ends(capture: Capture) -> dict[tuple[int, int], int]:
+    """Return {(thread, start of a call): its end}."""
+    calls = capture.records["syscall"]
+    keys = zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True)
+    return dict(zip(keys, calls["end_ns"].tolist(), strict=True))
+
+
+class Xfs:
     """One commit per log write: from syncing an iclog to its completion.
 
-    The task that syncs it within its own call triggered it, or else who last forced the log.
+    The task that syncs it within its own call triggered it, or else who last forced the log, if
+    that call still waits.
     """
-    commits: list[Commit] = []
-    begun: dict[int, tuple[np.void, int]] = {}
-    forced: dict[int, tuple[np.void, int]] = {}
-    for event, seq in zip(journal, seqs.tolist(), strict=True):
-        kind = int(event["event"])
-        if kind == LOG_FORCE:
-            forced[int(event["dev"])] = (event, seq)
-        elif kind == ICLOG_SYNC:
-            begun[int(event["id"])] = (event, seq)
-        elif kind == ICLOG_DONE and int(event["id"]) in begun:
-            first, own_seq = begun.pop(int(event["id"]))
-            commit = _commit(first, "xfs_log_write", int(first["ts_ns"]), int(event["ts_ns"]))
-            commit["blocks"] = int(first["a"])
-            if own_seq >= 0:
-                _name_trigger(commit, first, own_seq)
-            elif int(first["dev"]) in forced:
-                _name_trigger(commit, *forced[int(first["dev"])])
-            commits.append(commit)
-    return commits
+
+    def __init__(self, capture: Capture) -> None:
+        self._askers = Askers(capture)
+        self._call_ends = _call_ends(capture)
+
+    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
+        """Walk the events of all logs."""
+        commits: list[Commit] = []
+        begun: dict[int, tuple[np.void, int]] = {}
+        forced: dict[int, tuple[np.void, int]] = {}
+        for event, seq in zip(journal, seqs.tolist(), strict=True):
+            kind = int(event["event"])
+            if kind == LOG_FORCE:
+                forced[int(event["dev"])] = (event, seq)
+            elif kind == ICLOG_SYNC:
+                begun[int(event["id"])] = (event, seq)
+            elif kind == ICLOG_DONE and int(event["id"]) in begun:
+                first, own_seq = begun.pop(int(event["id"]))
+                start = int(first["ts_ns"])
+                commit = _commit(first, "xfs_log_write", start, int(event["ts_ns"]))
+                commit["blocks"] = int(first["a"])
+                asker = (first, own_seq)
+                force = forced.get(int(first["dev"]))
+                if own_seq < 0 and force is not None and self._waits(*force, start):
+                    asker = force
+                _name_trigger(commit, *asker, self._askers.kind(*asker))
+                commits.append(commit)
+        return commits
+
+    def _waits(self, force: np.void, seq: int, now: int) -> bool:
+        """Tell whether who forced the log is still at it; of a task in no call it is not known."""
+        return seq < 0 or self._call_ends.get((int(force["tid"]), int(force["call_ns"])), 0) >= now
 
 
 class Btrfs:
@@ -202,9 +246,8 @@ class Btrfs:
     """
 
     def __init__(self, capture: Capture) -> None:
-        calls = capture.records["syscall"]
-        keys = zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True)
-        self._call_ends = dict(zip(keys, calls["end_ns"].tolist(), strict=True))
+        self._askers = Askers(capture)
+        self._call_ends = _call_ends(capture)
         switches = capture.records["switch"]
         self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
         self._inside = capture.stacks_with(COMMIT_FRAME)
@@ -231,10 +274,8 @@ class Btrfs:
                 commit = self._transaction(event, written.pop(tid, now))
             else:
                 continue
-            _name_trigger(commit, event, seq)
-            if seq < 0:
-                timer = bytes(event["comm"]).startswith(b"btrfs-transacti")
-                commit["trigger"] = "timer" if timer else "unknown"
+            timer = bytes(event["comm"]).startswith(b"btrfs-transacti")
+            _name_trigger(commit, event, seq, "timer" if timer else self._askers.kind(event, seq))
             found.append(commit)
         return found
 

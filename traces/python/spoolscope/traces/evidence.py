@@ -36,7 +36,7 @@ COMMITS = Table(
         Column("holder_ns", I64, "ns", "How long after the start of locking that handle ended.", nullable=True),
         Column("tid", I32, "", "Thread that did the commit."),
         Column("comm", SYMBOL, "", "Name of that thread.", private=COMM),
-        Column("trigger", SYMBOL, "", "What caused it: call, timer, checkpoint or unknown."),
+        Column("trigger", SYMBOL, "", "What caused it: call (a recorded one), timer, checkpoint (room in the log), writeback, other (a task or call that is not recorded: see trigger_comm) or unknown."),
         Column("trigger_pid", I32, "", "Process that triggered it.", nullable=True),
         Column("trigger_tid", I32, "", "Thread that triggered it.", nullable=True),
         Column("trigger_seq", I64, "", "seq of the triggering call.", nullable=True),

@@ -1,0 +1,174 @@
+"""Commit time charged back to who caused it: processes, mailboxes and calls.
+
+A commit is done by a kernel thread, or by the one caller who happened to come first, on behalf
+of everybody. It is charged to the call that triggered it. One that no recorded call triggered (a
+timer, a task that is not recorded) is not charged to anybody, and listed by what is known.
+"""
+
+from dataclasses import dataclass
+
+import duckdb
+
+from spoolscope.analysis.pathclass import NO_PATH, class_sql, mailbox_sql
+
+_TRIGGERS = """
+CREATE OR REPLACE TEMP TABLE commit_triggers AS
+WITH triggers AS (
+    SELECT commit_id, trigger, trigger_pid, trigger_tid, trigger_seq, trigger_comm, ts_ns, to_ns
+    FROM commit_spans
+), here AS (
+    SELECT t.commit_id, s.ts_ns, s.comm, s.syscall, s.path_id
+    FROM triggers t JOIN waited s ON {same_call}
+), elsewhere AS (
+    SELECT t.commit_id, s.ts_ns, s.comm, s.syscall, s.path_id
+    FROM (SELECT * FROM triggers WHERE trigger_seq IS NOT NULL
+        AND commit_id NOT IN (SELECT commit_id FROM here)) t
+    JOIN syscalls s ON {same_call}
+), calls AS (
+    SELECT *, row_number() OVER (PARTITION BY commit_id ORDER BY ts_ns DESC) AS n
+    FROM (SELECT * FROM here UNION ALL SELECT * FROM elsewhere)
+), named AS (
+    SELECT path_id, path, {path_class} AS path_class, {mailbox} AS mailbox
+    FROM paths WHERE path_id IN (SELECT path_id FROM calls)
+)
+SELECT t.commit_id, t.trigger = 'call' AND coalesce(c.comm, t.trigger_comm) IS NOT NULL AS charged,
+    CASE WHEN t.trigger = 'call' THEN coalesce(c.comm, t.trigger_comm, '(unknown)')
+        WHEN t.trigger_comm IS NOT NULL AND t.trigger IN ('other', 'writeback')
+        THEN '(' || t.trigger || ': ' || t.trigger_comm || ')'
+        ELSE '(' || t.trigger || ')' END AS comm,
+    t.trigger_pid AS pid, t.trigger_tid AS tid, t.trigger_seq AS seq,
+    coalesce(c.syscall, '-') AS syscall, c.path_id, n.path,
+    coalesce(n.path_class, CASE WHEN c.syscall IS NULL THEN '-' ELSE '{no_path}' END)
+        AS path_class,
+    coalesce(n.mailbox, '-') AS mailbox
+FROM triggers t LEFT JOIN calls c ON c.commit_id = t.commit_id AND c.n = 1
+LEFT JOIN named n USING (path_id)
+"""
+
+# Thread ids and numbers may be given out again; a trigger is at it shortly before its commit.
+_SAME_CALL = (
+    "s.tid = t.trigger_tid AND s.seq = t.trigger_seq AND s.pid = t.trigger_pid "
+    "AND s.ts_ns <= t.to_ns AND s.ts_ns + s.dur_ns >= t.ts_ns - 1000000000"
+)
+
+_CHARGED = """
+WITH waited AS (
+    SELECT t.commit_id,
+        sum(w.to_ns - w.from_ns) FILTER (w.tid = t.tid) AS own_ns,
+        sum(w.to_ns - w.from_ns) FILTER (w.tid IS DISTINCT FROM t.tid) AS others_ns,
+        count(*) FILTER (w.tid IS DISTINCT FROM t.tid) AS n_others
+    FROM commit_triggers t JOIN commit_waits w USING (commit_id) GROUP BY t.commit_id
+), each AS (
+    SELECT t.*, s.dur_ns, w.own_ns, w.others_ns, w.n_others
+    FROM commit_triggers t JOIN commit_spans s USING (commit_id)
+    LEFT JOIN waited w USING (commit_id)
+)
+SELECT {columns}, count(*), CAST(sum(dur_ns) AS BIGINT),
+    CAST(coalesce(sum(own_ns), 0) AS BIGINT), CAST(coalesce(sum(others_ns), 0) AS BIGINT),
+    CAST(coalesce(sum(n_others), 0) AS BIGINT)
+FROM each GROUP BY ALL ORDER BY {order}
+"""
+# Columns 1 to 4 name who; then n, commit_ns, own_ns, others_ns.
+_BY_COST = "6 DESC, 5 DESC, 1, 2, 3, 4"
+_BY_OTHERS = "8 DESC, 7 DESC, 5 DESC, 1, 2, 3, 4"
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Commits charged to what triggered them.
+
+    Attributes:
+        comm: Process name, or in brackets what is known instead: "(timer)", "(checkpoint)".
+        pid: Process, None in tables that do not tell processes of one name apart.
+        syscall: The triggering call, "-" if unknown or not told apart.
+        path_class: The kind of file it was made on, likewise; or the mailbox, by mailbox.
+        n: Number of commits.
+        commit_ns: Sum of the commits' lengths.
+        own_ns: Time the triggering threads themselves waited for these commits.
+        others_ns: Time all other threads waited for them, in n_others waits.
+    """
+
+    comm: str
+    pid: int | None
+    syscall: str
+    path_class: str
+    n: int
+    commit_ns: int
+    own_ns: int
+    others_ns: int
+    n_others: int
+
+
+@dataclass(frozen=True)
+class MailboxBlame:
+    """As ``Blame``, for all commits that calls on the files of one mailbox triggered."""
+
+    mailbox: str
+    n: int
+    commit_ns: int
+    own_ns: int
+    others_ns: int
+    n_others: int
+
+
+@dataclass(frozen=True)
+class BlameTable:
+    """Where the time of all commits is charged to; ``charged_ns + uncharged_ns`` is all of it.
+
+    Attributes:
+        commit_ns: Sum of the lengths of all commits.
+        charged_ns: Of those that a recorded call triggered; ``uncharged_ns`` of the others.
+        by_call: By process name, call and kind of file, others' longest wait first.
+        by_process: By process, most commit time first.
+        by_mailbox: By mailbox or queue, most commit time first; "-" is no file of a mailbox.
+
+    The commit times of each of the three lists sum to ``commit_ns``.
+    """
+
+    commit_ns: int
+    charged_ns: int
+    uncharged_ns: int
+    by_call: list[Blame]
+    by_process: list[Blame]
+    by_mailbox: list[MailboxBlame]
+
+
+def name_triggers(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``commit_triggers``: for each commit the call that triggered it, if one did."""
+    con.execute(
+        _TRIGGERS.format(
+            same_call=_SAME_CALL,
+            path_class=class_sql("path"),
+            mailbox=mailbox_sql("path"),
+            no_path=NO_PATH,
+        )
+    )
+
+
+def charge_commits(con: duckdb.DuckDBPyConnection) -> BlameTable:
+    """Charge the commits (needs ``commit_triggers``, ``commit_waits`` and ``commit_spans``)."""
+    ((commit_ns, charged_ns, uncharged_ns),) = con.execute(
+        "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT), "
+        "CAST(coalesce(sum(dur_ns) FILTER (charged), 0) AS BIGINT), "
+        "CAST(coalesce(sum(dur_ns) FILTER (NOT charged), 0) AS BIGINT) "
+        "FROM commit_spans JOIN commit_triggers USING (commit_id)"
+    ).fetchall()
+    by_mailbox = _charged(con, "mailbox, 0, 0, 0", _BY_COST)
+    return BlameTable(
+        commit_ns,
+        charged_ns,
+        uncharged_ns,
+        by_call=_rows(con, "comm, NULL, syscall, path_class", _BY_OTHERS),
+        by_process=_rows(con, "comm, pid, '-', '-'", _BY_COST),
+        by_mailbox=[MailboxBlame(row[0], *row[4:]) for row in by_mailbox],
+    )
+
+
+def _rows(con: duckdb.DuckDBPyConnection, columns: str, order: str) -> list[Blame]:
+    return [Blame(*row) for row in _charged(con, columns, order)]
+
+
+def _charged(
+    con: duckdb.DuckDBPyConnection, columns: str, order: str
+) -> list[tuple[str, int | None, str, str, int, int, int, int, int]]:
+    return con.execute(_CHARGED.format(columns=columns, order=order)).fetchall()

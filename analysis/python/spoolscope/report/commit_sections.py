@@ -1,0 +1,144 @@
+"""The section on commits: what they did, who caused them, who waited."""
+
+from collections.abc import Mapping
+
+from spoolscope.analysis.blame import Blame, MailboxBlame
+from spoolscope.analysis.commits import Commit, CommitKind
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.page import Section, TableBlock
+
+SHOWN = 15
+_COST = [">commits", ">commit time", ">own wait", ">others' wait", ">others' waits"]
+
+
+def commits_section(studies: Mapping[str, Study]) -> Section:
+    """Commits and who is to blame for them."""
+    blocks = [_kinds(studies)]
+    if parts := [row for name, study in studies.items() for row in _part_rows(name, study)]:
+        blocks.append(_parts(parts))
+    for name, study in studies.items():
+        if study.explanation.commits.n:
+            blocks += [_longest(name, study), *_blame(name, study)]
+    intro = "Who made the journal work, and what that cost everybody else."
+    return Section("commits", "Commits", "Commits and blame", intro, blocks)
+
+
+def _kinds(studies: Mapping[str, Study]) -> TableBlock:
+    rows = [[name, *_kind_row(kind)] for name, study in studies.items()
+            for kind in study.explanation.commits.kinds]  # fmt: skip
+    return TableBlock(
+        "Commits",
+        ["trace", "kind", ">n", ">trigger named", ">median", ">longest", ">locking",
+         ">flushing", ">logging", ">mean size"],
+        rows,
+        "Locking, flushing and logging are sums of the phases of jbd2 commits (waiting for "
+        "running handles, writing ordered data, writing the log); of btrfs, flushing is the time "
+        "until its tree blocks were written, logging the rest. Size: blocks for jbd2, bytes for "
+        "xfs.",
+    )  # fmt: skip
+
+
+def _kind_row(kind: CommitKind) -> list[str]:
+    return [
+        kind.kind,
+        count(kind.n),
+        percent(kind.trigger_named / kind.n),
+        duration(kind.p50_ns or None),
+        duration(kind.max_ns or None),
+        duration(kind.locking_ns),
+        duration(kind.flushing_ns),
+        duration(kind.logging_ns),
+        "-" if kind.blocks_mean is None else f"{kind.blocks_mean:,.0f}",
+    ]
+
+
+def _parts(rows: list[list[str]]) -> TableBlock:
+    return TableBlock(
+        "What commits were doing",
+        ["trace", "of", "doing", ">time", ">share"],
+        rows,
+        "Once over the length of all commits, once over the time that calls waited for them; "
+        "each adds up to the whole. Previous commit: an older one had to end first. Handles: "
+        "calls that were changing metadata had to end. Batching: the commit slept to let others "
+        "join. Queue, log write, cache flush: its requests at the disk. No CPU: its thread was "
+        "ready to run. No commit: its thread had not been woken, or was done.",
+    )
+
+
+def _part_rows(name: str, study: Study) -> list[list[str]]:
+    commits = study.explanation.commits
+    tables = [(kind.kind, kind.parts) for kind in commits.kinds]
+    tables += [(f"waits, {fstype}", parts) for fstype, parts in commits.waits.items()]
+    return [
+        [name, of, part.replace("_", " "), duration(ns), percent(ns / sum(parts.values()))]
+        for of, parts in tables
+        for part, ns in parts.items()
+        if ns
+    ]
+
+
+def _longest(name: str, study: Study) -> TableBlock:
+    rows = [_commit_row(commit) for commit in study.explanation.commits.longest]
+    return TableBlock(
+        f"Longest commits: {name}",
+        [">at", "kind", ">took", "triggered by", "~on", "mostly", ">data", ">metadata",
+         ">waiters", ">waited"],
+        rows,
+        "Data and metadata: what its thread wrote meanwhile. Waited: the sum over all threads "
+        "that waited for it.",
+        folded=True,
+    )  # fmt: skip
+
+
+def _commit_row(commit: Commit) -> list[str]:
+    who = commit.comm if commit.pid is None else f"{commit.comm} {commit.pid} ({commit.syscall})"
+    part, ns = max(commit.parts.items(), key=lambda item: item[1], default=("", 0))
+    share = percent(ns / commit.dur_ns, 0) if commit.dur_ns else "-"
+    return [
+        f"{commit.at_ns / 1e9:.3f} s",
+        commit.kind,
+        duration(commit.dur_ns),
+        who,
+        commit.path or "-",
+        f"{part.replace('_', ' ')} {share}",
+        f"{commit.data_bytes / 1024:,.0f} KiB",
+        f"{commit.meta_bytes / 1024:,.0f} KiB",
+        count(commit.waiters),
+        duration(commit.waited_ns),
+    ]
+
+
+def _blame(name: str, study: Study) -> list[TableBlock]:
+    charges = study.explanation.commits.charges
+    charged = f"{duration(charges.charged_ns)} of {duration(charges.commit_ns)} are charged"
+    return [
+        TableBlock(
+            f"Blame by call: {name}",
+            ["process", "call", "kind of file", *_COST],
+            [[b.comm, b.syscall, b.path_class, *_cost(b)] for b in charges.by_call[:SHOWN]],
+            f"A commit is charged to the call that started it; {charged}, the rest has no "
+            "recorded call (in brackets). Others' wait is the time all other threads spent "
+            "waiting for those commits, for the running transaction, or for blocks held by the "
+            "commit; each instant of a wait is charged once.",
+        ),
+        TableBlock(
+            f"Blame by process: {name}",
+            ["process", ">pid", *_COST],
+            [[b.comm, str(b.pid or "-"), *_cost(b)] for b in charges.by_process[:SHOWN]],
+            "The same time, by process.",
+            folded=True,
+        ),
+        TableBlock(
+            f"Blame by mailbox: {name}",
+            ["~mailbox or queue", *_COST],
+            [[b.mailbox or "(top of the spool)", *_cost(b)] for b in charges.by_mailbox[:SHOWN]],
+            "The same time, by the mailbox or mail queue of the file.",
+            folded=True,
+        ),
+    ]
+
+
+def _cost(row: Blame | MailboxBlame) -> list[str]:
+    times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
+    return [count(row.n), *times, count(row.n_others)]
