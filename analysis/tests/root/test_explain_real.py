@@ -57,6 +57,9 @@ def test_every_nanosecond_has_a_cause(spool, recorded, fstype):
     blamed = {(row.syscall, row.path_class) for row in found.commits.blame}
     assert blamed & {("fsync", "message file in tmp"), ("fdatasync", "dovecot.index.log")}
     assert sum(row.others_ns for row in found.commits.blame) > 0
+    assert found.cpu is not None
+    assert sum(part.ns for part in found.cpu.classes) == found.causes["cpu"] == found.cpu.exact_ns
+    assert all(part.low < 0.02 for part in found.cpu.classes if part.name == "other")
 
 
 HELD_LOCK = """

@@ -9,6 +9,7 @@ import duckdb
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, Rule
 from spoolscope.analysis.commits import CommitReport, study_commits
+from spoolscope.analysis.cpu import CpuReport, study_cpu
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
@@ -49,6 +50,7 @@ class Explanation:
         by_syscall: By call, the largest total first.
         commits: Journal commits, their phases, and who caused them.
         unknown: Waits that no rule knows, clustered by stack.
+        cpu: What calls did on the CPU; None for a trace without samples.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -62,6 +64,7 @@ class Explanation:
     by_syscall: dict[str, CallTime]
     commits: CommitReport
     unknown: list[UnknownStack]
+    cpu: CpuReport | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -93,6 +96,7 @@ class Explanation:
             "by_syscall": {name: _call_json(call) for name, call in self.by_syscall.items()},
             "commits": _commits_json(self.commits),
             "blame": asdict(self.commits.charges),
+            "cpu": self.cpu.to_json() if self.cpu else None,
             "segment_error_ns": self.split.segment_error_ns,
             "without_segment_ns": self.split.without_segment_ns,
             "complete": bool(self.meta.get("complete", False)),
@@ -133,6 +137,7 @@ def explain_with(
         by_syscall={c.syscall: CallTime(c, causes.get(c.syscall, {})) for c in by_call},
         commits=study_commits(con),
         unknown=unknown_stacks(con),
+        cpu=study_cpu(con, trace.meta),
     )
     explanation.remarks.extend(_remarks(explanation))
     return explanation

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
 
 TOP_CALLS = 14
+TOP_CLASSES = 8
 TOP_BLAME = 10
 BAR = 24
 
@@ -41,7 +42,7 @@ def command(trace: Path, as_json: bool, unknown: bool, blame: bool, rules: Path 
     if as_json:
         emit_json(found.to_json())
     else:
-        lines = [*_head(found), *_causes(found), *_calls(found), *_commits(found)]
+        lines = [*_head(found), *_causes(found), *_cpu(found), *_calls(found), *_commits(found)]
         lines += [*(_blame(found) if blame else ()), *(_unknown(found) if unknown else ())]
         click.echo("\n".join([*lines, *_tail(found, trace)]))
     partial = found.remarks or found.split.sum_error_ns
@@ -73,6 +74,22 @@ def _causes(found: "Explanation") -> Iterable[str]:
         label = CAUSES[cause].label
         bar = "#" * round(BAR * share)
         yield f"  {label:<18}{duration(ns):>10}{percent(share):>10}  {bar}".rstrip()
+
+
+def _cpu(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.cpu import CPU_CLASSES
+    from spoolscope.analysis.wording import count, duration
+
+    if not found.cpu or not found.cpu.samples:
+        return
+    yield f"\nOn the CPU, by {count(found.cpu.samples)} samples"
+    if not found.cpu.agrees:
+        far = 100 * (found.cpu.sampled_ns / found.cpu.exact_ns - 1)
+        yield f"  {far:+.0f} % against the exact time: other tracing or a busy host disturbed them"
+    for part in found.cpu.classes[:TOP_CLASSES]:
+        interval = f"({100 * part.low:.1f} to {100 * part.high:.1f})"
+        label = CPU_CLASSES[part.name].label
+        yield f"  {label:<18}{duration(part.ns):>10}{100 * part.share:>8.1f} %  {interval}"
 
 
 def _calls(found: "Explanation") -> Iterable[str]:
