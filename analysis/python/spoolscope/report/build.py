@@ -20,6 +20,7 @@ from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.study import Study, study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report import commit_sections, replay_sections, trace_sections
+from spoolscope.report.cpu_section import cpu_section
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
@@ -159,9 +160,11 @@ def _reasons(found: Comparison) -> list[str]:
 
 
 def _recorded_sections(studies: dict[str, Study]) -> list[Section]:
+    cpu = cpu_section(studies)
     return [
         trace_sections.time_section(studies),
         commit_sections.commits_section(studies),
+        *([cpu] if cpu else []),
         trace_sections.files_section(studies),
         trace_sections.slowest_section(studies),
     ]

@@ -1,0 +1,47 @@
+"""The section on the CPU: what calls did while they ran, by samples."""
+
+from collections.abc import Mapping
+
+from spoolscope.analysis.cpu import CPU_CLASSES, CpuReport
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration
+from spoolscope.report.page import Section, TableBlock
+
+
+def cpu_section(studies: Mapping[str, Study]) -> Section | None:
+    """What calls did on the CPU; None if no trace has samples."""
+    reports = {name: study.explanation.cpu for name, study in studies.items()}
+    sampled = {name: cpu for name, cpu in reports.items() if cpu and cpu.samples}
+    if not sampled:
+        return None
+    rows = [row for name, cpu in sampled.items() for row in _rows(name, cpu)]
+    intro = " ".join(f"{name}: {_agreement(cpu)}" for name, cpu in sampled.items())
+    block = TableBlock(
+        "Time on the CPU by class",
+        ["trace", "doing", ">time", ">share", ">95 % interval", ">samples", "meaning"],
+        rows,
+        "The total is exact, from switches; samples divide it, and the interval is that of the "
+        "share. Tracing is what this recording itself takes in the calls.",
+    )
+    return Section("cpu", "CPU", "On the CPU", intro, [block])
+
+
+def _rows(name: str, cpu: CpuReport) -> list[list[str]]:
+    return [
+        [
+            name,
+            CPU_CLASSES[part.name].label,
+            duration(part.ns),
+            f"{100 * part.share:.1f} %",
+            f"{100 * part.low:.1f} to {100 * part.high:.1f} %",
+            count(part.samples),
+            CPU_CLASSES[part.name].meaning,
+        ]
+        for part in cpu.classes
+    ]
+
+
+def _agreement(cpu: CpuReport) -> str:
+    exact, sampled = duration(cpu.exact_ns), duration(cpu.sampled_ns)
+    said = "agree" if cpu.agrees else "do not agree: other tracing or a busy host disturbed them"
+    return f"{exact} by switches, {sampled} by {count(cpu.samples)} samples, which {said}."
