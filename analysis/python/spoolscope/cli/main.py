@@ -21,6 +21,7 @@ VERBS = {
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",
     "report": "Write one self-contained HTML report.",
+    "lab": "Try known troubles on this machine: what would explain say?",
 }
 
 

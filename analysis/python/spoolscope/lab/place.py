@@ -48,6 +48,15 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
         unmount(mount)
 
 
+def mount_memory(place: Path) -> None:
+    """Mount a filesystem in memory.
+
+    Raises:
+        SpoolscopeError: mount failed.
+    """
+    _run("mount", "-t", "tmpfs", "-o", "mode=700", "spoolscope-lab", str(place))
+
+
 def unmount(mount: Path) -> None:
     """Unmount; a straggler may still be closing a file."""
     for _ in range(UMOUNT_TRIES):
@@ -57,6 +66,15 @@ def unmount(mount: Path) -> None:
             return
         time.sleep(0.2)
     subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)
+
+
+def set_features(image: Path, features: str) -> None:
+    """Change the features of an ext3 or ext4 image, e.g. "^dir_index".
+
+    Raises:
+        SpoolscopeError: tune2fs failed.
+    """
+    _run("tune2fs", "-O", features, str(image))
 
 
 def journal_places(image: Path) -> list[tuple[int, int]]:

@@ -1,0 +1,233 @@
+"""The faults that are injected, and what an explanation must say about each."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MS = 1_000_000
+MIB = 1 << 20
+
+Role = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A delay of the slow disk; ``where`` is all, journal or data (all but the journal)."""
+
+    kind: str
+    delay_ns: int
+    where: str = "all"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault under one load.
+
+    The truth is the disk's log of what it delayed, while a culprit (if there are any) was at work;
+    without delays it is the log of the culprits, and without culprits that of the deliveries.
+
+    Attributes:
+        name: As on the command line.
+        injects: One sentence on what is done to whom.
+        right: Causes that name it.
+        roles: Processes that run (see ``lab.load``).
+        delays: What the disk delays.
+        culprits: Roles that bring it about; their own calls are not judged.
+        filesystems: Where it is tried.
+        mkfs: Further options for mkfs, by filesystem; ``mount`` likewise for mount.
+        fill: What the filesystem holds before (see ``lab.fill``); nothing of it is in a cache
+            but what its warming reads.
+        limit: Of the victims' control group: its kind and number (see ``lab.limits``).
+        remark: What is known of answers that are not as they should be.
+    """
+
+    name: str
+    injects: str
+    right: frozenset[str]
+    roles: tuple[Role, ...]
+    delays: tuple[Delay, ...] = ()
+    culprits: tuple[str, ...] = ()
+    filesystems: tuple[str, ...] = ("ext4",)
+    mkfs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    mount: dict[str, str] = field(default_factory=dict)
+    fill: str = "nothing"
+    limit: tuple[str, int] | None = None
+    remark: str = ""
+
+
+ALL = ("ext4", "xfs", "btrfs")
+ONE: Role = {"role": "deliver", "n": 1}
+FOUR: Role = {"role": "deliver", "n": 4, "think_ms": 5}
+_EMPTY: Role = {"size": 0, "index": False}
+_BEHIND = (
+    "The disk does one request at a time. Who waits for a write of his own behind the slow request "
+    "of another has the cause of his own, writeback, not that of the one ahead."
+)
+_SECOND_HAND = (
+    "Who waits for the rename lock of the filesystem, held by one who waits for the fault, has the "
+    "cause directory lock: that is where the call was, not where the chain begins."
+)
+_HOLDER: Role = {"role": "hold_handle", "n": 1, "think_ms": 300, "after_ms": 300}
+
+
+def _causes(*causes: str) -> frozenset[str]:
+    return frozenset(causes)
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault(
+            "slow-flush",
+            "Every cache flush of the disk takes 20 ms; a process delivers.",
+            # The commit of the journal waits for the flush, and the caller for the commit.
+            _causes("flush", "journal_commit"),
+            (ONE,),
+            (Delay("flush", 20 * MS),),
+            filesystems=ALL,
+        ),
+        Fault(
+            "slow-flush-crowd",
+            "The same; four processes deliver.",
+            _causes("flush", "journal_commit"),
+            (FOUR,),
+            (Delay("flush", 20 * MS),),
+            filesystems=ALL,
+            remark=_BEHIND,
+        ),
+        Fault(
+            "slow-journal",
+            "Every write to the journal takes 20 ms; a process delivers.",
+            _causes("journal_commit"),
+            (ONE,),
+            (Delay("write", 20 * MS, "journal"),),
+        ),
+        Fault(
+            "slow-journal-crowd",
+            "The same; four processes deliver.",
+            # A block that is being written to the journal holds up who wants to change it.
+            _causes("journal_commit", "shadow"),
+            (FOUR,),
+            (Delay("write", 20 * MS, "journal"),),
+            remark=_BEHIND,
+        ),
+        Fault(
+            "slow-data",
+            "Every write outside the journal takes 20 ms; a process delivers.",
+            _causes("writeback", "ordered_data"),
+            (ONE,),
+            (Delay("write", 20 * MS, "data"),),
+        ),
+        Fault(
+            "slow-write",
+            "Every write takes 10 ms; a process delivers.",
+            _causes("writeback", "ordered_data", "journal_commit"),
+            (ONE,),
+            (Delay("write", 10 * MS),),
+            filesystems=ALL,
+        ),
+        Fault(
+            "slow-read",
+            "Every read takes 10 ms; a process fetches messages that no cache holds.",
+            _causes("block_device", "lookup_io", "inode_io", "readdir_io", "alloc_io"),
+            ({"role": "fetch", "n": 1, "messages": 1200},),
+            (Delay("read", 10 * MS),),
+            filesystems=ALL,
+            fill="messages",
+        ),
+        Fault(
+            "held-directory",
+            "A process removes files from a directory, 40 ms for each inode that is read; two "
+            "others put messages into it.",
+            _causes("dir_lock"),
+            (
+                {"role": "hold_directory", "n": 1, "files": 4000, "step": 64, "after_ms": 300},
+                {"role": "drop", "n": 2, "think_ms": 1},
+            ),
+            (Delay("read", 40 * MS),),
+            culprits=("hold_directory",),
+            filesystems=ALL,
+            mount={"ext4": "noatime,inode_readahead_blks=0"},
+            fill="shared",
+        ),
+        Fault(
+            "held-lock",
+            "A process holds the lock of a file for 40 ms at a time; two others append to it.",
+            _causes("file_lock"),
+            ({"role": "hold_lock", "n": 1, "hold_ms": 40}, {"role": "append_locked", "n": 2}),
+            culprits=("hold_lock",),
+            filesystems=ALL,
+        ),
+        Fault(
+            "held-handle",
+            "A process cuts files to nothing inside transactions, 40 ms for each block of extents "
+            "that is read; one creates and syncs empty files, one creates without a sync.",
+            # Whoever wants to change something waits for the lock; who synced, for the commit.
+            _causes("txn_lock", "journal_commit"),
+            (_HOLDER, ONE | _EMPTY, {"role": "drop", "n": 1, "size": 0}),
+            (Delay("read", 40 * MS),),
+            culprits=("hold_handle",),
+            mkfs={"ext4": ("-b", "1024", "-J", "size=32")},
+            fill="fragments",
+        ),
+        Fault(
+            "held-handle-crowd",
+            "The same; four processes create, sync and rename empty files.",
+            _causes("txn_lock", "journal_commit"),
+            (_HOLDER, FOUR | _EMPTY),
+            (Delay("read", 40 * MS),),
+            culprits=("hold_handle",),
+            mkfs={"ext4": ("-b", "1024", "-J", "size=32")},
+            fill="fragments",
+            remark=_SECOND_HAND,
+        ),
+        Fault(
+            "full-journal",
+            "Writes outside a journal of 1 MiB take 2 ms; a process creates and renames.",
+            _causes("log_space"),
+            ({"role": "rename", "n": 1},),
+            (Delay("write", 2 * MS, "data"),),
+            mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
+        ),
+        Fault(
+            "full-journal-crowd",
+            "The same; two processes create and rename.",
+            _causes("log_space"),
+            ({"role": "rename", "n": 2},),
+            (Delay("write", 2 * MS, "data"),),
+            mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
+            remark=_SECOND_HAND,
+        ),
+        Fault(
+            "cpu-hog",
+            "A real-time process takes a CPU for 20 ms at a time; another one writes there.",
+            _causes("runq", "preempt"),
+            (
+                {"role": "hog", "n": 1, "burst_ms": 20, "think_ms": 40, "cpu": 1},
+                {"role": "rewrite", "n": 1, "cpu": 1},
+            ),
+            culprits=("hog",),
+            filesystems=ALL,
+        ),
+        Fault(
+            "throttled",
+            "A control group may write 40 times a second; a process in it delivers.",
+            _causes("io_throttle"),
+            (ONE | {"index": False},),
+            limit=("write_iops", 40),
+            filesystems=ALL,
+            remark="A request over the limit is put aside before it enters the queue, and its "
+            "caller sleeps on the page as for any other request: the stack shows no limit.",
+        ),
+        Fault(
+            "small-memory",
+            "A control group has 12 MiB, writes take 5 ms; a process in it writes pages all over.",
+            _causes("memory", "dirty_throttle"),
+            ({"role": "scatter", "n": 1, "pages": 16384},),
+            (Delay("write", 5 * MS),),
+            limit=("memory_bytes", 12 * MIB),
+            remark="The log of the disk says when a write was slow, not who waited for it: calls "
+            "that look for memory on the CPU meanwhile are judged, too.",
+        ),
+    )
+}
+"""In the order of the table."""

@@ -1,0 +1,150 @@
+"""Inject a fault under a recorded load, and see what the explanation makes of it."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.analysis.explain import Explanation, explain_with
+from spoolscope.lab import load
+from spoolscope.lab.accuracy import Score, Spans, common, joined, read_calls, score
+from spoolscope.lab.faults import MIB, Delay, Fault, Role
+from spoolscope.lab.fill import fill, warm
+from spoolscope.lab.limits import limited
+from spoolscope.lab.place import format_image, journal_places, mounted
+from spoolscope.lab.private import memory_directory
+from spoolscope.lab.slowdisk import END, SlowDisk
+from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
+
+Progress = Callable[[str, float | None], None]
+INTERRUPTED = 128 + signal.SIGTERM
+SIZE_BYTES = {"ext3": 256 * MIB, "ext4": 256 * MIB, "xfs": 512 * MIB, "btrfs": 512 * MIB}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One fault on one filesystem, injected, recorded and judged."""
+
+    fault: str
+    fstype: str
+    score: Score
+    explanation: Explanation
+
+
+def run_all(
+    wanted: Sequence[tuple[Fault, str]], seconds: float, progress: Progress
+) -> tuple[list[Outcome], list[str]]:
+    """Inject faults one after the other, each in a fresh directory in memory.
+
+    Returns:
+        The outcomes, and a sentence on every fault that could not be injected.
+    """
+    outcomes, left_out = [], []
+    with ending_on_signals():
+        for n, (fault, fstype) in enumerate(wanted):
+            progress(f"{fault.name} on {fstype}", n / len(wanted))
+            try:
+                with memory_directory() as place:
+                    outcomes.append(run(fault, fstype, place, seconds))
+            except SpoolscopeError as error:
+                left_out.append(f"{fault.name} on {fstype}: {error.message}; {error.remedy}")
+            except OSError as error:
+                left_out.append(f"{fault.name} on {fstype}: {error}")
+    return outcomes, left_out
+
+
+def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
+    """Inject one fault.
+
+    Args:
+        fault: Which.
+        fstype: On which filesystem.
+        place: An empty directory.
+        seconds: How long the load runs.
+
+    Raises:
+        SpoolscopeError: something that it takes is missing.
+    """
+    image, log = place / "image", place / "deeds.log"
+    format_image(image, fstype, SIZE_BYTES[fstype], fault.mkfs.get(fstype, ()))
+    log.touch()
+    options = fault.mount.get(fstype, "noatime")
+    with SlowDisk(image, place) as disk:
+        with mounted(disk.path, place / "mnt", fstype) as mount:
+            fill(mount, fault.fill)
+        with mounted(disk.path, place / "mnt", fstype, options) as mount:
+            warm(mount, fault.fill)
+            with delayed(disk, fault.delays, image), limited(fault.limit, mount) as group:
+                roles = [_within(role, group, fault) for role in fault.roles]
+                plan = {"mount": str(mount), "seconds": seconds, "log": str(log), "roles": roles}
+                trace = record_load(plan, mount, place / "trace")
+        delays = joined((d.begin_ns, d.end_ns) for d in disk.delayed())
+    deeds = [line.split() for line in log.read_text().splitlines()]
+    return judge(fault, fstype, trace, delays, [(role, *map(int, n)) for role, *n in deeds])
+
+
+def _within(role: Role, group: Path | None, fault: Fault) -> Role:
+    return role if group is None or role["role"] in fault.culprits else role | {"group": str(group)}
+
+
+def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequence[Any]) -> Outcome:
+    """Explain a recording and compare with the truth.
+
+    Args:
+        fault: What was injected.
+        fstype: Where.
+        trace: The recording.
+        delays: When the disk delayed something.
+        deeds: What the processes say they did: role, pid, begin and end.
+    """
+    culprits = {pid for role, pid, *_ in deeds if role in fault.culprits}
+    done = joined((a, b) for _, pid, a, b in deeds if pid in culprits or not fault.culprits)
+    truth = delays if fault.delays else done
+    if fault.delays and fault.culprits:
+        truth = common(delays, done)
+    with trace.connect() as con:
+        explanation = explain_with(con, trace)
+        calls = [call for call in read_calls(con) if call.pid not in culprits]
+    return Outcome(fault.name, fstype, score(calls, truth, fault.right), explanation)
+
+
+def record_load(
+    plan: dict[str, Any], mount: Path, output: Path, *, snapshot: bool = False
+) -> Trace:
+    """Record a load of ``lab.load`` on a mount.
+
+    Raises:
+        SpoolscopeError: the recorder or a process of the load failed.
+        KeyboardInterrupt: a signal ended the recording.
+    """
+    command = [sys.executable, "-S", load.__file__, json.dumps(plan)]
+    summary = record(
+        Request(spools=[mount], output=output, command=command, keep_names=True, snapshot=snapshot)
+    )
+    if summary.command_status == INTERRUPTED:
+        raise KeyboardInterrupt  # the recorder took the signal, and ended in order
+    if summary.command_status:
+        raise SpoolscopeError("a process of the load failed", remedy="see its message above")
+    return Trace.open(summary.trace)
+
+
+@contextmanager
+def delayed(disk: SlowDisk, delays: Sequence[Delay], image: Path) -> Iterator[None]:
+    """Keep some delays in force while the block runs."""
+    with ExitStack() as after:
+        after.callback(disk.clear)
+        for delay in delays:
+            if delay.where != "journal":
+                disk.delay(delay.kind, delay.delay_ns, 0, END)
+            if delay.where != "all":
+                ns = delay.delay_ns if delay.where == "journal" else 0
+                for start, end in journal_places(image):
+                    disk.delay(delay.kind, ns, start, end)
+        yield

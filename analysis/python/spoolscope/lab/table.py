@@ -1,0 +1,110 @@
+"""The table of the fault injection: as text, as Markdown, as JSON."""
+
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.lab.faults import FAULTS
+from spoolscope.lab.suite import Outcome
+
+TOP_GOAL, TIME_GOAL = 0.98, 0.95
+"""Shares of right top causes, and of injected time that has the right name, at least."""
+
+_HEAD = ("fault", "on", "calls", "judged", "right", "injected", "recovered", "beyond", "taken for")
+
+
+def passes(outcome: Outcome) -> bool:
+    """Tell whether an outcome reaches the goals."""
+    return outcome.score.right >= TOP_GOAL and outcome.score.recovered >= TIME_GOAL
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """Return one row as an object."""
+    found = outcome.score
+    return {
+        "fault": outcome.fault,
+        "filesystem": outcome.fstype,
+        **asdict(found),
+        "right": found.right if found.n_judged else None,
+        "recovered": found.recovered if found.injected_ns else None,
+        "beyond": found.beyond if found.injected_ns else None,
+        "causes": outcome.explanation.causes,
+        "sum_error_ns": outcome.explanation.split.sum_error_ns,
+        "passes": passes(outcome),
+    }
+
+
+def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Yield the table for a terminal."""
+    widths = (19, 7, 8, 7, 7, 9, 10, 8, 0)
+    for row in (_HEAD, *map(_row, outcomes)):
+        yield "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Return the published page."""
+    faults = {outcome.fault for outcome in outcomes}
+    lines = [
+        _INTRODUCTION.format(seconds=seconds, kernel=platform.release()),
+        "| " + " | ".join(_HEAD) + " |",
+        "|" + "---|" * len(_HEAD),
+        *("| " + " | ".join(_row(outcome)) + " |" for outcome in outcomes),
+        "",
+        f"{sum(map(passes, outcomes))} of {len(outcomes)} rows reach the goals; "
+        "those that do not are marked with a cross.",
+        "",
+        "| fault | what is done to whom | right causes |",
+        "|---|---|---|",
+        *(
+            f"| {name} | {fault.injects} | {', '.join(sorted(fault.right))} |"
+            for name, fault in FAULTS.items()
+            if name in faults
+        ),
+        "",
+        "What is known of the rows that do not reach the goals:",
+        "",
+        *(
+            f"* **{outcome.fault}** on {outcome.fstype}: "
+            f"{FAULTS[outcome.fault].remark or 'not understood.'}"
+            for outcome in outcomes
+            if not passes(outcome)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(outcome: Outcome) -> tuple[str, ...]:
+    found = outcome.score
+    mistakes = sorted(found.wrong.items(), key=lambda item: -item[1])
+    return (
+        f"{outcome.fault}{'' if passes(outcome) else ' ✗'}",
+        outcome.fstype,
+        count(found.n_calls),
+        count(found.n_judged),
+        percent(found.right),
+        duration(found.injected_ns),
+        percent(found.recovered),
+        percent(found.beyond),
+        ", ".join(f"{CAUSES[cause].label} {n}" for cause, n in mistakes),
+    )
+
+
+_INTRODUCTION = """# Ground truth
+
+What `spoolscope explain` says where the answer is known. A fault is injected under a mail-like
+load of {seconds:g} s, the load is recorded and explained, and the explanation is compared with the
+log of whoever injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
+of the process that was limited. Made on Linux {kernel} by
+
+    sudo spoolscope lab faults -o GROUND-TRUTH.md
+
+*judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
+work. *right*: of these, calls whose largest part has a right cause (goal: 98 %). *recovered*: of
+the time for which the fault was at work in calls that it held for most of theirs, what has the
+right cause (goal: 95 %). *beyond*: time of these calls with that cause before or after the fault
+was at work, over the time injected; mostly what the disk takes by itself and, on a machine that
+has other work, waits for a CPU on the way to it. *taken for*: wrong top causes.
+"""

@@ -1,0 +1,70 @@
+"""Judging an explanation: right, wrong and missing answers must be told apart."""
+
+import math
+
+import pytest
+
+from spoolscope.lab.accuracy import Call, common, joined, overlap_ns, score
+
+TRUTH = [(100, 200), (300, 400)]
+
+
+def call(begin, end, *pieces):
+    made = Call(1, "fsync", begin, end)
+    for a, b, cause in pieces:
+        made.causes[cause] += b - a
+        made.pieces.append((a, b, cause))
+    made.causes["cpu"] = end - begin - sum(made.causes.values())
+    return made
+
+
+def test_stretches_are_joined_and_measured():
+    assert joined([(5, 9), (1, 3), (8, 12), (3, 4)]) == [(1, 4), (5, 12)]
+    assert overlap_ns(150, 350, TRUTH) == 100
+    assert overlap_ns(0, 1000, TRUTH) == 200
+    assert overlap_ns(200, 300, TRUTH) == 0
+    assert common([(0, 150), (160, 320)], TRUTH) == [(100, 150), (160, 200), (300, 320)]
+
+
+def test_common_is_what_a_plain_search_finds():
+    one = [(n, n + 7) for n in range(0, 200, 13)]
+    other = [(n, n + 5) for n in range(3, 200, 11)]
+    both = {t for a, b in one for t in range(a, b)} & {t for a, b in other for t in range(a, b)}
+    found = common(one, other)
+    assert {t for a, b in found for t in range(a, b)} == both
+    for begin, end in ((0, 50), (17, 18), (60, 200)):
+        expected = len({t for a, b in other for t in range(a, b)} & set(range(begin, end)))
+        assert overlap_ns(begin, end, other) == expected
+
+
+def test_the_right_cause_at_the_right_time_is_recovered():
+    found = score([call(95, 205, (100, 200, "flush"))], TRUTH, {"flush"})
+    assert (found.n_judged, found.n_right, found.wrong) == (1, 1, {})
+    assert (found.recovered, found.beyond) == (1.0, 0.0)
+
+
+def test_another_cause_is_wrong_and_recovers_nothing():
+    found = score([call(95, 205, (100, 200, "writeback"))], TRUTH, {"flush"})
+    assert (found.n_judged, found.n_right, found.wrong) == (1, 0, {"writeback": 1})
+    assert found.recovered == 0
+
+
+def test_half_a_wait_is_half_recovered_and_time_outside_is_beyond():
+    found = score([call(90, 210, (90, 150, "flush"), (150, 200, "writeback"))], TRUTH, {"flush"})
+    assert found.recovered == pytest.approx(0.5)
+    assert found.beyond == pytest.approx(0.1)
+    assert found.n_right == 1
+
+
+def test_calls_that_the_fault_did_not_hold_are_not_judged():
+    found = score([call(500, 900, (500, 900, "runq"))], TRUTH, {"flush"})
+    assert found.n_judged == 0
+    assert math.isnan(found.right)
+    assert math.isnan(found.recovered)
+
+
+def test_only_the_slowest_hundredth_is_judged():
+    quick = [call(1000 + n, 1001 + n) for n in range(198)]
+    slow = [call(100, 200, (100, 200, "flush")), call(300, 390, (300, 390, "runq"))]
+    found = score([*quick, *slow], TRUTH, {"flush"})
+    assert (found.n_calls, found.n_judged, found.n_right) == (200, 2, 1)
