@@ -121,6 +121,12 @@ class TraceBuilder:
         self.wait(tid, None, START + at_ns, dur_ns, state, stack)
         self.rows["segments"][-1].update(columns)
 
+    def lock_wait(self, tid: int, at_ns: int, dur_ns: int, kind: str, **columns: Any) -> None:
+        """Add a wait for a lock."""
+        row = {"pid": tid, "tid": tid, "kind": kind, "object": "inode", "owner_shares": False}
+        row |= {"ts_ns": START + at_ns, "dur_ns": dur_ns}
+        self._add("waits", **(row | columns))
+
     def block_io(self, at_ns: int, queue_ns: int = 0, device_ns: int = 0, **columns: Any) -> None:
         """Add a request, by default a write of the journal's thread."""
         row = {"dev": 1, "op": "write", "pid": 7, "tid": 7, "comm": "jbd2/loop0-8", "bytes": 4096}

@@ -50,6 +50,20 @@ SELECT *, kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
 FROM numbered
 """
 
+# Asked for a commit, the thread of the journal had to get a CPU before it could begin.
+_STARTS = """
+CREATE OR REPLACE TEMP TABLE commit_starts AS
+WITH spans AS (
+    SELECT commit_id, tid, from_ns AS begun_ns,
+        coalesce(lag(to_ns) OVER (PARTITION BY tid ORDER BY from_ns), 0) AS free_ns
+    FROM commit_spans WHERE kind = 'jbd2_commit'
+)
+SELECT c.commit_id, greatest(s.ts_ns, c.free_ns) AS from_ns, s.ts_ns + s.dur_ns AS to_ns
+FROM (SELECT * FROM segments WHERE state != 'blocked' AND seq IS NULL) s
+ASOF JOIN spans c ON c.tid = s.tid AND c.begun_ns >= s.ts_ns + s.dur_ns
+WHERE s.ts_ns + s.dur_ns > c.free_ns
+"""
+
 # Log writes and log commits may overlap: a wait is charged to one of them at a time. Of btrfs'
 # only while it works: one that waits for another is as much a victim as its own waiters.
 _LEADING = f"""
@@ -57,6 +71,8 @@ CREATE OR REPLACE TEMP TABLE leading_commits AS
 WITH leaders AS (
     SELECT commit_id, filesystem, dev, from_ns, to_ns
     FROM commit_spans WHERE leads AND kind != 'btrfs_log_commit'
+    UNION ALL SELECT s.commit_id, s.filesystem, s.dev, b.from_ns, b.to_ns
+    FROM commit_spans s JOIN commit_starts b USING (commit_id)
     UNION ALL SELECT s.commit_id, s.filesystem, s.dev, p.from_ns, p.to_ns
     FROM commit_spans s JOIN commit_parts p USING (commit_id)
     WHERE leads AND kind = 'btrfs_log_commit' AND part NOT IN ('previous_commit', 'ordered_data')
@@ -179,35 +195,17 @@ SELECT commit_id, from_ns, to_ns,
 FROM doing
 """
 
-# Asked for a commit, the thread of the journal had to get a CPU before it could begin.
-_STARTS = """
-CREATE OR REPLACE TEMP TABLE commit_starts AS
-WITH spans AS (
-    SELECT tid, dev, from_ns AS begun_ns,
-        coalesce(lag(to_ns) OVER (PARTITION BY tid ORDER BY from_ns), 0) AS free_ns
-    FROM commit_spans WHERE kind = 'jbd2_commit'
-)
-SELECT c.dev, greatest(s.ts_ns, c.free_ns) AS from_ns, s.ts_ns + s.dur_ns AS to_ns
-FROM (SELECT * FROM segments WHERE state != 'blocked' AND seq IS NULL) s
-ASOF JOIN spans c ON c.tid = s.tid AND c.begun_ns >= s.ts_ns + s.dur_ns
-WHERE s.ts_ns + s.dur_ns > c.free_ns
-"""
-
 # Only the last commit that a wait met is divided: those before had to end first.
 _WAIT_PARTS = f"""
 CREATE OR REPLACE TEMP TABLE wait_parts AS
 WITH own AS (
     SELECT wait_id, commit_id, from_ns, to_ns FROM commit_waits WHERE is_last
+), doing AS (
+    SELECT commit_id, part, from_ns, to_ns FROM commit_parts
+    UNION ALL SELECT commit_id, 'no_cpu', from_ns, to_ns FROM commit_starts
 ), divided AS (
     SELECT wait_id, part, to_ns - from_ns AS ns FROM ({
-    overlaps("own", "commit_parts", "l.commit_id = r.commit_id", "l.wait_id, r.part")
-}) UNION ALL SELECT wait_id, 'no_cpu', to_ns - from_ns FROM ({
-    overlaps(
-        "journal_waits",
-        "commit_starts",
-        "l.filesystem = 'ext4' AND (l.dev IS NULL OR l.dev = r.dev)",
-        "l.wait_id",
-    )
+    overlaps("own", "doing", "l.commit_id = r.commit_id", "l.wait_id, r.part")
 }) UNION ALL SELECT wait_id, 'previous_commit', to_ns - from_ns FROM commit_waits
     WHERE NOT is_last
 ), found AS (

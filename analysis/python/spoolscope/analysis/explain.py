@@ -10,6 +10,14 @@ import duckdb
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, Rule
 from spoolscope.analysis.commits import CommitReport, study_commits
 from spoolscope.analysis.cpu import CpuReport, study_cpu
+from spoolscope.analysis.culprits import (
+    Culprit,
+    Link,
+    culprits,
+    find_culprits,
+    longest_chains,
+    write_edges,
+)
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
@@ -51,6 +59,8 @@ class Explanation:
         commits: Journal commits, their phases, and who caused them.
         unknown: Waits that no rule knows, clustered by stack.
         cpu: What calls did on the CPU; None for a trace without samples.
+        culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
+        chains: The longest such waits, each followed to who kept its culprit waiting.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -65,6 +75,8 @@ class Explanation:
     commits: CommitReport
     unknown: list[UnknownStack]
     cpu: CpuReport | None = None
+    culprits: list[Culprit] = field(default_factory=list)
+    chains: list[list[Link]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -97,6 +109,8 @@ class Explanation:
             "commits": _commits_json(self.commits),
             "blame": asdict(self.commits.charges),
             "cpu": self.cpu.to_json() if self.cpu else None,
+            "culprits": [asdict(culprit) for culprit in self.culprits],
+            "chains": [[asdict(link) for link in chain] for chain in self.chains],
             "segment_error_ns": self.split.segment_error_ns,
             "without_segment_ns": self.split.without_segment_ns,
             "complete": bool(self.meta.get("complete", False)),
@@ -107,19 +121,38 @@ class Explanation:
         }
 
 
-def explain(trace: Trace | Path | str, rules: Sequence[Rule] | None = None) -> Explanation:
+def explain(
+    trace: Trace | Path | str,
+    rules: Sequence[Rule] | None = None,
+    *,
+    blame: bool = False,
+    edges: Path | None = None,
+) -> Explanation:
     """Split the time of every call of a trace by cause.
+
+    Args:
+        trace: An opened trace, or its directory.
+        rules: By default the shipped ones.
+        blame: Also find out who kept whom waiting.
+        edges: Write that, wait by wait, to this Parquet file.
 
     Raises:
         SpoolscopeError: the directory is not a trace, or is damaged.
     """
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     with opened.connect() as con:
-        return explain_with(con, opened, rules)
+        found = explain_with(con, opened, rules, blame=blame or edges is not None)
+        if edges is not None:
+            write_edges(con, edges)
+        return found
 
 
 def explain_with(
-    con: duckdb.DuckDBPyConnection, trace: Trace, rules: Sequence[Rule] | None = None
+    con: duckdb.DuckDBPyConnection,
+    trace: Trace,
+    rules: Sequence[Rule] | None = None,
+    *,
+    blame: bool = False,
 ) -> Explanation:
     """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
     parts = split(con, rules)
@@ -139,6 +172,10 @@ def explain_with(
         unknown=unknown_stacks(con),
         cpu=study_cpu(con, trace.meta),
     )
+    if blame:
+        find_culprits(con)
+        explanation.culprits.extend(culprits(con))
+        explanation.chains.extend(longest_chains(con))
     explanation.remarks.extend(_remarks(explanation))
     return explanation
 

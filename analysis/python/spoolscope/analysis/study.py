@@ -92,7 +92,7 @@ def study(path: Path, name: str | None = None, comms: Mapping[int, str] | None =
     with trace.connect() as con:
         if comms:
             _rename(con, comms)
-        explanation = explain_with(con, trace)
+        explanation = explain_with(con, trace, blame=True)
         prepare(con)
         return Study(
             name=name or path.name,

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.blame import blame_lines
+from spoolscope.cli.output import emit_json, json_option, wrapped
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.blame import Blame, MailboxBlame
     from spoolscope.analysis.explain import Explanation
 
 TOP_CALLS = 14
 TOP_CLASSES = 8
-TOP_BLAME = 10
 BAR = 24
 
 
@@ -23,13 +22,27 @@ BAR = 24
 @click.argument("trace", type=click.Path(path_type=Path))
 @json_option
 @click.option("--unknown", is_flag=True, help="List the stacks that no rule knows.")
-@click.option("--blame", is_flag=True, help="Charge journal commits to what caused them.")
+@click.option(
+    "--blame", is_flag=True, help="Say who made the journal work, and who kept whom waiting."
+)
+@click.option(
+    "--edges",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write who kept whom waiting, wait by wait (Parquet).",
+)
 @click.option(
     "--rules",
     type=click.Path(path_type=Path),
     help="More rules (TOML); they come before the shipped ones.",
 )
-def command(trace: Path, as_json: bool, unknown: bool, blame: bool, rules: Path | None) -> int:
+def command(
+    trace: Path,
+    as_json: bool,
+    unknown: bool,
+    blame: bool,
+    edges: Path | None,
+    rules: Path | None,
+) -> int:
     """Split the time of every call in TRACE by cause.
 
     The parts of each call add up to its length exactly. Time that no rule can
@@ -38,12 +51,14 @@ def command(trace: Path, as_json: bool, unknown: bool, blame: bool, rules: Path 
     from spoolscope.analysis.causes import load_rules
     from spoolscope.analysis.explain import explain
 
-    found = explain(trace, load_rules(rules))
+    found = explain(trace, load_rules(rules), blame=blame, edges=edges)
     if as_json:
         emit_json(found.to_json())
     else:
         lines = [*_head(found), *_causes(found), *_cpu(found), *_calls(found), *_commits(found)]
-        lines += [*(_blame(found) if blame else ()), *(_unknown(found) if unknown else ())]
+        lines += [*blame_lines(found)] if blame else []
+        lines += [*_unknown(found)] if unknown else []
+        lines += ["", f"Wrote {edges}"] if edges is not None else []
         click.echo("\n".join([*lines, *_tail(found, trace)]))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
@@ -61,7 +76,7 @@ def _head(found: "Explanation") -> Iterable[str]:
         yield f"of which {waited} waiting for file locks of other programs (no share below)"
     yield f"recorded {recorded} on {spools}, tier {found.meta.get('tier', '?')}, {state}"
     for remark in found.remarks:
-        yield from _wrapped(f"Partial: {remark}")
+        yield from wrapped(f"Partial: {remark}")
 
 
 def _causes(found: "Explanation") -> Iterable[str]:
@@ -128,7 +143,7 @@ def _commits(found: "Explanation") -> Iterable[str]:
         total = sum(parts.values())
         said = (f"{_words(part)} {duration(ns)}" for part, ns in _largest(parts))
         text = f"Waits for commits of {fstype}, {duration(total)}: {', '.join(said)}"
-        yield from _wrapped(text, indent="  ")
+        yield from wrapped(text, indent="  ")
 
 
 def _largest(parts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -139,37 +154,6 @@ def _words(part: str) -> str:
     return part.replace("_", " ").replace("cpu", "CPU")
 
 
-def _blame(found: "Explanation") -> Iterable[str]:
-    from spoolscope.analysis.wording import count, duration
-
-    charges = found.commits.charges
-    yield f"\nWho caused the {duration(charges.commit_ns)} of commits"
-    yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
-    yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
-    for row in charges.by_process[:TOP_BLAME]:
-        pid = "-" if row.pid is None else str(row.pid)
-        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row.n, row)}"
-    yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
-    for box in charges.by_mailbox[:TOP_BLAME]:
-        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box.n, box)}"
-    yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
-    for row in charges.by_call[:TOP_BLAME]:
-        times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
-        where = f"{row.comm[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
-        yield f"  {where}{count(row.n):>7}{times}"
-
-
-def _cost(n: int, row: "Blame | MailboxBlame") -> str:
-    from spoolscope.analysis.wording import count, duration
-
-    times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
-    return f"{count(n):>9}" + "".join(f"{time:>10}" for time in times)
-
-
-def _tail_of(text: str, width: int) -> str:
-    return text if len(text) <= width else "…" + text[1 - width :]
-
-
 def _unknown(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import duration, percent
 
@@ -177,8 +161,8 @@ def _unknown(found: "Explanation") -> Iterable[str]:
     for stack in found.unknown:
         calls = ", ".join(stack.syscalls[:4])
         head = f"{duration(stack.ns)} ({percent(stack.share, 2)} of blocked) in {stack.n} waits"
-        yield from _wrapped(f"{head}: {calls}", indent="  ")
-        yield from _wrapped(" < ".join(stack.frames) or "(no stack recorded)", indent="    ")
+        yield from wrapped(f"{head}: {calls}", indent="  ")
+        yield from wrapped(" < ".join(stack.frames) or "(no stack recorded)", indent="    ")
     if found.unknown:
         yield "  Name one in a file given with --rules, one line in the list rules = [...]:"
         yield f"    {found.unknown[0].rule}"
@@ -195,9 +179,3 @@ def _tail(found: "Explanation", trace: Path) -> Iterable[str]:
     blocked, named = duration(found.split.blocked_ns), percent(found.named_share, 2)
     yield f"Blocked {blocked}, of which {named} has a named cause."
     yield f"Next: spoolscope report {trace}"
-
-
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent + "  ")

@@ -152,3 +152,10 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """Return the lines of a text no wider than a terminal, those after the first indented."""
+    import textwrap
+
+    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent + "  ")

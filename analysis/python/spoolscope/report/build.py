@@ -165,6 +165,7 @@ def _recorded_sections(studies: dict[str, Study]) -> list[Section]:
         trace_sections.time_section(studies),
         commit_sections.commits_section(studies),
         *([cpu] if cpu else []),
+        commit_sections.culprits_section(studies),
         trace_sections.files_section(studies),
         trace_sections.slowest_section(studies),
     ]

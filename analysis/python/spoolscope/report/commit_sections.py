@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from spoolscope.analysis.blame import Blame, MailboxBlame
+from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.commits import Commit, CommitKind
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
@@ -22,6 +23,33 @@ def commits_section(studies: Mapping[str, Study]) -> Section:
             blocks += [_longest(name, study), *_blame(name, study)]
     intro = "Who made the journal work, and what that cost everybody else."
     return Section("commits", "Commits", "Commits and blame", intro, blocks)
+
+
+def culprits_section(studies: Mapping[str, Study]) -> Section:
+    """Who kept whom waiting."""
+    blocks = [_culprits(name, study) for name, study in studies.items()]
+    intro = "A victim is a call that slept; its culprit had what it slept for."
+    return Section("culprits", "Culprits", "Who kept whom waiting", intro, blocks)
+
+
+def _culprits(name: str, study: Study) -> TableBlock:
+    rows = [
+        [f"{c.victim} ({c.victim_call})", CAUSES[c.cause].label, c.mechanism.replace("_", " "),
+         f"{c.culprit} {c.culprit_pid or ''} ({c.culprit_call})".replace(" (-)", ""), count(c.n),
+         duration(c.ns), duration(c.max_ns), "recorded" if c.recorded else "inferred"]
+        for c in study.explanation.culprits[:SHOWN]
+    ]  # fmt: skip
+    return TableBlock(
+        f"Victims and culprits: {name}",
+        ["victim", "waited for", "how", "culprit", ">waits", ">time", ">longest", "evidence"],
+        rows,
+        "Each instant of a wait has one culprit at most: who held the lock; whose open handle or "
+        "unwritten data a commit waited for; who asked for the commit; whose request was the "
+        "oldest at the disk; or who woke the victim. Recorded: the kernel named it. Inferred: it "
+        "follows from the order of requests, writes and waits. Waits for oneself are left out. "
+        "'spoolscope explain TRACE --edges FILE' writes every one of them, and what each "
+        "culprit waited for meanwhile.",
+    )
 
 
 def _kinds(studies: Mapping[str, Study]) -> TableBlock:

@@ -1,0 +1,287 @@
+"""Who may be to blame for a sleep: claims, from what the recorder saw of locks, journals and disks.
+
+A claim says that during an interval of a sleep some thread had what the sleeper waited for. Its
+layer is how directly: who held the very lock; whose handle or data a commit waited for; who asked
+for the commit; whose request kept the disk busy; at last, who woke the sleeper. Within a layer the
+claims of one sleep do not overlap.
+"""
+
+import duckdb
+
+from spoolscope.analysis.overlay import layers, one_at_a_time, overlaps
+from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
+
+MECHANISMS = (
+    "lock_holder",
+    "file_lock",
+    "handle_holder",
+    "ordered_data",
+    "commit_trigger",
+    "device",
+    "waker",
+)
+"""How a culprit kept its victim waiting: it held the contended lock; the file lock; a handle of
+the transaction that had to be closed; it wrote the data that a commit had to write first; it asked
+for the commit; its request was the oldest at the disk; it did what the victim was woken by."""
+
+LAYER_BITS = (12, 10, 12, 20, 1, 1)
+LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(6)
+
+MAX_PASSED_ON = 3
+
+_JOURNAL = ("journal_commit", "txn_lock", "shadow", "log_space")
+_AT_DISK = (
+    "block_device", "lookup_io", "readdir_io", "inode_io", "alloc_io", "writeback", "flush",
+    "ordered_data", "block_queue", "dirty_throttle", "log_space",
+)  # fmt: skip
+_FILE_LOCKS = ("posix_lock", "flock")
+
+# Every sleep whose cause is known: of calls, and of the kernel threads that work for the spool.
+_SLEEPS = """
+CREATE OR REPLACE TEMP TABLE sleeps AS
+WITH journals AS (
+    SELECT tid, any_value(dev) AS dev, any_value(comm) AS comm FROM commits
+    WHERE kind = 'jbd2_commit' GROUP BY tid
+), kernel AS (
+    SELECT tid, any_value(comm) AS comm FROM threads WHERE kind = 'kernel' GROUP BY tid
+)
+SELECT row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
+    SELECT ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, pid, tid, seq, comm, syscall, dev, path_id,
+        cause, filesystem, waker, waker_pid, waker_tid, waker_comm, waker_seq
+    FROM named_waits WHERE placed AND dur_ns > 0
+    UNION ALL
+    SELECT s.ts_ns, s.ts_ns + s.dur_ns, s.pid, s.tid, NULL, coalesce(j.comm, t.comm), NULL, j.dev,
+        NULL, k.cause, k.filesystem, s.waker, s.waker_pid, s.waker_tid, s.waker_comm, s.waker_seq
+    FROM segments s JOIN stack_causes k USING (stack_id) LEFT JOIN kernel t ON t.tid = s.tid
+    LEFT JOIN journals j ON j.tid = s.tid
+    WHERE s.seq IS NULL AND s.state = 'blocked' AND s.dur_ns > 0
+)
+"""
+
+_COLUMNS = "pid, tid, comm, seq, via_tid, mechanism, evidence"
+
+# A lock that was handed on while a thread waited for it: each wait for the same lock that ended
+# meanwhile made that thread the next owner.
+_TURNS = f"""
+CREATE OR REPLACE TEMP TABLE lock_turns AS
+WITH held AS (
+    SELECT row_number() OVER (ORDER BY ts_ns, tid) AS wait, *, ts_ns AS from_ns,
+        ts_ns + dur_ns AS to_ns
+    FROM waits WHERE dur_ns > 0 AND (owner_pid IS NOT NULL OR address IS NOT NULL)
+), contended AS (
+    SELECT wait, tid, address, from_ns, to_ns FROM held WHERE address IS NOT NULL
+        AND kind NOT IN ('iclog', 'cil', 'log_space')
+), taken AS (
+    SELECT address, pid, tid, seq, to_ns - 1 AS from_ns, to_ns FROM held
+    WHERE address IS NOT NULL
+), owners AS (
+    SELECT wait, from_ns, owner_pid AS pid, owner_tid AS tid, owner_comm AS comm,
+        owner_seq AS seq, CASE WHEN owner_shares THEN 'inferred' ELSE 'recorded' END AS evidence
+    FROM held
+    UNION ALL
+    SELECT wait, to_ns, pid, tid, NULL, seq, 'inferred' FROM ({
+    overlaps(
+        "contended",
+        "taken",
+        "l.address = r.address AND l.tid != r.tid",
+        "l.wait, r.pid, r.tid, r.seq",
+    )
+})
+), turns AS (
+    SELECT *, coalesce(lead(from_ns) OVER (PARTITION BY wait ORDER BY from_ns),
+        9223372036854775807) AS until_ns
+    FROM owners
+)
+SELECT row_number() OVER (ORDER BY t.from_ns, h.tid) AS turn, h.tid AS victim, h.dev, h.ino,
+    t.from_ns, least(t.until_ns, h.to_ns) AS to_ns, t.pid, coalesce(t.tid, t.pid) AS tid, t.comm,
+    t.seq, coalesce(t.tid, t.pid) AS via_tid,
+    CASE WHEN h.kind IN {_FILE_LOCKS} THEN 'file_lock' ELSE 'lock_holder' END AS mechanism,
+    t.evidence
+FROM turns t JOIN held h USING (wait) WHERE t.pid IS NOT NULL
+"""
+
+# The kernel lets a request for a file lock wait for another request that waits itself: as long as
+# it did, its own blocker was to blame.
+_PASS_ON = f"""
+CREATE OR REPLACE TEMP TABLE lock_turns AS
+WITH passing AS (
+    SELECT * FROM lock_turns WHERE mechanism = 'file_lock'
+), waiting AS (
+    SELECT pid AS waiter, dev, ino, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, owner_pid FROM waits
+    WHERE kind IN {_FILE_LOCKS} AND dur_ns > 0 AND owner_pid IS NOT NULL
+), one AS ({one_at_a_time("waiting", "waiter, dev, ino")}),
+met AS ({
+    overlaps(
+        "passing",
+        "one",
+        "l.pid = r.waiter AND l.dev = r.dev AND l.ino = r.ino AND l.victim != r.owner_pid",
+        "l.turn, r.owner_pid",
+    )
+}), layered AS (
+    SELECT turn AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM passing
+    UNION ALL SELECT turn, 1, owner_pid, from_ns, to_ns FROM met
+), cut AS ({layers("layered", (1, 32))})
+SELECT row_number() OVER (ORDER BY c.from_ns, t.victim) AS turn, t.victim, t.dev, t.ino,
+    c.from_ns, c.to_ns, CAST(coalesce(c.c1, t.pid) AS INTEGER) AS pid,
+    CAST(coalesce(c.c1, t.tid) AS INTEGER) AS tid, CASE WHEN c.c1 IS NULL THEN t.comm END AS comm,
+    CASE WHEN c.c1 IS NULL THEN t.seq END AS seq,
+    CAST(coalesce(c.c1, t.via_tid) AS INTEGER) AS via_tid, t.mechanism, t.evidence
+FROM cut c JOIN passing t ON t.turn = c.id
+UNION ALL SELECT * FROM lock_turns WHERE mechanism != 'file_lock'
+"""
+
+_LOCK_CLAIMS = f"""
+INSERT INTO claims SELECT id, {LOCK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+    WITH one AS ({one_at_a_time("lock_turns", "victim")})
+    SELECT * FROM ({
+    overlaps(
+        "sleeps",
+        "one",
+        "l.tid = r.victim",
+        "l.id, r.pid, r.tid, r.comm, r.seq, r.via_tid, r.mechanism, r.evidence",
+    )
+}))
+"""
+
+# Of what a commit has to write first the process that wrote most since the commit before.
+_PHASES = f"""
+CREATE OR REPLACE TEMP TABLE guilty_phases AS
+WITH each AS (
+    SELECT commit_id, dev, tid AS committer, from_ns AS begun_ns,
+        greatest(from_ns - 30000000000,
+            lag(from_ns, 1, 0) OVER (PARTITION BY dev ORDER BY from_ns)) AS since_ns,
+        to_ns - coalesce(logging_ns, 0) - coalesce(flushing_ns, 0) - coalesce(locking_ns, 0)
+            AS locking_at_ns,
+        to_ns - coalesce(logging_ns, 0) - coalesce(flushing_ns, 0) AS flushing_at_ns,
+        to_ns - coalesce(logging_ns, 0) AS logging_at_ns, flushing_ns,
+        holder_pid, holder_tid, holder_comm, holder_seq, holder_ns
+    FROM commit_spans WHERE kind = 'jbd2_commit'
+), flushing AS (
+    SELECT commit_id, dev, since_ns AS from_ns, flushing_at_ns AS to_ns FROM each
+    WHERE flushing_ns >= 100000
+), writes AS (
+    SELECT dev, pid, tid, comm, seq, ret, ts_ns AS from_ns, ts_ns + 1 AS to_ns FROM syscalls
+    WHERE ret > 0 AND syscall IN ('write', 'writev', 'pwrite64', 'pwritev', 'pwritev2')
+        AND EXISTS (SELECT 1 FROM flushing)
+), wrote AS (
+    SELECT commit_id, pid, arg_max(tid, from_ns) AS tid, arg_max(comm, from_ns) AS comm,
+        arg_max(seq, from_ns) AS seq, sum(ret) AS bytes FROM ({
+    overlaps(
+        "flushing",
+        "writes",
+        "l.dev = r.dev",
+        "l.commit_id, r.pid, r.tid, r.comm, r.seq, r.ret",
+    )
+}) GROUP BY commit_id, pid
+), most AS (
+    SELECT commit_id, arg_max(pid, bytes) AS pid, arg_max(tid, bytes) AS tid,
+        arg_max(comm, bytes) AS comm, arg_max(seq, bytes) AS seq FROM wrote GROUP BY commit_id
+)
+SELECT dev, committer, locking_at_ns AS from_ns,
+    locking_at_ns + least(holder_ns, flushing_at_ns - locking_at_ns) AS to_ns, holder_pid AS pid,
+    holder_tid AS tid, holder_comm AS comm, holder_seq AS seq, holder_tid AS via_tid,
+    'handle_holder' AS mechanism, 'recorded' AS evidence
+FROM each WHERE holder_tid IS NOT NULL
+UNION ALL
+SELECT e.dev, e.committer, flushing_at_ns, logging_at_ns, m.pid, m.tid, m.comm, m.seq,
+    e.committer, 'ordered_data', 'inferred'
+FROM each e JOIN most m USING (commit_id)
+"""
+
+_PHASE_CLAIMS = f"""
+INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND filesystem = 'ext4'),
+    one AS ({one_at_a_time("guilty_phases", "dev")})
+    SELECT * FROM ({
+    overlaps(
+        "hurt",
+        "one",
+        "(l.dev IS NULL OR r.dev IS NULL OR l.dev = r.dev) AND (l.seq IS NOT NULL "
+        "OR l.tid = r.committer)",
+        "l.id, r.pid, r.tid, r.comm, r.seq, r.via_tid, r.mechanism, r.evidence",
+    )
+}))
+"""
+
+_COMMIT_CLAIMS = f"""
+INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
+    asked AS (
+        SELECT l.*, t.pid, t.tid AS asker, t.seq, coalesce(s.trigger_comm, t.comm) AS comm,
+            s.tid AS via_tid
+        FROM leading_commits l JOIN commit_triggers t USING (commit_id)
+        JOIN commit_spans s USING (commit_id) WHERE t.tid IS NOT NULL
+    )
+    SELECT * FROM ({
+    overlaps(
+        "hurt",
+        "asked",
+        "l.filesystem = r.filesystem AND (l.filesystem = 'btrfs' OR l.dev IS NULL "
+        "OR r.dev IS NULL OR l.dev = r.dev)",
+        "l.id, r.pid, r.asker AS tid, r.comm, r.seq, r.via_tid, "
+        "'commit_trigger' AS mechanism, 'recorded' AS evidence",
+    )
+}))
+"""
+
+_DISK_CLAIMS = f"""
+INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+    WITH hurt AS (
+        SELECT * FROM sleeps
+        WHERE cause IN {_AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
+    ), busy AS (
+        SELECT * FROM services WHERE part IN ('{DEVICE}', '{FLUSH}', '{DISK_FLUSH}')
+            AND tid IS NOT NULL
+    ), oldest AS ({one_at_a_time("busy", "disk")}),
+    met AS ({
+    overlaps(
+        "hurt",
+        "oldest",
+        same_disk("l.dev", "r.disk"),
+        "l.id, r.pid, r.tid, r.comm, r.seq, r.tid AS via_tid, 'device' AS mechanism, "
+        "'inferred' AS evidence",
+    )
+})
+    {one_at_a_time("met", "id")}
+)
+"""
+
+# A kernel thread that wakes those who wait for its work is no culprit.
+_WAKER_CLAIMS = f"""
+INSERT INTO claims SELECT id, {WAKER}, NULL, from_ns, to_ns, waker_pid, waker_tid, waker_comm,
+    waker_seq, waker_tid, 'waker', 'recorded'
+FROM sleeps WHERE waker = 'task' AND waker_tid IS NOT NULL AND waker_tid != tid
+    AND cause NOT IN {_AT_DISK} AND waker_comm NOT LIKE 'kworker/%'
+    AND waker_tid NOT IN (SELECT tid FROM threads WHERE kind = 'kernel')
+"""
+
+# So that what nobody claims is there, too.
+_NOBODY = f"""
+INSERT INTO claims (id, layer, from_ns, to_ns) SELECT id, {NOBODY}, from_ns, to_ns FROM sleeps
+"""
+
+_CLAIMS = """
+CREATE OR REPLACE TEMP TABLE claims (
+    id BIGINT, layer INTEGER, claim BIGINT, from_ns BIGINT, to_ns BIGINT, pid INTEGER,
+    tid INTEGER, comm VARCHAR, seq BIGINT, via_tid INTEGER, mechanism VARCHAR, evidence VARCHAR)
+"""
+
+_NUMBERED = f"""
+CREATE OR REPLACE TEMP TABLE numbered_claims AS
+SELECT * FROM (
+    SELECT * REPLACE (row_number() OVER (PARTITION BY id, layer ORDER BY from_ns) AS claim)
+    FROM claims WHERE from_ns < to_ns
+) WHERE claim < [{", ".join(str(1 << bits) for bits in LAYER_BITS)}][layer + 1]
+"""
+
+
+def make_claims(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``sleeps`` and ``numbered_claims`` (needs the tables of ``study_commits``).
+
+    A sleep with more claims in a layer than have numbers there keeps the first of them.
+    """
+    for statement in (
+        _SLEEPS, _CLAIMS, _TURNS, *[_PASS_ON] * MAX_PASSED_ON, _LOCK_CLAIMS, _PHASES,
+        _PHASE_CLAIMS, _COMMIT_CLAIMS, _DISK_CLAIMS, _WAKER_CLAIMS, _NOBODY, _NUMBERED,
+    ):  # fmt: skip
+        con.execute(statement)

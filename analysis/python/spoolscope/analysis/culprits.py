@@ -1,0 +1,227 @@
+"""Victims and culprits: who kept whom waiting, for how long, and how; chains of it.
+
+Every instant of a sleep is charged to the most direct claim on it (see ``claims``), so the edges
+of one victim never overlap and add up to at most the time it was blocked. An edge's culprit was
+perhaps waiting itself: the chain follows it, up to ``MAX_HOPS``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from spoolscope.analysis.claims import LAYER_BITS, make_claims
+from spoolscope.analysis.overlay import layers, overlaps
+
+MAX_HOPS = 4
+
+# Every instant of every sleep once; neighbours of the same claim are one piece.
+_PIECES = f"""
+CREATE OR REPLACE TEMP TABLE sleep_pieces AS
+WITH cut AS (
+    SELECT *, CASE WHEN c0 IS NOT NULL THEN 0 WHEN c1 IS NOT NULL THEN 1
+        WHEN c2 IS NOT NULL THEN 2 WHEN c3 IS NOT NULL THEN 3 WHEN c4 IS NOT NULL THEN 4
+        ELSE 5 END AS layer, coalesce(c0, c1, c2, c3, c4, c5) AS claim
+    FROM ({layers("numbered_claims", LAYER_BITS)})
+), named AS (
+    SELECT p.id, p.from_ns, p.to_ns, c.pid, c.tid, c.comm, c.seq, c.via_tid, c.mechanism,
+        c.evidence
+    FROM cut p JOIN numbered_claims c ON c.id = p.id AND c.layer = p.layer AND c.claim = p.claim
+), marked AS (
+    SELECT *, lag(to_ns) OVER w IS NULL OR tid IS DISTINCT FROM lag(tid) OVER w
+        OR seq IS DISTINCT FROM lag(seq) OVER w
+        OR mechanism IS DISTINCT FROM lag(mechanism) OVER w AS begins
+    FROM named WINDOW w AS (PARTITION BY id ORDER BY from_ns)
+), grouped AS (
+    SELECT *, sum(CAST(begins AS INTEGER)) OVER (PARTITION BY id ORDER BY from_ns) AS run
+    FROM marked
+)
+SELECT id, min(from_ns) AS from_ns, max(to_ns) AS to_ns, any_value(pid) AS culprit_pid,
+    any_value(tid) AS culprit_tid, any_value(comm) AS culprit_comm, any_value(seq) AS culprit_seq,
+    any_value(via_tid) AS via_tid, any_value(mechanism) AS mechanism, min(evidence) AS evidence
+FROM grouped GROUP BY id, run
+"""
+
+_FIRST_HOP = """
+CREATE OR REPLACE TEMP TABLE hops AS
+SELECT row_number() OVER (ORDER BY p.from_ns, s.tid) AS edge_id, CAST(1 AS INTEGER) AS hop,
+    CAST(NULL AS BIGINT) AS parent_id, p.from_ns, p.to_ns, s.pid AS victim_pid,
+    s.tid AS victim_tid, s.comm AS victim_comm, s.seq AS victim_seq, s.syscall AS victim_syscall,
+    s.path_id AS victim_path_id, s.cause, p.mechanism, p.culprit_pid, p.culprit_tid,
+    p.culprit_comm, p.culprit_seq, p.via_tid, p.evidence
+FROM sleep_pieces p JOIN sleeps s USING (id)
+WHERE s.seq IS NOT NULL AND p.culprit_tid != s.tid
+"""
+
+# What the culprit of an edge, or the thread that worked for it, slept for meanwhile; also where
+# nobody else is to blame for that.
+_ASLEEP = """
+CREATE OR REPLACE TEMP TABLE asleep AS
+SELECT s.tid, s.pid, s.comm, s.seq, s.syscall, s.path_id, s.cause,
+    p.from_ns, p.to_ns,
+    CASE WHEN p.culprit_tid != s.tid THEN p.mechanism END AS mechanism,
+    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_pid END AS culprit_pid,
+    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_tid END AS culprit_tid,
+    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_comm END AS culprit_comm,
+    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_seq END AS culprit_seq,
+    CASE WHEN p.culprit_tid != s.tid THEN p.via_tid END AS via_tid, p.evidence
+FROM sleeps s JOIN sleep_pieces p USING (id)
+WHERE s.tid IN (SELECT via_tid FROM hops UNION SELECT via_tid FROM sleep_pieces)
+"""
+
+_NEXT_HOP = """
+INSERT INTO hops
+WITH parents AS (SELECT * FROM hops WHERE hop = {hop} AND via_tid IS NOT NULL)
+SELECT (SELECT max(edge_id) FROM hops) + row_number() OVER (ORDER BY from_ns, parent_id),
+    {hop} + 1, parent_id, from_ns, to_ns, pid, tid, comm, seq, syscall, path_id, cause, mechanism,
+    culprit_pid, culprit_tid, culprit_comm, culprit_seq, via_tid, coalesce(evidence, 'recorded')
+FROM ({met})
+"""
+
+# A holder is named by process where the kernel says no more: its call is the one it was in for
+# most of the time.
+_EDGES = """
+CREATE OR REPLACE TEMP TABLE edges AS
+WITH unsaid AS (
+    SELECT edge_id, culprit_tid AS tid, from_ns, to_ns FROM hops
+    WHERE culprit_tid IS NOT NULL AND culprit_seq IS NULL
+), candidates AS (
+    SELECT tid, seq, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns FROM syscalls
+    WHERE tid IN (SELECT tid FROM unsaid)
+), during AS (
+    SELECT edge_id, arg_max(seq, to_ns - from_ns) AS seq FROM ({met}) GROUP BY edge_id
+), whole AS (
+    SELECT h.* REPLACE (coalesce(h.culprit_seq, d.seq) AS culprit_seq)
+    FROM hops h LEFT JOIN during d USING (edge_id)
+), wanted AS (
+    SELECT DISTINCT culprit_tid AS tid, culprit_seq AS seq FROM whole
+    WHERE culprit_seq IS NOT NULL
+), calls AS (
+    SELECT s.tid, s.seq, any_value(s.syscall) AS syscall, any_value(s.path_id) AS path_id,
+        any_value(s.comm) AS comm
+    FROM wanted w JOIN syscalls s ON s.tid = w.tid AND s.seq = w.seq GROUP BY ALL
+), names AS (
+    SELECT tid, any_value(comm) AS comm FROM threads GROUP BY tid
+)
+SELECT edge_id, hop, parent_id, w.from_ns, w.to_ns, victim_pid, victim_tid, victim_comm,
+    victim_seq, victim_syscall, victim_path_id, cause, mechanism, culprit_pid, culprit_tid,
+    coalesce(c.comm, culprit_comm, n.comm) AS culprit_comm, culprit_seq,
+    c.syscall AS culprit_syscall, c.path_id AS culprit_path_id, evidence
+FROM whole w LEFT JOIN calls c ON c.tid = w.culprit_tid AND c.seq = w.culprit_seq
+LEFT JOIN names n ON n.tid = w.culprit_tid
+ORDER BY edge_id
+"""
+
+_SUMMARY = """
+SELECT victim_comm, victim_syscall, cause, mechanism, coalesce(culprit_comm, 'unknown'),
+    CASE WHEN count(DISTINCT culprit_pid) = 1 THEN any_value(culprit_pid) END,
+    coalesce(culprit_syscall, '-'), count(*), CAST(sum(to_ns - from_ns) AS BIGINT),
+    max(to_ns - from_ns), bool_and(evidence = 'recorded')
+FROM edges WHERE hop = 1 GROUP BY victim_comm, victim_syscall, cause, mechanism, culprit_comm,
+    culprit_syscall
+ORDER BY 9 DESC, 1, 2, 3, 4, 5 LIMIT {limit}
+"""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Edges of one kind: victims' and culprits' names, mechanism, and the time in sum.
+
+    Attributes:
+        victim: Name of the process that waited, in the call ``victim_call``, for ``cause``.
+        mechanism: One of ``claims.MECHANISMS``.
+        culprit: Name of the process that had what it waited for; culprit_pid if it was one only.
+        culprit_call: What it was doing; "-" if it was in no recorded call.
+        n: Number of edges, ns their length in sum; max_ns of the longest.
+        recorded: Every edge was seen by the recorder; else some are inferred.
+    """
+
+    victim: str
+    victim_call: str
+    cause: str
+    mechanism: str
+    culprit: str
+    culprit_pid: int | None
+    culprit_call: str
+    n: int
+    ns: int
+    max_ns: int
+    recorded: bool
+
+
+@dataclass(frozen=True)
+class Link:
+    """One hop of a chain: who slept, in which call, for what, and who was to blame if not itself.
+
+    ``ns`` is the part of the hop before that it slept so.
+    """
+
+    comm: str
+    pid: int
+    syscall: str
+    cause: str
+    mechanism: str | None
+    culprit: str | None
+    culprit_pid: int | None
+    culprit_call: str
+    ns: int
+
+
+def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the table ``edges`` (needs the tables of ``study_commits``).
+
+    Hop 1 are the edges of calls. A row of a higher hop says what the culprit of its parent slept
+    for meanwhile, and who was to blame for that; its culprit is null where that was nobody else.
+    """
+    make_claims(con)
+    for statement in (_PIECES, _FIRST_HOP, _ASLEEP):
+        con.execute(statement)
+    for hop in range(1, MAX_HOPS):
+        met = overlaps(
+            "parents",
+            "asleep",
+            "l.via_tid = r.tid",
+            "l.edge_id AS parent_id, r.* EXCLUDE (from_ns, to_ns, bin)",
+        )
+        con.execute(_NEXT_HOP.format(hop=hop, met=met))
+    met = overlaps("unsaid", "candidates", "l.tid = r.tid", "l.edge_id, r.seq")
+    con.execute(_EDGES.format(met=met))
+
+
+def culprits(con: duckdb.DuckDBPyConnection, limit: int = 100) -> list[Culprit]:
+    """Return the edges in sums, the largest first (needs the table ``edges``)."""
+    return [Culprit(*row) for row in con.execute(_SUMMARY.format(limit=limit)).fetchall()]
+
+
+_LONGEST = """
+WITH RECURSIVE tree AS (
+    SELECT edge_id FROM (SELECT edge_id FROM edges WHERE hop = 1
+        ORDER BY to_ns - from_ns DESC, edge_id LIMIT {limit})
+    UNION ALL SELECT e.edge_id FROM edges e JOIN tree t ON e.parent_id = t.edge_id
+)
+SELECT parent_id, edge_id, victim_comm, victim_pid, coalesce(victim_syscall, '-'), cause,
+    mechanism, culprit_comm, culprit_pid, coalesce(culprit_syscall, '-'), to_ns - from_ns
+FROM edges WHERE edge_id IN (SELECT edge_id FROM tree) ORDER BY to_ns - from_ns DESC, edge_id
+"""
+
+
+def longest_chains(con: duckdb.DuckDBPyConnection, limit: int = 10) -> list[list[Link]]:
+    """Return the longest edges, each followed along its longest part (needs ``edges``)."""
+    children: dict[int | None, list[tuple[int, Link]]] = {}
+    for parent, edge, *rest in con.execute(_LONGEST.format(limit=limit)).fetchall():
+        children.setdefault(parent, []).append((edge, Link(*rest)))
+    found = []
+    for edge, link in children.get(None, []):
+        chain = [link]
+        while edge in children:
+            edge, link = children[edge][0]  # the longest one
+            chain.append(link)
+        found.append(chain)
+    return found
+
+
+def write_edges(con: duckdb.DuckDBPyConnection, file: Path) -> int:
+    """Write the table ``edges`` as Parquet and return its number of rows."""
+    quoted = str(file).replace("'", "''")
+    ((n,),) = con.execute(f"COPY edges TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)").fetchall()
+    return int(n)

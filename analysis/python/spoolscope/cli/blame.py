@@ -1,0 +1,100 @@
+"""The lines of explain --blame: who made the journal work, and who kept whom waiting."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from spoolscope.cli.output import wrapped
+
+if TYPE_CHECKING:
+    from spoolscope.analysis.blame import Blame, MailboxBlame
+    from spoolscope.analysis.culprits import Link
+    from spoolscope.analysis.explain import Explanation
+
+TOP_BLAME = 10
+TOP_CHAINS = 3
+_HOW = {
+    "lock_holder": "held by",
+    "file_lock": "held by",
+    "handle_holder": "with an open handle of",
+    "ordered_data": "with data of",
+    "commit_trigger": "asked for by",
+    "device": "behind a request of",
+    "waker": "until woken by",
+}
+
+
+def blame_lines(found: "Explanation") -> Iterable[str]:
+    """Return the lines of the blame: commits charged, culprits, chains."""
+    yield from _charges(found)
+    yield from _culprits(found)
+    yield from _chains(found)
+
+
+def _charges(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.wording import count, duration
+
+    charges = found.commits.charges
+    yield f"\nWho caused the {duration(charges.commit_ns)} of commits"
+    yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
+    yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    for row in charges.by_process[:TOP_BLAME]:
+        pid = "-" if row.pid is None else str(row.pid)
+        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row.n, row)}"
+    yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    for box in charges.by_mailbox[:TOP_BLAME]:
+        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box.n, box)}"
+    yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
+    for row in charges.by_call[:TOP_BLAME]:
+        times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
+        where = f"{row.comm[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
+        yield f"  {where}{count(row.n):>7}{times}"
+
+
+def _cost(n: int, row: "Blame | MailboxBlame") -> str:
+    from spoolscope.analysis.wording import count, duration
+
+    times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
+    return f"{count(n):>9}" + "".join(f"{time:>10}" for time in times)
+
+
+def _tail_of(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[1 - width :]
+
+
+def _culprits(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.wording import count, duration
+
+    yield "\nWho kept whom waiting"
+    yield f"  {'victim':<21}{'for':<16}{'culprit':<23}{'n':>7}{'time':>9}"
+    for row in found.culprits[:TOP_BLAME]:
+        victim = f"{row.victim[:11]} {row.victim_call}"[:20]
+        pid = "" if row.culprit_pid is None else f" {row.culprit_pid}"
+        culprit = f"{row.culprit[:11]}{pid} {row.culprit_call}".removesuffix(" -")[:22]
+        cause = CAUSES[row.cause].label[:15]
+        numbers = f"{count(row.n):>7}{duration(row.ns):>9}"
+        yield f"  {victim:<21}{cause:<16}{culprit:<23}{numbers}" + ("" if row.recorded else "*")
+    if any(not row.recorded for row in found.culprits[:TOP_BLAME]):
+        yield "  * inferred: from the order of requests at the disk, writes, or waits for a lock"
+    if not found.culprits:
+        yield "  nobody, as far as was recorded"
+
+
+def _chains(found: "Explanation") -> Iterable[str]:
+    if found.chains:
+        yield "\nThe longest of these waits"
+    for chain in found.chains[:TOP_CHAINS]:
+        text = "; meanwhile ".join(map(_link, chain))
+        yield from wrapped(text, indent="  ")
+
+
+def _link(link: "Link") -> str:
+    from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.wording import duration
+
+    who = f"{link.comm or '?'} {link.pid} ({link.syscall})".replace(" (-)", "")
+    said = f"{who} waited {duration(link.ns)} for {CAUSES[link.cause].label}"
+    if link.culprit_pid is None:
+        return said
+    by = f"{link.culprit or '?'} {link.culprit_pid} ({link.culprit_call})".replace(" (-)", "")
+    return f"{said}, {_HOW[link.mechanism or 'waker']} {by}"

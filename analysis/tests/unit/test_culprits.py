@@ -1,0 +1,197 @@
+"""Who kept whom waiting: each instant has one culprit, the most direct one."""
+
+import random
+from itertools import pairwise
+
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.analysis.claims import MECHANISMS
+from spoolscope.analysis.explain import explain
+
+COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
+FILE_LOCK = "schedule < fcntl_setlk < do_fcntl"
+LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
+LOGGING = "schedule < bit_wait_io < jbd2_journal_commit_transaction < kjournald2"
+UNKNOWN = "schedule < pipe_wait_readable < pipe_read"
+
+
+@pytest.fixture
+def edges_of(builder, tmp_path):
+    """Return ``edges_of(hop)``: the edges of the trace that was built, as dicts."""
+
+    def read(hop=1):
+        file = tmp_path / "edges.parquet"
+        if not file.exists():
+            explain(builder.write(), edges=file)
+        rows = pq.read_table(file).to_pylist()
+        return [row for row in rows if row["hop"] == hop]
+
+    return read
+
+
+def short(rows):
+    return [(r["victim_tid"], r["mechanism"], r["culprit_tid"], r["to_ns"] - r["from_ns"])
+            for r in rows]  # fmt: skip
+
+
+def test_the_owner_of_a_lock_and_what_it_was_doing(builder, edges_of):
+    builder.call("rename", 0, 5000, tid=1, comm="mover", path="box/new/1")
+    builder.call("link", 100, 10, ((LOCKED, 900),), tid=2, comm="lmtp")
+    builder.lock_wait(2, 90, 910, "rwsem_write", address=5, owner_pid=1, owner_tid=1,
+                      owner_comm="mover", owner_seq=0)  # fmt: skip
+    (edge,) = edges_of()
+    assert short([edge]) == [(2, "lock_holder", 1, 900)]
+    assert (edge["culprit_comm"], edge["culprit_syscall"]) == ("mover", "rename")
+    assert (edge["cause"], edge["evidence"]) == ("dir_lock", "recorded")
+
+
+def test_a_lock_that_is_handed_on_has_one_owner_at_a_time(builder, edges_of):
+    for tid, at, dur in ((2, 0, 300), (3, 0, 800), (4, 0, 1000)):
+        builder.call("link", at, 10, ((LOCKED, dur),), tid=tid)
+        builder.lock_wait(tid, at, dur, "rwsem_write", address=5, owner_pid=1, owner_tid=1)
+    builder.lock_wait(9, 0, 500, "rwsem_write", address=6, owner_pid=8, owner_tid=8)
+    assert short(edges_of()) == [
+        (2, "lock_holder", 1, 300),
+        (3, "lock_holder", 1, 300),
+        (4, "lock_holder", 1, 300),
+        (3, "lock_holder", 2, 500),
+        (4, "lock_holder", 2, 500),
+        (4, "lock_holder", 3, 200),
+    ]
+
+
+def test_who_waits_for_a_file_lock_itself_passes_the_blame_on(builder, edges_of):
+    same = {"dev": 1, "ino": 77}
+    builder.call("write", 0, 5000, tid=1, comm="holder")
+    builder.call("fcntl", 0, 10, ((FILE_LOCK, 600),), tid=2)
+    builder.lock_wait(2, 0, 600, "posix_lock", owner_pid=1, **same)
+    builder.call("fcntl", 100, 10, ((FILE_LOCK, 900),), tid=3)
+    builder.lock_wait(3, 100, 900, "posix_lock", owner_pid=2, **same)
+    rows = edges_of()
+    assert short(rows) == [
+        (2, "file_lock", 1, 600),
+        (3, "file_lock", 1, 500),
+        (3, "file_lock", 2, 400),
+    ]
+    assert (rows[0]["culprit_comm"], rows[0]["culprit_syscall"]) == ("holder", "write")
+
+
+def test_the_parts_of_a_wait_for_a_commit_have_their_own_culprits(builder, edges_of):
+    for tid, comm in ((3, "asker"), (4, "holder")):
+        builder.call("fsync", 0, 2000, tid=tid, comm=comm)
+    builder.call("write", -500, 10, tid=5, comm="writer", dev=1, ret=70_000)
+    builder.call("write", -400, 10, tid=6, comm="small", dev=1, ret=700)
+    builder.call("fsync", 0, 10, ((COMMIT, 1_000_000),), tid=2, comm="lmtp", dev=1)
+    builder.commit(
+        0, 1_000_000, dev=1, locking_ns=100_000, flushing_ns=200_000, logging_ns=700_000,
+        trigger="call", trigger_pid=3, trigger_tid=3, trigger_seq=0, trigger_comm="asker",
+        handles=1, holder_pid=4, holder_tid=4, holder_seq=0, holder_comm="holder",
+        holder_ns=60_000,
+    )  # fmt: skip
+    rows = edges_of()
+    assert short(rows) == [
+        (2, "handle_holder", 4, 60_000),
+        (2, "commit_trigger", 3, 40_000),
+        (2, "ordered_data", 5, 200_000),
+        (2, "commit_trigger", 3, 700_000),
+    ]
+    assert [r["evidence"] for r in rows] == ["recorded", "recorded", "inferred", "recorded"]
+
+
+def test_ones_own_commit_has_no_culprit(builder, edges_of):
+    builder.call("fsync", 0, 10, ((COMMIT, 1000),), tid=2)
+    builder.commit(0, 1000, trigger="call", trigger_pid=2, trigger_tid=2, trigger_seq=0,
+                   trigger_comm="lmtp")  # fmt: skip
+    assert edges_of() == []
+
+
+def test_the_oldest_request_at_the_disk_is_to_blame(builder, edges_of):
+    disk, other = 8 << 20, 8 << 20 | 16
+    builder.call("stat", 0, 10, ((LOOKUP, 1000),), tid=2, dev=disk)
+    builder.block_io(-200, 0, 500, tid=8, pid=8, comm="backup", op="read", dev=disk)
+    builder.block_io(0, 100, 900, tid=2, pid=2, comm="lmtp", op="read", dev=disk)
+    builder.block_io(200, 0, 900, tid=9, pid=9, comm="late", op="read", dev=disk)
+    builder.block_io(0, 0, 900, tid=9, pid=9, comm="elsewhere", op="read", dev=other)
+    (edge,) = edges_of()
+    assert short([edge]) == [(2, "device", 8, 300)]
+    assert (edge["culprit_comm"], edge["evidence"]) == ("backup", "inferred")
+
+
+def test_the_waker_is_named_where_nothing_else_is_known(builder, edges_of):
+    builder.call("read", 0, 10, ((UNKNOWN, 1000),), tid=2)
+    builder.rows["segments"][-1].update(waker="task", waker_pid=3, waker_tid=3, waker_comm="peer")
+    builder.call("fsync", 5000, 10, ((COMMIT, 1000),), tid=2)
+    builder.rows["segments"][-1].update(waker="task", waker_pid=7, waker_tid=7, waker_comm="jbd2")
+    builder._add("threads", tid=7, pid=7, comm="jbd2/loop0-8", kind="kernel")
+    assert short(edges_of()) == [(2, "waker", 3, 1000)]  # a kernel thread is no culprit
+
+
+def test_a_chain_says_what_each_culprit_waited_for(builder, edges_of):
+    """2 waits for a lock of 3, who waits for a commit that 4 asked for, which flushes the disk."""
+    builder.call("rename", 0, 10, ((COMMIT, 900),), tid=3, comm="mover")
+    builder.call("link", 0, 10, ((LOCKED, 950),), tid=2, comm="lmtp")
+    builder.lock_wait(2, 0, 950, "rwsem_write", address=5, owner_pid=3, owner_tid=3, owner_seq=0)
+    builder.call("fsync", 0, 5000, tid=4, comm="asker")
+    builder.commit(100, 800, dev=1, trigger="call", trigger_pid=4, trigger_tid=4, trigger_seq=0,
+                   trigger_comm="asker")  # fmt: skip
+    builder.sleep(200, 700, LOGGING)
+    assert short(edges_of(1)) == [(2, "lock_holder", 3, 950), (3, "commit_trigger", 4, 800)]
+    second = edges_of(2)
+    assert short(second) == [
+        (3, None, None, 100),
+        (3, "commit_trigger", 4, 800),
+        (7, None, None, 700),
+    ]
+    assert [r["cause"] for r in second] == ["journal_commit"] * 3
+    (third,) = edges_of(3)
+    assert (third["victim_tid"], third["victim_comm"]) == (7, "jbd2/loop0-8")
+    assert third["parent_id"] == second[1]["edge_id"]
+    assert edges_of(4) == []
+
+
+def test_edges_never_overlap_and_never_exceed_the_blocked_time(builder, edges_of):
+    rng = random.Random(11)
+    frames = [COMMIT, LOCKED, FILE_LOCK, LOOKUP, UNKNOWN, None]
+    free = dict.fromkeys(range(1, 7), 0)
+    for _ in range(300):
+        tid = rng.randrange(1, 7)
+        waits = tuple(
+            (rng.choice(frames), rng.randrange(1, 10**6)) for _ in range(rng.randrange(4))
+        )
+        row = builder.call("fsync", free[tid], rng.randrange(1, 10**5), waits, tid=tid, dev=1)
+        free[tid] += row["dur_ns"] + rng.randrange(10**5)
+    last = max(free.values())
+    for _ in range(300):
+        at, owner = rng.randrange(last), rng.randrange(1, 7)
+        builder.lock_wait(rng.randrange(1, 7), at, rng.randrange(1, 10**6),
+                          rng.choice(["mutex", "rwsem_read", "posix_lock"]), dev=1, ino=4,
+                          address=rng.randrange(3), owner_pid=owner, owner_tid=owner)  # fmt: skip
+        asker = rng.randrange(1, 7)
+        builder.block_io(at, rng.randrange(10**4), rng.randrange(10**6), tid=asker, pid=asker,
+                         preflush=rng.random() < 0.2, fua=rng.random() < 0.2)  # fmt: skip
+    at = 0
+    while at < last:
+        asker, locking = rng.randrange(1, 7), rng.randrange(10**5)
+        builder.commit(at, locking + 500_000, dev=1, locking_ns=locking, flushing_ns=200_000,
+                       logging_ns=300_000, trigger="call", trigger_pid=asker, trigger_tid=asker,
+                       trigger_seq=0, trigger_comm="x", holder_pid=3, holder_tid=3, holder_seq=0,
+                       holder_ns=rng.randrange(10**5))  # fmt: skip
+        at += locking + 500_000 + rng.randrange(10**6)
+    rows = edges_of()
+    assert {r["mechanism"] for r in rows} >= set(MECHANISMS) - {"ordered_data", "waker"}
+    for call in builder.rows["syscalls"]:
+        begin, end = call["ts_ns"], call["ts_ns"] + call["dur_ns"]
+        key = (call["tid"], call["seq"])
+        mine = (r for r in rows if (r["victim_tid"], r["victim_seq"]) == key)
+        own = sorted((r["from_ns"], r["to_ns"]) for r in mine)
+        assert all(begin <= a < b <= end for a, b in own)
+        assert all(b <= c for (_, b), (c, _) in pairwise(own))
+        assert sum(b - a for a, b in own) <= call["blocked_ns"]
+    ends = {r["edge_id"]: r for hop in (1, 2, 3) for r in edges_of(hop)}
+    for hop in (2, 3, 4):
+        for row in edges_of(hop):
+            parent = ends[row["parent_id"]]
+            assert parent["hop"] == hop - 1
+            assert parent["from_ns"] <= row["from_ns"] < row["to_ns"] <= parent["to_ns"]
