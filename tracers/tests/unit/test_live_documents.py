@@ -1,0 +1,49 @@
+"""The live tools: documented as bpftrace's and BCC's are, and alike where they do the same."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIVE = Path(__file__).resolve().parents[2] / "live"
+SCRIPTS = sorted(LIVE.glob("*.bt"))
+TOOLS = SCRIPTS
+
+
+def blocks(script: str) -> list[str]:
+    """The probes of a script with their attach points, comments left out."""
+    text = re.sub(r"/\*.*?\*/", "", (LIVE / script).read_text(), flags=re.DOTALL)
+    return [block.strip() for block in re.findall(r"^(?:tracepoint:.*?)^}", text, re.M | re.S)]
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_every_tool_has_its_page_and_its_example(tool: Path):
+    page = (LIVE / "man" / f"{tool.name}.8").read_text()
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "FIELDS", "OVERHEAD", "CAVEATS"):
+        assert f"\n.SH {section}\n" in page
+    example = (LIVE / f"{tool.stem}_example.txt").read_text()
+    assert f"# {tool.name}" in example or f"&& {tool.name}" in example
+    heading = tool.read_text()[:1500]
+    assert "USAGE: " in heading
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_every_page_renders(tool: Path, require):
+    if not shutil.which("mandoc"):
+        require("mandoc", reason="no program mandoc on PATH")
+    page = LIVE / "man" / f"{tool.name}.8"
+    lint = subprocess.run(
+        ["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True, check=False
+    )
+    assert lint.stdout + lint.stderr == ""
+
+
+def test_calls_are_entered_alike_in_both_scripts_of_calls():
+    entered = {
+        script: [block for block in blocks(script) if "syscalls:sys_enter" in block]
+        for script in ("spoolsnoop.bt", "spoollat.bt")
+    }
+    assert len(entered["spoolsnoop.bt"]) > 15
+    assert entered["spoolsnoop.bt"] == entered["spoollat.bt"]
