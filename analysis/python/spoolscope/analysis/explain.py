@@ -18,6 +18,7 @@ from spoolscope.analysis.culprits import (
     longest_chains,
     write_edges,
 )
+from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
@@ -61,6 +62,7 @@ class Explanation:
         cpu: What calls did on the CPU; None for a trace without samples.
         culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
         chains: The longest such waits, each followed to who kept its culprit waiting.
+        evidence: What ``diagnose`` looks at besides the causes.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -77,6 +79,7 @@ class Explanation:
     cpu: CpuReport | None = None
     culprits: list[Culprit] = field(default_factory=list)
     chains: list[list[Link]] = field(default_factory=list)
+    evidence: Evidence = field(default_factory=Evidence)
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -99,6 +102,7 @@ class Explanation:
         return {
             "trace": str(self.trace),
             "calls": self.n_calls,
+            "findings": [asdict(finding) for finding in diagnose(self)],
             "latency_ns": self.latency_ns,
             "filesystem_ns": self.filesystem_ns,
             "sum_error_ns": self.split.sum_error_ns,
@@ -171,6 +175,7 @@ def explain_with(
         commits=study_commits(con),
         unknown=unknown_stacks(con),
         cpu=study_cpu(con, trace.meta),
+        evidence=gather(con),
     )
     if blame:
         find_culprits(con)

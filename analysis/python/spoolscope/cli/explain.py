@@ -55,13 +55,23 @@ def command(
     if as_json:
         emit_json(found.to_json())
     else:
-        lines = [*_head(found), *_causes(found), *_cpu(found), *_calls(found), *_commits(found)]
-        lines += [*blame_lines(found)] if blame else []
+        lines = [*_findings(found), *_head(found), *_causes(found), *_cpu(found), *_calls(found)]
+        lines += [*_commits(found), *(blame_lines(found) if blame else ())]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
         click.echo("\n".join([*lines, *_tail(found, trace)]))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
+
+
+def _findings(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.diagnosis import diagnose
+
+    findings = diagnose(found)
+    for finding in findings:
+        yield from wrapped(f"* {finding.text}")
+    if findings:
+        yield ""
 
 
 def _head(found: "Explanation") -> Iterable[str]:

@@ -1,0 +1,269 @@
+"""From causes to a culprit, a mechanism and a remedy to try: rules over an explanation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.wording import count, duration, percent
+
+if TYPE_CHECKING:
+    from spoolscope.analysis.explain import Explanation
+
+LEAST_SHARE = 0.1
+"""Findings that explain less of the time in calls are not worth acting on."""
+FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
+"""A process forces the commits if it triggers this many, this part, this often the next one's."""
+SLOW_REQUEST_NS = 10_000_000
+"""A disk is slow if it takes this long for half of its writes, reads or flushes."""
+LINEAR_CPU_NS, LINEAR_ENTRIES = 100_000, 1000
+"""On-CPU time of a call on a name that no index explains, and names that make it worth one."""
+
+_DISK_GROUPS = ("journal", "device", "read")
+_NOT_DISK = ("io_throttle", "dirty_throttle", "block_queue")
+
+# Who triggers commits, and how long others wait for these (needs the tables of the commits).
+_TRIGGERS = """
+WITH waited AS (
+    SELECT c.commit_id, sum(w.to_ns - w.from_ns) AS ns
+    FROM commit_spans c JOIN commit_waits w USING (commit_id)
+    WHERE w.tid IS DISTINCT FROM c.trigger_tid GROUP BY c.commit_id
+), busiest AS (
+    SELECT trigger_pid AS pid, max(trigger_comm) AS comm, count(*) AS n,
+        CAST(coalesce(sum(w.ns), 0) AS BIGINT) AS others_ns,
+        coalesce(lead(count(*)) OVER (ORDER BY count(*) DESC), 0) AS n_next
+    FROM commit_spans c LEFT JOIN waited w USING (commit_id)
+    WHERE c.trigger = 'call' AND c.trigger_pid IS NOT NULL
+    GROUP BY trigger_pid ORDER BY n DESC LIMIT 1
+)
+SELECT b.*, (SELECT count(*) FROM commit_spans),
+    (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls s WHERE s.pid = b.pid),
+    (SELECT mode(s.syscall) FROM commit_spans c JOIN syscalls s
+        ON s.tid = c.trigger_tid AND s.seq = c.trigger_seq WHERE c.trigger_pid = b.pid),
+    (SELECT mode(p.path) FROM commit_spans c JOIN syscalls s
+        ON s.tid = c.trigger_tid AND s.seq = c.trigger_seq JOIN paths p USING (path_id)
+        WHERE c.trigger_pid = b.pid)
+FROM busiest b
+"""
+
+# A request that is behind others in the device is not served before the one ahead is done: only
+# from then on its time says something of the disk.
+_REQUESTS = """
+WITH issued AS (
+    SELECT dev, op, ts_ns + queue_ns AS from_ns, ts_ns + queue_ns + device_ns AS to_ns
+    FROM block_ios WHERE op IN ('read', 'write', 'flush')
+), served AS (
+    SELECT dev, op, to_ns - greatest(from_ns, coalesce(lag(to_ns) OVER (
+        PARTITION BY dev ORDER BY to_ns), from_ns)) AS ns FROM issued
+)
+SELECT op, count(*), CAST(quantile_cont(ns, 0.5) AS BIGINT), CAST(sum(ns) AS BIGINT) AS total
+FROM served GROUP BY dev, op ORDER BY total DESC
+"""
+
+_BY_NAME = (
+    "open", "openat", "openat2", "creat", "stat", "lstat", "newfstatat", "statx", "access",
+    "faccessat", "faccessat2", "rename", "renameat", "renameat2", "link", "linkat", "unlink",
+    "unlinkat", "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "mknod", "mknodat",
+)  # fmt: skip
+
+# Calls on names by the directory of the name: CPU, and waits for its lock and its blocks.
+_DIRECTORIES = f"""
+WITH ran AS (
+    SELECT path_id, count(*) AS n, sum(oncpu_ns) AS cpu_ns FROM syscalls
+    WHERE path_id IS NOT NULL AND syscall IN {_BY_NAME} GROUP BY path_id
+), waited AS (
+    SELECT path_id, sum(dur_ns) AS ns FROM named_waits
+    WHERE cause IN ('dir_lock', 'lookup_io') AND syscall IN {_BY_NAME} GROUP BY path_id
+), cost AS (
+    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, CAST(sum(r.n) AS BIGINT) AS n,
+        CAST(sum(r.cpu_ns) AS BIGINT) AS cpu_ns, CAST(coalesce(sum(w.ns), 0) AS BIGINT) AS waited_ns
+    FROM ran r JOIN paths p USING (path_id) LEFT JOIN waited w USING (path_id)
+    WHERE p.kind = 'spool' GROUP BY dir ORDER BY sum(r.cpu_ns) + coalesce(sum(w.ns), 0) DESC LIMIT 3
+), entries AS (
+    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, count(*) AS entries
+    FROM tree t JOIN paths p USING (path_id) GROUP BY dir
+)
+SELECT c.*, coalesce(e.entries, 0) FROM cost c LEFT JOIN entries e USING (dir)
+ORDER BY cpu_ns + waited_ns DESC
+"""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """The process that triggers most commits.
+
+    Attributes:
+        pid: The process; ``comm`` its name.
+        n: Commits it triggered, of ``n_commits``; the next process triggered ``n_next``.
+        others_ns: Time other threads waited for these commits.
+        own_ns: Time of its own calls.
+        syscall: The call it mostly did that with, on ``path``; None if it was not recorded.
+    """
+
+    pid: int
+    comm: str
+    n: int
+    others_ns: int
+    n_next: int
+    n_commits: int
+    own_ns: int
+    syscall: str | None
+    path: str | None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of one kind to one disk: how many, and the time the disk took for them."""
+
+    op: str
+    n: int
+    median_ns: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class DirectoryCost:
+    """Calls on the names of a directory: CPU, waits for its lock and blocks, names at start."""
+
+    path: str
+    n: int
+    cpu_ns: int
+    waited_ns: int
+    entries: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rules look at besides the causes."""
+
+    trigger: Trigger | None = None
+    requests: tuple[Requests, ...] = ()
+    directories: tuple[DirectoryCost, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that makes calls slow.
+
+    Attributes:
+        kind: forced_commits, full_journal, linear_directory or slow_disk.
+        culprit: Who or what.
+        mechanism: What it does to the calls.
+        remedy: What to try.
+        share: Part of the time in calls that goes there, 0 to 1; findings may overlap.
+    """
+
+    kind: str
+    culprit: str
+    mechanism: str
+    remedy: str
+    share: float
+
+    @property
+    def text(self) -> str:
+        """The finding as two sentences."""
+        return f"{self.culprit} {self.mechanism} ({percent(self.share)} of the time). {self.remedy}"
+
+
+def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
+    """Read the evidence (needs ``named_waits`` and the tables of ``study_commits``)."""
+    trigger = con.execute(_TRIGGERS).fetchone()
+    return Evidence(
+        trigger=Trigger(*trigger) if trigger else None,
+        requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
+        directories=tuple(DirectoryCost(*row) for row in con.execute(_DIRECTORIES).fetchall()),
+    )
+
+
+def diagnose(found: "Explanation") -> list[Finding]:
+    """Return what makes the calls of a trace slow, the largest share first."""
+    if not found.filesystem_ns:
+        return []
+    findings = [
+        *_forced_commits(found),
+        *_full_journal(found),
+        *_linear_directories(found),
+        *_slow_disk(found),
+    ]
+    worth = [finding for finding in findings if finding.share >= LEAST_SHARE]
+    return sorted(worth, key=lambda finding: -finding.share)
+
+
+def _forced_commits(found: "Explanation") -> Iterator[Finding]:
+    """One process that triggers far more of the commits than any other."""
+    t = found.evidence.trigger
+    if t is None or t.n < max(FORCED_COMMITS, FORCED_SHARE * t.n_commits, FORCED_TIMES * t.n_next):
+        return
+    seconds = found.meta.get("duration_ns", 0) / 1e9
+    rate = f", {t.n / seconds:.0f} a second" if seconds else ""
+    yield Finding(
+        "forced_commits",
+        f"{t.comm} (process {t.pid})",
+        f"makes the journal commit with {t.syscall or 'its calls'} on {t.path or 'its files'}: "
+        f"{count(t.n)} of {count(t.n_commits)} commits{rate}, for which the others waited "
+        f"{duration(t.others_ns)}",
+        f"Let {t.comm} sync less often, or keep its files on another filesystem.",
+        min(1.0, t.others_ns / max(1, found.filesystem_ns - t.own_ns)),
+    )
+
+
+def _full_journal(found: "Explanation") -> Iterator[Finding]:
+    """Calls that must make room in the journal before they may begin."""
+    waited = found.causes.get("log_space", 0)
+    if not waited:
+        return
+    spools = found.meta.get("spools", [])
+    in_journal = any("data=journal" in str(spool.get("options", "")) for spool in spools)
+    xfs = any(spool.get("fstype") == "xfs" for spool in spools)
+    larger = "Make the log larger (mkfs.xfs -l size=)" if xfs else (
+        "Make the journal larger (tune2fs -O ^has_journal, then -J size=)"
+    )  # fmt: skip
+    yield Finding(
+        "full_journal",
+        "The journal",
+        f"is full: calls waited {duration(waited)} for a checkpoint, that is until what it holds "
+        "was written to its place",
+        f"{larger}{', or mount with data=ordered' if in_journal else ''}.",
+        waited / found.filesystem_ns,
+    )
+
+
+def _linear_directories(found: "Explanation") -> Iterator[Finding]:
+    """Directories whose names cost more CPU than an index would take."""
+    for cost in found.evidence.directories:
+        each = cost.cpu_ns / cost.n
+        if each < LINEAR_CPU_NS or cost.entries < LINEAR_ENTRIES:
+            continue
+        yield Finding(
+            "linear_directory",
+            f"The directory {cost.path or '/'}",
+            f"has {count(cost.entries)} names and is searched one by one: each of "
+            f"{count(cost.n)} calls on a name in it ran {duration(each)}, and they waited "
+            f"{duration(cost.waited_ns)} for its lock and its blocks",
+            "Give it an index (tune2fs -O dir_index, then e2fsck -fD), or divide it.",
+            (cost.cpu_ns + cost.waited_ns) / found.filesystem_ns,
+        )
+
+
+def _slow_disk(found: "Explanation") -> Iterator[Finding]:
+    """A disk whose requests take long, and calls that wait for it or for its journal."""
+    slow = [r for r in found.evidence.requests if r.median_ns >= SLOW_REQUEST_NS]
+    if not slow:
+        return
+    waited = sum(
+        ns
+        for cause, ns in found.causes.items()
+        if CAUSES[cause].group in _DISK_GROUPS and cause not in _NOT_DISK
+    )
+    worst = slow[0]
+    yield Finding(
+        "slow_disk",
+        "The disk",
+        f"takes {duration(worst.median_ns)} for a {worst.op} (median of {count(worst.n)}), and "
+        f"calls waited {duration(waited)} for it",
+        "Look at the disk itself and at what else uses it; a disk or a journal device with a "
+        "protected write cache would take the load.",
+        waited / found.filesystem_ns,
+    )

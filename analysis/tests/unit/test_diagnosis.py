@@ -1,0 +1,103 @@
+"""Rules from causes to culprits: each fires on its own evidence and on no other."""
+
+from types import SimpleNamespace
+
+import duckdb
+import pytest
+
+from spoolscope.analysis.diagnosis import (
+    _REQUESTS,
+    DirectoryCost,
+    Evidence,
+    Requests,
+    Trigger,
+    diagnose,
+)
+
+S = 1_000_000_000
+FORCED = Trigger(7, "statsd", 300, 4 * S, 40, 500, 2 * S, "fsync", "statistics.db")
+LINEAR = DirectoryCost("shared", 3000, 2 * S, S, 60_000)
+SLOW = Requests("flush", 240, 25_000_000, 6 * S)
+
+
+def explanation(causes=None, trigger=None, requests=(), directories=(), spools=()):
+    causes = causes or {"journal_commit": 8 * S, "cpu": 2 * S}
+    return SimpleNamespace(
+        causes=causes,
+        filesystem_ns=sum(causes.values()),
+        meta={"duration_ns": 10 * S, "spools": list(spools)},
+        evidence=Evidence(trigger, tuple(requests), tuple(directories)),
+    )
+
+
+def kinds(found):
+    return [finding.kind for finding in diagnose(found)]
+
+
+def test_nothing_is_found_in_a_healthy_trace():
+    assert kinds(explanation({"cpu": S, "journal_commit": S})) == []
+    assert diagnose(explanation({"cpu": 0})) == []
+
+
+def test_one_process_that_forces_the_commits_is_named():
+    [found] = diagnose(explanation(trigger=FORCED))
+    assert found.kind == "forced_commits"
+    assert found.culprit == "statsd (process 7)"
+    assert "300 of 500 commits, 30 a second" in found.mechanism
+    assert "fsync on statistics.db" in found.mechanism
+    assert found.share == pytest.approx(4 / 8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n": 90}, {"n": 15, "n_next": 0, "n_commits": 16}, {"n_next": 150}, {"others_ns": 1}],
+)
+def test_a_process_among_equals_or_without_victims_is_not(change):
+    trigger = Trigger(**{**vars(FORCED), **change})
+    assert kinds(explanation(trigger=trigger)) == []
+
+
+@pytest.mark.parametrize(
+    ("spool", "remedy"),
+    [
+        ({"fstype": "ext4", "options": "rw,data=journal"}, "data=ordered"),
+        ({"fstype": "ext4", "options": "rw"}, "tune2fs"),
+        ({"fstype": "xfs", "options": "rw"}, "mkfs.xfs"),
+    ],
+)
+def test_a_full_journal_is_named_with_its_remedy(spool, remedy):
+    [found] = diagnose(explanation({"log_space": 6 * S, "cpu": 4 * S}, spools=[spool]))
+    assert (found.kind, found.share) == ("full_journal", 0.6)
+    assert remedy in found.remedy
+
+
+def test_a_directory_searched_name_by_name_is_named():
+    [found] = diagnose(explanation(directories=[LINEAR]))
+    assert (found.kind, found.culprit) == ("linear_directory", "The directory shared")
+    assert "60,000 names" in found.mechanism
+    quick = DirectoryCost("shared", 3000, S // 10, 3 * S, 60_000)
+    small = DirectoryCost("shared", 3000, 2 * S, S, 200)
+    assert kinds(explanation(directories=[quick, small])) == []
+
+
+def test_a_slow_disk_is_named_with_what_waited_for_it():
+    causes = {"journal_commit": 6 * S, "io_throttle": S, "file_lock": 0, "cpu": 3 * S}
+    [found] = diagnose(explanation(causes, requests=[SLOW]))
+    assert (found.kind, found.share) == ("slow_disk", 0.6)
+    assert "25.0 ms for a flush" in found.mechanism
+    assert kinds(explanation(requests=[Requests("flush", 240, 2_000_000, S)])) == []
+
+
+def test_the_largest_share_comes_first():
+    both = explanation(trigger=FORCED, requests=[SLOW])
+    assert kinds(both) == ["slow_disk", "forced_commits"]
+
+
+def test_waiting_behind_others_in_the_device_is_not_slowness():
+    """Ten writes handed over at once, served one after the other in 2 ms each, are 2 ms long."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE block_ios AS SELECT 1 AS dev, 'write' AS op, 100 AS ts_ns, 0 AS queue_ns,"
+        " (n + 1) * 2000000 AS device_ns FROM range(10) t(n)"
+    )
+    assert con.execute(_REQUESTS).fetchall() == [("write", 10, 2_000_000, 20_000_000)]
