@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Record the sample trace: a real Postfix and Dovecot under mixed load, on a loop filesystem.
-# usage: make-sample.sh [-o TRACE] [-t ext4|xfs|btrfs] [-l LOAD_FACTOR] [-k]
+# usage: make-sample.sh [-o TRACE] [-t ext4|xfs|btrfs] [-d SECONDS] [-l LOAD_FACTOR] [-k]
 #   -o  the trace directory to make (default: traces/samples/postfix-dovecot)
+#   -d  length of the recording (default 31; for long ones set RIG_SIZE, e.g. 4G)
 #   -l  multiplies arrivals and sessions (default 1)
 #   -k  keep names (default: pseudonymised)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 output=$here/postfix-dovecot
-fstype=ext4 factor=1 names=()
-while getopts o:t:l:k option; do
+fstype=ext4 recorded=31 factor=1 names=()
+while getopts o:t:d:l:k option; do
 	case $option in
 	o) output=$OPTARG ;;
 	t) fstype=$OPTARG ;;
+	d) recorded=$OPTARG ;;
 	l) factor=$OPTARG ;;
 	k) names=(--keep-names) ;;
 	*) exit 2 ;;
@@ -20,7 +22,9 @@ while getopts o:t:l:k option; do
 done
 # The load starts into a silent server and has drained before the recording ends: clients finish
 # what they are at, which takes up to two seconds.
-recorded=31 seconds=28 quiet_before=0.5
+quiet_before=0.5
+[[ $recorded =~ ^[0-9]+$ && $recorded -gt 3 ]] || { echo "rig: error: -d $recorded: give whole seconds, more than 3" >&2; exit 2; }
+seconds=$((recorded - 3))
 export RIG=/var/tmp/spoolscope-rig RIG_FS=$fstype
 work=$(mktemp -d)
 
