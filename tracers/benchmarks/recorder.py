@@ -32,7 +32,16 @@ class Recorder:
         self.output = output
         self.done: dict[str, Any] = {}
         self.high_water_bytes = self.ring_bytes = 0
-        self._words = ["run", "--spool", str(spool), "--output", str(output), "--no-tree", *words]
+        self._words = [
+            "run",
+            "--spool",
+            str(spool),
+            "--output",
+            str(output),
+            "--snapshot",
+            "none",
+            *words,
+        ]
         self._watch = watch
         self._ended = threading.Event()
 

@@ -13,6 +13,15 @@ use crate::host::{Spool, mounts};
 /// Directories in which a symbolic link to a mail spool is usual.
 const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
 
+/// Those of several spools.
+pub fn of_all(spools: &[Spool]) -> Result<BTreeMap<PathBuf, PathBuf>> {
+    let mut aliases = BTreeMap::new();
+    for spool in spools {
+        aliases.extend(of(spool)?);
+    }
+    Ok(aliases)
+}
+
 /// Alias -> what it stands for, a directory of the spool.
 pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let mut aliases = BTreeMap::new();

@@ -71,6 +71,10 @@ impl Attributes {
         self.is(libc::S_IFDIR)
     }
 
+    pub fn is_symlink(&self) -> bool {
+        self.is(libc::S_IFLNK)
+    }
+
     pub fn is_device(&self) -> bool {
         self.is(libc::S_IFBLK) || self.is(libc::S_IFCHR)
     }
@@ -112,7 +116,7 @@ impl Attributes {
         }
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: the name is NUL-terminated; the descriptor is closed below.
-        let fd = unsafe { libc::open(name.as_ptr(), flags | libc::O_NOATIME) };
+        let fd = unsafe { libc::open(name.as_ptr(), flags) }; // seeking leaves no access time
         if fd < 0 {
             return 0;
         }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Record the system calls on mail spools.
 #[derive(Debug, Parser)]
@@ -25,6 +25,28 @@ pub enum Verb {
         #[arg(long = "spool", required = true)]
         spools: Vec<PathBuf>,
     },
+}
+
+/// How much of the tree the snapshot shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Snapshot {
+    /// All of it, walked before the recording begins.
+    Full,
+    /// The directories that calls use, listed when they do.
+    Touched,
+    /// Nothing.
+    None,
+}
+
+impl Snapshot {
+    /// As meta.json has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Snapshot::Full => "full",
+            Snapshot::Touched => "touched",
+            Snapshot::None => "none",
+        }
+    }
 }
 
 /// What to record and where to.
@@ -60,9 +82,9 @@ pub struct Options {
     /// Walk at most so many names of the tree a second.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub snapshot_rate: Option<u32>,
-    /// Leave out the walk of the spool tree.
-    #[arg(long)]
-    pub no_tree: bool,
+    /// Which part of the tree to look at.
+    #[arg(long, value_enum, default_value = "full")]
+    pub snapshot: Snapshot,
     /// Leave out stacks, then most reads and writes, while recording takes more than this
     /// share of all CPUs, in percent.
     #[arg(long)]

@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail};
 
-use crate::cli::Options;
+use crate::cli::{Options, Snapshot};
 
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_KILL: u32 = 5;
 const CAP_SYS_PTRACE: u32 = 19;
 /// For the switch of BPF's statistics.
@@ -29,12 +30,16 @@ struct Set {
 }
 
 /// What is needed until the end: iterators and counters (BPF, PERFMON), kernel addresses of
-/// stacks (SYSLOG), working directories of others for the next segment (SYS_PTRACE), and to
-/// end a command that changed its user (KILL).
+/// stacks (SYSLOG), working directories of others for the next segment (SYS_PTRACE), to
+/// list directories when they are used (DAC_READ_SEARCH), and to end a command that changed its
+/// user (KILL).
 fn needed(options: &Options) -> Vec<u32> {
     let mut caps = vec![CAP_BPF, CAP_PERFMON, CAP_SYSLOG];
     if options.rotates() || options.keeps_last() {
         caps.push(CAP_SYS_PTRACE);
+    }
+    if options.snapshot == Snapshot::Touched {
+        caps.push(CAP_DAC_READ_SEARCH);
     }
     if !options.command.is_empty() {
         caps.push(CAP_KILL);

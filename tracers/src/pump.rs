@@ -24,6 +24,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Time a terminated command gets before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Time that the listing of directories gets after the end.
+const LISTING: Duration = Duration::from_secs(5);
+
 /// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -77,6 +80,7 @@ impl<'a> Pump<'a> {
         let began_ns = host::clock(libc::CLOCK_MONOTONIC) as u64;
         self.ring.consume().context("Failed to store records")?;
         let mut segments = self.segments.borrow_mut();
+        segments.follow(began_ns)?;
         self.budget.tick(segments.current())?;
         let all = self.flushed.elapsed() > FLUSH;
         if all {
@@ -95,8 +99,10 @@ impl<'a> Pump<'a> {
             match scan.found.recv_timeout(TICK) {
                 Ok(item) => {
                     let mut segments = self.segments.borrow_mut();
-                    snapshot::store(segments.snapshot(), item)?;
-                    for item in scan.found.try_iter().take(4096) {
+                    for item in std::iter::once(item).chain(scan.found.try_iter().take(4096)) {
+                        if let Some(touched) = &mut segments.touched {
+                            touched.found(&item);
+                        }
                         snapshot::store(segments.snapshot(), item)?;
                     }
                 }
@@ -104,6 +110,24 @@ impl<'a> Pump<'a> {
                 Err(RecvTimeoutError::Disconnected) => return scan.end(),
             }
             self.drain()?;
+        }
+    }
+
+    /// Goes on until the directories that calls used are listed, or the time for it is over.
+    pub fn until_listed(&mut self, end: End) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            self.drain()?;
+            let mut segments = self.segments.borrow_mut();
+            let Some(touched) = &mut segments.touched else {
+                return Ok(());
+            };
+            if touched.ends() || end == End::DiskFull || began.elapsed() > LISTING {
+                let rest = touched.end()?;
+                return segments.store_names(rest);
+            }
+            drop(segments);
+            std::thread::sleep(TICK);
         }
     }
 

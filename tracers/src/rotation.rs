@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::Names;
-use crate::cli::Options;
+use crate::cli::{Options, Snapshot};
 use crate::host::Spool;
 use crate::probes::Probes;
 use crate::segments::Segments;
@@ -129,13 +129,18 @@ impl<'a> Rotation<'a> {
             || longest.is_some_and(|most| age.as_secs_f64() >= most / parts as f64)
     }
 
-    /// What a later segment says at its beginning: it has no walk of the tree; `borders` when
+    /// What a later segment says at its beginning: it has no walk of the whole tree; `borders` when
     /// those are written, without which nobody knows how far its threads had come.
     fn later_meta(&self, borders: bool) -> Value {
         merged(
             &self.first_meta,
-            &json!({"tree": false, "borders": borders}),
+            &json!({"tree": self.has_tree(), "borders": borders}),
         )
+    }
+
+    /// Has a later segment names of the tree?
+    fn has_tree(&self) -> bool {
+        self.options.snapshot == Snapshot::Touched
     }
 
     fn begin_scan(&mut self) -> Result<()> {
@@ -183,10 +188,16 @@ impl<'a> Rotation<'a> {
         segments.current().flush()?; // the borders before the word that they are there
         let begin = self.later_meta(true).to_string();
         segments.current().text(Kind::Meta, &begin)?;
+        let listed = segments.touched.as_ref().map(|t| t.facts_before.clone());
+        let listed = json!(listed);
         drop(segments);
         let number = old.number();
         let mut meta = merged(&self.first_meta, &self.probes.end_meta(border)?);
         meta["cgroups"] = json!(cgroups.by_id());
+        meta["listed"] = listed;
+        if number > 1 {
+            meta["tree"] = self.has_tree().into();
+        }
         let bytes = close(&mut old, &meta)?;
         if !self.options.keeps_last() {
             return self.say_closed(number);
@@ -207,7 +218,11 @@ impl<'a> Rotation<'a> {
         let (number, bytes) = {
             let mut segments = self.segments.borrow_mut();
             let last = segments.current();
-            (last.number(), close(last, meta)?)
+            let mut meta = meta.clone();
+            if last.number() > 1 {
+                meta["tree"] = self.has_tree().into();
+            }
+            (last.number(), close(last, &meta)?)
         };
         if self.options.keeps_last() {
             self.freeze("end", Some(number))?;
@@ -260,9 +275,6 @@ fn close(segment: &mut Capture, meta: &Value) -> Result<u64> {
     segment.text(Kind::Symbols, &names)?;
     let mut meta = meta.clone();
     meta["borders"] = true.into();
-    if segment.number() > 1 {
-        meta["tree"] = false.into();
-    }
     for (kind, n) in segment.dropped() {
         let lost = &mut meta["lost_records"][kind.to_string()];
         *lost = (lost.as_u64().unwrap_or(0) + n).into();

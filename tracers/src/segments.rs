@@ -17,7 +17,9 @@ use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cli::Options;
 use crate::host;
+use crate::rows::Names;
 use crate::threads::Threads;
+use crate::touched::Touched;
 use crate::trigger::Rules;
 
 /// A segment that is being written, and its threads.
@@ -46,6 +48,8 @@ pub struct Segments {
     full: bool,
     /// Kernel threads whose switches are recorded; every segment names them.
     watched: BTreeMap<u32, Task>,
+    /// With --snapshot touched: told of every call.
+    pub touched: Option<Touched>,
 }
 
 /// What is open beside the current segment.
@@ -85,6 +89,7 @@ impl Segments {
             broken: None,
             full: false,
             watched: BTreeMap::new(),
+            touched: None,
         })
     }
 
@@ -115,6 +120,9 @@ impl Segments {
     /// Stores a call with its two names.
     pub fn push_call(&mut self, mut call: Syscall, path: &[u8], path2: &[u8]) -> Result<()> {
         let numbered = self.numbered;
+        if let Some(touched) = &mut self.touched {
+            touched.called(&call, path, path2);
+        }
         let (segment, next) = self.place(call.end_ns);
         call.path = segment.capture.string(path);
         call.path2 = segment.capture.string(path2);
@@ -151,6 +159,9 @@ impl Segments {
         if task.event == TASK_WATCHED {
             self.watched.insert(task.tid, task);
         }
+        if let Some(touched) = &mut self.touched {
+            touched.lived(&task);
+        }
         let (segment, next) = self.place(task.ts_ns);
         task.path = segment.capture.string(path);
         segment.capture.push(Kind::Task, &task)?;
@@ -175,6 +186,39 @@ impl Segments {
                 segment.capture.flush_until(before_ns)?;
             } else {
                 segment.capture.settle(before_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to list directories, with the rights that this thread has now.
+    pub fn begin_listing(&mut self) {
+        if let Some(touched) = &mut self.touched {
+            touched.begin();
+        }
+    }
+
+    /// Lets the directories be listed that calls used before that moment, of which all has come
+    /// out of the rings, and stores what was found since.
+    pub fn follow(&mut self, before_ns: u64) -> Result<()> {
+        let Some(touched) = &mut self.touched else {
+            return Ok(());
+        };
+        touched.follow(before_ns);
+        let rows: Vec<Names> = touched.names().collect();
+        self.store_names(rows)
+    }
+
+    /// Stores names in the segments they were looked up for; of others nobody needs them.
+    pub fn store_names(&mut self, rows: Vec<Names>) -> Result<()> {
+        for names in rows {
+            let other = match &mut self.other {
+                Other::Next(segment) | Other::Last(segment) => Some(segment),
+                Other::Nothing => None,
+            };
+            let mut open = other.into_iter().chain([&mut self.current]);
+            if let Some(segment) = open.find(|s| s.capture.number() == names.segment) {
+                names.store(&mut segment.capture)?;
             }
         }
         Ok(())
@@ -222,6 +266,9 @@ impl Segments {
         };
         next.capture.begin_at(host::clock_pair())?;
         next.began = Instant::now();
+        if let Some(touched) = &mut self.touched {
+            touched.restart(next.capture.number());
+        }
         self.other = Other::Last(std::mem::replace(&mut self.current, next));
         Ok(())
     }

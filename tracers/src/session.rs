@@ -1,7 +1,6 @@
 //! One recording, from attach to the closed file.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +11,7 @@ use spoolscope_traces::records::Task;
 use spoolscope_traces::segment::Kind;
 
 use crate::budget::Budget;
-use crate::cli::Options;
+use crate::cli::{Options, Snapshot};
 use crate::command::{Command, exit_code};
 use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
@@ -24,6 +23,7 @@ use crate::skel::{RecorderSkel, RecorderSkelBuilder};
 use crate::snapshot::Scope;
 use crate::statistics::Switch;
 use crate::targets::Targets;
+use crate::touched::Touched;
 use crate::{
     aliases, answer, drain, iterators, privileges, rings, sampling, settings, signals, workers,
 };
@@ -99,7 +99,7 @@ fn record(
     let statistics = Switch::fork()?;
     let mut first = first_meta(options, spools, coverage)?;
     answer::open(options)?;
-    let segments = RefCell::new(Segments::create(options)?);
+    let segments = RefCell::new(first_segment(options, spools)?);
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
     segments
         .borrow_mut()
@@ -141,6 +141,7 @@ fn record(
     let mut pump = Pump::new(&ring, &segments, budget)?;
     pump.until_snapshot(probes.open_files()?, Scope::of(options, spools))?;
     privileges::drop(options)?;
+    segments.borrow_mut().begin_listing();
     answer::say(options, &json!({"event": "ready"}))?;
     if let Some(command) = command.as_deref_mut() {
         command.release();
@@ -150,6 +151,7 @@ fn record(
     let mut rotation = Rotation::new(options, spools, &segments, &probes, first.clone());
     let (end, status) = pump.until_stopped(options, &mut rotation, command)?;
 
+    pump.until_listed(end)?;
     drop(links); // detach: from here on no call is counted any more
     let clocks = host::clock_pair();
     pump.drain()?;
@@ -161,29 +163,36 @@ fn record(
     }
     let mut meta = merged(&first, &probes.end_meta(clocks)?);
     pump.budget.tell(&mut meta);
+    meta["listed"] = json!(segments.borrow().touched.as_ref().map(Touched::facts));
     meta["cgroups"] = json!(pump.cgroups.by_id());
     meta["ended"] = end.name().into();
     meta["command_status"] = json!(status.map(exit_code));
     rotation.finish(&meta)
 }
 
+fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
+    let mut segments = Segments::create(options)?;
+    if options.snapshot == Snapshot::Touched {
+        let rate = options.snapshot_rate;
+        segments.touched = Some(Touched::new(spools, &aliases::of_all(spools)?, rate));
+    }
+    Ok(segments)
+}
+
 /// What is known before the first record; a killed recorder leaves at least this.
 fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
-    let mut other_names = BTreeMap::new();
-    for spool in spools {
-        other_names.extend(aliases::of(spool)?);
-    }
     let (kernel, arch) = host::kernel();
     Ok(json!({
         "kernel": kernel,
         "arch": arch,
-        "aliases": other_names,
+        "aliases": aliases::of_all(spools)?,
         "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
         "tier": coverage.tier(),
         "programs": coverage.to_json(),
-        "tree": !options.no_tree,
         "sample_hz": options.sample_hz,
+        "tree": options.snapshot != Snapshot::None,
+        "snapshot": options.snapshot.name(),
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "units": options.units,
                    "exes": options.exes, "comms": options.comms,
                    "command": !options.command.is_empty()},

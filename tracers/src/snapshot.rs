@@ -19,11 +19,12 @@ use spoolscope_traces::records::{
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::{self, Hierarchies};
-use crate::cli::Options;
+use crate::cli::{Options, Snapshot};
 use crate::held;
 use crate::host::{self, Spool, clock};
 use crate::iterators;
-use crate::walk::{Names, Walk};
+use crate::rows::Names;
+use crate::walk::Walk;
 
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
@@ -34,6 +35,12 @@ pub enum Found {
     HeldLock(HeldLock),
     Mapping(Mapping, Vec<u8>),
     Names(Names),
+}
+
+impl From<Names> for Found {
+    fn from(names: Names) -> Self {
+        Found::Names(names)
+    }
 }
 
 const PATH_LONG: usize = 4096;
@@ -58,10 +65,9 @@ impl Scope {
     pub fn of(options: &Options, spools: &[Spool]) -> Self {
         Self {
             devices: devices(spools),
-            trees: if options.no_tree {
-                Vec::new()
-            } else {
-                spools.to_vec()
+            trees: match options.snapshot {
+                Snapshot::Full => spools.to_vec(),
+                Snapshot::Touched | Snapshot::None => Vec::new(),
             },
             rate: options.snapshot_rate,
         }

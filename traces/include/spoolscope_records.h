@@ -450,8 +450,8 @@ enum spsc_map_flags {
 	SPSC_MAP_SHARED = 1 << 3, /* made with MAP_SHARED */
 };
 
-/* One name of the spool tree, walked once after attaching. The name was there at ts_ns, or
- * since the ts_ns of the record before. */
+/* One name of the spool tree. The name was there at ts_ns, or since the ts_ns of the record
+ * before. Without an inode: until ts_ns all names of the directory `parent` were met. */
 struct spsc_tree {
 	__u64 ts_ns;
 	__u64 ino;

@@ -25,7 +25,7 @@ def recorded(tmp_path):
                 cgroups=[],
                 comms=[],
                 keep_names=True,
-                snapshot=False,
+                snapshot="none",
             )
         )
         assert summary.command_status == 0

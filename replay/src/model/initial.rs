@@ -31,8 +31,8 @@ impl World<'_> {
             return *known;
         }
         let (first, target) = match entry {
-            Some(entry) => (Attributes::of_entry(&entry), entry.target),
-            None => (self.guess_from(op), NONE),
+            Some(entry) if entry.mode != 0 => (Attributes::of_entry(&entry), entry.target),
+            _ => (self.guess_from(op), NONE),
         };
         let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
         let object = self.add(ino, first, target);

@@ -70,7 +70,11 @@ impl Attributes {
     /// What the snapshot shows; sizes of directories mean nothing elsewhere.
     pub fn of_entry(entry: &PlanEntry) -> Self {
         Self {
-            mode: entry.mode,
+            mode: if entry.mode == 0 {
+                libc::S_IFREG | 0o600 // nobody told
+            } else {
+                entry.mode
+            },
             uid: entry.uid,
             gid: entry.gid,
             size: if semantics::is_regular(entry.mode) {

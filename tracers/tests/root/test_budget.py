@@ -54,7 +54,7 @@ def run(
             output=tmp_path / "trace",
             command=["sh", "-c", f"{program} {mount} > {said}"],
             max_overhead_percent=budget,
-            snapshot=False,
+            snapshot="none",
         )
     )
     return Trace.open(summary.trace), [int(word) for word in said.read_text().split()]

@@ -76,7 +76,7 @@ def real_capture(spool, tmp_path, work) -> Path:
     capture = tmp_path / "whole.seg"
     mount = spool("ext4")
     recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", capture]
-    command = [*recorder, "--no-tree", "--", *work(mount, 2.5, 0.01)]
+    command = [*recorder, "--snapshot", "none", "--", *work(mount, 2.5, 0.01)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return capture
 

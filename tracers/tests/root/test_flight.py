@@ -26,7 +26,7 @@ PARTS = 8  # a window is kept in so many segments
 
 @contextmanager
 def recording(mount: Path, output: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [*CLI, "record", "-q", "--keep-names", "--no-snapshot", "--spool", str(mount)]
+    command = [*CLI, "record", "-q", "--keep-names", "--snapshot", "none", "--spool", str(mount)]
     process = subprocess.Popen(
         [*command, "-o", str(output), *options], stderr=subprocess.PIPE, text=True
     )

@@ -74,7 +74,7 @@ def stalled(mount: Path, tmp_path: Path, when_ready, seconds: float) -> Summary:
             output=tmp_path / "trace",
             command=["sh", "-c", f"{busy} > {tmp_path}/said"],
             keep_names=True,
-            snapshot=False,
+            snapshot="none",
             ring_mib=1,
         )
     )

@@ -17,7 +17,15 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-NAMES = {5: "kill", 19: "sys_ptrace", 21: "sys_admin", 34: "syslog", 38: "perfmon", 39: "bpf"}
+NAMES = {
+    2: "dac_read_search",
+    5: "kill",
+    19: "sys_ptrace",
+    21: "sys_admin",
+    34: "syslog",
+    38: "perfmon",
+    39: "bpf",
+}
 
 
 def status(pid: int | str) -> list[dict[str, str]]:
@@ -38,8 +46,10 @@ def capabilities(word: str) -> set[str]:
 COMMAND = "grep Cap /proc/self/status > {said}; for i in 1 2 3 4; do sync {spool}; sleep 0.5; done"
 
 
-@pytest.mark.parametrize("rotate", [False, True])
-def test_it_keeps_only_what_it_needs(rotate, spool, tmp_path):
+@pytest.mark.parametrize(
+    ("rotate", "snapshot"), [(False, "full"), (True, "full"), (False, "touched")]
+)
+def test_it_keeps_only_what_it_needs(rotate, snapshot, spool, tmp_path):
     mount, output = spool("ext4"), tmp_path / "trace"
     found: dict[str, list[dict[str, str]]] = {}
 
@@ -62,6 +72,7 @@ def test_it_keeps_only_what_it_needs(rotate, spool, tmp_path):
             output=output,
             command=["sh", "-c", COMMAND.format(said=tmp_path / "said", spool=mount)],
             keep_names=True,
+            snapshot=snapshot,
             rotate=Limit(age_s=3600) if rotate else Limit(),
         )
     )
@@ -70,6 +81,7 @@ def test_it_keeps_only_what_it_needs(rotate, spool, tmp_path):
     trace = Trace.open(Recording.open(output).traces()[0] if rotate else output)
     own = capabilities(status("self")[0]["CapEff"])
     needed = {"bpf", "perfmon", "syslog", "kill"} | ({"sys_ptrace"} if rotate else set())
+    needed |= {"dac_read_search"} if snapshot == "touched" else set()
     for who, may in (("recorder", needed), ("switch", {"sys_admin"})):
         for thread in found[who]:
             for kind in ("CapEff", "CapPrm"):

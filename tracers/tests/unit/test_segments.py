@@ -125,7 +125,12 @@ def two(new_story) -> list[Capture]:
     first.add("task", event=WATCHED, pid=2, tid=2)
     first.call(7, "open", "/spool/a", 0, 0, ret=3)
     first.add("switch", tid=7, out_ns=20, in_ns=30, call_ns=15, stack=1)
+    first.name("/spool", 2, 0o040700)
+    first.add("xattr", tree=1, name="user.a", length=1)
     later(second)
+    second.name("/spool", 2, 0o040700)
+    second.seen_in(1, "b", 5)
+    second.add("xattr", tree=2, name="user.b", length=2)
     second.add("task", event=WATCHED, pid=2, tid=2)
     second.add("task", ts_ns=10, event=BORDER, pid=7, tid=7, n_calls=1)
     second.add("task", ts_ns=101, event=SEEN, pid=7, tid=7, path="/spool")
@@ -156,6 +161,8 @@ def test_joined_segments_are_one_capture(two: list[Capture]) -> None:
     assert whole.stacks[switches["stack"], 0].tolist() == [6, 6]
     assert whole.records["task"]["event"].tolist() == [WATCHED]
     assert len(whole.records["open_file"]) == 0
+    assert whole.records["tree"]["parent"].tolist() == [0, 0, 2]
+    assert whole.records["xattr"]["tree"].tolist() == [1, 3]
     assert [row[3] for row in losses(whole)] == [7, 1]  # switches and tasks, as counted
     assert whole.meta["lost_records"] == {"2": 7, "3": 1}
     assert (whole.meta["compat_calls"], whole.meta["tree"]) == (4, True)

@@ -1,7 +1,5 @@
 """The start of a recording is found whatever happened while the snapshot was taken."""
 
-import random
-
 import pytest
 
 from spoolscope.tracers.lives import CUT, EXIT, FORK, SEEN
@@ -241,110 +239,64 @@ def test_a_working_directory_moves_with_its_directory(new_story) -> None:
     assert resolved.paths[resolved.path[-1]] == b"/spool/three/x"
 
 
-class Disk:
-    """A filesystem, changed by calls that are told and walked step by step."""
-
-    def __init__(self, story, chance: random.Random) -> None:
-        self.story, self.chance = story, chance
-        self.directories: dict[int, dict[str, int]] = {2: {}}
-        self.next_ino = 3
-
-    def new(self, *, directory: bool) -> int:
-        ino, self.next_ino = self.next_ino, self.next_ino + 1
-        if directory:
-            self.directories[ino] = {}
-        return ino
-
-    def names(self) -> dict[str, int]:
-        found, pending = {}, [("/spool", 2)]
-        while pending:
-            path, ino = pending.pop()
-            for name, below in self.directories.get(ino, {}).items():
-                found[f"{path}/{name}"] = below
-                pending.append((f"{path}/{name}", below))
-        return found
-
-    def place(self, *, directory: bool | None = None) -> tuple[str, dict[str, int], str] | None:
-        """Return any name: its path, its directory and itself."""
-        names = self.names()
-        if directory is not None:
-            names = {p: i for p, i in names.items() if (i in self.directories) == directory}
-        if not names:
-            return None
-        path = self.chance.choice(sorted(names))
-        above, _, name = path.rpartition("/")
-        return path, self.directories[names.get(above) or self.names().get(above, 2)], name
-
-    def free(self) -> tuple[str, dict[str, int], str]:
-        """Return a name that is not there, with its path and directory."""
-        directories = {"/spool": 2} | {
-            path: ino for path, ino in self.names().items() if ino in self.directories
-        }
-        above = self.chance.choice(sorted(directories))
-        name = f"n{self.next_ino}.{self.chance.randrange(1000)}"
-        return f"{above}/{name}", self.directories[directories[above]], name
-
-    def change(self) -> None:
-        path, into, name = self.free()
-        kind = self.chance.choice(["open", "mkdir", "rename", "rename", "link", "unlink"])
-        if kind in ("open", "mkdir"):
-            into[name] = ino = self.new(directory=kind == "mkdir")
-            if kind == "mkdir":
-                self.story.call(1, "mkdir", path)
-            else:
-                self.story.call(1, "open", path, O_CREAT | O_EXCL, ret=3, ino=ino)
-            return
-        old = self.place(directory=None if kind == "rename" else False)
-        if old is None or path.startswith(old[0] + "/"):
-            return
-        if kind == "unlink":
-            del old[1][old[2]]
-            self.story.call(1, "unlink", old[0])
-        else:
-            into[name] = old[1][old[2]]
-            if kind == "rename":
-                del old[1][old[2]]
-            self.story.call(1, kind, old[0], path)
-
-
-def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
-    """Change and walk by turns; return the names at the cut and the inodes the walk met."""
-    chance = random.Random(seed)
-    disk = Disk(story, chance)
-    for _ in range(30):
-        disk.change()
-    story.task(CUT, 0)
-    story.name("/spool", 2, DIRECTORY)
-    truth, met, pending = disk.names(), set(), [(1, 2)]
-    while pending:
-        for _ in range(chance.randrange(3)):
-            disk.change()
-        row, ino = pending.pop()
-        links = [i for d in disk.directories.values() for i in d.values()]
-        for name, below in list(disk.directories[ino].items()):
-            if disk.directories[ino].get(name) != below:
-                continue  # gone since the directory was listed
-            directory = below in disk.directories
-            mode = DIRECTORY if directory else 0o100600
-            nlink = 1 if directory else links.count(below)
-            story.seen_in(row, name, below, mode, nlink=nlink)
-            met.add(below)
-            if directory:
-                pending.append((len(story.records["tree"]), below))
-            if chance.random() < 0.3:
-                disk.change()
-    for _ in range(5):
-        disk.change()
-    return truth, met
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_any_order_of_changes_and_steps_of_the_walk(new_story, seed) -> None:
+def test_a_child_that_moved_before_its_calls_were_recorded(new_story) -> None:
     story = new_story()
-    truth, met = walk_amid_changes(story, seed)
-    found = tree(story)
-    del found["/spool"]
-    assert {path: ino for path, ino in found.items() if truth.get(path) != ino} == {}
-    single = {path: ino for path, ino in truth.items() if list(truth.values()).count(ino) == 1}
-    missed = {path for path, ino in single.items() if ino in met} - found.keys()
-    assert missed == set()
+    story.task(SEEN, 1, path="/spool/box")
+    story.task(FORK, 2, parent_pid=1, parent_tid=1)
+    story.task(CUT, 0)
+    story.task(SEEN, 2, cwd_dev=7, cwd_ino=6)
+    story.call(2, "unlink", "x")
+    story.name("/spool", 2, DIRECTORY)
+    story.seen_in(1, "box", 5, DIRECTORY)
+    story.seen_in(2, "cur", 6, DIRECTORY)
+    story.call(2, "unlink", "y")
+    capture = story.end()
+    resolved = resolve(capture)
+    assert [resolved.paths[i] for i in resolved.path] == [b"/spool/box/cur/x", b"/spool/box/cur/y"]
+    assert tree(story) == {"/spool": 2, "/spool/box": 5, "/spool/box/cur": 6}
+
+
+def test_what_an_open_made_in_a_listed_directory_is_new(story) -> None:
+    story.name("/spool", 2, DIRECTORY)
+    story.seen_in(1, "old", 5)
+    story.seen_in(1, "", 0, 0)
+    story.call(1, "unlink", "/spool/old")
+    story.call(1, "open", "/spool/new", O_CREAT, ret=3, ino=5)
+    assert tree(story) == {"/spool": 2, "/spool/old": 5}
+
+
+def test_what_was_removed_before_it_was_met_is_told_of(story) -> None:
+    story.name("/spool", 2, DIRECTORY)
+    story.call(1, "unlink", "/spool/file")
+    story.call(1, "rmdir", "/spool/directory")
+    story.call(1, "open", "/spool/own", O_CREAT | O_EXCL, ret=3, ino=9)
+    story.call(1, "unlink", "/spool/own")
+    story.name("/spool/late", 8)
+    ids: list[bytes] = []
+    missed = resolve(story.end()).state.missed_names(
+        lambda path: ids.append(path) or len(ids) - 1, lambda path: path.startswith(b"/spool")
+    )
+    assert dict(zip(ids, missed["directory"].tolist(), strict=True)) == {
+        b"/spool/file": False,
+        b"/spool/directory": True,
+    }
+
+
+def test_a_number_given_out_again_at_once_is_not_taken_for_the_first(new_story) -> None:
+    story = new_story()
+    story.now = SECOND
+    story.task(CUT, 0)
+    story.opened(1, "/spool/index", 3, 5)
+    story.call(1, "rename", "/spool/index.new", "/spool/index")
+    story.call(1, "mkdir", "/spool/directory")
+    story.name("/spool/directory", 5, DIRECTORY, btime_ns=SECOND - 1)
+    story.name("/spool/late", 8)
+    assert tree(story) == {"/spool/late": 8}
+
+
+def test_the_first_look_is_the_one_that_counts(story) -> None:
+    story.name("/spool/a", 9, mode=0o100600)
+    story.call(1, "chmod", "/spool/a", 0o640)
+    story.name("/spool/a", 9, mode=0o100640)
+    state = resolve(story.end()).state
+    assert state.tree(lambda _: 0, lambda _: -1)["mode"].tolist() == [0o100600]

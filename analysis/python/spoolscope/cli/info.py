@@ -109,10 +109,25 @@ _MORE = (
     "frozen",
     "bytes_unread",
     "tree",
+    "snapshot",
     "programs",
     "block_trace",
     "counts",
 )
+
+
+def _tree(facts: dict[str, Any]) -> str:
+    """Say what the table tree shows."""
+    said = facts["snapshot"] or {"kind": "full" if facts["tree"] else "none"}
+    met, missed = (facts["counts"].get(name, 0) for name in ("tree", "missed_names"))
+    if said["kind"] == "none":
+        return "not recorded"
+    text = f"{met:,} names" + (f", {missed:,} gone before they were seen" if missed else "")
+    if said["kind"] == "touched":
+        text += f", of the directories that calls used: {said.get('directories', 0):,}"
+        if said.get("directories_missed"):
+            text += f" (not found: {said['directories_missed']:,})"
+    return text
 
 
 def _print(facts: dict[str, Any], trace: Trace) -> None:
@@ -129,6 +144,7 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("paths unresolved", f"{facts['paths_unresolved']:,}"),
         ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
         ("tier", facts["tier"]),
+        ("tree at start", _tree(facts)),
         ("names", "pseudonyms" if facts["pseudonymised"] else "as they are"),
         ("clock drift", _drift(facts["clock_drift_ns"])),
         ("kernel", facts["kernel"]),

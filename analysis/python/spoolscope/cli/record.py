@@ -87,9 +87,15 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 @click.option(
     "--snapshot-rate",
     type=click.IntRange(1),
-    help="Walk at most so many names of the tree a second.",
+    help="Look at at most so many names of the tree a second.",
 )
-@click.option("--no-snapshot", is_flag=True, help="Leave out the tree; replay must then infer it.")
+@click.option(
+    "--snapshot",
+    type=click.Choice(["full", "touched", "none"]),
+    default="full",
+    show_default=True,
+    help="The tree at start: all of it, the directories that calls use, none (replay then infers).",
+)
 @click.option("--blktrace", is_flag=True, help="Add the stages of every block request.")
 @click.option(
     "--rotate", type=LimitType(), help="Begin a new trace after this size or time: 64M, 1h."
@@ -153,7 +159,7 @@ def command(**options: Any) -> int:
         comms=list(options["comms"]),
         max_overhead_percent=options["max_overhead"],
         keep_names=options["keep_names"],
-        snapshot=not options["no_snapshot"],
+        snapshot=options["snapshot"],
         snapshot_rate=options["snapshot_rate"],
         key_file=options["key_file"],
         blktrace=options["blktrace"],

@@ -104,7 +104,7 @@ def _recorder() -> Recorder | None:
         # The names are those of the trace: already pseudonyms, or kept on purpose.
         request = Request(
             spools=[mount], output=output, command=words, pids=[], cgroups=[], comms=[],
-            keep_names=True, snapshot=False,
+            keep_names=True, snapshot="none",
         )  # fmt: skip
         return record(request).command_status or 0
 

@@ -230,7 +230,18 @@ def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
     entries["ino"] = identity(trace, tree)
     for name in ("mode", "uid", "gid", "size", "mtime_ns"):
         entries[name] = column(tree, name, 0)
+    entries = np.concatenate([entries, _missed(trace, strings)])
     return _with_parents(entries[entries["path"] != NONE], strings)
+
+
+def _missed(trace: Trace, strings: Strings) -> Ops:
+    """Names that must have been there; of files the calls tell more (mode 0: unknown)."""
+    names = trace.table("missed_names")
+    entries = np.zeros(names.num_rows, DTYPES["plan_entry"])
+    entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
+    entries["ino"] = identity(trace, names)
+    entries["mode"] = np.where(names["directory"].to_numpy(), DIRECTORY, 0)
+    return entries
 
 
 def _with_parents(entries: Ops, strings: Strings) -> Ops:

@@ -73,6 +73,7 @@ def convert(
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: resolved.state.open_files(names.id),
         "tree": lambda: resolved.state.tree(names.id, names.text_id),
+        "missed_names": lambda: resolved.state.missed_names(names.id, names.is_on_spool),
         "held_locks": lambda: lock_columns(capture, inodes),
         "mappings": lambda: mapping_columns(capture, inodes),
         "faults": lambda: fault_columns(capture, inodes()),
@@ -130,6 +131,10 @@ class Names:
             if path == mount or path.startswith(mount + b"/")
         ]
         return max(fits)[1] if fits else -1
+
+    def is_on_spool(self, path: bytes) -> bool:
+        """Tell whether a path lies on a spool."""
+        return self.spool_of(path) >= 0
 
     def device(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the device of each path's spool, 0 outside."""
@@ -204,10 +209,17 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "max_overhead_ppm": native.get("max_overhead_ppm"),
         "tree": bool(native.get("tree")),
         "sample_hz": native.get("sample_hz"),
+        "snapshot": _snapshot(capture.meta),
         "pseudonymised": False,
         "key_id": None,
         "filter": native.get("filter", {}),
     }
+
+
+def _snapshot(native: dict[str, Any]) -> dict[str, Any]:
+    """How much of the tree was looked at."""
+    kind = native.get("snapshot", "full") if native.get("tree") else "none"
+    return {"kind": kind, **(native.get("listed") or {})}
 
 
 def _last(capture: Capture) -> int:

@@ -13,6 +13,7 @@ O_CREAT, O_EXCL, O_TMPFILE = 0o100, 0o200, 0o20200000
 F_SETFD = 2
 CLOSE_RANGE_CLOEXEC = 4
 RENAME_EXCHANGE = 2
+AT_REMOVEDIR = 0x200
 S_IFMT, S_IFDIR, S_IFLNK = 0o170000, 0o040000, 0o120000
 
 
@@ -213,7 +214,9 @@ def _made_symlink(done: Done) -> None:
 
 def _removed(done: Done) -> None:
     if done.path is not None:
-        done.space.removed(done.path)
+        at = done.shape.flags
+        directory = done.shape.name == "rmdir" or (at >= 0 and done.row.args[at] & AT_REMOVEDIR > 0)
+        done.space.removed(done.path, directory=directory)
 
 
 _EFFECTS: dict[str, Callable[[Done], None]] = {

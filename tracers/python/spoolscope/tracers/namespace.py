@@ -72,13 +72,18 @@ class Namespace:
                 node = found or self.discover(node, part)
         return node
 
-    def discover(self, parent: Node, name: bytes) -> Node:
-        """Learn of a name that nothing told of so far: then it was there from the start."""
+    def discover(self, parent: Node, name: bytes, *, met: bool = False) -> Node:
+        """Learn of a name that nothing told of so far: then it was there from the start.
+
+        Unless the walk had listed the directory before the call that tells; ``met``: it is the
+        walk that tells.
+        """
         node = Node(name, parent)
         if parent.children is None:
             parent.children = {}
         parent.children[name] = node
-        if self._started and not parent.born and not (parent.gone and name in parent.gone):
+        new = parent.born or (not met and 0 < parent.listed_ns < self.since_ns)
+        if self._started and not new and not (parent.gone and name in parent.gone):
             node.origin = (parent, name)
             self._at_start.append(node)
         return node
@@ -105,9 +110,9 @@ class Namespace:
             gone = parent.gone.get(name) if parent.gone else None
             if parent.born or gone is not None:
                 return self._shown(seen, gone)
-            child = self.discover(parent, name)
+            child = self.discover(parent, name, met=True)
             child.seen_ns = seen.ts_ns
-        elif child.key not in (None, seen.key):
+        elif child.key not in (None, seen.key) and not child.assumed:
             return self._shown(seen, None)
         if seen.born or (child.doubtful and seen.perhaps_born):
             child.origin, child.born = None, seen.directory
@@ -115,9 +120,18 @@ class Namespace:
             child.children = {}
         if seen.links > 1 and not seen.directory:
             self._linked.add(seen.key)
+        if child.row < 0 or child.key != seen.key:  # the first look is the nearest to the start
+            child.row = seen.row
         self.bind(child, seen.key)
-        child.row, child.symlink, child.keep = seen.row, seen.symlink, True
+        child.symlink, child.keep = seen.symlink, True
         return child
+
+    def listed(self, directory: Node, ts_ns: int) -> None:
+        """The walk has met all names of a directory: what it did not, came later."""
+        directory.listed_ns = directory.listed_ns or ts_ns
+        for child in (directory.children or {}).values():
+            if child.doubtful and child.row < 0 and child.origin == (directory, child.name):
+                child.origin = None
 
     def _shown(self, seen: Seen, gone: Node | None) -> Node | None:
         """Learn what an object is that was met where the calls do not have it (any more)."""
@@ -137,7 +151,8 @@ class Namespace:
         """Go back to the start, as far as it is known now, and return the names there."""
         for node in [self._root, *self._at_start]:
             node.children = {} if node.children is not None else None
-            node.gone, node.born, node.lost, node.seen_ns = None, False, False, 0
+            node.gone, node.born, node.lost = None, False, False
+            node.seen_ns = node.listed_ns = 0
         for node in self._at_start:
             if node.origin is not None:
                 parent, name = node.origin
@@ -224,7 +239,7 @@ class Namespace:
         if node.key is not None and node.key != key:
             self._unbind(node)
         names = tuple(n for n in self._by_inode.get(key, ()) if n is not node)
-        node.key = key
+        node.key, node.assumed = key, False
         self._departed.pop(key, None)
         if names and key not in self._linked:
             if key[0] in self._repeating:
@@ -297,9 +312,12 @@ class Namespace:
                 parent.gone = parent.gone or {}
                 parent.gone[node.name] = node
 
-    def removed(self, path: bytes) -> None:
-        """A path was unlinked."""
-        if (node := self.find(path)) is not None:
+    def removed(self, path: bytes, *, directory: bool = False) -> None:
+        """A path was unlinked; so it was there."""
+        node = self.node(path) if self._started else self.find(path)
+        if node is not None:
+            if directory and node.children is None:
+                node.children = {}
             self.remove(node)
 
     def lose(self, path: bytes) -> None:

@@ -11,15 +11,18 @@ class Node:
 
     Attributes:
         key: The object it was last seen to name, None if unknown.
+        assumed: Nothing but a working directory told the key.
         same: It turned out to be that name.
         origin: The directory and name that it had at the start; None if it came later.
         gone: What calls took away from it, by name.
         born: The directory was made after the start.
+        listed_ns: When the walk had met all its names; 0: it has not.
         doubtful: The call that told of it may have made it.
         row: The record of the walk that shows it, seen then at ``seen_ns``; -1 for none.
     """
 
     __slots__ = (
+        "assumed",
         "born",
         "children",
         "doubtful",
@@ -27,6 +30,7 @@ class Node:
         "gone",
         "keep",
         "key",
+        "listed_ns",
         "lost",
         "name",
         "origin",
@@ -51,7 +55,8 @@ class Node:
         # Of use while the start is found out, see start.py.
         self.origin: tuple[Node, bytes] | None = None
         self.gone: dict[bytes, Node] | None = None
-        self.born = False
+        self.assumed = self.born = False
+        self.listed_ns = 0
         self.doubtful = False
         self.row = -1
         self.seen_ns = 0

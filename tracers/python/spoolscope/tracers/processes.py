@@ -230,6 +230,7 @@ class Processes:
             cwd.node = None  # two accounts, and no telling which is right
         else:
             self._names.bind(known, key)
+            known.assumed = True  # it may have moved before its calls were recorded
 
 
 def _touched(calls: Records, until: int) -> tuple[dict[int, int], dict[tuple[int, int], int]]:

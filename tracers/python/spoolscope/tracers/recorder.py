@@ -104,6 +104,7 @@ class Recorder:
 
 def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
     words = ["run", "--output", str(capture), "--answers", str(answers)]
+    words += ["--snapshot", request.snapshot]
     many: dict[str, Sequence[object]] = {
         "--spool": request.spools,
         "--pid": request.pids,
@@ -131,8 +132,6 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
     ]
     if request.snapshot_rate is not None:
         words += ["--snapshot-rate", str(request.snapshot_rate)]
-    if not request.snapshot:
-        words.append("--no-tree")
     if request.command:
         words += ["--", *request.command]
     return words

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+Snapshot = Literal["full", "touched", "none"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Request:
     """What to record; see ``spoolscope record --help``.
 
     Attributes:
+        snapshot: The whole tree, the directories that calls use, or nothing of it.
         rotate: When the next trace of a divided recording begins.
         keep: How many traces of it, or frozen windows, stay; None: all.
         last: The window of a flight recorder.
@@ -49,7 +53,7 @@ class Request:
     comms: list[str] = field(default_factory=list)
     max_overhead_percent: float | None = None
     keep_names: bool = False
-    snapshot: bool = True
+    snapshot: Snapshot = "full"
     blktrace: bool = False
     snapshot_rate: int | None = None
     key_file: Path | None = None

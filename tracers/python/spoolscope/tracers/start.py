@@ -79,7 +79,12 @@ class Finding:
         self._at_cut = self._processes.copy()
 
     def row(self, row: np.void) -> None:
-        """The walk saw a name."""
+        """The walk saw a name, or all of a directory."""
+        if not row["ino"]:
+            if (directory := self._above(int(row["parent"]))) is not None:
+                self._space.listed(directory, int(row["ts_ns"]))
+            self._nodes.append(None)
+            return
         kind, born = int(row["mode"]) & S_IFMT, int(row["btime_ns"])
         seen = Seen(
             key=(int(row["dev"]), int(row["ino"])),
@@ -93,21 +98,31 @@ class Finding:
         )
         name, parent = self._strings[row["path"]], int(row["parent"])
         if parent:
-            above = self._nodes[parent - 1]
-            while above is not None and above.same is not None:
-                above = above.same
+            above = self._above(parent)
         else:
             path, _, name = name.rpartition(b"/")
             above = self._space.node(path)
         node = self._space.observed(above, name, seen) if above is not None else None
         self._nodes.append(node)
-        if not seen.born:
+        # A directory made since may have the number of what was there at the start.
+        if not seen.born and not (node is not None and node.born):
             self._row_of.setdefault(seen.key, seen.row)
+
+    def _above(self, row: int) -> Node | None:
+        """Return the directory that a row, from 1, shows."""
+        node = self._nodes[row - 1]
+        while node is not None and node.same is not None:
+            node = node.same
+        return node
 
     def found(self) -> Start:
         """Go back to the start and return it."""
         names = self._space.rewind()
+        taken = {node.row for node in names}
         for node in names:
             if node.row < 0 and node.key is not None:  # met under another name that it got since
-                node.row = self._row_of.get(node.key, -1)
+                row = self._row_of.get(node.key)
+                # One that shows another name, too, shows the object that had its number before.
+                if row is not None and (row not in taken or self._tree["nlink"][row] > 1):
+                    node.row = row
         return Start(self.cut_ns, names, self._at_cut or self._processes.copy())

@@ -54,6 +54,11 @@ class State:
         }
         rows = [(node.row, space.path(node)) for node in start.names if node.row >= 0]
         self._names = sorted((row, path) for row, path in rows if path is not None)
+        self._missed = [
+            (path, node.key, node.children is not None)
+            for node in start.names
+            if node.row < 0 and not node.doubtful and (path := space.path(node)) is not None
+        ]
 
     def open_files(self, path_id: PathId) -> Columns:
         """Return the descriptors open on the spool."""
@@ -124,6 +129,18 @@ class State:
         for name in ("mode", "uid", "gid", "nlink"):
             columns[name] = tree[name].astype(np.int32)
         return columns
+
+    def missed_names(self, path_id: PathId, is_on_spool: Callable[[bytes], bool]) -> Columns:
+        """Return the names that calls tell of and a walk did not meet."""
+        rows = [row for row in self._missed if is_on_spool(row[0])]
+        rows = rows if len(self._capture.records["tree"]) else []  # there was no walk
+        keys = np.array([key or (0, 0) for _, key, _ in rows], np.int64).reshape(-1, 2)
+        return {
+            "path_id": np.array([path_id(path) for path, *_ in rows], np.int64),
+            "dev": np.ma.masked_equal(keys[:, 0], 0),
+            "ino": np.ma.masked_equal(keys[:, 1], 0),
+            "directory": np.array([directory for *_, directory in rows], np.bool_),
+        }
 
 
 def _extents(tree: Records) -> Any:

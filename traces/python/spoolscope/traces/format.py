@@ -39,6 +39,12 @@ META_FIELDS = (
         "snapshot_ns",
         "The moment that tree, open_files and cwd_id show; calls before it took effect.",
     ),
+    (
+        "snapshot",
+        "What tree shows, by kind: full (all), touched (the directories that calls use) or none; "
+        "touched: how many directories were listed, and how many were not there, or not yet "
+        "listed at the end.",
+    ),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
     ("requests_unfinished", "Block requests whose completion was not seen: in flight, or missed."),
     (

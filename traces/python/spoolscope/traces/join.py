@@ -14,7 +14,9 @@ SEEN, WATCHED, BORDER = 1, 7, 16
 # Members that hold string ids; see spoolscope_records.h.
 _STRINGS = ("path", "path2", "root", "exe", "target", "name")
 # What every segment begins with: the first one's counts.
-_STATE = ("open_file", "held_lock", "mapping", "tree", "xattr", "prelude")
+_STATE = ("open_file", "held_lock", "mapping", "prelude")
+# Members that are numbers, from 1, of tree records.
+_OF_TREE = {"tree": "parent", "xattr": "tree"}
 _SUMS = (
     "calls_unjudged",
     "compat_calls",
@@ -36,12 +38,17 @@ def join(segments: list[Capture]) -> Capture:
     first, last = segments[0], segments[-1]
     strings: dict[bytes, int] = {b"": 0}
     stacks: dict[bytes, int] = {first.stacks[0].tobytes(): 0}
-    parts = []
+    parts: list[dict[str, Records]] = []
+    n_tree = 0
     for segment in segments:
         of_strings = _numbers(segment.strings, strings)
         of_stacks = _numbers([row.tobytes() for row in segment.stacks], stacks)
         kept = segment.records if segment is first else _without_beginning(segment)
-        parts.append({k: _renumbered(rows, of_strings, of_stacks) for k, rows in kept.items()})
+        part = {k: _renumbered(rows, of_strings, of_stacks) for k, rows in kept.items()}
+        for name, member in _OF_TREE.items():
+            part[name][member][part[name][member] > 0] += n_tree
+        n_tree += len(part["tree"])
+        parts.append(part)
     wanted = list(range(first.number, first.number + len(segments)))
     return replace(
         last,

@@ -252,6 +252,18 @@ TREE = Table(
     ),
 )
 
+MISSED_NAMES = Table(
+    "missed_names",
+    "one name of the spool at meta.snapshot_ns that calls tell of and no walk met, so that its"
+    " attributes are not known",
+    (
+        Column("path_id", I64, "", "Path (paths.path_id)."),
+        Column("dev", I64, "", "Device, major << 20 | minor.", nullable=True),
+        Column("ino", I64, "", "Inode; null if no call told it.", nullable=True),
+        Column("directory", BOOL, "", "It is known to be a directory."),
+    ),
+)
+
 LOSSES = Table(
     "losses",
     "one stretch of lost records",
@@ -310,6 +322,7 @@ TABLES = {
         HELD_LOCKS,
         MAPPINGS,
         TREE,
+        MISSED_NAMES,
         LOSSES,
         SHEDS,
     )

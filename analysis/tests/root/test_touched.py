@@ -1,0 +1,193 @@
+"""--snapshot touched: of a big tree only the directories that calls use, and these as they were."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay.run import replay
+from spoolscope.tracers.request import Limit, Snapshot
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.recording import Recording
+from spoolscope.traces.text import decoded
+from spoolscope.traces.trace import Trace
+
+sys.path.insert(0, str(Path(__file__).parent))
+from storm import prepare
+from test_attach import tree
+
+pytestmark = pytest.mark.root
+STORM = Path(__file__).with_name("storm.py")
+BOXES, MAILS = 200, 100
+# A storm that ends by itself: its standard input does.
+WHOLE_STORM = ["sh", "-c", 'sleep 0.7 | "$@"', "storm", sys.executable, str(STORM)]
+
+
+def populate(mount: Path) -> None:
+    """Make the boxes of the storm, and many more that nobody uses."""
+    prepare(str(mount))
+    for box in range(BOXES):
+        cur = mount / "idle" / f"box{box}" / "cur"
+        cur.mkdir(parents=True)
+        for mail in range(MAILS):
+            (cur / str(mail)).touch()
+
+
+def recorded(mount: Path, output: Path, snapshot: Snapshot, command: list[str]) -> Trace:
+    summary = record(
+        Request(spools=[mount], output=output, command=command, keep_names=True, snapshot=snapshot)
+    )
+    assert summary.command_status == 0
+    return Trace.open(output)
+
+
+def rows(trace: Trace) -> dict[str, tuple[int, ...]]:
+    """Inode, mode, owner and group of every name; more of old mails, which never change."""
+    found = trace.connect().execute(
+        "SELECT p.path, t.ino, t.mode, t.uid, t.gid, t.size, t.mtime_ns, t.blocks"
+        " FROM tree t JOIN paths p USING (path_id)"
+    )
+    return {
+        os.fsdecode(decoded(path)): tuple(values) if path.endswith(".old") else tuple(values[:4])
+        for path, *values in found.fetchall()
+    }
+
+
+def used(trace: Trace) -> set[str]:
+    """Directories that a name of a call lies in, by the calls themselves."""
+    found = trace.connect().execute(
+        "SELECT DISTINCT p.path FROM syscalls s JOIN paths p"
+        " ON p.path_id IN (s.path_id, s.path2_id) WHERE p.kind = 'spool'"
+    )
+    return {path.rpartition("/")[0] for (path,) in found.fetchall() if path}
+
+
+def test_it_shows_what_the_full_walk_shows_of_them(spool, tmp_path):
+    mount = spool("ext4")
+    populate(mount)
+    full = rows(recorded(mount, tmp_path / "full", "full", ["true"]))
+    trace = recorded(mount, tmp_path / "touched", "touched", [*WHOLE_STORM, str(mount), "7"])
+    touched, directories = rows(trace), used(trace)
+    assert {name: full.get(name) for name in touched} == touched
+    lie_there = {name for name in full if name.rpartition("/")[0] in directories and name}
+    missed = lie_there - touched.keys()
+    # What is missed is said; nothing but names that a call took away before they were looked at.
+    said = trace.connect().execute("SELECT path FROM missed_names JOIN paths USING (path_id)")
+    assert missed <= {os.fsdecode(decoded(path)) for (path,) in said.fetchall()}
+    assert len(missed) <= 0.1 * len(lie_there)
+    assert len(lie_there) > 900
+    assert not [name for name in touched if name.startswith("idle/")]
+    assert len(full) > BOXES * MAILS
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_its_replay_ends_where_the_storm_did(spool, tmp_path, when_ready, seed):
+    mount = spool("ext4")
+    populate(mount)
+    command = [sys.executable, STORM, mount, str(seed)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as storm:
+        storm.stdout.readline()
+
+        def end_soon() -> None:
+            time.sleep(0.7)
+            storm.stdin.close()
+
+        when_ready(tmp_path / "trace", end_soon)
+        request = Request(
+            spools=[mount],
+            output=tmp_path / "trace",
+            duration_s=2.5,
+            keep_names=True,
+            snapshot="touched",
+            snapshot_rate=20_000,
+        )
+        summary = record(request)
+    assert storm.returncode == 0
+    replayed = {}
+
+    def look(target: Path, command: list[str], _: Path) -> int:
+        """In the recorder's place: see what the replay leaves."""
+        done = subprocess.run(command, check=False)
+        replayed.update(tree(target))
+        return done.returncode
+
+    (row,) = replay(summary.trace, ["ext4"], tmp_path / "out", pace="afap", recorder=look)
+    assert (row["divergent"], row["final_state"]["examples"]) == (0, [])
+    assert of_used(replayed, Trace.open(summary.trace)) == of_used(
+        tree(mount), Trace.open(summary.trace)
+    )
+    assert not [name for name in replayed if name.startswith("idle/")]
+
+
+def of_used(left: dict[str, tuple[int, int, int]], trace: Trace) -> dict[str, tuple[int, int]]:
+    """What lies in directories that calls used; how many links lie elsewhere is open."""
+    directories = used(trace)
+    return {
+        name: (mode, size)
+        for name, (mode, _, size) in left.items()
+        if name.rpartition("/")[0] in directories
+    }
+
+
+def test_nothing_but_what_was_used_is_looked_at(spool, tmp_path):
+    mount = spool("ext4")
+    populate(mount)
+    trace = recorded(mount, tmp_path / "trace", "touched", ["touch", f"{mount}/box1/tmp/x"])
+    assert rows(trace).keys() == {"", "box1", "box1/tmp"}
+    assert trace.meta["snapshot"] == {
+        "kind": "touched",
+        "directories": 1,
+        "directories_missed": 0,
+    }
+
+
+def test_symbolic_links_lead_to_it(spool, tmp_path):
+    mount = spool("ext4")
+    (mount / "real" / "cur").mkdir(parents=True)
+    (mount / "real" / "cur" / "mail").write_bytes(b"m" * 77)
+    (mount / "link").symlink_to("real")
+    trace = recorded(mount, tmp_path / "trace", "touched", ["cat", f"{mount}/link/cur/mail"])
+    found = rows(trace)
+    assert {"", "link", "real", "real/cur", "real/cur/mail"} == found.keys()
+    assert found["link"][0] == (mount / "link").lstat().st_ino
+
+
+def test_with_rotation_every_trace_has_its_directories(spool, tmp_path):
+    """The files that each trace reads are there, with what stat says of them, and no others."""
+    mount = spool("ext4")
+    for box in "abc":
+        (mount / box).mkdir()
+        for mail in range(20):
+            (mount / box / str(mail)).write_bytes(b"m" * mail)
+    reads = "; ".join(f"cat {mount}/{box}/* > /dev/null; sleep 1.2" for box in "abc")
+    record(
+        Request(
+            spools=[mount],
+            output=tmp_path / "rec",
+            command=["sh", "-c", reads],
+            keep_names=True,
+            snapshot="touched",
+            rotate=Limit(age_s=1.2),
+        )
+    )
+    traces = [Trace.open(path) for path in Recording.open(tmp_path / "rec").traces()]
+    assert len(traces) >= 3
+    all_read: set[str] = set()
+    for trace in traces:
+        read = used(trace) - {""}
+        all_read |= read
+        found = {name: values[0] for name, values in rows(trace).items() if "/" in name}
+        there = {f"{box}/{mail}": (mount / box / str(mail)) for box in read for mail in range(20)}
+        assert found == {name: path.stat().st_ino for name, path in there.items()}
+        assert trace.meta["tree"]
+        assert trace.meta["snapshot"] == {
+            "kind": "touched",
+            "directories": trace.meta["snapshot"]["directories"],
+            "directories_missed": 0,
+        }
+    assert all_read == {"a", "b", "c"}

@@ -1,0 +1,76 @@
+//! Directories: opened without leaving a trace where that is allowed, entered, listed.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use anyhow::{Result, ensure};
+
+/// Bytes of directory entries read at once.
+const LISTING: usize = 64 << 10;
+
+/// Gives the calling thread a working directory of its own.
+pub fn roam() -> Result<()> {
+    // SAFETY: a plain system call; it concerns this thread only.
+    let own = unsafe { libc::unshare(libc::CLONE_FS) };
+    ensure!(own == 0, "unshare: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// Opens a directory for listing; our reading leaves no access time where that is allowed.
+pub fn open(path: &CStr) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    for flags in [flags | libc::O_NOATIME, flags] {
+        // SAFETY: the path is NUL-terminated; the descriptor is owned by nobody else.
+        let fd = unsafe { libc::open(path.as_ptr(), flags) };
+        if fd >= 0 {
+            // SAFETY: just opened.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) {
+            break;
+        }
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Makes it the working directory of the calling thread.
+pub fn enter(directory: &OwnedFd) -> Result<()> {
+    // SAFETY: a live descriptor.
+    let entered = unsafe { libc::fchdir(directory.as_raw_fd()) };
+    ensure!(entered == 0, "fchdir: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// All names of a directory but "." and "..".
+pub fn entries(directory: &OwnedFd) -> Result<Vec<CString>> {
+    /// Offset of `d_name` in `struct linux_dirent64`, and of its `d_reclen`.
+    const NAME: usize = 19;
+    const LENGTH: usize = 16;
+    let mut buffer = vec![0u8; LISTING];
+    let mut names = Vec::new();
+    loop {
+        // SAFETY: the kernel writes at most `LISTING` bytes.
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_getdents64,
+                directory.as_raw_fd(),
+                buffer.as_mut_ptr(),
+                LISTING,
+            )
+        };
+        ensure!(n >= 0, "getdents64: {}", io::Error::last_os_error());
+        if n == 0 {
+            return Ok(names);
+        }
+        let mut rest = &buffer[..n as usize];
+        while rest.len() > NAME {
+            let length = usize::from(u16::from_ne_bytes([rest[LENGTH], rest[LENGTH + 1]]));
+            let name = CStr::from_bytes_until_nul(&rest[NAME..])?;
+            if name != c"." && name != c".." {
+                names.push(name.to_owned());
+            }
+            rest = &rest[length..];
+        }
+    }
+}

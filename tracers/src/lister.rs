@@ -1,0 +1,248 @@
+//! `--snapshot touched`: lists the directories that calls use, soon after their first use.
+//!
+//! A directory is reached by its path from the mount; those above it get a row each. One that
+//! has been listed is known again by its inode and time of birth, wherever it lies by then. What
+//! happened before a name was met is in the stream, and is undone by the reader (start.py).
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use anyhow::{Context, Result};
+
+use crate::attributes::{self, Attributes};
+use crate::directory::{self, enter, entries};
+use crate::host::{Spool, clock};
+use crate::rows::{Names, Rows};
+
+/// Symbolic links followed on the way to one directory.
+const MOST_LINKS: u32 = 8;
+/// `Wanted::listed_ns` of a directory that was not there.
+pub const FAILED: u64 = u64::MAX;
+
+/// A directory that a call used.
+#[derive(Debug)]
+pub struct Wanted {
+    pub path: Vec<u8>,
+    /// CLOCK_MONOTONIC when all its names had been looked at; 0: not yet.
+    pub listed_ns: AtomicU64,
+}
+
+/// What is to be looked at.
+#[derive(Debug)]
+pub enum Wish {
+    /// All names of a directory.
+    Directory(Arc<Wanted>),
+    /// One name, which came from a directory that has not been listed.
+    Name(Vec<u8>),
+}
+
+/// Says when to begin anew and when to end.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// The segment being recorded, from 1: each has its own tree.
+    pub segment: AtomicU32,
+    /// Nothing more is to be listed.
+    pub stop: AtomicBool,
+}
+
+/// An inode is given out again; with its time of birth it is told from the one before.
+type Identity = (u32, u64, i64);
+
+#[derive(Debug)]
+struct Lister<'a> {
+    spools: &'a [Spool],
+    rows: Rows<'a, Names>,
+    /// Rows of directories that were met, and whether they have been listed.
+    known: HashMap<Identity, (u32, bool)>,
+    control: &'a Control,
+}
+
+/// A directory that was reached.
+struct Reached<'a> {
+    spool: &'a Spool,
+    fd: OwnedFd,
+    identity: Identity,
+    row: u32,
+}
+
+/// Fulfils wishes until there are no more, and ends then.
+pub fn run(
+    spools: &[Spool],
+    rate: Option<u32>,
+    wishes: &Receiver<(u32, Wish)>,
+    control: &Control,
+    to: &SyncSender<Names>,
+) -> Result<()> {
+    directory::roam()?;
+    let mut segment = 0;
+    let mut lister: Option<Lister<'_>> = None;
+    while let Ok((of, wish)) = wishes.recv() {
+        if control.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if of != control.segment.load(Ordering::Relaxed) {
+            continue; // that segment is over
+        }
+        if of != segment {
+            segment = of;
+            lister = None;
+        }
+        let lister = lister.get_or_insert_with(|| Lister {
+            spools,
+            rows: Rows::new(to, rate, of),
+            known: HashMap::new(),
+            control,
+        });
+        match wish {
+            Wish::Directory(wanted) => lister.directory(&wanted)?,
+            Wish::Name(path) => lister.name(&path)?,
+        }
+        lister.rows.send()?;
+    }
+    Ok(())
+}
+
+impl<'a> Lister<'a> {
+    fn directory(&mut self, wanted: &Wanted) -> Result<()> {
+        let Some(at) = self.reach(&wanted.path, MOST_LINKS)? else {
+            wanted.listed_ns.store(FAILED, Ordering::Release);
+            return Ok(());
+        };
+        let listed = self.known.insert(at.identity, (at.row, true));
+        if !listed.is_some_and(|(_, listed)| listed) {
+            for name in entries(&at.fd)? {
+                if self.control.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                self.look(&at, &name)?;
+            }
+            self.rows.listed(at.spool.dev, at.row);
+        }
+        let now = clock(libc::CLOCK_MONOTONIC) as u64;
+        wanted.listed_ns.store(now, Ordering::Release);
+        Ok(())
+    }
+
+    fn name(&mut self, path: &[u8]) -> Result<()> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok(());
+        };
+        if let Some(at) = self.reach(above.as_os_str().as_bytes(), MOST_LINKS)? {
+            self.look(&at, &CString::new(name.as_bytes())?)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at one name of the working directory.
+    fn look(&mut self, at: &Reached<'_>, name: &CStr) -> Result<()> {
+        // Gone meanwhile, or another filesystem that is mounted here.
+        let Ok(found) = attributes::of(name) else {
+            return Ok(());
+        };
+        if found.mounted || found.is_device() {
+            return Ok(());
+        }
+        if found.is_directory() {
+            self.row_of(at.spool, &found, at.row, name)?;
+        } else {
+            self.rows.add(at.spool.dev, &found, at.row, name)?;
+        }
+        Ok(())
+    }
+
+    /// Goes to a directory, which becomes the working directory, by those above it.
+    fn reach(&mut self, path: &[u8], links: u32) -> Result<Option<Reached<'a>>> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let fits = self.spools.iter().filter(|s| path.starts_with(&s.mount));
+        let Some(spool) = fits.max_by_key(|s| s.mount.as_os_str().len()) else {
+            return Ok(None);
+        };
+        let Some(mut at) = self.top(spool)? else {
+            return Ok(None);
+        };
+        let below = path.strip_prefix(&spool.mount)?;
+        let mut come = spool.mount.clone();
+        for (i, part) in below.components().enumerate() {
+            let Component::Normal(part) = part else {
+                return Ok(None);
+            };
+            let name = CString::new(part.as_bytes())?;
+            let Ok(found) = attributes::of(&name) else {
+                return Ok(None);
+            };
+            come.push(part);
+            if found.is_symlink() && links > 0 {
+                self.rows.add(spool.dev, &found, at.row, &name)?;
+                let rest: PathBuf = below.components().skip(i + 1).collect();
+                let Ok(real) = come.canonicalize() else {
+                    return Ok(None);
+                };
+                return self.reach(real.join(rest).as_os_str().as_bytes(), links - 1);
+            }
+            if !found.is_directory() || found.mounted {
+                return Ok(None);
+            }
+            let Ok(fd) = directory::open(&name) else {
+                return Ok(None);
+            };
+            if attributes::inode(&fd)? != found.ino {
+                return Ok(None); // another one has that name now
+            }
+            let row = self.row_of(spool, &found, at.row, &name)?;
+            let identity = identity(spool, &found);
+            enter(&fd)?;
+            at = Reached {
+                spool,
+                fd,
+                identity,
+                row,
+            };
+        }
+        Ok(Some(at))
+    }
+
+    /// The directory that is mounted.
+    fn top(&mut self, spool: &'a Spool) -> Result<Option<Reached<'a>>> {
+        let mount = CString::new(spool.mount.as_os_str().as_bytes())?;
+        let failed = || format!("Failed to look at {}", spool.mount.display());
+        let fd = directory::open(&mount).with_context(failed)?;
+        let found = attributes::of(&mount).with_context(failed)?;
+        let row = self.row_of(spool, &found, 0, &mount)?;
+        enter(&fd)?;
+        let identity = identity(spool, &found);
+        Ok(Some(Reached {
+            spool,
+            fd,
+            identity,
+            row,
+        }))
+    }
+
+    /// The row of a directory; added when it is met first.
+    fn row_of(
+        &mut self,
+        spool: &Spool,
+        found: &Attributes,
+        parent: u32,
+        name: &CStr,
+    ) -> Result<u32> {
+        let identity = identity(spool, found);
+        if let Some((row, _)) = self.known.get(&identity) {
+            return Ok(*row);
+        }
+        let row = self.rows.add(spool.dev, found, parent, name)?;
+        self.known.insert(identity, (row, false));
+        Ok(row)
+    }
+}
+
+fn identity(spool: &Spool, found: &Attributes) -> Identity {
+    (spool.dev, found.ino, found.record().btime_ns)
+}

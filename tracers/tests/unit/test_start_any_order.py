@@ -1,0 +1,200 @@
+"""The start is found whatever the order of changes and of looking at names."""
+
+import random
+
+import pytest
+
+from spoolscope.tracers.lives import CUT
+from spoolscope.tracers.resolve import resolve
+
+O_CREAT, O_EXCL = 0o100, 0o200
+DIRECTORY = 0o040700
+
+
+def tree(story) -> dict[str, int]:
+    """Inode of every name at the start that the walk tells of."""
+    capture = story.end()
+    state, ids = resolve(capture).state, []
+    columns = state.tree(lambda path: ids.append(path) or len(ids) - 1, lambda _: -1)
+    return {ids[i].decode(): int(ino) for i, ino in enumerate(columns["ino"])}
+
+
+class Disk:
+    """A filesystem, changed by calls that are told and walked step by step."""
+
+    def __init__(self, story, chance: random.Random) -> None:
+        self.story, self.chance = story, chance
+        self.directories: dict[int, dict[str, int]] = {2: {}}
+        self.next_ino = 3
+
+    def new(self, *, directory: bool) -> int:
+        ino, self.next_ino = self.next_ino, self.next_ino + 1
+        if directory:
+            self.directories[ino] = {}
+        return ino
+
+    def names(self) -> dict[str, int]:
+        found, pending = {}, [("/spool", 2)]
+        while pending:
+            path, ino = pending.pop()
+            for name, below in self.directories.get(ino, {}).items():
+                found[f"{path}/{name}"] = below
+                pending.append((f"{path}/{name}", below))
+        return found
+
+    def place(self, *, directory: bool | None = None) -> tuple[str, dict[str, int], str] | None:
+        """Return any name: its path, its directory and itself."""
+        names = self.names()
+        if directory is not None:
+            names = {p: i for p, i in names.items() if (i in self.directories) == directory}
+        if not names:
+            return None
+        path = self.chance.choice(sorted(names))
+        above, _, name = path.rpartition("/")
+        return path, self.directories[names.get(above) or self.names().get(above, 2)], name
+
+    def free(self) -> tuple[str, dict[str, int], str]:
+        """Return a name that is not there, with its path and directory."""
+        directories = {"/spool": 2} | {
+            path: ino for path, ino in self.names().items() if ino in self.directories
+        }
+        above = self.chance.choice(sorted(directories))
+        name = f"n{self.next_ino}.{self.chance.randrange(1000)}"
+        return f"{above}/{name}", self.directories[directories[above]], name
+
+    def change(self) -> None:
+        path, into, name = self.free()
+        kind = self.chance.choice(["open", "mkdir", "rename", "rename", "link", "unlink"])
+        if kind in ("open", "mkdir"):
+            into[name] = ino = self.new(directory=kind == "mkdir")
+            if kind == "mkdir":
+                self.story.call(1, "mkdir", path)
+            else:
+                self.story.call(1, "open", path, O_CREAT | O_EXCL, ret=3, ino=ino)
+            return
+        old = self.place(directory=None if kind == "rename" else False)
+        if old is None or path.startswith(old[0] + "/"):
+            return
+        if kind == "unlink":
+            del old[1][old[2]]
+            self.story.call(1, "unlink", old[0])
+        else:
+            into[name] = old[1][old[2]]
+            if kind == "rename":
+                del old[1][old[2]]
+            self.story.call(1, kind, old[0], path)
+
+
+def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
+    """Change and walk by turns; return the names at the cut and the inodes the walk met."""
+    chance = random.Random(seed)
+    disk = Disk(story, chance)
+    for _ in range(30):
+        disk.change()
+    story.task(CUT, 0)
+    story.name("/spool", 2, DIRECTORY)
+    truth, met, pending = disk.names(), set(), [(1, 2)]
+    while pending:
+        for _ in range(chance.randrange(3)):
+            disk.change()
+        row, ino = pending.pop()
+        links = [i for d in disk.directories.values() for i in d.values()]
+        for name, below in list(disk.directories[ino].items()):
+            if disk.directories[ino].get(name) != below:
+                continue  # gone since the directory was listed
+            directory = below in disk.directories
+            mode = DIRECTORY if directory else 0o100600
+            nlink = 1 if directory else links.count(below)
+            story.seen_in(row, name, below, mode, nlink=nlink)
+            met.add(below)
+            if directory:
+                pending.append((len(story.records["tree"]), below))
+            if chance.random() < 0.3:
+                disk.change()
+    for _ in range(5):
+        disk.change()
+    return truth, met
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_any_order_of_changes_and_steps_of_the_walk(new_story, seed) -> None:
+    story = new_story()
+    truth, met = walk_amid_changes(story, seed)
+    found = tree(story)
+    del found["/spool"]
+    assert {path: ino for path, ino in found.items() if truth.get(path) != ino} == {}
+    single = {path: ino for path, ino in truth.items() if list(truth.values()).count(ino) == 1}
+    missed = {path for path, ino in single.items() if ino in met} - found.keys()
+    assert missed == set()
+
+
+class Lister:
+    """Lists directories some time after a call used them, as `lister.rs` does."""
+
+    def __init__(self, story, disk: Disk, chance: random.Random) -> None:
+        self.story, self.disk, self.chance = story, disk, chance
+        self.rows: dict[int, int] = {}
+        self.wanted: list[str] = []
+        self.listed: set[int] = set()
+        self.met: set[int] = set()
+
+    def row(self, parent: int, path: str, ino: int) -> int:
+        """Meet a name; return the number of its row."""
+        directory = ino in self.disk.directories
+        if not directory or ino not in self.rows:
+            links = [i for d in self.disk.directories.values() for i in d.values()]
+            mode = DIRECTORY if directory else 0o100600
+            name = path.rpartition("/")[2] if parent else path
+            nlink = 1 if directory else links.count(ino)
+            self.story.seen_in(parent, name, ino, mode, nlink=nlink)
+            self.met.add(ino)
+            self.rows[ino] = len(self.story.records["tree"])
+        return self.rows[ino]
+
+    def step(self) -> None:
+        """List the directory that was wanted first, if it still is where it was."""
+        path, row, ino = self.wanted.pop(0), self.row(0, "/spool", 2), 2
+        above = "/spool"
+        for name in path.split("/")[2:]:
+            below = self.disk.directories[ino].get(name, 0)
+            if below not in self.disk.directories:
+                return
+            above, ino = f"{above}/{name}", below
+            row = self.row(row, above, ino)
+        if ino in self.listed:
+            return
+        self.listed.add(ino)
+        for name, below in list(self.disk.directories[ino].items()):
+            if self.disk.directories[ino].get(name) == below:
+                self.row(row, name, below)
+            if self.chance.random() < 0.3:
+                self.change()
+        self.story.seen_in(row, "", 0, 0)
+
+    def change(self) -> None:
+        """Make a call; what it used is wanted."""
+        calls = len(self.story.records["syscall"])
+        self.disk.change()
+        for call in self.story.records["syscall"][calls:]:
+            texts = [self.story.capture.strings[call[at]].decode() for at in ("path", "path2")]
+            self.wanted += [text.rpartition("/")[0] for text in texts if text]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_directories_listed_at_any_time_after_a_call_used_them(new_story, seed) -> None:
+    story, chance = new_story(), random.Random(seed)
+    disk = Disk(story, chance)
+    for _ in range(30):
+        disk.change()
+    story.task(CUT, 0)
+    truth, lister = disk.names(), Lister(story, disk, chance)
+    for _ in range(60):
+        lister.change()
+        while lister.wanted and chance.random() < 0.5:
+            lister.step()
+    found = tree(story)
+    found.pop("/spool", None)
+    assert {path: ino for path, ino in found.items() if truth.get(path) != ino} == {}
+    single = {path: ino for path, ino in truth.items() if list(truth.values()).count(ino) == 1}
+    missed = {path for path, ino in single.items() if ino in lister.met} - found.keys()
+    assert missed == set()
