@@ -198,7 +198,7 @@ def run(
         progress("recording", None)
         with delayed(disk, variant.delays, image):
             kept = (output or place) / trace_name(variant, data)
-            trace = record_load(plan, mount, kept, snapshot=True)
+            trace = record_load(plan, mount, kept, snapshot="full")
     progress("explaining", None)
     explanation = explain(trace)
     return Case(variant, data, diagnose(explanation), explanation)

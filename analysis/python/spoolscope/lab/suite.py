@@ -19,6 +19,7 @@ from spoolscope.lab.place import format_image, journal_places, mounted
 from spoolscope.lab.private import memory_directory
 from spoolscope.lab.slowdisk import END, SlowDisk
 from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.tracers.request import Snapshot
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -116,7 +117,7 @@ def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequenc
 
 
 def record_load(
-    plan: dict[str, Any], mount: Path, output: Path, *, snapshot: bool = False
+    plan: dict[str, Any], mount: Path, output: Path, *, snapshot: Snapshot = "none"
 ) -> Trace:
     """Record a load of ``lab.load`` on a mount.
 
