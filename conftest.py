@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
-PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse")
+PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
 
 Require = Callable[..., None]
 
@@ -27,8 +27,8 @@ def require() -> Require:
     """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
 
     Known capabilities are probed: root, bpf, the filesystems, chromium, strace, cargo, clang,
-    bpftool, bpftrace, blkparse. Any other name needs ``reason``: the caller's own finding of why
-    not.
+    bpftool, bpftrace, blkparse, getfattr. Any other name needs ``reason``: the caller's own
+    finding of why not.
     """
 
     def check(capability: str, reason: str = "") -> None:

@@ -101,12 +101,14 @@ fn peak_bytes(tree: &Tree, linear: &Linear) -> i64 {
 fn prepare(plan: &Plan, linear: &Linear, confinement: &Confinement) -> Result<Value> {
     let tree = Tree::initial(plan, &linear.world);
     fixture::check_space(confinement, peak_bytes(&tree, linear), tree.names.len())?;
-    let built = fixture::build(&tree, confinement, &Pattern::new(1 << 20)?)?;
+    let built = fixture::build(plan, &tree, confinement, &Pattern::new(1 << 20)?)?;
     Ok(json!({
         "files": built.files,
         "directories": built.directories,
         "others": built.others,
         "refused": built.refused,
+        "xattrs": built.xattrs,
+        "xattrs_skipped": built.xattrs_skipped,
         "bytes": built.bytes,
         "chrooted": confinement.chrooted,
         "owners": confinement.owners,

@@ -6,7 +6,9 @@ use std::io;
 
 use crate::model::state::{Thing, Tree};
 use crate::pattern::Pattern;
+use crate::plan::Plan;
 use crate::sandbox::Confinement;
+use crate::semantics;
 
 const PIECE: i64 = 1 << 20;
 
@@ -19,6 +21,11 @@ pub struct Built {
     pub bytes: i64,
     /// Device nodes, and symlinks where they could lead out: never made.
     pub refused: u64,
+    /// Extended attributes that were set.
+    pub xattrs: u64,
+    /// Those that were not: ACLs and security labels, whose values mean something, and what this
+    /// filesystem does not take.
+    pub xattrs_skipped: u64,
 }
 
 /// Fails if the target cannot hold the fixture and what the replay will add to it.
@@ -42,7 +49,12 @@ pub fn check_space(confinement: &Confinement, needed: i64, names: usize) -> Resu
 }
 
 /// Builds the whole tree; modes, owners and times are set when a directory is complete.
-pub fn build(tree: &Tree, confinement: &Confinement, pattern: &Pattern) -> Result<Built> {
+pub fn build(
+    plan: &Plan,
+    tree: &Tree,
+    confinement: &Confinement,
+    pattern: &Pattern,
+) -> Result<Built> {
     // SAFETY: plain system call.
     unsafe { libc::umask(0) };
     let mut built = Built::default();
@@ -64,6 +76,17 @@ pub fn build(tree: &Tree, confinement: &Confinement, pattern: &Pattern) -> Resul
         );
         if done.with_context(shown)? {
             made[*thing] = Some(path);
+        }
+    }
+    for xattr in plan.xattrs() {
+        let thing = tree.names.get(plan.string(xattr.path));
+        if let Some(thing) = thing.filter(|thing| made[**thing].is_some()) {
+            let path = confinement.path(plan.string(xattr.path));
+            let ino = tree.things[*thing].ino;
+            match set_xattr(plan.string(xattr.name), &path, ino, xattr.length, pattern)? {
+                true => built.xattrs += 1,
+                false => built.xattrs_skipped += 1,
+            }
         }
     }
     for (name, thing) in tree.names.iter().rev() {
@@ -139,6 +162,27 @@ fn write_file(thing: &Thing, path: &CStr, pattern: &Pattern) -> Result<()> {
     // SAFETY: opened above.
     unsafe { libc::close(fd) };
     Ok(result?)
+}
+
+/// Sets an extended attribute to a pattern of that length; `false` if it is not to be had here.
+fn set_xattr(name: &[u8], path: &CStr, ino: u64, length: u32, pattern: &Pattern) -> Result<bool> {
+    let Some(name) = semantics::user_xattr(name) else {
+        return Ok(false);
+    };
+    let name = CString::new(name)?;
+    let value = pattern.bytes(ino, 0, length as usize);
+    let value = value.context("attribute too long")?;
+    // SAFETY: both strings are NUL-terminated; the value is valid for its length.
+    let done = unsafe {
+        libc::lsetxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    Ok(done == 0)
 }
 
 fn finish(thing: &Thing, path: &CStr, confinement: &Confinement) -> Result<()> {

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use memmap2::Mmap;
 use spoolscope_traces::records::{
-    NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, VERSION,
-    from_bytes,
+    NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, PlanXattr,
+    VERSION, from_bytes,
 };
 use std::fs::File;
 use std::path::Path;
@@ -13,6 +13,9 @@ use crate::semantics::{self, Kind};
 
 /// Largest descriptor number a plan may use; recorded servers stay far below it.
 pub const MAX_FD: i32 = 65_535;
+
+/// Largest value of an extended attribute (XATTR_SIZE_MAX).
+const MAX_XATTR: u32 = 65_536;
 
 /// A mapped plan. Sections are views into the file, so memory does not grow with it.
 #[derive(Debug)]
@@ -46,6 +49,7 @@ impl Plan {
         plan.section::<PlanOp>(header.ops_at, header.n_ops)?;
         plan.section::<PlanEntry>(header.entries_at, header.n_entries)?;
         plan.section::<PlanFd>(header.fds_at, header.n_fds)?;
+        plan.section::<PlanXattr>(header.xattrs_at, header.n_xattrs)?;
         plan.section::<u64>(header.string_index_at, header.n_strings.saturating_add(1))?;
         plan.section::<u8>(header.string_bytes_at, header.string_bytes)?;
         Ok(plan)
@@ -82,6 +86,10 @@ impl Plan {
 
     pub fn fds(&self) -> &[PlanFd] {
         self.known(self.header.fds_at, self.header.n_fds)
+    }
+
+    pub fn xattrs(&self) -> &[PlanXattr] {
+        self.known(self.header.xattrs_at, self.header.n_xattrs)
     }
 
     pub fn n_strings(&self) -> u32 {
@@ -130,6 +138,15 @@ impl Plan {
             ensure!(
                 fd.thread < self.header.n_threads,
                 "open file of an unknown thread"
+            );
+        }
+        for xattr in self.xattrs() {
+            self.check_path(xattr.path).context("extended attribute")?;
+            self.check_string(xattr.name)?;
+            ensure!(
+                xattr.length <= MAX_XATTR,
+                "extended attribute of {} bytes",
+                xattr.length
             );
         }
         self.check_threads()

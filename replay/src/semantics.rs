@@ -453,3 +453,20 @@ pub fn is_special(mode: u32) -> bool {
     let kind = mode & libc::S_IFMT;
     !matches!(kind, 0 | libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
 }
+/// Namespaces of extended attributes; the first is the one that is replayed.
+const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
+
+/// What is missing before the name of an extended attribute: a pseudonym of an older trace has lost
+/// its namespace.
+pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
+    match NAMESPACES.iter().any(|space| name.starts_with(space)) {
+        true => b"",
+        false => NAMESPACES[0],
+    }
+}
+
+/// The whole name of an extended attribute; `None` in a namespace whose values mean something.
+pub fn user_xattr(name: &[u8]) -> Option<Vec<u8>> {
+    let whole = [missing_namespace(name), name].concat();
+    whole.starts_with(NAMESPACES[0]).then_some(whole)
+}

@@ -5,7 +5,7 @@
 
 use spoolscope_traces::records::{
     BASE_ROOT, NONE, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread,
-    VERSION, as_bytes,
+    PlanXattr, VERSION, as_bytes,
 };
 use std::io::Write;
 
@@ -154,12 +154,14 @@ impl Script {
             index.push(index[index.len() - 1] + string.len() as u64);
         }
         let fds: [PlanFd; 0] = [];
+        let xattrs: [PlanXattr; 0] = [];
         let text = self.strings.concat();
-        let sections: [&[u8]; 6] = [
+        let sections: [&[u8]; 7] = [
             as_bytes(&threads),
             as_bytes(&self.ops),
             as_bytes(&self.entries),
             as_bytes(&fds),
+            as_bytes(&xattrs),
             as_bytes(&index),
             &text,
         ];
@@ -174,7 +176,7 @@ impl Script {
             ..PlanHeader::default()
         };
         let mut at = size_of::<PlanHeader>() as u64;
-        let mut places = [0; 6];
+        let mut places = [0; 7];
         let mut body = Vec::new();
         for (place, section) in places.iter_mut().zip(sections) {
             *place = at;
@@ -187,6 +189,7 @@ impl Script {
             header.ops_at,
             header.entries_at,
             header.fds_at,
+            header.xattrs_at,
             header.string_index_at,
             header.string_bytes_at,
         ] = places;

@@ -13,17 +13,19 @@
 /* Sections follow the header in this order, each 8-byte aligned. */
 struct spsc_plan_header {
 	char magic[8]; /* "SPOOLPLN" */
-	__u32 version; /* 1 */
+	__u32 version; /* 2 */
 	__u32 n_threads;
 	__u64 n_ops;
 	__u64 n_entries;
 	__u64 n_fds;
+	__u64 n_xattrs;
 	__u64 n_strings;
 	__u64 string_bytes;
 	__u64 threads_at; /* byte offsets of the sections */
 	__u64 ops_at;
 	__u64 entries_at;
 	__u64 fds_at;
+	__u64 xattrs_at;
 	__u64 string_index_at; /* u64 x (n_strings + 1): offsets into the bytes */
 	__u64 string_bytes_at;
 	__s64 duration_ns;
@@ -106,6 +108,14 @@ struct spsc_plan_fd {
 	__s32 fd;
 	__u32 flags;
 	__u32 path;
+};
+
+/* An extended attribute of an entry; its value is a pattern. */
+struct spsc_plan_xattr {
+	__u32 path;
+	__u32 name; /* string index */
+	__u32 length; /* of the value, bytes */
+	__u32 pad;
 };
 
 enum spsc_outcome_verdict {

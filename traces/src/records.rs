@@ -125,8 +125,9 @@ records! {
     Xattr "xattr" { tree: u32, name: u32, length: u32, pad: u32 }
     PlanHeader "plan_header" {
         magic: [u8; 8], version: u32, n_threads: u32, n_ops: u64, n_entries: u64,
-        n_fds: u64, n_strings: u64, string_bytes: u64, threads_at: u64, ops_at: u64,
-        entries_at: u64, fds_at: u64, string_index_at: u64, string_bytes_at: u64,
+        n_fds: u64, n_xattrs: u64, n_strings: u64, string_bytes: u64, threads_at: u64,
+        ops_at: u64, entries_at: u64, fds_at: u64, xattrs_at: u64, string_index_at: u64,
+        string_bytes_at: u64,
         duration_ns: i64,
     }
     PlanThread "plan_thread" {
@@ -144,6 +145,7 @@ records! {
         uid: u32, gid: u32, pad: u32,
     }
     PlanFd "plan_fd" { pos: i64, thread: u32, fd: i32, flags: u32, path: u32 }
+    PlanXattr "plan_xattr" { path: u32, name: u32, length: u32, pad: u32 }
     Outcome "outcome" {
         issue_ns: i64, end_ns: i64, ready_ns: i64, ret: i64, tid: u32,
         verdict: u8, reason: u8, pad: u16,
@@ -160,7 +162,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 1, CAPTURE_VERSION = 3,
+        VERSION = 2, CAPTURE_VERSION = 3,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }

@@ -135,9 +135,6 @@ impl Scratch {
 
 const RESOLVE_BENEATH: u64 = 8;
 
-/// Namespaces of extended attributes; the first is the one that is replayed.
-pub const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
-
 /// Why a call is not made.
 pub type Refusal = u8;
 
@@ -322,8 +319,7 @@ impl Task {
     /// A pseudonym has lost its namespace; `user` is the only one that is replayed.
     fn xattr_name(&mut self, string: u32) -> Result<i64, Refusal> {
         let name = self.context.schedule.plan.string(string);
-        let whole = NAMESPACES.iter().any(|space| name.starts_with(space));
-        self.text(string, if whole { b"" } else { NAMESPACES[0] })
+        self.text(string, semantics::missing_namespace(name))
     }
 
     /// The path as the caller gave it: absolute, or relative to its directory.

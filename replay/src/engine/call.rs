@@ -3,7 +3,7 @@
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::engine::args::{self, Refusal, shape_of};
+use crate::engine::args::{Refusal, shape_of};
 use crate::engine::fds::{self, Open};
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
@@ -51,10 +51,7 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
 /// Security labels and ACLs have values of their own, which are not recorded.
 fn is_user_xattr(task: &Task, op: &PlanOp) -> bool {
     let name = task.context.schedule.plan.string(op.path2);
-    op.path2 != NONE
-        && !args::NAMESPACES[1..]
-            .iter()
-            .any(|space| name.starts_with(space))
+    op.path2 != NONE && semantics::user_xattr(name).is_some()
 }
 
 fn is_known_fcntl(op: &PlanOp) -> bool {

@@ -29,7 +29,7 @@ IN_FLIGHT = 1 << 3
 FORKING = ("fork", "vfork", "clone", "clone3")
 EXECUTING = ("execve", "execveat")
 EXITING = ("exit", "exit_group")
-VERSION = 1
+VERSION = 2
 DIRECTORY = 0o040755
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
@@ -95,8 +95,14 @@ def build(trace: Trace, out: Path) -> PlanSummary:
     attached = Attached(trace, lives, strings)
     ops = np.concatenate([attached.ops, ops])
     entries = np.concatenate([_entries(trace, strings), attached.entries])
-    fds = attached.fds
-    _write(out, trace, threads, ops, entries, fds, strings)
+    sections = {
+        "threads_at": threads,
+        "ops_at": ops,
+        "entries_at": entries,
+        "fds_at": attached.fds,
+        "xattrs_at": _xattrs(trace, strings),
+    }
+    _write(out, trace, sections, strings)
     writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
     return PlanSummary(
         path=out,
@@ -244,6 +250,16 @@ def _missed(trace: Trace, strings: Strings) -> Ops:
     return entries
 
 
+def _xattrs(trace: Trace, strings: Strings) -> Ops:
+    table = trace.table("xattrs")
+    xattrs = np.zeros(table.num_rows, DTYPES["plan_xattr"])
+    xattrs["path"] = strings.of(column(table, "path_id"))
+    xattrs["name"] = strings.of(column(table, "name_id"))
+    xattrs["length"] = column(table, "length")
+    kept: Ops = xattrs[(xattrs["path"] != NONE) & (xattrs["name"] != NONE)]
+    return kept
+
+
 def _with_parents(entries: Ops, strings: Strings) -> Ops:
     """Add directories that must have been there although the snapshot did not meet them."""
     present = set(entries["path"].tolist())
@@ -261,37 +277,26 @@ def _with_parents(entries: Ops, strings: Strings) -> Ops:
     return both
 
 
-def _write(
-    out: Path,
-    trace: Trace,
-    threads: npt.NDArray[np.void],
-    ops: Ops,
-    entries: npt.NDArray[np.void],
-    fds: npt.NDArray[np.void],
-    strings: Strings,
-) -> None:
+def _write(out: Path, trace: Trace, sections: dict[str, Ops], strings: Strings) -> None:
     index, text = strings.packed()
-    sections = {
-        "threads_at": threads,
-        "ops_at": ops,
-        "entries_at": entries,
-        "fds_at": fds,
+    arrays: dict[str, npt.NDArray[Any]] = {
+        **sections,
         "string_index_at": index,
         "string_bytes_at": text,
     }
     header = np.zeros(1, DTYPES["plan_header"])
     at = header.dtype.itemsize
-    for name, values in sections.items():
+    for name, values in arrays.items():
         header[name] = at
         at += -(-values.nbytes // 8) * 8
     header["magic"], header["version"] = b"SPOOLPLN", VERSION
-    header["n_threads"], header["n_ops"] = len(threads), len(ops)
-    header["n_entries"], header["n_fds"] = len(entries), len(fds)
+    for name in ("threads", "ops", "entries", "fds", "xattrs"):
+        header[f"n_{name}"] = len(sections[f"{name}_at"])
     header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
     late = begin_ns(trace) - int(trace.meta["start_ns"])
     header["duration_ns"] = int(trace.meta["duration_ns"]) - late
     with out.open("wb") as file:
         file.write(header.tobytes())
-        for values in sections.values():
+        for values in arrays.values():
             data = values.tobytes()
             file.write(data + bytes(-len(data) % 8))

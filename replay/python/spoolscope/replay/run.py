@@ -187,7 +187,7 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     progress("making the filesystem", None)
     with prepared(slot.candidate, job.work, size) as target:
         progress("building the fixture", None)
-        engine.fixture(target.mount)
+        built = engine.fixture(target.mount)
         target.cool(slot.candidate)
         summary = _execute(job, engine, target, directory, progress)
         progress("verifying", 1.0)
@@ -197,6 +197,7 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     row = _row(job, slot, summary, state, outcomes, options)
     row["wall_ns"] = int((time.monotonic() - began) * 1e9)
     row["run"] = str(directory)
+    row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet")
     (directory / "outcomes.bin").unlink()
     _write_json(directory / "divergences.json", divergences(job.plan, outcomes))

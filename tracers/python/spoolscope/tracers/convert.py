@@ -73,6 +73,7 @@ def convert(
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: resolved.state.open_files(names.id),
         "tree": lambda: resolved.state.tree(names.id, names.text_id),
+        "xattrs": lambda: resolved.state.xattrs(names.id, names.text_id),
         "missed_names": lambda: resolved.state.missed_names(names.id, names.is_on_spool),
         "held_locks": lambda: lock_columns(capture, inodes),
         "mappings": lambda: mapping_columns(capture, inodes),

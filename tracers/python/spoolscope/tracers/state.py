@@ -130,6 +130,23 @@ class State:
             columns[name] = tree[name].astype(np.int32)
         return columns
 
+    def xattrs(self, path_id: PathId, text_id: PathId) -> Columns:
+        """Return the extended attributes of the tree's names."""
+        records, strings = self._capture.records["xattr"], self._capture.strings
+        paths = dict(self._names)
+        found = [
+            (path_id(paths[row]), text_id(strings[name]), length)
+            for row, name, length in zip(
+                (records["tree"].astype(np.int64) - 1).tolist(),
+                records["name"].tolist(),
+                records["length"].tolist(),
+                strict=True,
+            )
+            if row in paths
+        ]
+        columns = np.array(found, np.int64).reshape(-1, 3)
+        return {"path_id": columns[:, 0], "name_id": columns[:, 1], "length": columns[:, 2]}
+
     def missed_names(self, path_id: PathId, is_on_spool: Callable[[bytes], bool]) -> Columns:
         """Return the names that calls tell of and a walk did not meet."""
         rows = [row for row in self._missed if is_on_spool(row[0])]

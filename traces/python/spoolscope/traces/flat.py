@@ -107,8 +107,8 @@ _LAYOUTS = {
     "plan_header": """
         S8 magic
         u4 version n_threads
-        u8 n_ops n_entries n_fds n_strings string_bytes
-        u8 threads_at ops_at entries_at fds_at string_index_at string_bytes_at
+        u8 n_ops n_entries n_fds n_xattrs n_strings string_bytes
+        u8 threads_at ops_at entries_at fds_at xattrs_at string_index_at string_bytes_at
         i8 duration_ns""",
     "plan_thread": """
         u8 start_ns
@@ -132,6 +132,8 @@ _LAYOUTS = {
         u4 thread
         i4 fd
         u4 flags path""",
+    "plan_xattr": """
+        u4 path name length pad""",
     "outcome": """
         i8 issue_ns end_ns ready_ns ret
         u4 tid

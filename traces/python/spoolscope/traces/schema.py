@@ -264,6 +264,16 @@ MISSED_NAMES = Table(
     ),
 )
 
+XATTRS = Table(
+    "xattrs",
+    "one extended attribute of a name in tree, as the walk met it; its value is never recorded",
+    (
+        Column("path_id", I64, "", "Path (paths.path_id)."),
+        Column("name_id", I64, "", "Its name, with its namespace (paths.path_id, kind text)."),
+        Column("length", I64, "bytes", "Length of its value."),
+    ),
+)
+
 LOSSES = Table(
     "losses",
     "one stretch of lost records",
@@ -322,6 +332,7 @@ TABLES = {
         HELD_LOCKS,
         MAPPINGS,
         TREE,
+        XATTRS,
         MISSED_NAMES,
         LOSSES,
         SHEDS,
