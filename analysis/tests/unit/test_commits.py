@@ -2,6 +2,7 @@
 
 import pytest
 
+from spoolscope.analysis import commit_parts
 from spoolscope.analysis.explain import explain
 
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
@@ -73,6 +74,18 @@ def test_a_wait_is_divided_by_what_the_commit_was_doing(builder):
     assert sum(found.waits["ext4"].values()) == 1000
     (kind,) = found.kinds
     assert sum(kind.parts.values()) == kind.total_ns == 1300
+
+
+def test_commits_are_cut_in_batches_alike(builder, monkeypatch):
+    for n in range(7):
+        builder.call("fsync", n * 5000, 10, ((WAIT, 3000),), tid=n)
+        builder.commit(n * 5000, 2000 + n, locking_ns=100, flushing_ns=50, logging_ns=1500 + n)
+        builder.sleep(n * 5000 + 700, 800, LOGGING)
+        builder.block_io(n * 5000 + 750, queue_ns=100, device_ns=300)
+    whole = explain(builder.write()).commits
+    monkeypatch.setattr(commit_parts, "BATCH", 2)
+    assert explain(builder.path).commits == whole
+    assert whole.waits["ext4"]["log_write"] == 7 * 700
 
 
 def test_a_flush_after_a_fua_write_is_a_flush(builder):

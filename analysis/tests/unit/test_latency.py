@@ -1,9 +1,21 @@
 """Percentiles, and when there are too few events for one."""
 
+import random
+
 import numpy as np
+import pytest
 
 from spoolscope.analysis.explain import explain
-from spoolscope.analysis.latency import IN_FLIGHT, class_of, curve, supported
+from spoolscope.analysis.latency import (
+    IN_FLIGHT,
+    QUANTILES,
+    class_of,
+    curve,
+    exact_quantiles,
+    supported,
+)
+from spoolscope.analysis.split import split
+from spoolscope.traces.trace import Trace
 
 
 def test_a_percentile_needs_enough_events():
@@ -49,3 +61,19 @@ def test_families():
     assert class_of("fdatasync") == "sync"
     assert class_of("renameat2") == "rename"
     assert class_of("ioctl") == "other"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quantiles_are_those_of_all_values_sorted(builder, seed):
+    rng = random.Random(seed)
+    for n, size in (("read", 1), ("fsync", 2), ("stat", 3), ("write", 400), ("open", 1501)):
+        for _ in range(size):
+            length = rng.choice([rng.randrange(50), int(10 ** rng.uniform(0, 11)), 4095, 4096])
+            builder.call(n, 0, oncpu_ns=length)
+    with Trace.open(builder.write()).connect() as con:
+        split(con)
+        found = exact_quantiles(con)
+        whole = con.execute(
+            f"SELECT syscall, quantile_cont(dur_ns, {list(QUANTILES)}) FROM syscalls GROUP BY 1"
+        ).fetchall()
+    assert {name: pytest.approx(values, rel=1e-12) for name, values in whole} == found

@@ -34,6 +34,9 @@ the disk emptied its cache; ``no_cpu``: its thread was ready, perhaps to begin, 
 ``running``: it had one; ``other``: it waited for something else; ``no_commit``: none was running,
 its thread had not been woken or was done."""
 
+BATCH = 100_000
+"""Commits that are cut into pieces at a time."""
+
 # A btrfs fsync that wrote no tree joined the log commit of another one.
 _SPANS = """
 CREATE OR REPLACE TEMP TABLE commit_spans AS
@@ -102,13 +105,22 @@ FROM ({
 })
 """
 
+# Cutting needs memory, so commits are cut some at a time: those of the table batch, which lie
+# between the variables since and until.
+_BATCH = """
+CREATE OR REPLACE TEMP TABLE batch AS
+SELECT * FROM commit_spans WHERE commit_id BETWEEN {first} AND {last};
+SET VARIABLE since = (SELECT min(from_ns) FROM batch);
+SET VARIABLE until = (SELECT max(to_ns) FROM batch)
+"""
+
 _PHASES = """
 CREATE OR REPLACE TEMP TABLE commit_phases AS
 WITH begun AS (
     SELECT commit_id, from_ns, to_ns, greatest(0, dur_ns - coalesce(locking_ns, 0)
         - coalesce(flushing_ns, 0) - coalesce(logging_ns, 0)) AS before_ns,
         coalesce(locking_ns, 0) AS locking_ns, coalesce(flushing_ns, 0) AS flushing_ns
-    FROM commit_spans WHERE kind = 'jbd2_commit' AND logging_ns IS NOT NULL
+    FROM batch WHERE kind = 'jbd2_commit' AND logging_ns IS NOT NULL
 )
 SELECT commit_id, unnest([1, 2]) AS phase, unnest([from_ns + before_ns,
         from_ns + before_ns + locking_ns]) AS from_ns,
@@ -132,9 +144,10 @@ WITH batching AS (
             WHEN k.cause IN ('journal_commit', 'writeback', 'block_device') THEN 4
             ELSE 5 END AS why
     FROM segments s LEFT JOIN stack_causes k USING (stack_id)
-    WHERE s.tid IN (SELECT tid FROM commits WHERE kind != 'xfs_log_write')
+    WHERE s.tid IN (SELECT tid FROM batch WHERE kind != 'xfs_log_write')
+        AND s.ts_ns < getvariable('until') AND s.ts_ns + s.dur_ns > getvariable('since')
 ), spans AS (
-    SELECT commit_id, tid, from_ns, to_ns FROM commit_spans WHERE kind != 'xfs_log_write'
+    SELECT commit_id, tid, from_ns, to_ns FROM batch WHERE kind != 'xfs_log_write'
 )
 SELECT * FROM ({overlaps("spans", "absent", "l.tid = r.tid", "l.commit_id, r.why")})
 """
@@ -143,9 +156,10 @@ _REQUESTS = f"""
 CREATE OR REPLACE TEMP TABLE commit_requests AS
 WITH own AS (
     SELECT tid, part, from_ns, to_ns FROM services
-    WHERE tid IN (SELECT tid FROM commits) AND part != '{DISK_FLUSH}'
+    WHERE tid IN (SELECT tid FROM batch) AND part != '{DISK_FLUSH}'
+        AND from_ns < getvariable('until') AND to_ns > getvariable('since')
 ), met AS (
-    SELECT * FROM ({overlaps("commit_spans", "own", "l.tid = r.tid", "l.commit_id, r.part")})
+    SELECT * FROM ({overlaps("batch", "own", "l.tid = r.tid", "l.commit_id, r.part")})
 )
 {one_at_a_time("met", "commit_id, part")}
 """
@@ -154,18 +168,24 @@ _FLUSHES = f"""
 CREATE OR REPLACE TEMP TABLE commit_flushes AS
 WITH emptied AS (
     SELECT disk, from_ns, to_ns FROM services WHERE part = '{DISK_FLUSH}'
+        AND from_ns < getvariable('until') AND to_ns > getvariable('since')
 ), met AS (
-    SELECT * FROM ({
-    overlaps("commit_spans", "emptied", same_disk("l.dev", "r.disk"), "l.commit_id")
-})
+    SELECT * FROM ({overlaps("batch", "emptied", same_disk("l.dev", "r.disk"), "l.commit_id")})
 )
 {one_at_a_time("met", "commit_id")}
 """
 
+_PARTS_TABLE = """
+CREATE OR REPLACE TEMP TABLE commit_parts (
+    commit_id BIGINT, from_ns BIGINT, to_ns BIGINT, part VARCHAR);
+CREATE OR REPLACE TEMP TABLE watched_threads AS
+SELECT DISTINCT tid FROM segments WHERE tid IN (SELECT tid FROM commits)
+"""
+
 _PARTS = f"""
-CREATE OR REPLACE TEMP TABLE commit_parts AS
+INSERT INTO commit_parts
 WITH claims AS (
-    SELECT commit_id AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM commit_spans
+    SELECT commit_id AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM batch
     UNION ALL SELECT commit_id, 1, phase, from_ns, to_ns FROM commit_phases WHERE from_ns < to_ns
     UNION ALL SELECT commit_id, 2, why, from_ns, to_ns FROM commit_absences
     UNION ALL SELECT commit_id, CASE part WHEN '{FLUSH}' THEN 3 WHEN '{DEVICE}' THEN 4 ELSE 5 END,
@@ -173,16 +193,14 @@ WITH claims AS (
     UNION ALL SELECT commit_id, 6, 1, from_ns, to_ns FROM commit_flushes
 ), cut AS (
     SELECT * FROM ({layers("claims", (1, 2, 3, 1, 1, 1, 1))})
-), watched AS (
-    SELECT DISTINCT tid FROM segments
 ), doing AS (
     SELECT p.id AS commit_id, p.from_ns, p.to_ns,
         CASE WHEN c3 IS NOT NULL THEN 'cache_flush' WHEN c4 IS NOT NULL THEN 'log_write'
             WHEN c6 IS NOT NULL THEN 'cache_flush' WHEN c5 IS NOT NULL THEN '{QUEUE}'
             END AS request,
         s.kind, w.tid IS NOT NULL AS watched, p.c1 AS phase, p.c2 AS why
-    FROM cut p JOIN commit_spans s ON s.commit_id = p.id
-    LEFT JOIN watched w ON w.tid = s.tid
+    FROM cut p JOIN batch s ON s.commit_id = p.id
+    LEFT JOIN watched_threads w ON w.tid = s.tid
 )
 SELECT commit_id, from_ns, to_ns,
     CASE WHEN kind = 'xfs_log_write' OR NOT watched THEN coalesce(request, 'other')
@@ -196,7 +214,7 @@ FROM doing
 """
 
 # Only the last commit that a wait met is divided: those before had to end first.
-_WAIT_PARTS = f"""
+_WAIT_PARTS = """
 CREATE OR REPLACE TEMP TABLE wait_parts AS
 WITH own AS (
     SELECT wait_id, commit_id, from_ns, to_ns FROM commit_waits WHERE is_last
@@ -204,9 +222,11 @@ WITH own AS (
     SELECT commit_id, part, from_ns, to_ns FROM commit_parts
     UNION ALL SELECT commit_id, 'no_cpu', from_ns, to_ns FROM commit_starts
 ), divided AS (
-    SELECT wait_id, part, to_ns - from_ns AS ns FROM ({
-    overlaps("own", "doing", "l.commit_id = r.commit_id", "l.wait_id, r.part")
-}) UNION ALL SELECT wait_id, 'previous_commit', to_ns - from_ns FROM commit_waits
+    SELECT o.wait_id, d.part,
+        least(o.to_ns, d.to_ns) - greatest(o.from_ns, d.from_ns) AS ns
+    FROM own o JOIN doing d ON d.commit_id = o.commit_id AND d.from_ns < o.to_ns
+        AND o.from_ns < d.to_ns
+    UNION ALL SELECT wait_id, 'previous_commit', to_ns - from_ns FROM commit_waits
     WHERE NOT is_last
 ), found AS (
     SELECT wait_id, part, CAST(sum(ns) AS BIGINT) AS ns FROM divided GROUP BY ALL
@@ -226,10 +246,14 @@ def take_apart(con: duckdb.DuckDBPyConnection) -> None:
     for commits, by ``wait_id``), ``commit_waits`` (each instant of such a wait during which a
     commit ran, once) and ``wait_parts`` (ns of each wait by part, which add up to its length).
     """
-    for statement in (
-        _SPANS, _PHASES, _ABSENCES, _REQUESTS, _FLUSHES, _PARTS, _STARTS,
-        _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS,
-    ):  # fmt: skip
+    con.execute(_SPANS)
+    con.execute(_PARTS_TABLE)
+    ((n,),) = con.execute("SELECT count(*) FROM commit_spans").fetchall()
+    for first in range(1, n + 1, BATCH):
+        con.execute(_BATCH.format(first=first, last=first + BATCH - 1))
+        for statement in (_PHASES, _ABSENCES, _REQUESTS, _FLUSHES, _PARTS):
+            con.execute(statement)
+    for statement in (_STARTS, _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS):
         con.execute(statement)
 
 

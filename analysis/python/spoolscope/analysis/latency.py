@@ -84,14 +84,59 @@ def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:
     ]
 
 
+# Widths of buckets by length, each 1/256 to 1/16 of it: a handful of them hold the quantiles.
+_BUCKET = (
+    "CASE WHEN dur_ns < 4096 THEN dur_ns >> 4 WHEN dur_ns < 65536 THEN 256 + (dur_ns >> 8) "
+    "WHEN dur_ns < 1048576 THEN 512 + (dur_ns >> 12) WHEN dur_ns < 16777216 THEN "
+    "768 + (dur_ns >> 16) WHEN dur_ns < 268435456 THEN 1024 + (dur_ns >> 20) "
+    "ELSE 1280 + (dur_ns >> 24) END"
+)
+
+# The two calls between which each quantile lies, by rank from 0, and the buckets that hold them.
+_RANKS = f"""
+CREATE OR REPLACE TEMP TABLE quantile_buckets AS
+WITH buckets AS (
+    SELECT syscall, CAST({_BUCKET} AS INTEGER) AS bucket, count(*) AS n FROM syscalls
+    WHERE flags_seen & {IN_FLIGHT} = 0 GROUP BY ALL
+), summed AS (
+    SELECT *, CAST(sum(n) OVER w AS BIGINT) - n AS before,
+        CAST(sum(n) OVER (PARTITION BY syscall) AS BIGINT) AS total
+    FROM buckets WINDOW w AS (PARTITION BY syscall ORDER BY bucket)
+), wanted AS (
+    SELECT DISTINCT syscall, q, unnest([floor((total - 1) * q), ceil((total - 1) * q)]) AS rank
+    FROM (SELECT DISTINCT syscall, total, unnest({list(QUANTILES)}) AS q FROM summed)
+)
+SELECT s.syscall, s.bucket, w.q, CAST(w.rank - s.before AS BIGINT) AS place
+FROM summed s JOIN wanted w ON w.syscall = s.syscall
+    AND w.rank >= s.before AND w.rank < s.before + s.n
+"""
+
+_PLACES = f"""
+WITH picked AS (
+    SELECT s.syscall, s.bucket, s.dur_ns, row_number() OVER (
+        PARTITION BY s.syscall, s.bucket ORDER BY s.dur_ns) - 1 AS place
+    FROM (SELECT syscall, CAST({_BUCKET} AS INTEGER) AS bucket, dur_ns FROM syscalls
+        WHERE flags_seen & {IN_FLIGHT} = 0) s
+    SEMI JOIN quantile_buckets k ON k.syscall = s.syscall AND k.bucket = s.bucket
+)
+SELECT k.syscall, k.q, min(dur_ns), max(dur_ns)
+FROM quantile_buckets k JOIN picked p USING (syscall, bucket, place) GROUP BY ALL
+"""
+
+
 def exact_quantiles(con: duckdb.DuckDBPyConnection) -> dict[str, list[float]]:
-    """Return {call: [value of each of QUANTILES]} over the calls that returned."""
-    return dict(
-        con.execute(
-            f"SELECT syscall, quantile_cont(dur_ns, {list(QUANTILES)}) FROM syscalls "
-            f"WHERE flags_seen & {IN_FLIGHT} = 0 GROUP BY syscall"
-        ).fetchall()
-    )
+    """Return {call: [value of each of QUANTILES]} over the calls that returned.
+
+    They are those of DuckDB's quantile_cont, which keeps all lengths in memory; here they are
+    counted in buckets first, and only the buckets that a quantile falls into are sorted.
+    """
+    con.execute(_RANKS)
+    totals = dict(con.execute("SELECT syscall, n_done FROM call_totals").fetchall())
+    found: dict[str, dict[float, float]] = {}
+    for syscall, q, low, high in con.execute(_PLACES).fetchall():
+        rank = (totals[syscall] - 1) * float(q)
+        found.setdefault(syscall, {})[float(q)] = low + (high - low) * (rank - int(rank))
+    return {syscall: [values[q] for q in QUANTILES] for syscall, values in found.items()}
 
 
 _FIELDS = ("p50_ns", "p90_ns", "p99_ns", "p999_ns")

@@ -26,8 +26,9 @@ WITH requests AS (
     FROM (SELECT disk, ts_ns, done_ns FROM requests WHERE op = 'flush') f
     ASOF LEFT JOIN due d ON d.disk = f.disk AND d.due_ns <= f.ts_ns
 )
-SELECT row_number() OVER (ORDER BY from_ns) AS service_id, *
-FROM (SELECT * FROM parts UNION ALL BY NAME SELECT * FROM emptied) WHERE from_ns < to_ns
+SELECT * REPLACE (CAST(part AS ENUM ('{queue}', '{device}', '{flush}', '{disk_flush}')) AS part)
+FROM (SELECT * FROM parts UNION ALL BY NAME SELECT * FROM emptied)
+WHERE from_ns < to_ns
 """
 
 QUEUE, DEVICE, FLUSH, DISK_FLUSH = "queue", "device", "flush", "disk_flush"
