@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +84,54 @@ def device(mount: Path) -> str:
 
 def ask(trace: Trace, sql: str) -> list[tuple]:
     return trace.connect().execute(sql).fetchall()
+
+
+# BCC wants headers below /lib/modules of the running kernel. Where that has none, those of another
+# kernel do: the tools read no kernel structure by them. Seen by the tool alone.
+HEADERS = """
+grep -q ' /sys/kernel/debug ' /proc/mounts || mount -t debugfs none /sys/kernel/debug
+modules=/lib/modules/$(uname -r)
+if [ ! -e "$modules/build" ]; then
+    mkdir -p /lib/modules
+    mount -t tmpfs none /lib/modules
+    mkdir "$modules"
+    ln -s "$(ls -d /usr/src/linux-headers-*-amd64 | tail -1)" "$modules/build"
+    ln -s "$(ls -d /usr/src/linux-headers-*-common | tail -1)" "$modules/source"
+fi
+exec "$0" "$@"
+"""
+
+
+def missing_bcc() -> str:
+    """Why the BCC tools cannot run here, or ""."""
+    if subprocess.run(["/usr/bin/python3", "-c", "import bcc"], capture_output=True).returncode:
+        return "no BCC for /usr/bin/python3 (python3-bpfcc)"
+    if Path(f"/lib/modules/{os.uname().release}/build").exists():
+        return ""
+    if not list(Path("/usr/src").glob("linux-headers-*-amd64")):
+        return "no kernel headers (linux-headers-amd64)"
+    return ""
+
+
+class Rows(list[dict[str, str]]):
+    """What a BCC tool printed last, one dictionary a row, by heading; ``text`` is all of it."""
+
+    text = ""
+
+
+@contextmanager
+def bcc(tool: str, *arguments: object) -> Iterator[Rows]:
+    """Run a BCC tool until the block ends; its rows are there afterwards."""
+    command = ["unshare", "-m", "sh", "-c", HEADERS, str(LIVE / tool), *map(str, arguments)]
+    rows = Rows()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Tracing")
+        try:
+            yield rows
+        finally:
+            process.send_signal(signal.SIGINT)
+            rows.text, _ = process.communicate(timeout=60)
+    heading, *lines = rows.text.split("\n\n")[-1].splitlines()
+    names = heading.split()
+    rows += [dict(zip(names, line.split(), strict=True)) for line in lines[:-1]]

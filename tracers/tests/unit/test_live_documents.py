@@ -9,7 +9,13 @@ import pytest
 
 LIVE = Path(__file__).resolve().parents[2] / "live"
 SCRIPTS = sorted(LIVE.glob("*.bt"))
-TOOLS = SCRIPTS
+CONSOLE = [LIVE / "kjournaltop.py", LIVE / "spooltop.py"]
+TOOLS = SCRIPTS + CONSOLE
+
+
+def page_of(tool: Path) -> Path:
+    """A script's page keeps the .bt of its name, as bpftrace's do; BCC's tools are bare names."""
+    return LIVE / "man" / f"{tool.name.removesuffix('.py')}.8"
 
 
 def blocks(script: str) -> list[str]:
@@ -20,11 +26,11 @@ def blocks(script: str) -> list[str]:
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_every_tool_has_its_page_and_its_example(tool: Path):
-    page = (LIVE / "man" / f"{tool.name}.8").read_text()
+    page = page_of(tool).read_text()
     for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "FIELDS", "OVERHEAD", "CAVEATS"):
         assert f"\n.SH {section}\n" in page
     example = (LIVE / f"{tool.stem}_example.txt").read_text()
-    assert f"# {tool.name}" in example or f"&& {tool.name}" in example
+    assert re.search(rf"(# (\./)?|&& ){re.escape(tool.name)}", example)
     heading = tool.read_text()[:1500]
     assert "USAGE: " in heading
 
@@ -33,7 +39,7 @@ def test_every_tool_has_its_page_and_its_example(tool: Path):
 def test_every_page_renders(tool: Path, require):
     if not shutil.which("mandoc"):
         require("mandoc", reason="no program mandoc on PATH")
-    page = LIVE / "man" / f"{tool.name}.8"
+    page = page_of(tool)
     lint = subprocess.run(
         ["mandoc", "-T", "lint", "-W", "warning", page], capture_output=True, text=True, check=False
     )
@@ -47,3 +53,14 @@ def test_calls_are_entered_alike_in_both_scripts_of_calls():
     }
     assert len(entered["spoolsnoop.bt"]) > 15
     assert entered["spoolsnoop.bt"] == entered["spoollat.bt"]
+
+
+@pytest.mark.parametrize("tool", CONSOLE, ids=lambda tool: tool.name)
+def test_every_option_is_in_page_and_example(tool: Path):
+    usage = subprocess.run([tool, "-h"], capture_output=True, text=True, check=True).stdout
+    # Options are laid out differently by newer versions of Python.
+    example = (LIVE / f"{tool.stem}_example.txt").read_text()
+    assert usage.partition("examples:")[2].strip() in example
+    page = page_of(tool).read_text()
+    for option in re.findall(r"^  (-\w)\b", usage, re.M):
+        assert f"\n\\{option}" in page

@@ -1,0 +1,82 @@
+"""What kjournaltop and spooltop share: options, loading, and a screen that is refreshed."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RELEASE = os.uname().release
+BTF = Path("/sys/kernel/btf/vmlinux")
+
+
+def fail(sentence: str) -> None:
+    """End with one line that says what to do."""
+    sys.exit(f"{Path(sys.argv[0]).stem}: {sentence}")
+
+
+def options(description: str, examples: str, device: str) -> argparse.ArgumentParser:
+    """Return BCC's usual options of a top; ``device`` is the help of -d."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=examples,
+    )
+    parser.add_argument("-p", "--pid", type=int, help="this process only")
+    parser.add_argument("-c", "--comm", help="processes of this name only")
+    parser.add_argument("-d", "--device", help=device)
+    parser.add_argument("-C", "--noclear", action="store_true", help="don't clear the screen")
+    parser.add_argument("-r", "--maxrows", type=int, default=20, help="maximum rows, default 20")
+    parser.add_argument("--ebpf", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("interval", nargs="?", type=int, default=1, help="seconds, default 1")
+    parser.add_argument("count", nargs="?", type=int, help="number of outputs")
+    return parser
+
+
+def load(text: str) -> Any:
+    """Compile and attach a BPF program, or end with a sentence."""
+    if os.geteuid() != 0:
+        fail("needs root, for BPF")
+    try:
+        from bcc import BPF
+    except ImportError:
+        fail("needs BCC for this Python: apt-get install python3-bpfcc")
+    if not Path(f"/lib/modules/{RELEASE}/build").exists():
+        fail(f"no headers of this kernel for BCC: apt-get install linux-headers-{RELEASE}")
+    try:
+        return BPF(text=text)
+    except Exception as error:  # BCC raises nothing more telling
+        fail(f"BCC cannot load its program ({error}); mount -t debugfs none /sys/kernel/debug?")
+
+
+def milliseconds(ns: int) -> str:
+    """Format nanoseconds as milliseconds with one decimal."""
+    return f"{ns / 1e6:.1f}"
+
+
+def refresh(args: argparse.Namespace, heading: str, rows: Callable[[], list[str]]) -> None:
+    """Print ``heading`` and what ``rows`` returns, every interval; Ctrl-C prints a last time."""
+    print(f"Tracing... Output every {args.interval} secs. Hit Ctrl-C to end", flush=True)
+    left = args.count
+    asked_to_end = False
+    while left != 0 and not asked_to_end:
+        try:
+            time.sleep(args.interval)
+        except KeyboardInterrupt:
+            asked_to_end = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if args.noclear or not sys.stdout.isatty():
+            print()
+        else:
+            subprocess.run(["clear"], check=False)
+        load_average = Path("/proc/loadavg").read_text().strip()
+        print(f"{time.strftime('%H:%M:%S')} loadavg: {load_average}\n\n{heading}")
+        for row in rows()[: args.maxrows]:
+            print(row)
+        sys.stdout.flush()
+        left = left - 1 if left else left
+    print("Detaching...")

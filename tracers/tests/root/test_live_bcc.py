@@ -1,0 +1,168 @@
+"""The BCC tools beside a recording of the same workload, and what they say when they cannot run."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from journals import device_of, ftrace
+from live import COMM, LIVE, ask, bcc, beside, missing_bcc, workload
+
+pytestmark = pytest.mark.root
+SLACK_MS = 0.02
+
+SYNCERS = """
+import os, sys
+for who, n in enumerate(map(int, sys.argv[2:])):
+    if not (kid := os.fork()):
+        for i in range(n):
+            fd = os.open(f"{sys.argv[1]}/{who}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+            os.write(fd, b"x" * 5000)
+            os.fsync(fd)
+            os.close(fd)
+        os._exit(0)
+    os.waitpid(kid, 0)
+"""
+
+
+@pytest.fixture
+def mail(spool, require):
+    if missing := missing_bcc():
+        require("bcc", reason=missing)
+    return spool("ext4")
+
+
+def traced_calls() -> set[str]:
+    """The calls that spooltop knows, by the recorder's names."""
+    sys.path.insert(0, str(LIVE))
+    spec = importlib.util.spec_from_file_location("spooltop", LIVE / "spooltop.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.path.remove(str(LIVE))
+    return set(module.CALLS)
+
+
+def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
+    command = workload(tmp_path, SYNCERS, mail, 23, 7, 101).split()
+    with bcc("spooltop.py", "-C", "-d", mail, 600) as rows:
+        trace = beside(mail, tmp_path, command)
+    ours = {
+        pid: numbers
+        for pid, *numbers in ask(
+            trace,
+            "SELECT pid, count(*), sum(dur_ns) / 1e6, max(dur_ns) / 1e6, sum(blocked_ns) / 1e6,"
+            " sum(runq_ns + preempted_ns) / 1e6, sum((syscall = 'fsync')::INT) FROM syscalls"
+            f" WHERE comm = '{COMM}' AND syscall IN {tuple(traced_calls())} GROUP BY pid",
+        )
+        if numbers[0] > 5
+    }
+    theirs = {int(row["PID"]): row for row in rows if row["COMM"] == COMM}
+    assert sorted(n[5] for n in ours.values()) == [7, 23, 101]
+    for pid, (n, total, longest, blocked, runq, _) in ours.items():
+        row = theirs[pid]
+        assert int(row["CALLS"]) == n
+        slack = n * SLACK_MS
+        assert float(row["TOTALms"]) == pytest.approx(float(total), rel=0.02, abs=slack)
+        assert float(row["MAXms"]) == pytest.approx(longest, rel=0.02, abs=0.1)
+        assert float(row["BLKms"]) == pytest.approx(float(blocked), rel=0.02, abs=slack)
+        assert float(row["RUNQms"]) == pytest.approx(float(runq), rel=0.05, abs=slack)
+        # All of these sleep for fsync: what for says the trace by its own stacks.
+        frames = {
+            name
+            for (name,) in ask(
+                trace,
+                "SELECT DISTINCT symbol FROM stacks JOIN segments USING (stack_id)"
+                f" JOIN syscalls c USING (tid, seq) WHERE c.pid = {pid} AND state = 'blocked'",
+            )
+        }
+        assert any(frame.startswith(row["TOPWAIT"]) for frame in frames)
+    assert all(len(line) < 80 for line in rows.text.splitlines())
+
+
+def test_spooltop_shows_one_process_or_name_and_no_other_mount(mail, tmp_path):
+    program = "import os, sys\nfor i in range(13):\n    os.stat('/etc/passwd')\n"
+    program += "for i in range(17):\n    os.stat(sys.argv[1])\n"
+    program += "for i in range(19):\n    os.access(sys.argv[1] + 'x', 0)\n"
+    command = workload(tmp_path, program, mail).split()
+    with bcc("spooltop.py", "-C", "-d", mail, "-c", COMM, 600) as rows:
+        subprocess.run(command, check=True)
+        subprocess.run(["stat", mail], check=True, capture_output=True)
+    assert [(row["COMM"], int(row["CALLS"])) for row in rows] == [(COMM, 17)]
+    with bcc("spooltop.py", "-C", "-d", mail, "-p", os.getpid(), 600) as rows:
+        subprocess.run(command, check=True)
+        for _ in range(11):
+            mail.stat()
+    assert [int(row["PID"]) for row in rows] == [os.getpid()]
+    assert int(rows[0]["CALLS"]) >= 11
+
+
+def test_kjournaltop_charges_commits_handles_and_waits(mail, tmp_path):
+    command = workload(tmp_path, SYNCERS, mail, 23, 7, 2).split()
+    disk, dev = device_of(mail)
+    with (
+        bcc("kjournaltop.py", "-C", "-d", disk, 600) as rows,
+        ftrace({"jbd2/jbd2_handle_stats": f"dev == {dev}"}) as lines,
+    ):
+        trace = beside(mail, tmp_path, command)
+    commits = dict(
+        ask(trace, "SELECT trigger_pid, count(*) FROM commits WHERE trigger = 'call' GROUP BY 1")
+    )
+    assert sorted(commits.values()) == [2, 7, 23]
+    theirs = {int(row["PID"]): row for row in rows if row["COMM"] == COMM}
+    assert {pid: int(theirs[pid]["COMMITS"]) for pid in commits} == commits
+    # The kernel's own trace, by process.
+    handles = [line for line in lines if "jbd2_handle_stats:" in line]
+    for pid in commits:
+        mine = [line for line in handles if f"-{pid} " in line]
+        assert int(theirs[pid]["HANDLES"]) == len(mine) > 0
+        blocks = sum(int(line.rpartition("dirtied_blocks ")[2]) for line in mine)
+        assert int(theirs[pid]["BLOCKS"]) == blocks > 0
+    waits = dict(
+        ask(
+            trace,
+            "SELECT c.pid, sum(s.dur_ns) / 1e6 FROM segments s JOIN syscalls c USING (tid, seq)"
+            " WHERE state = 'blocked' AND waker_comm LIKE 'jbd2/%' GROUP BY 1",
+        )
+    )
+    for pid, n in commits.items():
+        slack = 0.1 + n * SLACK_MS
+        waited = float(theirs[pid]["WAITms"])
+        assert waited == pytest.approx(float(waits[pid]), rel=0.02, abs=slack)
+        # Alone on this journal, each waited for itself.
+        assert float(theirs[pid]["CAUSEDms"]) >= waited - slack
+    assert all(row["DISK"] == disk for row in rows)
+    assert all(len(line) < 80 for line in rows.text.splitlines())
+
+
+@pytest.mark.parametrize("tool", ["kjournaltop.py", "spooltop.py"])
+def test_without_headers_one_line_names_the_remedy(tool, require):
+    if missing := missing_bcc():
+        require("bcc", reason=missing)
+    Path("/lib/modules").mkdir(exist_ok=True)
+    hidden = 'mount -t tmpfs none /lib/modules; cd /sys; exec "$0"'
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", hidden, LIVE / tool],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert f"apt-get install linux-headers-{os.uname().release}" in line
+    assert line.startswith(tool.removesuffix(".py"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("kjournaltop.py", ["-d", "nosuch0"], "no disk nosuch0"),
+        ("spooltop.py", ["-d", "/etc/passwd"], "/etc/passwd is not a mount point"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(tool, arguments, expected):
+    ended = subprocess.run([LIVE / tool, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert expected in line
