@@ -14,6 +14,7 @@ from spoolscope.traces.errors import ERROR, SpoolscopeError
 VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
+    "top": "Show who uses the spool now, interval by interval.",
     "freeze": "Keep the last window of a flight recorder as a trace.",
     "info": "Show what a trace holds: duration, counts, loss.",
     "scrub": "Copy a trace with its names hidden.",

@@ -1,0 +1,110 @@
+"""Who uses the spool right now: one short trace, by process."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spoolscope.analysis.latency import IN_FLIGHT
+from spoolscope.analysis.split import split
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.trace import Trace
+
+# fork, exit or chdir are recorded for the sake of a replay, whatever they have to do with a spool.
+_USE = f"syscall NOT IN {tuple(c.name for c in CALLS.values() if c.klass == 'task')}"
+
+_PROCESSES = f"""
+SELECT pid, arg_max(comm, ts_ns), count(*) FILTER (flags_seen & {IN_FLIGHT} = 0),
+    CAST(sum(dur_ns) AS BIGINT), max(dur_ns), CAST(sum(blocked_ns) AS BIGINT),
+    CAST(sum(oncpu_ns) AS BIGINT), CAST(sum(runq_ns) AS BIGINT), CAST(sum(preempted_ns) AS BIGINT)
+FROM syscalls WHERE {_USE} GROUP BY pid
+"""
+
+_WAITS = f"""
+SELECT pid, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits WHERE {_USE} GROUP BY ALL
+"""
+
+_COMMITS = """
+SELECT trigger_pid, any_value(trigger_comm), count(*) FROM commits
+WHERE trigger = 'call' AND trigger_pid IS NOT NULL GROUP BY trigger_pid
+"""
+
+
+@dataclass
+class ProcessUse:
+    """One process in one interval.
+
+    Attributes:
+        pid: Its id.
+        comm: Its last name.
+        calls: Calls that returned.
+        time_ns: Time in calls that returned; those still under way at the end of the recording
+            are in it, too.
+        max_ns: The longest of them.
+        blocked_ns: Time asleep.
+        causes: ``time_ns`` by cause, the largest first; sums to it.
+        commits: Journal commits that it triggered.
+    """
+
+    pid: int
+    comm: str
+    calls: int = 0
+    time_ns: int = 0
+    max_ns: int = 0
+    blocked_ns: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    commits: int = 0
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What happened on the spool in one interval; processes with the most time in calls first.
+
+    Attributes:
+        start_ns: Its begin, since the epoch.
+        duration_ns: Its length.
+        commits: Journal commits, whoever triggered them.
+        lost: Calls that were lost.
+        processes: Who made calls or triggered commits.
+    """
+
+    start_ns: int
+    duration_ns: int
+    commits: int
+    lost: int
+    processes: list[ProcessUse]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``top --json`` prints for an interval."""
+        return asdict(self)
+
+
+def study_interval(directory: Path) -> Interval:
+    """Sum up a trace by process.
+
+    Raises:
+        SpoolscopeError: it is no trace.
+    """
+    trace = Trace.open(directory)
+    con = trace.connect()
+    split(con)
+    found: dict[int, ProcessUse] = {}
+    for pid, comm, calls, *times in con.execute(_PROCESSES).fetchall():
+        time_ns, max_ns, blocked_ns, oncpu_ns, runq_ns, preempted_ns = times
+        machine = {"cpu": oncpu_ns, "runq": runq_ns, "preempt": preempted_ns}
+        causes = {cause: ns for cause, ns in machine.items() if ns}
+        found[pid] = ProcessUse(pid, comm, calls, time_ns, max_ns, blocked_ns, causes)
+    for pid, cause, ns in con.execute(_WAITS).fetchall():
+        if ns:
+            found[pid].causes[cause] = ns
+    for pid, comm, commits in con.execute(_COMMITS).fetchall():
+        found.setdefault(pid, ProcessUse(pid, comm)).commits = commits
+    for process in found.values():
+        process.causes = dict(sorted(process.causes.items(), key=lambda item: -item[1]))
+    [(commits,)] = con.execute("SELECT count(*) FROM commits").fetchall()
+    return Interval(
+        start_ns=int(trace.meta["start_ns"]),
+        duration_ns=int(trace.meta["duration_ns"]),
+        commits=commits,
+        lost=int(trace.meta["lost"]),
+        processes=sorted(found.values(), key=lambda p: (-p.time_ns, -p.commits, p.pid)),
+    )
