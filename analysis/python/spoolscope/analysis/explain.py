@@ -22,6 +22,7 @@ from spoolscope.analysis.culprits import (
 )
 from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
 from spoolscope.analysis.latency import Latency, latencies
+from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.trace import Trace
@@ -65,6 +66,7 @@ class Explanation:
         commits: Journal commits, their phases, and who caused them.
         unknown: Waits that no rule knows, clustered by stack.
         cpu: What calls did on the CPU; None for a trace without samples.
+        lookups: Directories in which finding names took longest.
         culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
         chains: The longest such waits, each followed to who kept its culprit waiting.
         evidence: What ``diagnose`` looks at besides the causes.
@@ -82,6 +84,7 @@ class Explanation:
     commits: CommitReport
     unknown: list[UnknownStack]
     cpu: CpuReport | None = None
+    lookups: list[LookupCost] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     chains: list[list[Link]] = field(default_factory=list)
     evidence: Evidence = field(default_factory=Evidence)
@@ -118,6 +121,7 @@ class Explanation:
             "commits": _commits_json(self.commits),
             "blame": asdict(self.commits.charges),
             "cpu": self.cpu.to_json() if self.cpu else None,
+            "lookups": [asdict(cost) | {"text": cost.sentence} for cost in self.lookups],
             "culprits": [asdict(culprit) for culprit in self.culprits],
             "chains": [[asdict(link) for link in chain] for chain in self.chains],
             "segment_error_ns": self.split.segment_error_ns,
@@ -183,12 +187,20 @@ def explain_with(
         cpu=study_cpu(con, trace.meta),
         evidence=gather(con),
     )
+    per_sample = _ns_per_sample(explanation.cpu)
+    explanation.lookups.extend(
+        study_lookups(con, trace.meta, explanation.filesystem_ns, per_sample)
+    )
     if blame:
         find_culprits(con)
         explanation.culprits.extend(culprits(con))
         explanation.chains.extend(longest_chains(con))
     explanation.remarks.extend(_remarks(explanation))
     return explanation
+
+
+def _ns_per_sample(cpu: CpuReport | None) -> float | None:
+    return cpu.exact_ns / cpu.samples if cpu and cpu.samples else None
 
 
 def bound_memory(con: duckdb.DuckDBPyConnection) -> None:

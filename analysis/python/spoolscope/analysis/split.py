@@ -41,14 +41,14 @@ WHERE blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0 OR syscall IN {sync}
 _WAITS = """
 CREATE OR REPLACE TEMP TABLE named_waits AS
 WITH blocked AS (
-    SELECT ts_ns, dur_ns, pid, tid, seq, stack_id, waker, waker_pid, waker_tid, waker_comm,
+    SELECT ts_ns, dur_ns, pid, tid, seq, stack_id, dir_id, waker, waker_pid, waker_tid, waker_comm,
         waker_seq
     FROM segments WHERE state = 'blocked' AND seq IS NOT NULL
 )
 SELECT s.ts_ns, s.dur_ns, c.ts_ns AS call_ns, c.pid, c.tid, c.seq, c.comm, c.syscall, c.dev,
     c.path_id, s.stack_id, coalesce(k.cause, 'unexplained') AS cause,
     coalesce(k.filesystem, 'any') AS filesystem, s.waker, s.waker_pid, s.waker_tid, s.waker_comm,
-    s.waker_seq, true AS placed
+    s.waker_seq, s.dir_id, true AS placed
 FROM blocked s
 JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
     AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
@@ -66,7 +66,8 @@ FROM named_waits GROUP BY ALL
 _REMAINDER = """
 INSERT INTO named_waits
 SELECT c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq, c.comm,
-    c.syscall, c.dev, c.path_id, NULL, 'unexplained', 'any', NULL, NULL, NULL, NULL, NULL, false
+    c.syscall, c.dev, c.path_id, NULL, 'unexplained', 'any', NULL, NULL, NULL, NULL, NULL,
+    NULL, false
 FROM waited c
 LEFT JOIN covered w ON w.tid = c.tid AND w.seq = c.seq AND w.pid = c.pid AND w.call_ns = c.ts_ns
 WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)

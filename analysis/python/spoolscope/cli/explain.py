@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
 
 TOP_CALLS = 14
+TOP_DIRECTORIES = 5
 TOP_CLASSES = 8
 BAR = 24
 
@@ -162,6 +163,15 @@ def _largest(parts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def _words(part: str) -> str:
     return part.replace("_", " ").replace("cpu", "CPU")
+
+
+def _lookups(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.lookups import worth_saying
+
+    if said := worth_saying(found.lookups):
+        yield "\nDirectories"
+    for sentence in said[:TOP_DIRECTORIES]:
+        yield from wrapped(sentence, indent="  ")
 
 
 def _unknown(found: "Explanation") -> Iterable[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.causes import CAUSES, charged
 from spoolscope.analysis.latency import QUANTILES, Latency
+from spoolscope.analysis.lookups import INDEX, worth_saying
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.why import by_family, family_label
 from spoolscope.analysis.wording import count, duration, percent
@@ -89,6 +90,7 @@ def files_section(studies: Studies) -> Section:
         plot=cause_figures.panels(groups),
     )
     tables = [_directories(name, study) for name, study in studies.items()]
+    tables += [_lookups(name, study) for name, study in studies.items()]
     intro = "Mail servers use few kinds of files; each waits for other things."
     return Section("files", "Files", "Which files", intro, [figure, *tables])
 
@@ -114,6 +116,32 @@ def _directories(name: str, study: Study) -> TableBlock:
         "from the snapshot; 0 means none was taken or the directory is newer.",
         folded=True,
     )
+
+
+def _lookups(name: str, study: Study) -> TableBlock:
+    costs = study.explanation.lookups
+    rows = [
+        [
+            cost.path or "(top of the spool)",
+            "-" if cost.entries is None else count(cost.entries),
+            INDEX[cost.index],
+            duration(cost.lookup_io_ns),
+            duration(cost.dir_lock_ns),
+            duration(cost.cpu_ns) if study.explanation.cpu else "-",
+            percent(cost.share),
+        ]
+        for cost in costs
+    ]
+    return TableBlock(
+        f"Directory lookups: {name}",
+        ["~directory", ">names", "index", ">reads", ">lock", ">CPU", ">share"],
+        rows,
+        " ".join([
+            *worth_saying(costs)[:5],
+            "What finding, adding and removing names cost: waiting for blocks of the directory "
+            "and for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
+        ]),
+    )  # fmt: skip
 
 
 def time_section(studies: Studies) -> Section:

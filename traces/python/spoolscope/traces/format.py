@@ -16,8 +16,9 @@ META_FIELDS = (
     ),
     (
         "spools",
-        "Filesystems recorded: mount, fstype, options, source, dev, size_bytes; names in "
-        "mount, options and source are hidden as in the tables.",
+        "Filesystems recorded: mount, fstype, options, source, dev, size_bytes, features (of ext2, "
+        "ext3 and ext4, e.g. dir_index; null if unknown); names in mount, options and source are "
+        "hidden as in the tables.",
     ),
     ("tier", "T0: calls; T1: and the split of their time; T2: and journals and block requests."),
     (

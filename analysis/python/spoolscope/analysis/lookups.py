@@ -1,0 +1,199 @@
+"""What finding names costs: reads, locks and CPU time of directories, their size and index."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+
+from spoolscope.analysis.wording import count, percent
+
+SHOWN = 20
+WORTH_SAYING = 0.01
+"""A directory below this share of the time in calls is not worth a sentence."""
+
+
+_PARENT = "regexp_replace({}, '/?[^/]*$', '')"
+
+# The directory that was searched is recorded for lookups, that which was locked for locks, by
+# its inode. Where neither is known it is that of the name which the call was given.
+_WAITS = """
+CREATE OR REPLACE TEMP TABLE directory_waits AS
+WITH waits_there AS (
+    SELECT cause, ts_ns, dur_ns, tid, dir_id, path_id,
+        syscall IN ('getdents', 'getdents64') AS lists FROM named_waits
+    WHERE cause IN ('lookup_io', 'dir_lock')
+), locks AS (
+    SELECT tid, ts_ns, ts_ns + dur_ns AS until_ns, dev, ino FROM waits
+    WHERE object = 'inode' AND dur_ns IS NOT NULL
+), inodes AS (
+    SELECT dev, ino, arg_max(path_id, at_ns) AS path_id FROM (
+        SELECT dev, ino, path_id, 0 AS at_ns FROM tree WHERE mode & 61440 = 16384
+        UNION ALL SELECT dev, ino, path_id, ts_ns FROM syscalls
+        WHERE obj_mode & 61440 = 16384 AND ino IN (SELECT ino FROM locks) AND path_id IS NOT NULL
+    ) GROUP BY ALL
+), met AS (
+    SELECT w.*, CASE WHEN l.until_ns > w.ts_ns THEN l.dev END AS dev,
+        CASE WHEN l.until_ns > w.ts_ns THEN l.ino END AS ino
+    FROM waits_there w ASOF LEFT JOIN locks l ON l.tid = w.tid AND l.ts_ns <= w.ts_ns
+)
+SELECT coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.path ELSE searched.path END,
+        {parent}) AS dir, coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.spool
+        ELSE searched.spool END, given.spool) AS spool, m.cause, count(*) AS n,
+    CAST(sum(m.dur_ns) AS BIGINT) AS ns
+FROM met m LEFT JOIN paths given ON given.path_id = m.path_id AND given.kind = 'spool'
+LEFT JOIN paths searched ON searched.path_id = m.dir_id AND searched.kind = 'spool'
+LEFT JOIN inodes i ON i.dev = m.dev AND i.ino = m.ino
+LEFT JOIN paths locked ON locked.path_id = i.path_id AND locked.kind = 'spool'
+GROUP BY ALL
+"""
+
+# Samples of calls that were finding, adding or removing a name: an entry is found before it goes.
+_SAMPLED = """
+INSERT INTO directory_waits
+SELECT {parent}, p.spool, 'cpu', count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
+FROM samples s JOIN cpu_stacks k USING (stack_id)
+JOIN syscalls c ON c.tid = s.tid AND c.seq = s.seq JOIN paths p ON p.path_id = c.path_id
+WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' GROUP BY ALL
+"""
+
+_COSTS = f"""
+SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
+    CAST(coalesce(sum(ns) FILTER (cause = 'dir_lock'), 0) AS BIGINT),
+    CAST(coalesce(sum(ns) FILTER (cause = 'cpu'), 0) AS BIGINT), CAST(sum(n) AS BIGINT)
+FROM directory_waits WHERE dir IS NOT NULL GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
+"""
+
+# Names at the snapshot, and what calls made and removed since, as far as calls say so for sure.
+_ENTRIES = """
+WITH wanted AS (
+    SELECT path_id, {parent} AS dir FROM paths p WHERE kind = 'spool' AND {parent} IN {dirs}
+), start AS (
+    SELECT dir, count(*) AS n FROM tree JOIN wanted USING (path_id) GROUP BY dir
+), made AS (
+    SELECT path_id, 1 AS change FROM syscalls WHERE errno = 0 AND (
+        syscall IN ('mkdir', 'mkdirat', 'symlink', 'symlinkat', 'mknod', 'mknodat')
+        OR (syscall IN ('open', 'openat', 'openat2') AND flags & 192 = 192))
+    UNION ALL SELECT path2_id, 1 FROM syscalls WHERE errno = 0 AND
+        syscall IN ('link', 'linkat', 'rename', 'renameat', 'renameat2')
+    UNION ALL SELECT path_id, -1 FROM syscalls WHERE errno = 0 AND
+        syscall IN ('unlink', 'unlinkat', 'rmdir', 'rename', 'renameat', 'renameat2')
+), change AS (
+    SELECT dir, CAST(sum(change) AS BIGINT) AS n FROM made JOIN wanted USING (path_id)
+    GROUP BY dir
+)
+SELECT dir, coalesce(s.n, 0), coalesce(s.n, 0) + coalesce(c.n, 0)
+FROM start s FULL JOIN change c USING (dir)
+"""
+
+INDEX = {
+    "none": "no index",
+    "hash": "a hash index (dir_index)",
+    "tree": "a tree",
+    "unknown": "unknown",
+}
+"""How a filesystem finds a name: by reading all of the directory, or not."""
+
+
+@dataclass(frozen=True)
+class LookupCost:
+    """What finding names in one directory cost.
+
+    Attributes:
+        path: The directory, below its spool.
+        entries: The most names it held, at the snapshot or at the end; None without a snapshot,
+            and where the share is below ``WORTH_SAYING``.
+        index: A key of ``INDEX``.
+        lookup_io_ns: Waiting for its blocks to be read, to find a name.
+        dir_lock_ns: Waiting for its lock.
+        cpu_ns: Finding names in it on the CPU, estimated from samples; 0 without them.
+        n: Number of these waits and samples.
+        share: All three as a part of the time in calls, file locks left out.
+    """
+
+    path: str
+    entries: int | None
+    index: str
+    lookup_io_ns: int
+    dir_lock_ns: int
+    cpu_ns: int
+    n: int
+    share: float
+
+    @property
+    def total_ns(self) -> int:
+        """Time of all three kinds."""
+        return self.lookup_io_ns + self.dir_lock_ns + self.cpu_ns
+
+    @property
+    def sentence(self) -> str:
+        """The cost in one sentence."""
+        name = f"the directory {self.path}" if self.path else "the top of the spool"
+        size = "" if self.entries is None else f" with {count(self.entries)} names"
+        without = " and without dir_index" if self.index == "none" else ""
+        said = f"{name}{size}{without} costs {percent(self.share, 0)} of the time in calls"
+        return f"{said[0].upper()}{said[1:]} by finding names in it."
+
+
+def study_lookups(
+    con: duckdb.DuckDBPyConnection,
+    meta: Mapping[str, Any],
+    all_ns: int,
+    ns_per_sample: float | None = None,
+) -> list[LookupCost]:
+    """Return the directories in which finding names took longest.
+
+    Args:
+        con: Needs ``named_waits``, and ``cpu_stacks`` if there are samples.
+        meta: meta.json of the trace.
+        all_ns: The time that shares are of.
+        ns_per_sample: Time on the CPU that one sample stands for; None without samples.
+    """
+    parent = f"CASE WHEN m.lists THEN given.path ELSE {_PARENT.format('given.path')} END"
+    con.execute(_WAITS.format(parent=parent))
+    if ns_per_sample:
+        parent = _PARENT.format("p.path")
+        con.execute(_SAMPLED.format(parent=parent, ns_per_sample=ns_per_sample))
+    spools = meta.get("spools") or []
+    found = [
+        LookupCost(
+            path=path,
+            entries=None,
+            index=_index(spools, spool),
+            lookup_io_ns=read,
+            dir_lock_ns=locked,
+            cpu_ns=cpu,
+            n=n,
+            share=(read + locked + cpu) / all_ns if all_ns else 0.0,
+        )
+        for path, spool, read, locked, cpu, n in con.execute(_COSTS).fetchall()
+    ]
+    sizes = _entries(con, [cost.path for cost in found if cost.share >= WORTH_SAYING])
+    if not meta.get("counts", {}).get("tree"):
+        return found
+    return [replace(cost, entries=sizes.get(cost.path)) for cost in found]
+
+
+def worth_saying(costs: Sequence[LookupCost]) -> list[str]:
+    """Return a sentence on each directory that is a cost of its own."""
+    return [cost.sentence for cost in costs if cost.share >= WORTH_SAYING]
+
+
+def _index(spools: Sequence[Mapping[str, Any]], number: int | None) -> str:
+    if not spools:
+        return "unknown"
+    spool = spools[number or 0]
+    if not str(spool.get("fstype", "")).startswith("ext"):
+        return "tree"
+    if (features := spool.get("features")) is None:
+        return "unknown"
+    return "hash" if "dir_index" in features else "none"
+
+
+def _entries(con: duckdb.DuckDBPyConnection, dirs: Sequence[str]) -> dict[str, int]:
+    if not dirs:
+        return {}
+    quoted = ", ".join("'{}'".format(path.replace("'", "''")) for path in dirs)
+    query = _ENTRIES.format(parent=_PARENT.format("path"), dirs=f"({quoted})")
+    sizes = dict.fromkeys(dirs, 0)
+    return sizes | {path: max(start, end) for path, start, end in con.execute(query).fetchall()}

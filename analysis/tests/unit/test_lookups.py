@@ -1,0 +1,70 @@
+"""Directories as a cost of their own: which one, how large, with what index."""
+
+import pytest
+
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.lookups import worth_saying
+
+LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
+LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
+SPOOL = {"mount": "/spool", "fstype": "ext4", "options": "rw", "source": "x", "dev": 1,
+         "size_bytes": 1}  # fmt: skip
+
+
+def name(builder, path, **columns):
+    builder._add("tree", path_id=builder.path_id(path), **columns)
+
+
+@pytest.mark.parametrize(
+    ("spool", "index"),
+    [
+        (SPOOL | {"features": ["has_journal", "dir_index"]}, "hash"),
+        (SPOOL | {"features": ["has_journal"]}, "none"),
+        (SPOOL, "unknown"),
+        (SPOOL | {"features": None}, "unknown"),
+        (SPOOL | {"fstype": "xfs", "features": None}, "tree"),
+    ],
+)
+def test_size_and_index_are_said(builder, spool, index):
+    for n in range(1200):
+        name(builder, f"box/new/{n}")
+    name(builder, "box/cur/1")
+    builder.call("stat", 0, 1000, ((LOOKUP, 3000),), path="box/new/7")
+    builder.call("unlink", 10_000, 6000, path="box/new/8")
+    (cost,) = explain(builder.write(spools=[spool])).lookups
+    assert (cost.path, cost.entries, cost.index) == ("box/new", 1200, index)
+    assert (cost.lookup_io_ns, cost.dir_lock_ns, cost.n) == (3000, 0, 1)
+    assert cost.share == 0.3
+    without = " and without dir_index" if index == "none" else ""
+    assert worth_saying([cost]) == [
+        f"The directory box/new with 1,200 names{without} costs 30 % of the time in calls by "
+        "finding names in it."
+    ]
+
+
+def test_names_made_meanwhile_count(builder):
+    name(builder, "box/new/1")
+    builder.call("stat", 0, 10, ((LOOKUP, 3000),), path="box/new/1")
+    for n in range(5):
+        builder.call("openat", 10_000 + n, 10, path=f"box/tmp/{n}", flags=0o300)
+        builder.call("link", 20_000 + n, 10, path=f"box/tmp/{n}",
+                     path2_id=builder.path_id(f"box/new/n{n}"))  # fmt: skip
+    builder.call("unlink", 30_000, 10, path="box/new/1")
+    (cost,) = explain(builder.write()).lookups
+    assert cost.entries == 1 + 5 - 1
+
+
+def test_a_lock_belongs_to_the_directory_that_was_locked(builder):
+    name(builder, "other/busy", ino=44, dev=1, mode=0o40755)
+    builder.call("link", 0, 10, ((LOCKED, 500),), tid=2, path="box/tmp/1")
+    builder.lock_wait(2, -10, 520, "rwsem_write", dev=1, ino=44, owner_pid=1, owner_tid=1)
+    builder.call("link", 5000, 10, ((LOCKED, 300),), tid=2, path="box/tmp/2")
+    costs = {c.path: c.dir_lock_ns for c in explain(builder.write()).lookups}
+    assert costs == {"other/busy": 500, "box/tmp": 300}
+
+
+def test_the_directory_that_was_searched_is_the_recorded_one(builder):
+    builder.call("stat", 0, 10, ((LOOKUP, 500),), path="a/b/c/file")
+    builder.rows["segments"][-1]["dir_id"] = builder.path_id("a")
+    (cost,) = explain(builder.write()).lookups
+    assert (cost.path, cost.entries) == ("a", None)
