@@ -39,6 +39,8 @@ def require() -> Require:
 
 
 MKFS = {
+    "ext2": ["mkfs.ext2", "-q", "-F"],
+    "ext3": ["mkfs.ext3", "-q", "-F"],
     "ext4": ["mkfs.ext4", "-q", "-F"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],

@@ -6,6 +6,7 @@ import pytest
 
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.study import study
+from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
@@ -60,6 +61,11 @@ def test_every_nanosecond_has_a_cause(spool, recorded, fstype):
     assert found.cpu is not None
     assert sum(part.ns for part in found.cpu.classes) == found.causes["cpu"] == found.cpu.exact_ns
     assert all(part.low < 0.02 for part in found.cpu.classes if part.name == "other")
+
+
+@pytest.mark.parametrize("fstype", ["ext2", "ext3", "ext4", "xfs", "btrfs"])
+def test_every_row_adds_up(spool, recorded, check_every_row, fstype):
+    assert check_every_row(Trace.open(recorded(spool(fstype), MAILDIR))) > 3000
 
 
 HELD_LOCK = """

@@ -23,6 +23,7 @@ from spoolscope.analysis.culprits import (
 from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
+from spoolscope.analysis.remarks import remarks
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.trace import Trace
@@ -195,7 +196,7 @@ def explain_with(
         find_culprits(con)
         explanation.culprits.extend(culprits(con))
         explanation.chains.extend(longest_chains(con))
-    explanation.remarks.extend(_remarks(explanation))
+    explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
     return explanation
 
 
@@ -220,28 +221,6 @@ def _causes_by_syscall(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, in
         name: dict(sorted(causes.items(), key=lambda item: order.index(item[0])))
         for name, causes in found.items()
     }
-
-
-def _remarks(found: Explanation) -> list[str]:
-    remarks = []
-    if lost := int(found.meta.get("lost", 0)):
-        remarks.append(f"{lost:,} records were lost while recording; their time is missing.")
-    if shed := int(found.meta.get("shed", 0)):
-        remarks.append(f"{shed:,} reads and writes were left out to keep to --max-overhead.")
-    if not found.meta.get("complete", False):
-        remarks.append("The recorder did not declare this trace complete.")
-    blocked = found.split.blocked_ns
-    if blocked and found.split.without_segment_ns > 0.001 * blocked:
-        share = 100 * found.split.without_segment_ns / blocked
-        remarks.append(f"{share:.1f} % of blocked time has no segment, so no cause is known.")
-    if strays := found.split.stray_segments:
-        remarks.append(f"{strays:,} segments belong to no call of this trace.")
-    if found.split.segment_error_ns:
-        remarks.append(
-            "Segments and calls differ by up to "
-            f"{found.split.segment_error_ns:,} ns in one call: segments were lost."
-        )
-    return remarks
 
 
 def _commits_json(commits: CommitReport) -> dict[str, Any]:
