@@ -40,11 +40,8 @@ WITH waited AS (
 )
 SELECT b.*, (SELECT count(*) FROM commit_spans),
     (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls s WHERE s.pid = b.pid),
-    (SELECT mode(s.syscall) FROM commit_spans c JOIN syscalls s
-        ON s.tid = c.trigger_tid AND s.seq = c.trigger_seq WHERE c.trigger_pid = b.pid),
-    (SELECT mode(p.path) FROM commit_spans c JOIN syscalls s
-        ON s.tid = c.trigger_tid AND s.seq = c.trigger_seq JOIN paths p USING (path_id)
-        WHERE c.trigger_pid = b.pid)
+    (SELECT mode(nullif(t.syscall, '-')) FROM commit_triggers t WHERE t.pid = b.pid),
+    (SELECT mode(t.path) FROM commit_triggers t WHERE t.pid = b.pid)
 FROM busiest b
 """
 

@@ -1,0 +1,82 @@
+"""Intervals over intervals, against a count of every single nanosecond."""
+
+import random
+
+import duckdb
+import pytest
+
+from spoolscope.analysis.overlay import layers, one_at_a_time, overlaps
+
+SPAN = 3 << 26  # several bins, so that steps of one nanosecond meet their borders
+
+
+def intervals(rng, n, of):
+    """Random intervals, some long, many at a border of bins: (of, from, to)."""
+    found = []
+    for _ in range(n):
+        begin = rng.choice([rng.randrange(200), (1 << 26) - rng.randrange(5), rng.randrange(SPAN)])
+        found.append((rng.randrange(of), begin, begin + rng.choice([0, 1, 7, 100, 1 << 26])))
+    return found
+
+
+def load(con, name, rows, columns):
+    con.execute(f"CREATE TABLE {name} ({columns})")
+    if rows:
+        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+@pytest.fixture
+def con():
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_overlaps_are_all_there_once(con, seed):
+    rng = random.Random(seed)
+    a, b = intervals(rng, 60, 3), intervals(rng, 60, 3)
+    load(con, "a", a, "k BIGINT, from_ns BIGINT, to_ns BIGINT")
+    load(con, "b", b, "k BIGINT, from_ns BIGINT, to_ns BIGINT")
+    found = con.execute(overlaps("a", "b", "l.k = r.k", "l.k")).fetchall()
+    expected = [
+        (k, max(p, r), min(q, s))
+        for k, p, q in a for m, r, s in b if k == m and max(p, r) < min(q, s)
+    ]  # fmt: skip
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_at_a_time_covers_the_same_and_never_twice(con, seed):
+    rng = random.Random(seed)
+    rows = [(k, p % 500, p % 500 + (q - p) % 90) for k, p, q in intervals(rng, 80, 3)]
+    load(con, "a", rows, "k BIGINT, from_ns BIGINT, to_ns BIGINT")
+    found = con.execute(one_at_a_time("a", "k")).fetchall()
+    covered = {(k, t) for k, p, q in rows for t in range(p, q)}
+    left = [(k, t) for k, p, q in found for t in range(p, q)]
+    assert len(left) == len(set(left))
+    assert set(left) == covered
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layers_say_what_holds_at_every_instant(con, seed):
+    rng = random.Random(seed)
+    rows, bits = [], (2, 5, 3)
+    for id_ in range(3):
+        for layer, size in enumerate(bits):
+            at = 0
+            while at < 300:
+                begin = at + rng.choice([0, 0, 3, 20])
+                at = begin + rng.choice([1, 5, 40])
+                rows.append((id_, layer, rng.randrange(1, 1 << size), begin, at))
+    load(con, "claims", rows, "id BIGINT, layer INTEGER, claim BIGINT, from_ns BIGINT, "
+         "to_ns BIGINT")  # fmt: skip
+    held = {}
+    for id_, layer, claim, p, q in rows:
+        for t in range(p, q):
+            held.setdefault((id_, t), [None] * len(bits))[layer] = claim
+    found = {}
+    for id_, p, q, *claims in con.execute(layers("claims", bits)).fetchall():
+        for t in range(p, q):
+            assert (id_, t) not in found
+            found[id_, t] = claims
+    assert found == held
