@@ -3,11 +3,14 @@
 import random
 from itertools import pairwise
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from spoolscope.analysis import culprits
 from spoolscope.analysis.claims import MECHANISMS
-from spoolscope.analysis.explain import explain
+from spoolscope.analysis.explain import TOO_LONG, explain
+from spoolscope.traces.errors import SpoolscopeError
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
@@ -151,7 +154,9 @@ def test_a_chain_says_what_each_culprit_waited_for(builder, edges_of):
     assert edges_of(4) == []
 
 
-def test_edges_never_overlap_and_never_exceed_the_blocked_time(builder, edges_of):
+def test_edges_never_overlap_and_never_exceed_the_blocked_time(
+    builder, edges_of, monkeypatch, tmp_path
+):
     rng = random.Random(11)
     frames = [COMMIT, LOCKED, FILE_LOCK, LOOKUP, UNKNOWN, None]
     free = dict.fromkeys(range(1, 7), 0)
@@ -180,6 +185,10 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(builder, edges_of
                        holder_ns=rng.randrange(10**5))  # fmt: skip
         at += locking + 500_000 + rng.randrange(10**6)
     rows = edges_of()
+    monkeypatch.setattr(culprits, "BATCH", 17)
+    explain(builder.path, edges=tmp_path / "again.parquet")
+    again = pq.read_table(tmp_path / "again.parquet").to_pylist()
+    assert [row for row in again if row["hop"] == 1] == rows
     assert {r["mechanism"] for r in rows} >= set(MECHANISMS) - {"ordered_data", "waker"}
     for call in builder.rows["syscalls"]:
         begin, end = call["ts_ns"], call["ts_ns"] + call["dur_ns"]
@@ -195,3 +204,17 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(builder, edges_of
             parent = ends[row["parent_id"]]
             assert parent["hop"] == hop - 1
             assert parent["from_ns"] <= row["from_ns"] < row["to_ns"] <= parent["to_ns"]
+
+
+def test_a_trace_too_long_for_the_memory_is_explained_without_culprits(builder, monkeypatch):
+    builder.call("fcntl", 0, 10, ((FILE_LOCK, 1000),), tid=2)
+
+    def full(_con):
+        raise duckdb.OutOfMemoryException("failed to allocate")
+
+    monkeypatch.setattr("spoolscope.analysis.explain.find_culprits", full)
+    found = explain(builder.write(), blame=True)
+    assert found.causes["file_lock"] == 1000
+    assert found.remarks == [TOO_LONG]
+    with pytest.raises(SpoolscopeError, match="memory"):
+        explain(builder.path, edges=builder.path / "edges.parquet")

@@ -38,7 +38,7 @@ _FILE_LOCKS = ("posix_lock", "flock")
 
 # Every sleep whose cause is known: of calls, and of the kernel threads that work for the spool.
 _SLEEPS = """
-CREATE OR REPLACE TEMP TABLE sleeps AS
+CREATE OR REPLACE TEMP TABLE all_sleeps AS
 WITH journals AS (
     SELECT tid, any_value(dev) AS dev, any_value(comm) AS comm FROM commits
     WHERE kind = 'jbd2_commit' GROUP BY tid
@@ -57,6 +57,16 @@ SELECT row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
     WHERE s.seq IS NULL AND s.state = 'blocked' AND s.dur_ns > 0
 )
 """
+
+# Claims are made for some sleeps at a time: those of the table sleeps, which lie between the
+# variables since and until.
+_BATCH = """
+CREATE OR REPLACE TEMP TABLE sleeps AS
+SELECT * FROM all_sleeps WHERE id BETWEEN {first} AND {last};
+SET VARIABLE since = (SELECT min(from_ns) FROM sleeps);
+SET VARIABLE until = (SELECT max(to_ns) FROM sleeps)
+"""
+_MEANWHILE = "from_ns < getvariable('until') AND to_ns > getvariable('since')"
 
 _COLUMNS = "pid, tid, comm, seq, via_tid, mechanism, evidence"
 
@@ -132,7 +142,8 @@ UNION ALL SELECT * FROM lock_turns WHERE mechanism != 'file_lock'
 
 _LOCK_CLAIMS = f"""
 INSERT INTO claims SELECT id, {LOCK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
-    WITH one AS ({one_at_a_time("lock_turns", "victim")})
+    WITH now AS (SELECT * FROM lock_turns WHERE {_MEANWHILE}),
+    one AS ({one_at_a_time("now", "victim")})
     SELECT * FROM ({
     overlaps(
         "sleeps",
@@ -210,7 +221,9 @@ INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
         SELECT l.*, t.pid, t.tid AS asker, t.seq, coalesce(s.trigger_comm, t.comm) AS comm,
             s.tid AS via_tid
         FROM leading_commits l JOIN commit_triggers t USING (commit_id)
-        JOIN commit_spans s USING (commit_id) WHERE t.tid IS NOT NULL
+        JOIN commit_spans s USING (commit_id)
+        WHERE t.tid IS NOT NULL AND l.from_ns < getvariable('until')
+            AND l.to_ns > getvariable('since')
     )
     SELECT * FROM ({
     overlaps(
@@ -231,7 +244,7 @@ INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
         WHERE cause IN {_AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
     ), busy AS (
         SELECT * FROM services WHERE part IN ('{DEVICE}', '{FLUSH}', '{DISK_FLUSH}')
-            AND tid IS NOT NULL
+            AND tid IS NOT NULL AND {_MEANWHILE}
     ), oldest AS ({one_at_a_time("busy", "disk")}),
     met AS ({
     overlaps(
@@ -275,13 +288,25 @@ SELECT * FROM (
 """
 
 
-def make_claims(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``sleeps`` and ``numbered_claims`` (needs the tables of ``study_commits``).
+def find_sleeps(con: duckdb.DuckDBPyConnection) -> int:
+    """Create ``all_sleeps``, numbered by ``id`` from 1, and return how many there are.
+
+    Also what all claims are made from (needs the tables of ``commits.study_commits``).
+    """
+    for statement in (_SLEEPS, _TURNS, *[_PASS_ON] * MAX_PASSED_ON, _PHASES):
+        con.execute(statement)
+    ((n,),) = con.execute("SELECT count(*) FROM all_sleeps").fetchall()
+    return int(n)
+
+
+def make_claims(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
+    """Create ``sleeps``, those with these ids, and ``numbered_claims`` on them.
 
     A sleep with more claims in a layer than have numbers there keeps the first of them.
     """
+    con.execute(_BATCH.format(first=first, last=last))
     for statement in (
-        _SLEEPS, _CLAIMS, _TURNS, *[_PASS_ON] * MAX_PASSED_ON, _LOCK_CLAIMS, _PHASES,
-        _PHASE_CLAIMS, _COMMIT_CLAIMS, _DISK_CLAIMS, _WAKER_CLAIMS, _NOBODY, _NUMBERED,
+        _CLAIMS, _LOCK_CLAIMS, _PHASE_CLAIMS, _COMMIT_CLAIMS, _DISK_CLAIMS, _WAKER_CLAIMS,
+        _NOBODY, _NUMBERED,
     ):  # fmt: skip
         con.execute(statement)

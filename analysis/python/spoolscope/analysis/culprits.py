@@ -10,14 +10,23 @@ from pathlib import Path
 
 import duckdb
 
-from spoolscope.analysis.claims import LAYER_BITS, make_claims
+from spoolscope.analysis.claims import LAYER_BITS, find_sleeps, make_claims
 from spoolscope.analysis.overlay import layers, overlaps
 
 MAX_HOPS = 4
+BATCH = 200_000
+"""Sleeps that are charged at a time."""
+
+_NO_PIECES = """
+CREATE OR REPLACE TEMP TABLE sleep_pieces (
+    id BIGINT, from_ns BIGINT, to_ns BIGINT, culprit_pid INTEGER, culprit_tid INTEGER,
+    culprit_comm VARCHAR, culprit_seq BIGINT, via_tid INTEGER, mechanism VARCHAR,
+    evidence VARCHAR)
+"""
 
 # Every instant of every sleep once; neighbours of the same claim are one piece.
 _PIECES = f"""
-CREATE OR REPLACE TEMP TABLE sleep_pieces AS
+INSERT INTO sleep_pieces
 WITH cut AS (
     SELECT *, CASE WHEN c0 IS NOT NULL THEN 0 WHEN c1 IS NOT NULL THEN 1
         WHEN c2 IS NOT NULL THEN 2 WHEN c3 IS NOT NULL THEN 3 WHEN c4 IS NOT NULL THEN 4
@@ -49,7 +58,7 @@ SELECT row_number() OVER (ORDER BY p.from_ns, s.tid) AS edge_id, CAST(1 AS INTEG
     s.tid AS victim_tid, s.comm AS victim_comm, s.seq AS victim_seq, s.syscall AS victim_syscall,
     s.path_id AS victim_path_id, s.cause, p.mechanism, p.culprit_pid, p.culprit_tid,
     p.culprit_comm, p.culprit_seq, p.via_tid, p.evidence
-FROM sleep_pieces p JOIN sleeps s USING (id)
+FROM sleep_pieces p JOIN all_sleeps s USING (id)
 WHERE s.seq IS NOT NULL AND p.culprit_tid != s.tid
 """
 
@@ -65,8 +74,8 @@ SELECT s.tid, s.pid, s.comm, s.seq, s.syscall, s.path_id, s.cause,
     CASE WHEN p.culprit_tid != s.tid THEN p.culprit_comm END AS culprit_comm,
     CASE WHEN p.culprit_tid != s.tid THEN p.culprit_seq END AS culprit_seq,
     CASE WHEN p.culprit_tid != s.tid THEN p.via_tid END AS via_tid, p.evidence
-FROM sleeps s JOIN sleep_pieces p USING (id)
-WHERE s.tid IN (SELECT via_tid FROM hops UNION SELECT via_tid FROM sleep_pieces)
+FROM all_sleeps s JOIN sleep_pieces p USING (id)
+WHERE s.tid IN (SELECT via_tid FROM sleep_pieces)
 """
 
 _NEXT_HOP = """
@@ -173,8 +182,12 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     Hop 1 are the edges of calls. A row of a higher hop says what the culprit of its parent slept
     for meanwhile, and who was to blame for that; its culprit is null where that was nobody else.
     """
-    make_claims(con)
-    for statement in (_PIECES, _FIRST_HOP, _ASLEEP):
+    n = find_sleeps(con)
+    con.execute(_NO_PIECES)
+    for first in range(1, n + 1, BATCH):
+        make_claims(con, first, first + BATCH - 1)
+        con.execute(_PIECES)
+    for statement in (_FIRST_HOP, _ASLEEP):
         con.execute(statement)
     for hop in range(1, MAX_HOPS):
         met = overlaps(

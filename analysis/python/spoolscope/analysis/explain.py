@@ -26,10 +26,13 @@ from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 MEMORY = "1500MB"
 """Of 2 GB for a trace of 100 million calls; the rest is Python, and what DuckDB does not count."""
+
+TOO_LONG = f"Who kept whom waiting needs more than {MEMORY} of memory for a trace this long."
 
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = """
@@ -157,6 +160,8 @@ def explain(
     with opened.connect() as con:
         found = explain_with(con, opened, rules, blame=blame or edges is not None)
         if edges is not None:
+            if TOO_LONG in found.remarks:
+                raise SpoolscopeError(TOO_LONG, remedy="record with --rotate, and ask each part")
             write_edges(con, edges)
         return found
 
@@ -192,11 +197,15 @@ def explain_with(
     explanation.lookups.extend(
         study_lookups(con, trace.meta, explanation.filesystem_ns, per_sample)
     )
-    if blame:
-        find_culprits(con)
-        explanation.culprits.extend(culprits(con))
-        explanation.chains.extend(longest_chains(con))
     explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
+    if blame:
+        try:
+            find_culprits(con)
+        except duckdb.OutOfMemoryException:
+            explanation.remarks.append(TOO_LONG)
+        else:
+            explanation.culprits.extend(culprits(con))
+            explanation.chains.extend(longest_chains(con))
     return explanation
 
 
