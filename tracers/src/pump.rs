@@ -1,21 +1,22 @@
 //! Moves records from the ring and the snapshot into the capture until the recording ends.
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libbpf_rs::RingBuffer;
+use rustc_hash::FxHashSet;
 
 use crate::budget::Budget;
 use crate::cgroups;
 use crate::cli::Options;
 use crate::command::Command;
-use crate::host;
+use crate::host::{self, Spool};
+use crate::probes::Probes;
 use crate::rotation::Rotation;
 use crate::segments::Segments;
 use crate::signals;
-use crate::snapshot::{self, Scan, Scope};
+use crate::snapshot::{self, Part, Scan};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -91,9 +92,26 @@ impl<'a> Pump<'a> {
     }
 
     /// Takes the snapshot and stores it, and the ring meanwhile.
-    pub fn until_snapshot(&mut self, files: OwnedFd, scope: Scope) -> Result<()> {
+    pub fn until_snapshot(
+        &mut self,
+        probes: &Probes<'_>,
+        options: &Options,
+        spools: &[Spool],
+    ) -> Result<()> {
+        self.segments.borrow_mut().forks = Some(FxHashSet::default());
+        self.until_found(Part::processes(probes.open_files()?, spools))?;
+        self.drain()?; // forks until its end
+        let pids = self.segments.borrow_mut().forks.take().unwrap_or_default();
+        if !pids.is_empty() {
+            let open_files = probes.open_files()?;
+            self.until_found(Part::Forked { open_files, pids })?;
+        }
+        self.until_found(Part::tree(options, spools))
+    }
+
+    fn until_found(&mut self, part: Part) -> Result<()> {
         use std::sync::mpsc::RecvTimeoutError;
-        let scan = Scan::begin(files, scope);
+        let scan = Scan::begin(part);
         host::come_first();
         loop {
             match scan.found.recv_timeout(TICK) {

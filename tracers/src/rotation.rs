@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 use spoolscope_traces::segment::{Capture, Kind};
 
@@ -13,7 +14,7 @@ use crate::cli::{Options, Snapshot};
 use crate::host::Spool;
 use crate::probes::Probes;
 use crate::segments::Segments;
-use crate::snapshot::{self, Scan, Scope};
+use crate::snapshot::{self, Part, Scan};
 use crate::{answer, signals, symbols};
 
 /// After a border both segments stay open so long: a record that is being made at the border
@@ -36,6 +37,10 @@ enum Phase {
     Steady,
     /// The snapshot of the next segment is being taken.
     Scanning(Scan),
+    /// It is taken; the rings are being read once more, for who was forked meanwhile.
+    Scanned,
+    /// Those are being looked at.
+    Rescanning(Scan),
     /// The border is drawn; records from before it may still come.
     Settling(Instant),
 }
@@ -88,7 +93,8 @@ impl<'a> Rotation<'a> {
                     self.begin_scan()?;
                 }
             }
-            Phase::Scanning(_) => self.scan()?,
+            Phase::Scanning(_) | Phase::Rescanning(_) => self.scan()?,
+            Phase::Scanned => self.rescan()?,
             Phase::Settling(since) if since.elapsed() >= SETTLE => {
                 self.complete_border(cgroups)?;
                 return Ok(true);
@@ -146,16 +152,33 @@ impl<'a> Rotation<'a> {
     fn begin_scan(&mut self) -> Result<()> {
         let meta = self.later_meta(false).to_string();
         if self.segments.borrow_mut().prepare_next(&meta)? {
-            let scan = Scan::begin(self.probes.open_files()?, Scope::processes(self.spools));
-            self.phase = Phase::Scanning(scan);
+            self.segments.borrow_mut().forks = Some(FxHashSet::default());
+            let part = Part::processes(self.probes.open_files()?, self.spools);
+            self.phase = Phase::Scanning(Scan::begin(part));
         }
         Ok(())
     }
 
-    /// Stores what the snapshot of the next segment has found; when it is whole, draws the border.
+    /// Looks at those that were forked while processes were scanned, or draws the border.
+    fn rescan(&mut self) -> Result<()> {
+        let pids = self.segments.borrow_mut().forks.take().unwrap_or_default();
+        if pids.is_empty() {
+            return self.draw_border();
+        }
+        let open_files = self.probes.open_files()?;
+        self.phase = Phase::Rescanning(Scan::begin(Part::Forked { open_files, pids }));
+        Ok(())
+    }
+
+    fn draw_border(&mut self) -> Result<()> {
+        self.phase = Phase::Settling(Instant::now());
+        self.segments.borrow_mut().draw_border()
+    }
+
+    /// Stores what the snapshot of the next segment has found; when it is whole, goes on.
     fn scan(&mut self) -> Result<()> {
         use std::sync::mpsc::TryRecvError;
-        let Phase::Scanning(scan) = &self.phase else {
+        let (Phase::Scanning(scan) | Phase::Rescanning(scan)) = &self.phase else {
             return Ok(());
         };
         let mut segments = self.segments.borrow_mut();
@@ -166,9 +189,13 @@ impl<'a> Rotation<'a> {
                 Err(TryRecvError::Disconnected) => break,
             }
         }
-        segments.draw_border()?;
-        match std::mem::replace(&mut self.phase, Phase::Settling(Instant::now())) {
+        drop(segments);
+        match std::mem::replace(&mut self.phase, Phase::Scanned) {
             Phase::Scanning(scan) => scan.end(),
+            Phase::Rescanning(scan) => {
+                scan.end()?;
+                self.draw_border()
+            }
             _ => Ok(()),
         }
     }

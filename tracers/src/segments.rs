@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustc_hash::FxHashSet;
 use spoolscope_traces::disk;
-use spoolscope_traces::records::{Switch, Syscall, TASK_WATCHED, Task};
+use spoolscope_traces::records::{Switch, Syscall, TASK_EXIT, TASK_FORK, TASK_WATCHED, Task};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cli::Options;
@@ -48,6 +48,8 @@ pub struct Segments {
     full: bool,
     /// Kernel threads whose switches are recorded; every segment names them.
     watched: BTreeMap<u32, Task>,
+    /// Processes that were forked since this was set, and live.
+    pub forks: Option<FxHashSet<u32>>,
     /// With --snapshot touched: told of every call.
     pub touched: Option<Touched>,
 }
@@ -78,7 +80,7 @@ impl Segments {
         let numbered = options.rotates() || options.keeps_last();
         let directory = OwnedFd::from(opened);
         let name = PathBuf::from(name);
-        let current = new_segment(&directory, &file_name(&name, numbered, 1), 1)?;
+        let current = new_segment(&directory, &file_name(&name, numbered, 1), 1, None)?;
         Ok(Segments {
             directory,
             name,
@@ -89,6 +91,7 @@ impl Segments {
             broken: None,
             full: false,
             watched: BTreeMap::new(),
+            forks: None,
             touched: None,
         })
     }
@@ -161,6 +164,13 @@ impl Segments {
         }
         if let Some(touched) = &mut self.touched {
             touched.lived(&task);
+        }
+        if let Some(forks) = self.forks.as_mut().filter(|_| task.pid == task.tid) {
+            match task.event {
+                TASK_FORK => forks.insert(task.pid),
+                TASK_EXIT => forks.remove(&task.pid),
+                _ => false,
+            };
         }
         let (segment, next) = self.place(task.ts_ns);
         task.path = segment.capture.string(path);
@@ -248,7 +258,8 @@ impl Segments {
     pub fn prepare_next(&mut self, meta: &str) -> Result<bool> {
         let number = self.current.capture.number() + 1;
         let name = file_name(&self.name, self.numbered, number);
-        match new_segment(&self.directory, &name, number) {
+        let like = Some(&self.current.capture);
+        match new_segment(&self.directory, &name, number, like) {
             Ok(mut next) => {
                 next.capture.text(Kind::Meta, meta)?;
                 self.other = Other::Next(next);
@@ -327,9 +338,14 @@ fn is_no_space(error: &anyhow::Error) -> bool {
         .any(disk::no_space)
 }
 
-fn new_segment(directory: &OwnedFd, name: &str, number: u32) -> Result<Segment> {
+fn new_segment(
+    directory: &OwnedFd,
+    name: &str,
+    number: u32,
+    like: Option<&Capture>,
+) -> Result<Segment> {
     Ok(Segment {
-        capture: Capture::create(directory.as_fd(), name, number, host::clock_pair())?,
+        capture: Capture::create(directory.as_fd(), name, number, host::clock_pair(), like)?,
         threads: Threads::default(),
         began: Instant::now(),
     })

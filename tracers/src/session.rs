@@ -20,7 +20,6 @@ use crate::pump::Pump;
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
 use crate::skel::{RecorderSkel, RecorderSkelBuilder};
-use crate::snapshot::Scope;
 use crate::statistics::Switch;
 use crate::targets::Targets;
 use crate::touched::Touched;
@@ -139,7 +138,7 @@ fn record(
         options.max_overhead,
     )?;
     let mut pump = Pump::new(&ring, &segments, budget)?;
-    pump.until_snapshot(probes.open_files()?, Scope::of(options, spools))?;
+    pump.until_snapshot(&probes, options, spools)?;
     privileges::drop(options)?;
     segments.borrow_mut().begin_listing();
     answer::say(options, &json!({"event": "ready"}))?;

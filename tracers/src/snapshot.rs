@@ -8,11 +8,12 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
+use rustc_hash::FxHashSet;
 use spoolscope_traces::records::{
     HeldLock, Mapping, OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task,
 };
@@ -50,41 +51,48 @@ fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC) as u64
 }
 
-/// What is asked for.
-#[derive(Debug, Clone)]
-pub struct Scope {
-    /// Of all spools.
-    devices: Vec<u32>,
-    /// Whose trees to walk.
-    pub trees: Vec<Spool>,
-    /// Names of the trees a second at most.
-    pub rate: Option<u32>,
+/// A part of the snapshot.
+#[derive(Debug)]
+pub enum Part {
+    /// Every process and what it has of some devices.
+    Processes {
+        open_files: OwnedFd,
+        devices: Vec<u32>,
+    },
+    /// Working directories and open files of those that were forked meanwhile: they are met by
+    /// number, and a new one may have a number that was passed already.
+    Forked {
+        open_files: OwnedFd,
+        pids: FxHashSet<u32>,
+    },
+    /// The moment that all is brought to, then the tree.
+    Tree {
+        spools: Vec<Spool>,
+        /// Names a second at most.
+        rate: Option<u32>,
+    },
 }
 
-impl Scope {
-    pub fn of(options: &Options, spools: &[Spool]) -> Self {
-        Self {
-            devices: devices(spools),
-            trees: match options.snapshot {
+impl Part {
+    /// Every process. `open_files`: an iterator to read.
+    pub fn processes(open_files: OwnedFd, spools: &[Spool]) -> Part {
+        let devices = spools.iter().map(|spool| spool.dev).collect();
+        Part::Processes {
+            open_files,
+            devices,
+        }
+    }
+
+    /// What the options want of the tree.
+    pub fn tree(options: &Options, spools: &[Spool]) -> Part {
+        Part::Tree {
+            spools: match options.snapshot {
                 Snapshot::Full => spools.to_vec(),
                 Snapshot::Touched | Snapshot::None => Vec::new(),
             },
             rate: options.snapshot_rate,
         }
     }
-
-    /// Processes and what they have of the spools, no tree.
-    pub fn processes(spools: &[Spool]) -> Self {
-        Self {
-            devices: devices(spools),
-            trees: Vec::new(),
-            rate: None,
-        }
-    }
-}
-
-fn devices(spools: &[Spool]) -> Vec<u32> {
-    spools.iter().map(|spool| spool.dev).collect()
 }
 
 /// A snapshot being taken by a thread of its own.
@@ -96,12 +104,12 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Begins one. `open_files`: an iterator to read.
-    pub fn begin(open_files: OwnedFd, scope: Scope) -> Scan {
+    /// Begins one.
+    pub fn begin(part: Part) -> Scan {
         let (send, found) = sync_channel(4096);
         let thread = std::thread::spawn(move || {
             host::come_as_others();
-            take(open_files, &scope, &send)
+            take(part, &send)
         });
         Scan { found, thread }
     }
@@ -116,20 +124,45 @@ impl Scan {
 }
 
 /// Sends everything; an error means that part of it is missing.
-fn take(open_files: OwnedFd, scope: &Scope, to: &SyncSender<Found>) -> Result<()> {
+fn take(part: Part, to: &SyncSender<Found>) -> Result<()> {
+    match part {
+        Part::Processes {
+            open_files,
+            devices,
+        } => {
+            files(open_files, |_| true, to)?;
+            let cgroups = Hierarchies::mounted()?.unified;
+            for pid in running()? {
+                task(pid, cgroups.as_deref(), to)?;
+                held::mappings(pid, &devices, to)?;
+            }
+            held::locks(&devices, to)
+        }
+        Part::Forked { open_files, pids } => {
+            files(open_files, |pid| pids.contains(&pid), to)?;
+            let cgroups = Hierarchies::mounted()?.unified;
+            let mut pids = pids.iter();
+            pids.try_for_each(|pid| task(*pid, cgroups.as_deref(), to))
+        }
+        Part::Tree { spools, rate } => {
+            send_cut(to)?;
+            let mut walk = Walk::new(to, rate);
+            spools.iter().try_for_each(|spool| walk.spool(spool))
+        }
+    }
+}
+
+/// Open files of some processes.
+fn files(open_files: OwnedFd, wanted: impl Fn(u32) -> bool, to: &SyncSender<Found>) -> Result<()> {
     for line in iterators::read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
+        if !wanted(file.pid) {
+            continue;
+        }
         let length = (file.path as usize).min(PATH_LONG);
         file.path = 0;
         let path = line[size_of::<OpenFile>()..][..length].to_vec();
         to.send(Found::OpenFile(file, path))?;
-    }
-    tasks(&scope.devices, to)?;
-    held::locks(&scope.devices, to)?;
-    send_cut(to)?;
-    let mut walk = Walk::new(to, scope.rate);
-    for spool in &scope.trees {
-        walk.spool(spool)?;
     }
     Ok(())
 }
@@ -145,46 +178,40 @@ fn send_cut(to: &SyncSender<Found>) -> Result<()> {
     Ok(())
 }
 
-/// Every process that runs now: ids, umask, working directory, program and control group, and
-/// what it has mapped of the devices.
-fn tasks(devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
-    let cgroups = Hierarchies::mounted()?.unified;
-    for entry in fs::read_dir("/proc")
-        .context("Failed to list /proc")?
-        .flatten()
-    {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        // A process that ends meanwhile is simply not there any more.
-        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else {
-            continue;
-        };
-        let Ok(status) = fs::read_to_string(entry.path().join("status")) else {
-            continue;
-        };
-        let mut task = task_from_status(pid, &status);
-        task.exe_ino = fs::metadata(entry.path().join("exe")).map_or(0, |m| m.ino());
-        let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-        if let (Some(root), Ok(text)) = (&cgroups, fs::read_to_string(entry.path().join("cgroup")))
-        {
-            task.cgroup_id = cgroups::id_of(root, &text);
-        }
-        let root = fs::read_link(entry.path().join("root")).unwrap_or_default();
-        let mut root = root.into_os_string().into_vec();
-        if root == b"/" {
-            root.clear();
-        } else {
-            task.flags |= TASK_CHROOTED;
-        }
-        let bytes = |path: PathBuf| path.into_os_string().into_vec();
-        to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
-        held::mappings(pid, devices, to)?;
+/// Every process that runs now.
+fn running() -> Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc").context("Failed to list /proc")?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
+}
+
+/// Ids, umask, working directory, program and control group of a process. One that ended
+/// meanwhile is simply not there any more.
+fn task(pid: u32, cgroups: Option<&Path>, to: &SyncSender<Found>) -> Result<()> {
+    let proc = PathBuf::from(format!("/proc/{pid}"));
+    let (Ok(cwd), Ok(status)) = (
+        fs::read_link(proc.join("cwd")),
+        fs::read_to_string(proc.join("status")),
+    ) else {
+        return Ok(());
+    };
+    let mut task = task_from_status(pid, &status);
+    task.exe_ino = fs::metadata(proc.join("exe")).map_or(0, |m| m.ino());
+    let exe = fs::read_link(proc.join("exe")).unwrap_or_default();
+    if let (Some(root), Ok(text)) = (cgroups, fs::read_to_string(proc.join("cgroup"))) {
+        task.cgroup_id = cgroups::id_of(root, &text);
     }
+    let root = fs::read_link(proc.join("root")).unwrap_or_default();
+    let mut root = root.into_os_string().into_vec();
+    if root == b"/" {
+        root.clear();
+    } else {
+        task.flags |= TASK_CHROOTED;
+    }
+    let bytes = |path: PathBuf| path.into_os_string().into_vec();
+    to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
     Ok(())
 }
 

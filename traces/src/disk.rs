@@ -5,13 +5,16 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// What a full disk must still take: buffered chunks, the last words of threads, meta.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// On a small disk no more than this part of what is free.
 const RESERVE_SHARE: u64 = 16;
-/// btrfs gives freed space back only with its next transaction.
-const RETRIES: u32 = 3;
+/// btrfs gives freed space back only with its next transaction; on any disk the conversion of an
+/// earlier segment may take it first, finds then that it is not enough, and cleans up.
+const RETRIES: u32 = 20;
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Appends whole chunks.
 #[derive(Debug)]
@@ -20,21 +23,39 @@ pub struct ChunkFile {
     /// Bytes of whole chunks, the file header included.
     bytes: u64,
     reserve: Option<File>,
+    reserve_bytes: u64,
     full: bool,
 }
 
 impl ChunkFile {
-    /// Creates a file in an open directory; fails if the name exists or is a symbolic link.
-    pub fn create(directory: BorrowedFd<'_>, name: &str) -> Result<ChunkFile> {
+    /// Creates a file in an open directory; fails if the name exists or is a symbolic link, or if
+    /// there is no room to hold back as much as another one did (`like_bytes`).
+    pub fn create(
+        directory: BorrowedFd<'_>,
+        name: &str,
+        like_bytes: Option<u64>,
+    ) -> Result<ChunkFile> {
         let name = std::ffi::CString::new(name)?;
+        let held_back = match like_bytes {
+            Some(bytes) => Some((reserve(directory, bytes)?, bytes)),
+            None => share(directory)
+                .and_then(|bytes| Ok((reserve(directory, bytes)?, bytes)))
+                .ok(),
+        };
+        let (reserve, reserve_bytes) = held_back.unzip();
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let file = open(directory, &name, flags)?;
         Ok(ChunkFile {
-            file,
+            file: open(directory, &name, flags)?,
             bytes: 0,
-            reserve: reserve(directory).ok(),
+            reserve,
+            reserve_bytes: reserve_bytes.unwrap_or(0),
             full: false,
         })
+    }
+
+    /// Bytes held back for the last words; 0 where none could be.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes
     }
 
     /// Bytes written so far.
@@ -54,6 +75,7 @@ impl ChunkFile {
             self.full |= no_space(&error);
             let held_back = self.reserve.take().is_some();
             if tries > 0 {
+                std::thread::sleep(RETRY_AFTER);
                 // SAFETY: a live descriptor of our own.
                 unsafe { libc::syncfs(self.file.as_raw_fd()) };
             }
@@ -92,8 +114,8 @@ pub fn no_space(error: &Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Space on the same disk without a name: given back when it is closed, however we end.
-fn reserve(directory: BorrowedFd<'_>) -> Result<File> {
+/// What the first file on a disk holds back.
+fn share(directory: BorrowedFd<'_>) -> Result<u64> {
     // SAFETY: an all-zero statvfs is valid; the descriptor lives.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -101,7 +123,11 @@ fn reserve(directory: BorrowedFd<'_>) -> Result<File> {
         return Err(Error::last_os_error());
     }
     let free = stat.f_bavail * stat.f_frsize;
-    let bytes = RESERVE_BYTES.min(free / RESERVE_SHARE);
+    Ok(RESERVE_BYTES.min(free / RESERVE_SHARE))
+}
+
+/// Space on the same disk without a name: given back when it is closed, however we end.
+fn reserve(directory: BorrowedFd<'_>, bytes: u64) -> Result<File> {
     let file = open(directory, c".", libc::O_WRONLY | libc::O_TMPFILE)?;
     // SAFETY: our own descriptor; the size is positive and small.
     match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as i64) } {

@@ -77,14 +77,17 @@ impl Capture {
     /// Creates the file in an open directory; fails if it exists or is a symbolic link.
     ///
     /// `number` counts the segments of a recording from 1; `start` is CLOCK_MONOTONIC and
-    /// CLOCK_REALTIME of the moment it begins at.
+    /// CLOCK_REALTIME of the moment it begins at; `like`: as much room as there is held back for
+    /// the last words, or it is not made.
     pub fn create(
         directory: BorrowedFd<'_>,
         name: &str,
         number: u32,
         start: (i64, i64),
+        like: Option<&Capture>,
     ) -> Result<Capture> {
-        let file = ChunkFile::create(directory, name)
+        let like_bytes = like.map(|capture| capture.file.reserve_bytes());
+        let file = ChunkFile::create(directory, name, like_bytes.filter(|bytes| *bytes > 0))
             .with_context(|| format!("Failed to create {name}"))?;
         let header = FileHeader {
             magic: *FILE_MAGIC,
@@ -349,7 +352,8 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("spoolscope-settle-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let directory = std::fs::File::open(&dir).unwrap();
-        let mut capture = Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2)).unwrap();
+        let mut capture =
+            Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2), None).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
         for end_ns in [30, 10, 20] {
             let call = Syscall {
@@ -373,7 +377,8 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("capture.seg");
         let directory = std::fs::File::open(&dir).unwrap();
-        let mut capture = Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2)).unwrap();
+        let mut capture =
+            Capture::create(directory.as_fd(), "capture.seg", 1, (1, 2), None).unwrap();
         assert_eq!(capture.string(b"one"), 1);
         assert_eq!(capture.string(b"two"), 2);
         assert_eq!(capture.string(b"one"), 1);

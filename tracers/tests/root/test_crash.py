@@ -17,6 +17,7 @@ from spoolscope.tracers.losses import loss_columns
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.join import join
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
@@ -201,6 +202,31 @@ def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, 
         assert 0 < len(made[tid]) <= n_made + 1
     # What the kernel side and the recorder counted as lost is what is located.
     assert sum(row["n"] for row in calls) == capture.meta["lost_records"]["1"]
+
+
+def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path, work, small_disk):
+    """None is begun that could not be ended; over all borders each call is there, or located."""
+    mount, small = spool("ext4"), small_disk("ext4")
+    words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
+    command = [find_binary("spoolscope-record"), *words, "--rotate-bytes", "200000", "--"]
+    subprocess.run([*command, *work(mount, 8)], check=True, stdout=subprocess.DEVNULL)
+    parts = [read_capture(file) for file in sorted(small.glob("c-*.seg"))]
+    assert len(parts) >= 3
+    assert all(part.closed and part.bytes_unread == 0 for part in parts)
+    assert [part.meta.get("ended") for part in parts] == [*[None] * (len(parts) - 1), "disk full"]
+    whole = join(parts)
+    made: dict[int, set[int]] = {tid: set() for tid in logged(tmp_path)}
+    for tid, seq in whole.records["syscall"][["tid", "seq"]].tolist():
+        assert seq not in made.setdefault(tid, set())
+        made[tid].add(seq)
+    lost = loss_columns(whole, continue_numbering(whole))
+    members = (lost[name] for name in ("kind", "tid", "first_seq", "last_seq"))
+    for kind, tid, first, last in zip(*members, strict=True):
+        if kind == "syscall":
+            made[tid] |= set(range(first, last + 1))
+    for tid, n_made in logged(tmp_path).items():
+        assert made[tid] == set(range(len(made[tid])))
+        assert 0 < len(made[tid]) <= n_made + 1
 
 
 @pytest.fixture

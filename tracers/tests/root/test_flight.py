@@ -1,5 +1,6 @@
 """The flight recorder: a bounded window on disk, frozen by a command, a signal or a rule."""
 
+import errno
 import fcntl
 import json
 import os
@@ -128,6 +129,33 @@ def test_a_slow_call_freezes_once_per_window(spool, tmp_path):
     assert last.meta["frozen"]["why"] == "end"
     slow = "SELECT count(*) FROM syscalls WHERE syscall = 'fcntl' AND dur_ns > 200000000"
     assert [t.connect().execute(slow).fetchall() for t in (first, last)] == [[(1,)], [(1,)]]
+
+
+def test_a_call_that_fails_with_an_errno_freezes(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "box"
+    (mount / "full").mkdir()
+    (mount / "full" / "name").touch()
+    with recording(mount, output, "--last", "30s", "--freeze-on", "errno=ENOTEMPTY") as process:
+        for _ in range(20):
+            with pytest.raises(FileNotFoundError):
+                (mount / "nothing").stat()
+        time.sleep(1)
+        assert Recording.open(output).traces() == []  # another errno
+        with pytest.raises(OSError, match="not empty"):
+            (mount / "full").rmdir()
+        wait_for(lambda: Recording.open(output).traces(), process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 0, process.communicate()
+    first, last = (Trace.open(trace) for trace in Recording.open(output).traces())
+    assert first.meta["frozen"]["why"].startswith(f"errno {errno.ENOTEMPTY}: call ")
+    assert last.meta["frozen"]["why"] == "end"
+    failed = first.connect().execute(
+        "SELECT syscall, path, tid, seq FROM syscalls JOIN paths USING (path_id) WHERE errno = ?",
+        [errno.ENOTEMPTY],
+    )
+    [(call, path, tid, seq)] = failed.fetchall()
+    assert (call, path, tid) == ("rmdir", "full", threading.get_native_id())
+    assert f"call {seq} of thread {tid} " in first.meta["frozen"]["why"]
 
 
 def _waiting_for_a_lock(path: Path, seconds: float) -> None:
