@@ -67,11 +67,15 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
             assert found["blocked_ns"] <= found["time_ns"]
             calls[found["pid"]] += found["calls"]
             commits[found["pid"]] += found["commits"]
+    # A commit under way at a border between intervals is in neither.
+    borders = len(intervals) - 1
     for line in said.splitlines():
         pid, n = map(int, line.split())
         assert calls[pid] == 2 * n + 2  # open, close, and a write and an fsync each
-        assert commits[pid] == n
-    assert sum(i["commits"] for i in intervals) == counted["jbd2/jbd2_start_commit"]
+        assert n - borders <= commits[pid] <= n
+    started = counted["jbd2/jbd2_start_commit"]
+    assert started >= 131
+    assert started - borders <= sum(i["commits"] for i in intervals) <= started
 
 
 def test_it_ends_by_itself_after_so_many_intervals(spool, tmp_path):

@@ -25,7 +25,7 @@ SELECT pid, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits WHERE {_USE} GRO
 
 _COMMITS = """
 SELECT trigger_pid, any_value(trigger_comm), count(*) FROM commits
-WHERE trigger = 'call' AND trigger_pid IS NOT NULL GROUP BY trigger_pid
+WHERE trigger_pid IS NOT NULL GROUP BY trigger_pid
 """
 
 
@@ -42,7 +42,7 @@ class ProcessUse:
         max_ns: The longest of them.
         blocked_ns: Time asleep.
         causes: ``time_ns`` by cause, the largest first; sums to it.
-        commits: Journal commits that it triggered.
+        commits: Journal commits that it triggered; one under way when an interval ends is in none.
     """
 
     pid: int
