@@ -121,6 +121,20 @@ def test_a_btrfs_leader_pauses_for_others_to_join(builder):
     assert [(b.comm, b.others_ns) for b in found.blame] == [("lead", 980), ("join", 0)]
 
 
+def test_a_btrfs_leader_that_waits_for_another_is_not_the_one_waited_for(builder):
+    builder.call("fsync", 0, 100, ((JOIN, 900),), tid=1, comm="second", path="u/tmp/1.M2P3.host")
+    builder.call("fsync", 50, 850, tid=2, comm="first", path="u/tmp/2.M2P3.host")
+    builder.call("fsync", 60, 10, ((JOIN, 930),), tid=3, comm="victim", path="u/tmp/3.M2P3.host")
+    builder.sleep(5000, 1, None, tid=2, state="runq")  # it is watched
+    builder.commit(0, 1000, "btrfs_log_commit", flushing_ns=900, logging_ns=100,
+                   **(trigger(1, 0, "second") | {"tid": 1}))  # fmt: skip
+    builder.commit(50, 850, "btrfs_log_commit", flushing_ns=800, logging_ns=50,
+                   **(trigger(2, 0, "first") | {"tid": 2}))  # fmt: skip
+    found = explain(builder.write()).commits
+    others = {row.comm: row.others_ns for row in found.blame}
+    assert others == {"first": 850 + 840, "second": 90}
+
+
 def test_charged_and_uncharged_are_all_commit_time(builder):
     for n, name in enumerate(("a/tmp/1.M2P3.host", "a/new/1.M2P3.host", "b/dovecot-uidlist")):
         builder.call("fsync", n * 5000, 10, ((WAIT, 500),), tid=n, comm="lmtp", path=name)

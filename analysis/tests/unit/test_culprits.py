@@ -122,6 +122,16 @@ def test_the_oldest_request_at_the_disk_is_to_blame(builder, edges_of):
     assert (edge["culprit_comm"], edge["evidence"]) == ("backup", "inferred")
 
 
+def test_the_flush_after_a_write_is_its_writer_s(builder, edges_of):
+    disk = 8 << 20
+    builder.call("stat", 150, 10, ((LOOKUP, 850),), tid=2, dev=disk)
+    builder.block_io(0, 0, 100, tid=8, pid=8, comm="syncer", fua=True, dev=disk)
+    builder.block_io(100, 0, 800, tid=55, pid=55, comm="kworker/0:1H", op="flush", dev=disk)
+    (edge,) = edges_of()
+    assert short([edge]) == [(2, "device", 8, 750)]
+    assert edge["culprit_comm"] == "syncer"
+
+
 def test_the_waker_is_named_where_nothing_else_is_known(builder, edges_of):
     builder.call("read", 0, 10, ((UNKNOWN, 1000),), tid=2)
     builder.rows["segments"][-1].update(waker="task", waker_pid=3, waker_tid=3, waker_comm="peer")
