@@ -241,3 +241,69 @@ fn filters(rodata: &mut types::rodata, targets: &Targets) -> Result<()> {
     rodata.n_comms = targets.comms.len() as u32;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("bpf/state.bpf.h");
+
+    /// Value of an enumerator in the header.
+    fn in_c(name: &str) -> u32 {
+        let mut next = 0;
+        for line in HEADER.lines().map(str::trim) {
+            if line.starts_with("enum ") {
+                next = 0;
+                continue;
+            }
+            let word = line.split(['=', ',', ' ']).next().unwrap_or_default();
+            let enumerator =
+                line.contains(',') && word.chars().all(|c| c == '_' || c.is_ascii_uppercase());
+            if word.is_empty() || !enumerator {
+                continue;
+            }
+            let given = line
+                .split_once('=')
+                .and_then(|(_, rest)| rest.split(',').next());
+            next = given.map_or(next, |number| number.trim().parse().expect("a number"));
+            if word == name {
+                return next;
+            }
+            next += 1;
+        }
+        panic!("no enumerator {name} in state.bpf.h");
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_kernel_side() {
+        let extras = [
+            ("EXTRA_STAT", EXTRA_STAT),
+            ("EXTRA_STATX", EXTRA_STATX),
+            ("EXTRA_FLOCK", EXTRA_FLOCK),
+            ("EXTRA_IOV", EXTRA_IOV),
+            ("EXTRA_HOW", EXTRA_HOW),
+        ];
+        for (name, number) in extras {
+            assert_eq!(u32::from(number), in_c(name), "{name}");
+        }
+        let shapes = [
+            ("SHAPE_RETURNS_FD", RETURNS_FD),
+            ("SHAPE_CLOSES", CLOSES),
+            ("SHAPE_TASK", TASK),
+            ("SHAPE_CHDIR", CHDIR),
+            ("SHAPE_ADDRESS", ADDRESS),
+            ("SHAPE_EXEC", EXEC),
+            ("SHAPE_NEVER_RETURNS", NEVER_RETURNS),
+            ("SHAPE_ONLY_FD", ONLY_FD),
+            ("SHAPE_ONLY_PATH", ONLY_PATH),
+        ];
+        for (name, number) in shapes {
+            assert_eq!(u32::from(number), in_c(name), "{name}");
+        }
+        let all = HEADER.lines().map(str::trim);
+        let told = all
+            .filter(|l| l.starts_with("SHAPE_") || l.starts_with("EXTRA_"))
+            .count();
+        assert_eq!(told, extras.len() + shapes.len() + 1, "but for EXTRA_NONE");
+    }
+}

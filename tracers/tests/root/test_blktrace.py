@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 from blkparse import blkparse_lines, events_as_lines
+from recordings import in_processes
 
 from spoolscope.tracers.blktrace import ftrace
 from spoolscope.tracers.blktrace.capture import BLOCKS, FILES, block_tracing
@@ -29,7 +30,8 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("alone")]
 # Most pairs of probes of one event lie closer; interrupts and the hypervisor come between others.
 NEAR_NS = 20_000
 # Deliveries by 4 processes, a file that is split and merged, reads past the cache, discards.
-WORK = r"""
+WORK = (
+    r"""
 import mmap, os, subprocess, sys
 spool = sys.argv[1]
 def deliver(who):
@@ -40,15 +42,9 @@ def deliver(who):
         os.fsync(fd)
         os.close(fd)
         os.rename(name, name + ".new")
-children = []
-for who in range(4):
-    child = os.fork()
-    if not child:
-        deliver(who)
-        os._exit(0)
-    children.append(child)
-for child in children:
-    os.waitpid(child, 0)
+"""
+    + in_processes(4)
+    + r"""
 with open(spool + "/large", "wb") as file:
     file.write(b"x" * (24 << 20))
     os.fsync(file.fileno())
@@ -62,6 +58,7 @@ os.sync()
 subprocess.run(["fstrim", spool])
 os.sync()
 """
+)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordings import ask, recorded
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.native import find_binary
@@ -15,20 +16,13 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 
-def ask(trace: Trace, sql: str) -> list[tuple]:
-    return trace.connect().execute(sql).fetchall()
-
-
 def run(mount: Path, tmp_path: Path, code: str, cwd: Path | None = None) -> Trace:
     script = tmp_path / "program.py"
     script.write_text(code)
     command = [sys.executable, "-S", str(script)]
     if cwd is not None:
         command = ["sh", "-c", f"cd {cwd} && exec {sys.executable} -S {script}"]
-    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
-    summary = record(request)
-    assert summary.command_status == 0
-    return Trace.open(summary.trace)
+    return recorded(mount, tmp_path, command)
 
 
 def test_every_spelling_of_a_name(spool, tmp_path):

@@ -6,25 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from journals import WRITERS, device_of, ftrace_counts
+from journals import device_of, ftrace_counts
+from recordings import ask, record_writers
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
-
-
-def ask(trace: Trace, sql: str) -> list[tuple]:
-    return trace.connect().execute(sql).fetchall()
-
-
-def record_writers(mount: Path, tmp_path: Path, *numbers: int) -> Trace:
-    command = [sys.executable, "-S", "-c", WRITERS, str(mount), *map(str, numbers)]
-    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
-    summary = record(request)
-    assert summary.command_status == 0
-    assert summary.meta["lost_records"] == {}
-    return Trace.open(summary.trace)
 
 
 def mount_image(image: Path, mount: Path, *mkfs: str, options: str = "loop,noatime") -> None:

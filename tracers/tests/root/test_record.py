@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-import duckdb
 import pytest
+from recordings import ask, in_processes, recorded
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
@@ -30,36 +30,14 @@ def deliver(who):
         os.fsync(fd)
         os.close(fd)
         os.rename(f"{{spool}}/tmp/{{who}}.{{i}}", f"{{spool}}/new/{{who}}.{{i}}")
-children = []
-for who in range(3):
-    child = os.fork()
-    if not child:
-        deliver(who)
-        os._exit(0)
-    children.append(child)
-for child in children:
-    os.waitpid(child, 0)
-"""
+{in_processes(3)}"""
 
 
 def run(mount: Path, tmp_path: Path, program: str, **options) -> Trace:
     script = tmp_path / "program.py"
     script.write_text(program)
-    request = Request(
-        spools=[mount],
-        output=tmp_path / "trace",
-        command=["sh", "-c", f"{sys.executable} {script} {mount} > {tmp_path}/said"],
-        keep_names=True,
-        **options,
-    )
-    summary = record(request)
-    assert summary.command_status == 0
-    return Trace.open(summary.trace)
-
-
-def ask(trace: Trace, sql: str) -> list[tuple]:
-    connection: duckdb.DuckDBPyConnection = trace.connect()
-    return connection.execute(sql).fetchall()
+    command = ["sh", "-c", f"{sys.executable} {script} {mount} > {tmp_path}/said"]
+    return recorded(mount, tmp_path, command, **options)
 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from journals import device_of
+from recordings import ask, recorded
 
-from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
@@ -16,14 +16,7 @@ HOLD_NS = 300_000_000
 def run(mount: Path, tmp_path: Path, program: str) -> Trace:
     """Record a program of one process; its arguments are the mount and how long to hold."""
     command = [sys.executable, "-S", "-c", program, str(mount), str(HOLD_NS)]
-    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
-    summary = record(request)
-    assert summary.command_status == 0
-    return Trace.open(summary.trace)
-
-
-def ask(trace: Trace, sql: str) -> list[tuple]:
-    return trace.connect().execute(sql).fetchall()
+    return recorded(mount, tmp_path, command)
 
 
 def numbers(capfd) -> dict[str, int]:

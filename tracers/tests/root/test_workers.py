@@ -6,33 +6,18 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from journals import WRITERS, device_of, ftrace
-
-from spoolscope.tracers.session import Request, record
-from spoolscope.traces.trace import Trace
+from journals import device_of, ftrace
+from recordings import ask, record_writers
 
 pytestmark = pytest.mark.root
 BLKPG, ADD_PARTITION, DEL_PARTITION = 0x1269, 1, 2  # linux/blkpg.h
 FUNCTIONS = ("loop_workfn", "loop_rootcg_workfn", "wb_workfn", "ext4_end_io_rsv_work")
 WORK = re.compile(r"-(\d+)\s+\[\d+\].* (\d+\.\d+): workqueue_execute_(start|end):")
-
-
-def ask(trace: Trace, sql: str) -> list[tuple]:
-    return trace.connect().execute(sql).fetchall()
-
-
-def record_writers(mount: Path, tmp_path: Path, *numbers: int) -> Trace:
-    command = [sys.executable, "-S", "-c", WRITERS, str(mount), *map(str, numbers)]
-    request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
-    summary = record(request)
-    assert summary.command_status == 0
-    return Trace.open(summary.trace)
 
 
 def spans(lines: list[str]) -> dict[int, list[tuple[float, float]]]:

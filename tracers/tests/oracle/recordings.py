@@ -1,0 +1,48 @@
+"""What many tests do with a recording: make one of a program, ask it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from journals import WRITERS
+
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.trace import Trace
+
+
+def recorded(mount: Path, tmp_path: Path, command: list[str], **options: Any) -> Trace:
+    """Return the trace, with names, of a command that must succeed."""
+    request = Request(
+        spools=[mount], output=tmp_path / "t", command=command, keep_names=True, **options
+    )
+    summary = record(request)
+    assert summary.command_status == 0
+    return Trace.open(summary.trace)
+
+
+def record_writers(mount: Path, tmp_path: Path, *numbers: int) -> Trace:
+    """Record WRITERS with these numbers; nothing may be lost."""
+    command = [sys.executable, "-S", "-c", WRITERS, str(mount), *map(str, numbers)]
+    trace = recorded(mount, tmp_path, command)
+    assert trace.meta["lost_records"] == {}
+    return trace
+
+
+def ask(trace: Trace, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    return trace.connect().execute(sql).fetchall()
+
+
+def in_processes(n: int) -> str:
+    """Return code that runs ``deliver(who)`` in so many processes and waits for them."""
+    return f"""
+children = []
+for who in range({n}):
+    child = os.fork()
+    if not child:
+        deliver(who)
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+"""
