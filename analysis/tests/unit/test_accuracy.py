@@ -68,3 +68,23 @@ def test_only_the_slowest_hundredth_is_judged():
     slow = [call(100, 200, (100, 200, "flush")), call(300, 390, (300, 390, "runq"))]
     found = score([*quick, *slow], TRUTH, {"flush"})
     assert (found.n_calls, found.n_judged, found.n_right) == (200, 2, 1)
+
+
+def test_a_culprit_counts_directly_or_behind_who_waited_for_it():
+    direct, behind, other = (call(100, 200, (100, 200, "dir_lock")) for _ in range(3))
+    direct.blamed[7] = 90
+    behind.blamed[8] = 90
+    behind.behind_pids[7] = 80
+    other.blamed[8] = 90
+    for one, expected in ((direct, 1), (behind, 1), (other, 0)):
+        assert score([one], TRUTH, {"dir_lock"}, {7}).n_named == expected
+    assert score([direct], TRUTH, {"dir_lock"}).n_named is None
+
+
+def test_a_cause_is_followed_to_what_the_culprit_waited_for():
+    one = call(100, 200, (100, 200, "dir_lock"))
+    one.behind_causes["log_space"] = 90
+    found = score([one], TRUTH, {"log_space"})
+    assert (found.n_right, found.n_followed) == (0, 1)
+    one.behind_causes["inode_io"] = 91
+    assert score([one], TRUTH, {"log_space"}).n_followed == 0

@@ -154,7 +154,9 @@ INSERT INTO claims SELECT id, {LOCK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 }))
 """
 
-# Of what a commit has to write first the process that wrote most since the commit before.
+# A handle that goes on in the next transaction leaves this one without an event: where it has to
+# wait for that is where it let the commit go on. Of what a commit has to write first the process
+# that wrote most since the commit before.
 _PHASES = f"""
 CREATE OR REPLACE TEMP TABLE guilty_phases AS
 WITH each AS (
@@ -167,6 +169,10 @@ WITH each AS (
         to_ns - coalesce(logging_ns, 0) AS logging_at_ns, flushing_ns,
         holder_pid, holder_tid, holder_comm, holder_seq, holder_ns
     FROM commit_spans WHERE kind = 'jbd2_commit'
+), restarts AS (
+    SELECT ts_ns, dev, pid, tid, comm, seq FROM named_waits
+    WHERE cause = 'txn_lock' AND stack_id IN (
+        SELECT stack_id FROM stacks WHERE symbol LIKE 'jbd2!_!_journal!_restart%' ESCAPE '!')
 ), flushing AS (
     SELECT commit_id, dev, since_ns AS from_ns, flushing_at_ns AS to_ns FROM each
     WHERE flushing_ns >= 100000
@@ -193,6 +199,12 @@ SELECT dev, committer, locking_at_ns AS from_ns,
     holder_tid AS tid, holder_comm AS comm, holder_seq AS seq, holder_tid AS via_tid,
     'handle_holder' AS mechanism, 'recorded' AS evidence
 FROM each WHERE holder_tid IS NOT NULL
+UNION ALL
+SELECT e.dev, e.committer, locking_at_ns, r.ts_ns, r.pid, r.tid, r.comm, r.seq, r.tid,
+    'handle_holder', 'inferred'
+FROM each e ASOF JOIN restarts r ON e.flushing_at_ns >= r.ts_ns
+WHERE r.ts_ns > locking_at_ns AND coalesce(r.dev = e.dev, true)
+    AND r.tid IS DISTINCT FROM holder_tid
 UNION ALL
 SELECT e.dev, e.committer, flushing_at_ns, logging_at_ns, m.pid, m.tid, m.comm, m.seq,
     e.committer, 'ordered_data', 'inferred'

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import duckdb
 
+_T = TypeVar("_T", str, int)
 Spans = list[tuple[int, int]]
 """Disjoint stretches of time, in order: begin and end in nanoseconds since the epoch."""
 
@@ -24,9 +26,30 @@ WHERE s.state != 'blocked'
 """
 
 
+# Who kept a call waiting, and who kept the one that did: the first edge of each row is the call's.
+_BLAMED = """
+WITH RECURSIVE roots AS (
+    SELECT edge_id, edge_id AS root, culprit_pid, cause, from_ns, to_ns, hop FROM edges
+    WHERE hop = 1
+    UNION ALL
+    SELECT e.edge_id, r.root, e.culprit_pid, e.cause, e.from_ns, e.to_ns, e.hop
+    FROM edges e JOIN roots r ON e.parent_id = r.edge_id
+)
+SELECT v.victim_pid, v.victim_tid, v.victim_seq, v.from_ns, r.hop, r.culprit_pid, r.cause,
+    CAST(sum(r.to_ns - r.from_ns) AS BIGINT)
+FROM roots r JOIN edges v ON v.edge_id = r.root GROUP BY ALL
+"""
+
+
 @dataclass
 class Call:
-    """One call: when, how long, its time by cause, and piece by piece (begin, end, cause)."""
+    """One call: when, how long, its time by cause, and piece by piece (begin, end, cause).
+
+    Attributes:
+        blamed: Time by the process that kept it waiting.
+        behind_causes: What these processes waited for meanwhile, and those that kept them, by time.
+        behind_pids: Who kept them waiting.
+    """
 
     pid: int
     syscall: str
@@ -34,11 +57,26 @@ class Call:
     end_ns: int
     causes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     pieces: list[tuple[int, int, str]] = field(default_factory=list)
+    blamed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    behind_causes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    behind_pids: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
     def top(self) -> str:
         """The cause that took most of it."""
-        return max(self.causes, key=lambda cause: self.causes[cause])
+        return _largest(self.causes)
+
+    def leads_to(self, right: AbstractSet[str]) -> bool:
+        """Tell whether its top cause is right, or what its culprit mostly waited for."""
+        return bool({self.top, _largest(self.behind_causes, self.top)} & right)
+
+    def names(self, culprits: AbstractSet[int]) -> bool:
+        """Tell whether most of it is charged to a culprit, or to who waited for a culprit."""
+        return bool({_largest(self.blamed, -1), _largest(self.behind_pids, -1)} & culprits)
+
+
+def _largest(sizes: dict[_T, int], *default: _T) -> _T:
+    return max(sizes, key=lambda one: sizes[one]) if sizes or not default else default[0]
 
 
 @dataclass(frozen=True)
@@ -50,6 +88,8 @@ class Score:
         n_judged: Of the slowest 1 % of them, those that the fault held for most of their time.
         n_right: Of these, those whose top cause is the injected one.
         wrong: Their other top causes, by number.
+        n_followed: Of these, those whose top cause is the injected one, or leads to it.
+        n_named: Of these, those charged to a culprit; None if there is no culprit.
         injected_ns: Time for which the fault was at work in calls that it held for most of theirs.
         found_ns: What of it the explanation gives the injected cause.
         beyond_ns: What it gives that cause in these calls before and after the fault was at work.
@@ -59,6 +99,8 @@ class Score:
     n_judged: int
     n_right: int
     wrong: dict[str, int]
+    n_followed: int
+    n_named: int | None
     injected_ns: int
     found_ns: int
     beyond_ns: int
@@ -66,7 +108,17 @@ class Score:
     @property
     def right(self) -> float:
         """Share of right top causes, 0 to 1; NaN if nothing was slow because of the fault."""
-        return self.n_right / self.n_judged if self.n_judged else math.nan
+        return self._share(self.n_right)
+
+    @property
+    def followed(self) -> float:
+        """Share of top causes that are right or lead there, 0 to 1; NaN as above."""
+        return self._share(self.n_followed)
+
+    @property
+    def culprit(self) -> float:
+        """Share charged to a culprit, 0 to 1; NaN as above, and without a culprit."""
+        return math.nan if self.n_named is None else self._share(self.n_named)
 
     @property
     def recovered(self) -> float:
@@ -77,6 +129,9 @@ class Score:
     def beyond(self) -> float:
         """Time wrongly given the name, over the time injected; NaN if none was."""
         return self.beyond_ns / self.injected_ns if self.injected_ns else math.nan
+
+    def _share(self, n: int) -> float:
+        return n / self.n_judged if self.n_judged else math.nan
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> Spans:
@@ -109,7 +164,7 @@ def _near(begin: int, end: int, spans: Spans) -> Spans:
 
 
 def read_calls(con: duckdb.DuckDBPyConnection) -> list[Call]:
-    """Return every call with its time by cause (needs ``named_waits``)."""
+    """Return every call with its time by cause and culprit (needs ``named_waits``, ``edges``)."""
     rows = con.execute("SELECT pid, tid, seq, ts_ns, dur_ns, syscall FROM syscalls").fetchall()
     calls = {
         (pid, tid, seq, begin): Call(pid, syscall, begin, begin + dur)
@@ -121,16 +176,34 @@ def read_calls(con: duckdb.DuckDBPyConnection) -> list[Call]:
         call.pieces.append((begin, begin + dur, cause))
     for call in calls.values():
         call.causes["cpu"] = call.end_ns - call.begin_ns - sum(call.causes.values())
+    _blame(con, calls)
     return list(calls.values())
 
 
-def score(calls: Sequence[Call], truth: Spans, right: AbstractSet[str]) -> Score:
+def _blame(con: duckdb.DuckDBPyConnection, calls: dict[tuple[int, int, int, int], Call]) -> None:
+    # Sequence numbers of a thread go on when its number is given out again: no time is needed.
+    by_seq = {(pid, tid, seq): call for (pid, tid, seq, _), call in calls.items()}
+    for pid, tid, seq, _, hop, culprit, cause, ns in con.execute(_BLAMED).fetchall():
+        call = by_seq[pid, tid, seq]
+        if culprit is not None:
+            (call.blamed if hop == 1 else call.behind_pids)[culprit] += ns
+        if hop > 1:
+            call.behind_causes[cause] += ns
+
+
+def score(
+    calls: Sequence[Call],
+    truth: Spans,
+    right: AbstractSet[str],
+    culprits: AbstractSet[int] = frozenset(),
+) -> Score:
     """Judge the calls of the victims.
 
     Args:
         calls: Their calls.
         truth: When the fault was at work.
         right: The causes that name it.
+        culprits: The processes that brought it about; empty: there are none.
     """
     held = [(call, overlap_ns(call.begin_ns, call.end_ns, truth)) for call in calls]
     held.sort(key=lambda pair: pair[0].begin_ns - pair[0].end_ns)
@@ -149,6 +222,8 @@ def score(calls: Sequence[Call], truth: Spans, right: AbstractSet[str]) -> Score
         n_judged=len(judged),
         n_right=sum(top in right for top in tops),
         wrong={top: tops.count(top) for top in sorted(set(tops) - right)},
+        n_followed=sum(call.leads_to(right) for call in judged),
+        n_named=sum(call.names(culprits) for call in judged) if culprits else None,
         injected_ns=sum(ns for _, ns in mostly),
         found_ns=sum(within for _, within in named),
         beyond_ns=sum(length - within for length, within in named),

@@ -148,6 +148,8 @@ FAULTS = {
             filesystems=ALL,
             mount={"ext4": "noatime,inode_readahead_blks=0"},
             fill="shared",
+            remark="The victims read blocks of the directory themselves meanwhile: of the tree on "
+            "btrfs, and elsewhere if other work makes the machine drop its caches.",
         ),
         Fault(
             "held-lock",
@@ -207,6 +209,7 @@ FAULTS = {
             ),
             culprits=("hog",),
             filesystems=ALL,
+            remark="The recording says that a call was off the CPU, not who was on it.",
         ),
         Fault(
             "throttled",

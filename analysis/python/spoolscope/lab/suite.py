@@ -111,9 +111,9 @@ def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequenc
     if fault.delays and fault.culprits:
         truth = common(delays, done)
     with trace.connect() as con:
-        explanation = explain_with(con, trace)
+        explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
-    return Outcome(fault.name, fstype, score(calls, truth, fault.right), explanation)
+    return Outcome(fault.name, fstype, score(calls, truth, fault.right, culprits), explanation)
 
 
 def record_load(

@@ -10,15 +10,20 @@ from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.suite import Outcome
 
-TOP_GOAL, TIME_GOAL = 0.98, 0.95
-"""Shares of right top causes, and of injected time that has the right name, at least."""
+TOP_GOAL, TIME_GOAL, CULPRIT_GOAL = 0.98, 0.95, 0.95
+"""Shares of right top causes, of injected time with the right name, of right culprits, at least."""
 
-_HEAD = ("fault", "on", "calls", "judged", "right", "injected", "recovered", "beyond", "taken for")
+_HEAD = (
+    "fault", "on", "judged", "right", "followed", "culprit", "injected", "recovered", "beyond",
+    "taken for",
+)  # fmt: skip
 
 
 def passes(outcome: Outcome) -> bool:
     """Tell whether an outcome reaches the goals."""
-    return outcome.score.right >= TOP_GOAL and outcome.score.recovered >= TIME_GOAL
+    found = outcome.score
+    named = found.n_named is None or found.culprit >= CULPRIT_GOAL
+    return found.right >= TOP_GOAL and found.recovered >= TIME_GOAL and named
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
@@ -29,6 +34,8 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "filesystem": outcome.fstype,
         **asdict(found),
         "right": found.right if found.n_judged else None,
+        "followed": found.followed if found.n_judged else None,
+        "culprit": found.culprit if found.n_judged and found.n_named is not None else None,
         "recovered": found.recovered if found.injected_ns else None,
         "beyond": found.beyond if found.injected_ns else None,
         "causes": outcome.explanation.causes,
@@ -39,7 +46,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Yield the table for a terminal."""
-    widths = (19, 7, 8, 7, 7, 9, 10, 8, 0)
+    widths = (21, 6, 7, 8, 9, 8, 9, 10, 8, 0)
     for row in (_HEAD, *map(_row, outcomes)):
         yield "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -82,9 +89,10 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     return (
         f"{outcome.fault}{'' if passes(outcome) else ' ✗'}",
         outcome.fstype,
-        count(found.n_calls),
         count(found.n_judged),
         percent(found.right),
+        percent(found.followed),
+        percent(found.culprit),
         duration(found.injected_ns),
         percent(found.recovered),
         percent(found.beyond),
@@ -102,9 +110,12 @@ of the process that was limited. Made on Linux {kernel} by
     sudo spoolscope lab faults -o GROUND-TRUTH.md
 
 *judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
-work. *right*: of these, calls whose largest part has a right cause (goal: 98 %). *recovered*: of
-the time for which the fault was at work in calls that it held for most of theirs, what has the
-right cause (goal: 95 %). *beyond*: time of these calls with that cause before or after the fault
-was at work, over the time injected; mostly what the disk takes by itself and, on a machine that
-has other work, waits for a CPU on the way to it. *taken for*: wrong top causes.
+work. *right*: of these, calls whose largest part has a right cause (goal: 98 %). *followed*: calls
+of which that is so, or of which the process that kept them waiting mostly waited for a right cause
+itself. *culprit*: calls charged to the process that brought the fault about, or to one that waited
+for it (goal: 95 %; "-" if there is no such process). *recovered*: of the time for which the fault
+was at work in calls that it held for most of theirs, what has the right cause (goal: 95 %).
+*beyond*: time of these calls with that cause before or after the fault was at work, over the time
+injected; mostly what the disk takes by itself and, on a machine that has other work, waits for a
+CPU on the way to it. *taken for*: wrong top causes.
 """
