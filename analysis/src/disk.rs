@@ -3,9 +3,9 @@
 use crate::delays::{Delays, Kind};
 use anyhow::Result;
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request,
-    WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite,
+    Request, WriteFlags,
 };
 use std::fs::File;
 use std::io::{self, Write};
@@ -75,8 +75,9 @@ fn since_epoch() -> Duration {
 
 impl Filesystem for Disk {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A smaller limit of the kernel is as good.
+        // A smaller limit of the kernel is as good; requests that are made at once, come at once.
         let _ = config.set_max_write(REQUEST_BYTES);
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         Ok(())
     }
 

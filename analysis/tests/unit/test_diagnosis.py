@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
 from spoolscope.analysis.diagnosis import (
     _REQUESTS,
@@ -13,6 +14,9 @@ from spoolscope.analysis.diagnosis import (
     Trigger,
     diagnose,
 )
+from spoolscope.analysis.explain import explain
+from spoolscope.cli.explain import command
+from spoolscope.traces.native import source_root
 
 S = 1_000_000_000
 FORCED = Trigger(7, "statsd", 300, 4 * S, 40, 500, 2 * S, "fsync", "statistics.db")
@@ -101,3 +105,14 @@ def test_waiting_behind_others_in_the_device_is_not_slowness():
         " (n + 1) * 2000000 AS device_ns FROM range(10) t(n)"
     )
     assert con.execute(_REQUESTS).fetchall() == [("write", 10, 2_000_000, 20_000_000)]
+
+
+def test_explain_begins_with_what_was_found():
+    root = source_root()
+    assert root is not None
+    sample = root / "traces" / "samples" / "postfix-dovecot"
+    found = diagnose(explain(sample))
+    lines = CliRunner().invoke(command, [str(sample)]).stdout
+    began = " ".join(lines.partition(" calls, ")[0].split())
+    assert began.startswith(" ".join(f"* {finding.text}" for finding in found))
+    assert began.count("* ") == len(found)

@@ -59,8 +59,9 @@ ONE: Role = {"role": "deliver", "n": 1}
 FOUR: Role = {"role": "deliver", "n": 4, "think_ms": 5}
 _EMPTY: Role = {"size": 0, "index": False}
 _BEHIND = (
-    "The disk does one request at a time. Who waits for a write of his own behind the slow request "
-    "of another has the cause of his own, writeback, not that of the one ahead."
+    "A loop device does one flush at a time and nothing else meanwhile. Who waits for a write of "
+    "his own behind the slow request of another has the cause of his own, writeback, not that of "
+    "the one ahead."
 )
 _SECOND_HAND = (
     "Who waits for the rename lock of the filesystem, held by one who waits for the fault, has the "
@@ -184,10 +185,10 @@ FAULTS = {
         ),
         Fault(
             "full-journal",
-            "Writes outside a journal of 1 MiB take 2 ms; a process creates and renames.",
+            "Writes outside a journal of 1 MiB take 10 ms; a process creates and renames.",
             _causes("log_space"),
             ({"role": "rename", "n": 1},),
-            (Delay("write", 2 * MS, "data"),),
+            (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
         ),
         Fault(
@@ -195,7 +196,7 @@ FAULTS = {
             "The same; two processes create and rename.",
             _causes("log_space"),
             ({"role": "rename", "n": 2},),
-            (Delay("write", 2 * MS, "data"),),
+            (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
             remark=_SECOND_HAND,
         ),

@@ -48,6 +48,16 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
         unmount(mount)
 
 
+def serve_at_once(mount: Path) -> None:
+    """Let the loop device below a mount pass requests on as they come, not one after the other.
+
+    Raises:
+        SpoolscopeError: its backing file cannot be read and written directly.
+    """
+    device = _run("findmnt", "--noheadings", "--output", "SOURCE", "--target", str(mount)).strip()
+    _run("losetup", "--direct-io=on", device)
+
+
 def mount_memory(place: Path) -> None:
     """Mount a filesystem in memory.
 

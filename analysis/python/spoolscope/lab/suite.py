@@ -15,7 +15,7 @@ from spoolscope.lab.accuracy import Score, Spans, common, joined, read_calls, sc
 from spoolscope.lab.faults import MIB, Delay, Fault, Role
 from spoolscope.lab.fill import fill, warm
 from spoolscope.lab.limits import limited
-from spoolscope.lab.place import format_image, journal_places, mounted
+from spoolscope.lab.place import format_image, journal_places, mounted, serve_at_once
 from spoolscope.lab.private import memory_directory
 from spoolscope.lab.slowdisk import END, SlowDisk
 from spoolscope.replay.interrupts import ending_on_signals
@@ -27,6 +27,16 @@ from spoolscope.traces.trace import Trace
 Progress = Callable[[str, float | None], None]
 INTERRUPTED = 128 + signal.SIGTERM
 SIZE_BYTES = {"ext3": 256 * MIB, "ext4": 256 * MIB, "xfs": 512 * MIB, "btrfs": 512 * MIB}
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What a process of the load says it did, by its own clock, since the epoch."""
+
+    role: str
+    pid: int
+    begin_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -81,21 +91,26 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
         with mounted(disk.path, place / "mnt", fstype) as mount:
             fill(mount, fault.fill)
         with mounted(disk.path, place / "mnt", fstype, options) as mount:
+            serve_at_once(mount)
             warm(mount, fault.fill)
             with delayed(disk, fault.delays, image), limited(fault.limit, mount) as group:
                 roles = [_within(role, group, fault) for role in fault.roles]
                 plan = {"mount": str(mount), "seconds": seconds, "log": str(log), "roles": roles}
                 trace = record_load(plan, mount, place / "trace")
         delays = joined((d.begin_ns, d.end_ns) for d in disk.delayed())
-    deeds = [line.split() for line in log.read_text().splitlines()]
-    return judge(fault, fstype, trace, delays, [(role, *map(int, n)) for role, *n in deeds])
+    return judge(fault, fstype, trace, delays, _read_deeds(log))
+
+
+def _read_deeds(log: Path) -> list[Deed]:
+    lines = (line.split() for line in log.read_text().splitlines())
+    return [Deed(role, *map(int, numbers)) for role, *numbers in lines]
 
 
 def _within(role: Role, group: Path | None, fault: Fault) -> Role:
     return role if group is None or role["role"] in fault.culprits else role | {"group": str(group)}
 
 
-def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequence[Any]) -> Outcome:
+def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequence[Deed]) -> Outcome:
     """Explain a recording and compare with the truth.
 
     Args:
@@ -103,10 +118,11 @@ def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequenc
         fstype: Where.
         trace: The recording.
         delays: When the disk delayed something.
-        deeds: What the processes say they did: role, pid, begin and end.
+        deeds: What the processes say they did.
     """
-    culprits = {pid for role, pid, *_ in deeds if role in fault.culprits}
-    done = joined((a, b) for _, pid, a, b in deeds if pid in culprits or not fault.culprits)
+    culprits = {deed.pid for deed in deeds if deed.role in fault.culprits}
+    told = [deed for deed in deeds if deed.pid in culprits or not fault.culprits]
+    done = joined((deed.begin_ns, deed.end_ns) for deed in told)
     truth = delays if fault.delays else done
     if fault.delays and fault.culprits:
         truth = common(delays, done)
