@@ -63,6 +63,12 @@ def test_calls_that_the_fault_did_not_hold_are_not_judged():
     assert math.isnan(found.recovered)
 
 
+def test_a_call_shorter_than_the_delay_only_ran_meanwhile():
+    brief = call(120, 130)
+    assert score([brief], TRUTH, {"flush"}).n_judged == 1
+    assert score([brief], TRUTH, {"flush"}, least_ns=50).n_judged == 0
+
+
 def test_only_the_slowest_hundredth_is_judged():
     quick = [call(1000 + n, 1001 + n) for n in range(198)]
     slow = [call(100, 200, (100, 200, "flush")), call(300, 390, (300, 390, "runq"))]

@@ -1,5 +1,6 @@
 """Rules from causes to culprits: each fires on its own evidence and on no other."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import duckdb
@@ -8,19 +9,19 @@ from click.testing import CliRunner
 
 from spoolscope.analysis.diagnosis import (
     _REQUESTS,
-    DirectoryCost,
     Evidence,
     Requests,
     Trigger,
     diagnose,
 )
 from spoolscope.analysis.explain import explain
+from spoolscope.analysis.lookups import LookupCost
 from spoolscope.cli.explain import command
 from spoolscope.traces.native import source_root
 
 S = 1_000_000_000
 FORCED = Trigger(7, "statsd", 300, 4 * S, 40, 500, 2 * S, "fsync", "statistics.db")
-LINEAR = DirectoryCost("shared", 3000, 2 * S, S, 60_000)
+LINEAR = LookupCost("shared", 60_000, "none", S // 2, S, 2 * S, 3000, 0.35)
 SLOW = Requests("flush", 240, 25_000_000, 6 * S)
 
 
@@ -30,7 +31,8 @@ def explanation(causes=None, trigger=None, requests=(), directories=(), spools=(
         causes=causes,
         filesystem_ns=sum(causes.values()),
         meta={"duration_ns": 10 * S, "spools": list(spools)},
-        evidence=Evidence(trigger, tuple(requests), tuple(directories)),
+        evidence=Evidence(trigger, tuple(requests)),
+        lookups=list(directories),
     )
 
 
@@ -78,10 +80,10 @@ def test_a_full_journal_is_named_with_its_remedy(spool, remedy):
 def test_a_directory_searched_name_by_name_is_named():
     [found] = diagnose(explanation(directories=[LINEAR]))
     assert (found.kind, found.culprit) == ("linear_directory", "The directory shared")
-    assert "60,000 names" in found.mechanism
-    quick = DirectoryCost("shared", 3000, S // 10, 3 * S, 60_000)
-    small = DirectoryCost("shared", 3000, 2 * S, S, 200)
-    assert kinds(explanation(directories=[quick, small])) == []
+    assert "60,000 names and no index" in found.mechanism
+    assert found.share == 0.35
+    for change in ({"index": "hash"}, {"index": "unknown"}, {"entries": 200}, {"entries": None}):
+        assert kinds(explanation(directories=[replace(LINEAR, **change)])) == []
 
 
 def test_a_slow_disk_is_named_with_what_waited_for_it():

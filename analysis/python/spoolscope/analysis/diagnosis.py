@@ -18,8 +18,8 @@ FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
 """A process forces the commits if it triggers this many, this part, this often the next one's."""
 SLOW_REQUEST_NS = 10_000_000
 """A disk is slow if it takes this long for half of its writes, reads or flushes."""
-LINEAR_CPU_NS, LINEAR_ENTRIES = 100_000, 1000
-"""On-CPU time of a call on a name that no index explains, and names that make it worth one."""
+LINEAR_ENTRIES = 1000
+"""A directory with fewer names does not need an index."""
 
 _DISK_GROUPS = ("journal", "device", "read")
 _NOT_DISK = ("io_throttle", "dirty_throttle", "block_queue")
@@ -59,33 +59,6 @@ SELECT op, count(*), CAST(quantile_cont(ns, 0.5) AS BIGINT), CAST(sum(ns) AS BIG
 FROM served GROUP BY dev, op ORDER BY total DESC
 """
 
-_BY_NAME = (
-    "open", "openat", "openat2", "creat", "stat", "lstat", "newfstatat", "statx", "access",
-    "faccessat", "faccessat2", "rename", "renameat", "renameat2", "link", "linkat", "unlink",
-    "unlinkat", "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "mknod", "mknodat",
-)  # fmt: skip
-
-# Calls on names by the directory of the name: CPU, and waits for its lock and its blocks.
-_DIRECTORIES = f"""
-WITH ran AS (
-    SELECT path_id, count(*) AS n, sum(oncpu_ns) AS cpu_ns FROM syscalls
-    WHERE path_id IS NOT NULL AND syscall IN {_BY_NAME} GROUP BY path_id
-), waited AS (
-    SELECT path_id, sum(dur_ns) AS ns FROM named_waits
-    WHERE cause IN ('dir_lock', 'lookup_io') AND syscall IN {_BY_NAME} GROUP BY path_id
-), cost AS (
-    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, CAST(sum(r.n) AS BIGINT) AS n,
-        CAST(sum(r.cpu_ns) AS BIGINT) AS cpu_ns, CAST(coalesce(sum(w.ns), 0) AS BIGINT) AS waited_ns
-    FROM ran r JOIN paths p USING (path_id) LEFT JOIN waited w USING (path_id)
-    WHERE p.kind = 'spool' GROUP BY dir ORDER BY sum(r.cpu_ns) + coalesce(sum(w.ns), 0) DESC LIMIT 3
-), entries AS (
-    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, count(*) AS entries
-    FROM tree t JOIN paths p USING (path_id) GROUP BY dir
-)
-SELECT c.*, coalesce(e.entries, 0) FROM cost c LEFT JOIN entries e USING (dir)
-ORDER BY cpu_ns + waited_ns DESC
-"""
-
 
 @dataclass(frozen=True)
 class Trigger:
@@ -121,23 +94,11 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class DirectoryCost:
-    """Calls on the names of a directory: CPU, waits for its lock and blocks, names at start."""
-
-    path: str
-    n: int
-    cpu_ns: int
-    waited_ns: int
-    entries: int
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What the rules look at besides the causes."""
 
     trigger: Trigger | None = None
     requests: tuple[Requests, ...] = ()
-    directories: tuple[DirectoryCost, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,7 +131,6 @@ def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
     return Evidence(
         trigger=Trigger(*trigger) if trigger else None,
         requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
-        directories=tuple(DirectoryCost(*row) for row in con.execute(_DIRECTORIES).fetchall()),
     )
 
 
@@ -228,19 +188,18 @@ def _full_journal(found: "Explanation") -> Iterator[Finding]:
 
 
 def _linear_directories(found: "Explanation") -> Iterator[Finding]:
-    """Directories whose names cost more CPU than an index would take."""
-    for cost in found.evidence.directories:
-        each = cost.cpu_ns / cost.n
-        if each < LINEAR_CPU_NS or cost.entries < LINEAR_ENTRIES:
+    """Large directories without an index in which finding names takes long."""
+    for cost in found.lookups:
+        if cost.index != "none" or (cost.entries or 0) < LINEAR_ENTRIES:
             continue
         yield Finding(
             "linear_directory",
             f"The directory {cost.path or '/'}",
-            f"has {count(cost.entries)} names and is searched one by one: each of "
-            f"{count(cost.n)} calls on a name in it ran {duration(each)}, and they waited "
-            f"{duration(cost.waited_ns)} for its lock and its blocks",
+            f"has {count(cost.entries or 0)} names and no index: calls searched it name by name "
+            f"for {duration(cost.cpu_ns)} on the CPU, and waited {duration(cost.dir_lock_ns)} for "
+            f"its lock and {duration(cost.lookup_io_ns)} for its blocks",
             "Give it an index (tune2fs -O dir_index, then e2fsck -fD), or divide it.",
-            (cost.cpu_ns + cost.waited_ns) / found.filesystem_ns,
+            cost.share,
         )
 
 

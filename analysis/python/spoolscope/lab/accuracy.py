@@ -196,6 +196,7 @@ def score(
     truth: Spans,
     right: AbstractSet[str],
     culprits: AbstractSet[int] = frozenset(),
+    least_ns: int = 0,
 ) -> Score:
     """Judge the calls of the victims.
 
@@ -204,13 +205,18 @@ def score(
         truth: When the fault was at work.
         right: The causes that name it.
         culprits: The processes that brought it about; empty: there are none.
+        least_ns: The fault holds a call if it is at work for most of it, and for so long: shorter
+            calls may just run while the disk is slow for somebody else.
     """
-    held = [(call, overlap_ns(call.begin_ns, call.end_ns, truth)) for call in calls]
-    held.sort(key=lambda pair: pair[0].begin_ns - pair[0].end_ns)
-    slowest = held[: math.ceil(len(held) / 100)]
-    judged = [call for call, ns in slowest if 2 * ns > call.end_ns - call.begin_ns]
+    slowest = sorted(calls, key=lambda call: call.begin_ns - call.end_ns)
+    slowest = slowest[: math.ceil(len(calls) / 100)]
+    spent = [(call, overlap_ns(call.begin_ns, call.end_ns, truth)) for call in calls]
+    mostly = [
+        (call, ns) for call, ns in spent if 2 * ns > call.end_ns - call.begin_ns and ns >= least_ns
+    ]
+    held = {id(call) for call, _ in mostly}
+    judged = [call for call in slowest if id(call) in held]
     tops = [call.top for call in judged]
-    mostly = [(call, ns) for call, ns in held if 2 * ns > call.end_ns - call.begin_ns]
     named = [
         (end - begin, overlap_ns(begin, end, truth))
         for call, _ in mostly

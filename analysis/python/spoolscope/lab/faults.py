@@ -229,8 +229,8 @@ FAULTS = {
             ({"role": "scatter", "n": 1, "pages": 16384},),
             (Delay("write", 5 * MS),),
             limit=("memory_bytes", 12 * MIB),
-            remark="The log of the disk says when a write was slow, not who waited for it: calls "
-            "that look for memory on the CPU meanwhile are judged, too.",
+            remark="The log of the disk says when a write was slow, not who waited for it: on a "
+            "busy machine some calls wait for a CPU meanwhile.",
         ),
     )
 }

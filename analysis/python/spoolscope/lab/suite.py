@@ -129,7 +129,9 @@ def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequenc
     with trace.connect() as con:
         explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
-    return Outcome(fault.name, fstype, score(calls, truth, fault.right, culprits), explanation)
+    least_ns = min((delay.delay_ns for delay in fault.delays), default=0) // 2
+    found = score(calls, truth, fault.right, culprits, least_ns)
+    return Outcome(fault.name, fstype, found, explanation)
 
 
 def record_load(

@@ -1,5 +1,6 @@
 """The table of the fault injection: as text, as Markdown, as JSON."""
 
+import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -55,7 +56,12 @@ def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
     """Return the published page."""
     faults = {outcome.fault for outcome in outcomes}
     lines = [
-        _INTRODUCTION.format(seconds=seconds, kernel=platform.release()),
+        _INTRODUCTION.format(
+            seconds=seconds,
+            kernel=platform.release(),
+            cpus=os.cpu_count(),
+            load=os.getloadavg()[0],
+        ),
         "| " + " | ".join(_HEAD) + " |",
         "|" + "---|" * len(_HEAD),
         *("| " + " | ".join(_row(outcome)) + " |" for outcome in outcomes),
@@ -105,17 +111,17 @@ _INTRODUCTION = """# Ground truth
 What `spoolscope explain` says where the answer is known. A fault is injected under a mail-like
 load of {seconds:g} s, the load is recorded and explained, and the explanation is compared with the
 log of whoever injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
-of the process that was limited. Made on Linux {kernel} by
+of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load of {load:.1f}, by
 
     sudo spoolscope lab faults -o GROUND-TRUTH.md
 
 *judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
-work. *right*: of these, calls whose largest part has a right cause (goal: 98 %). *followed*: calls
-of which that is so, or of which the process that kept them waiting mostly waited for a right cause
-itself. *culprit*: calls charged to the process that brought the fault about, or to one that waited
-for it (goal: 95 %; "-" if there is no such process). *recovered*: of the time for which the fault
-was at work in calls that it held for most of theirs, what has the right cause (goal: 95 %).
-*beyond*: time of these calls with that cause before or after the fault was at work, over the time
-injected; mostly what the disk takes by itself and, on a machine that has other work, waits for a
-CPU on the way to it. *taken for*: wrong top causes.
+work, and for at least half the delay. *right*: of these, calls whose largest part has a right
+cause (goal: 98 %). *followed*: calls of which that is so, or of which the process that kept them
+waiting mostly waited for a right cause itself. *culprit*: calls charged to the process that brought
+the fault about, or to one that waited for it (goal: 95 %; "-" if there is no such process).
+*recovered*: of the time for which the fault was at work in calls that it held for most of theirs,
+what has the right cause (goal: 95 %). *beyond*: time of these calls with that cause before or after
+the fault was at work, over the time injected; mostly what the disk takes by itself and, on a
+machine that has other work, waits for a CPU on the way to it. *taken for*: wrong top causes.
 """
