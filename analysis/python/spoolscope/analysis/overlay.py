@@ -63,12 +63,12 @@ def layers(claims: str, bits: Sequence[int]) -> str:
     # At most one claim of a layer holds at a time, so what began less what ended is its number;
     # one running sum, in which every layer has its own bits, does for all of them.
     shifts = [sum(bits[:layer]) for layer in range(len(bits))]
-    places = ", ".join(map(str, shifts))
+    places = " ".join(f"WHEN {layer} THEN {shift}" for layer, shift in enumerate(shifts))
     names = ", ".join(
         f"nullif((held >> {shift}) & {(1 << size) - 1}, 0) AS c{layer}"
         for layer, (shift, size) in enumerate(zip(shifts, bits, strict=True))
     )
-    claim = f"(CAST(claim AS BIGINT) << [{places}][layer + 1])"
+    claim = f"(CAST(claim AS BIGINT) << CASE layer {places} END)"
     return f"""
 WITH changes AS (
     SELECT id, at_ns, CAST(sum(change) AS BIGINT) AS change FROM (
