@@ -75,7 +75,7 @@ def _culprits(found: "Explanation") -> Iterable[str]:
         numbers = f"{count(row.n):>7}{duration(row.ns):>9}"
         yield f"  {victim:<21}{cause:<16}{culprit:<23}{numbers}" + ("" if row.recorded else "*")
     if any(not row.recorded for row in found.culprits[:TOP_BLAME]):
-        yield "  * inferred: from the order of requests at the disk, writes, or waits for a lock"
+        yield "  * inferred, from the order of requests at the disk, of writes or of waits"
     if not found.culprits:
         yield "  nobody, as far as was recorded"
 
