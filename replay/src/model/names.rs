@@ -1,7 +1,7 @@
 //! Path names: parents, ancestors that change, and names born by renaming a directory.
 
 use spoolscope_traces::records::NONE;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::plan::Plan;
 use crate::semantics::{self, Makes};
@@ -12,7 +12,8 @@ pub struct Names<'a> {
     plan: &'a Plan,
     extra: Vec<Vec<u8>>,
     index: HashMap<&'a [u8], u32>,
-    extra_index: HashMap<Vec<u8>, u32>,
+    extra_index: BTreeMap<Vec<u8>, u32>,
+    /// The plan's, once they are asked for.
     sorted: Vec<u32>,
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
@@ -28,7 +29,7 @@ impl<'a> Names<'a> {
             plan,
             extra: Vec::new(),
             index,
-            extra_index: HashMap::new(),
+            extra_index: BTreeMap::new(),
             sorted: Vec::new(),
             changing: vec![false; plan.n_strings() as usize],
             ancestors: Vec::new(),
@@ -88,7 +89,6 @@ impl<'a> Names<'a> {
         let id = self.len() as u32;
         self.extra.push(bytes.clone());
         self.extra_index.insert(bytes, id);
-        self.sorted.clear();
         id
     }
 
@@ -106,10 +106,10 @@ impl<'a> Names<'a> {
         self.changing.get(path as usize).copied().unwrap_or(true)
     }
 
-    /// Every name below a directory.
+    /// Every name below a directory, in order.
     pub fn below(&mut self, directory: u32) -> Vec<u32> {
         if self.sorted.is_empty() {
-            let mut sorted: Vec<u32> = (0..self.len() as u32).collect();
+            let mut sorted: Vec<u32> = (0..self.plan.n_strings()).collect();
             sorted.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
             self.sorted = sorted;
         }
@@ -119,9 +119,18 @@ impl<'a> Names<'a> {
             .sorted
             .partition_point(|path| self.bytes(*path) < prefix.as_slice());
         let rest = self.sorted[first..].iter();
-        rest.take_while(|path| self.bytes(**path).starts_with(&prefix))
+        let extra = self.extra_index.range(prefix.clone()..);
+        let mut found: Vec<u32> = rest
+            .take_while(|path| self.bytes(**path).starts_with(&prefix))
             .copied()
-            .collect()
+            .chain(
+                extra
+                    .take_while(|(name, _)| name.starts_with(&prefix))
+                    .map(|(_, id)| *id),
+            )
+            .collect();
+        found.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
+        found
     }
 }
 
