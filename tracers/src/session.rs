@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -26,6 +27,9 @@ use crate::touched::Touched;
 use crate::{
     aliases, answer, drain, iterators, privileges, rings, sampling, settings, signals, workers,
 };
+
+/// Calls on names seldom take longer.
+const SETTLE: Duration = Duration::from_millis(50);
 
 /// Records as the options say and prints one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
@@ -225,6 +229,8 @@ fn arm(skel: &mut RecorderSkel<'_>, targets: &Targets) -> Result<()> {
     targets.name(&skel.maps.target_pids, None)?;
     let state = skel.maps.bss_data.as_deref_mut();
     state.context("no variables in the object")?.armed = true;
+    // A call that was under way just then is not seen: let it end before anything is looked at.
+    std::thread::sleep(SETTLE);
     Ok(())
 }
 

@@ -199,6 +199,12 @@ fn task(pid: u32, cgroups: Option<&Path>, to: &SyncSender<Found>) -> Result<()> 
     };
     let mut task = task_from_status(pid, &status);
     task.exe_ino = fs::metadata(proc.join("exe")).map_or(0, |m| m.ino());
+    if let Ok(meta) = fs::metadata(proc.join("cwd")) {
+        // A btrfs subvolume has a device of its own there, which no record has.
+        let anonymous = libc::major(meta.dev()) == 0;
+        task.cwd_ino = if anonymous { 0 } else { meta.ino() };
+        task.cwd_dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
+    }
     let exe = fs::read_link(proc.join("exe")).unwrap_or_default();
     if let (Some(root), Ok(text)) = (cgroups, fs::read_to_string(proc.join("cgroup"))) {
         task.cgroup_id = cgroups::id_of(root, &text);

@@ -147,6 +147,8 @@ class Processes:
         cwd = self.of(int(row["pid"])).cwd
         if cwd.node is None and row["path"]:
             cwd.node = self._names.node(self._real(self._strings[row["path"]]))
+            if row["cwd_ino"] and cwd.node.key is None:
+                self._names.bind(cwd.node, (int(row["cwd_dev"]), int(row["cwd_ino"])))
             if cwd.root is None and row["root"]:
                 cwd.root = self._names.node(self._real(self._strings[row["root"]]))
 
