@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # A delivery agent and a reader: two processes, locks, renames, syncs, and calls that fail.
 WORK = """

@@ -16,7 +16,7 @@ from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import escaped
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 LEAKY = Path(__file__).with_name("leaky.py")
 NAMES: tuple[str | bytes, ...] = runpy.run_path(str(LEAKY))["SECRETS"]
 

@@ -14,7 +14,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.text import decoded
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 READ = """
 import os, sys

@@ -13,7 +13,7 @@ from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 ORACLE = Path(__file__).resolve().parents[3] / "tracers" / "tests" / "oracle"
 # exec is not repeated when it failed, an unknown fcntl command cannot be trusted to be harmless,
 # and the offsets that copy_file_range is given by pointer are not recorded.

@@ -12,7 +12,7 @@ from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 RACE = Path(__file__).with_name("race.py")
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 

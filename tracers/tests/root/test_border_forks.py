@@ -11,7 +11,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # Processes are scanned in the order of their numbers. Those of the children are low, as they are on
 # any machine whose numbers have begun anew: a child that is born late in a scan is not met by it.

@@ -15,7 +15,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 PROGRAM = Path(__file__).with_name("held.py")
 LOCK = re.compile(r"\d+: +(-> +)?(\w+) +\w+ +(\w+) (-?\d+) (\S+):(\d+) (\d+) (\w+)")
 MAPPING = re.compile(r"(\w+)-(\w+) (....) (\w+) (\S+) (\d+) ")

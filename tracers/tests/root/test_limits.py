@@ -15,7 +15,7 @@ from spoolscope.traces.native import find_binary
 from spoolscope.traces.text import decoded
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 HERE = Path(__file__).parent
 
 PATH_CUT = 1 << 2

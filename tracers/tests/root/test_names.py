@@ -15,7 +15,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 PROGRAM = "alicefilter"
 SCRIPT = """

@@ -19,7 +19,7 @@ import strace_log
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 ARCH_NUMBERS = "/usr/include/{}/asm/unistd_64.h"
 

@@ -28,7 +28,7 @@ from spoolscope.traces.calls import CALLS
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 JOB = Path(machine.__file__).with_name("job.sh")

@@ -12,7 +12,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -13,7 +13,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.tracers.uring import OPS, PLACED, name_of
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 SOURCE = Path(__file__).with_name("uring.c")
 REFUSED = 77
 

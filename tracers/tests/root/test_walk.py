@@ -14,7 +14,7 @@ from spoolscope.traces.native import find_binary
 from spoolscope.traces.text import decoded
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 PIECE = 1 << 20
 ATTRIBUTES = ("ino", "mode", "uid", "gid", "nlink", "size", "mtime_ns", "blocks")
