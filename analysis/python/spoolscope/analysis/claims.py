@@ -226,10 +226,12 @@ INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 }))
 """
 
+# Materialized, as DuckDB 2.0.0 else ends in "dict-surviving cache: global dictionary column changed
+# identity" on some traces (seen on a replay on btrfs).
 _COMMIT_CLAIMS = f"""
 INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
-    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
-    asked AS (
+    WITH hurt AS MATERIALIZED (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
+    asked AS MATERIALIZED (
         SELECT l.*, t.pid, t.tid AS asker, t.seq, coalesce(s.trigger_comm, t.comm) AS comm,
             s.tid AS via_tid
         FROM leading_commits l JOIN commit_triggers t USING (commit_id)
