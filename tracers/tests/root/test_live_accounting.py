@@ -7,12 +7,28 @@ The kernel counts a thread's wait for a CPU (sched_info.run_delay) and its waits
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from live import COMM, ask, beside, workload
 
 pytestmark = pytest.mark.root
+
+
+@contextmanager
+def hogs(each: int) -> Iterator[None]:
+    """Programs that want every CPU, `each` times over."""
+    hog = [sys.executable, "-S", "-c", "while True: pass"]
+    running = [subprocess.Popen(hog) for _ in range(each * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
 
 # Before and after each call the thread reads its own counters: only the calls' shares are summed.
 RUN_DELAY = """
@@ -21,14 +37,15 @@ mine = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
 def run_delay():
     return int(os.pread(mine, 64, 0).split()[1])
 fd = os.open(sys.argv[1] + "/box", os.O_CREAT | os.O_WRONLY)
-total = 0
-for i in range(211):
+total = calls = 0
+while total < 50_000_000 and calls < 20_000: # a fast disk makes short waits: then more of them
     os.write(fd, b"x" * 5000)
     before = run_delay()
     os.fsync(fd)
     total += run_delay() - before
+    calls += 1
 with open(sys.argv[2], "w") as out:
-    out.write(str(total))
+    out.write(f"{calls} {total}")
 """
 
 
@@ -37,38 +54,45 @@ def test_run_queue_time_is_the_run_delay_of_the_kernel(spool, require, tmp_path)
         require("schedstat", reason="this kernel has no CONFIG_SCHED_INFO")
     mount, said = spool("ext4"), tmp_path / "said"
     command = workload(tmp_path, RUN_DELAY, mount, said).split()
-    hog = [sys.executable, "-S", "-c", "while True: pass"]
-    hogs = [subprocess.Popen(hog) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
+    with hogs(2):
         trace = beside(mount, tmp_path, command)
-    finally:
-        for hog_ in hogs:
-            hog_.kill()
-            hog_.wait()
     [(n, ours, waits)] = ask(
         trace,
         "SELECT count(*), sum(runq_ns + preempted_ns), (SELECT count(*) FROM segments JOIN"
         " syscalls USING (tid, seq) WHERE syscall = 'fsync' AND state != 'blocked')"
         f" FROM syscalls WHERE syscall = 'fsync' AND comm = '{COMM}'",
     )
-    theirs = int(said.read_text())
-    assert n == 211
-    assert theirs > 20_000_000
+    calls, theirs = map(int, said.read_text().split())
+    assert n == calls
+    assert theirs >= 50_000_000
     # The kernel's wait begins when the thread is queued, ours when it is woken: some microseconds
     # before, and an interrupt may lie between. A preemption between the two readings, but outside
     # the call, is the kernel's alone: a slice of some ms, seldom.
     assert int(ours) == pytest.approx(theirs, rel=0.05, abs=waits * 20_000)
 
 
-# The kernel charges block I/O from the switch-out to the waking of a thread in io_schedule().
+# The kernel charges block I/O from the switch-out to the waking of a thread in io_schedule(), and
+# tells it in ticks. Since 6.12 a sleeper of the fair class may be dequeued late, by another thread:
+# __block_task() then starts the wait of `current`, that other one, and the sleeper's end adds the
+# time since an older start, or since boot (seen on 6.18 beside busy programs). The real-time
+# classes are dequeued at once.
+# Long waits, beside others: the kernel's ends when the thread is put on a run queue, ours when
+# it is woken, and an interrupt to an idle CPU may lie between (30 us of each, when this was tried).
 BLKIO = """
-import os, sys
-fd = os.open(sys.argv[1] + "/box", os.O_RDONLY)
-os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-for i in range(997):
-    os.pread(fd, 4096, (i * 7919 % 50000) * 4096)
-with open("/proc/self/stat") as stat, open(sys.argv[2], "w") as out:
-    out.write(stat.read().rpartition(")")[2].split()[39])
+import mmap, os, sys
+SIZE, ALL, TICK_NS = 4 << 20, 200 << 20, 10**9 // os.sysconf("SC_CLK_TCK")
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+fd = os.open(sys.argv[1] + "/box", os.O_RDONLY | os.O_DIRECT)
+mine = os.open("/proc/thread-self/stat", os.O_RDONLY)
+page = mmap.mmap(-1, SIZE)
+def blkio_ns():
+    return int(os.pread(mine, 4096, 0).rpartition(b")")[2].split()[39]) * TICK_NS
+before, calls = blkio_ns(), 0
+while blkio_ns() - before < 500_000_000 and calls < 20_000: # more of them on a fast disk
+    os.preadv(fd, [page], calls * SIZE % ALL)
+    calls += 1
+with open(sys.argv[2], "w") as out:
+    print(calls, blkio_ns() - before, file=out)
 """
 
 
@@ -90,16 +114,16 @@ def test_waits_for_blocks_are_the_blkio_delay_of_the_kernel(spool, tmp_path):
         for _ in range(200):
             box.write(bytes(1 << 20))
         os.fsync(box.fileno())
-        os.posix_fadvise(box.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    trace = beside(mount, tmp_path, workload(tmp_path, BLKIO, mount, said).split())
+    with hogs(1):
+        trace = beside(mount, tmp_path, workload(tmp_path, BLKIO, mount, said).split())
     [(n, ours)] = ask(
         trace,
-        "SELECT count(*), sum(s.dur_ns) FROM segments s JOIN syscalls c USING (tid, seq)"
-        f" WHERE state = 'blocked' AND comm = '{COMM}' AND stack_id IN"
-        " (SELECT stack_id FROM stacks WHERE symbol LIKE 'io_schedule%')",
+        "SELECT count(DISTINCT c.seq), sum(s.dur_ns) FROM syscalls c LEFT JOIN segments s"
+        " ON s.tid = c.tid AND s.seq = c.seq AND state = 'blocked' AND stack_id IN"
+        " (SELECT stack_id FROM stacks WHERE symbol LIKE 'io_schedule%')"
+        f" WHERE syscall LIKE 'preadv%' AND comm = '{COMM}'",
     )
-    tick_ns = 1e9 / os.sysconf("SC_CLK_TCK")
-    theirs = int(said.read_text()) * tick_ns
-    assert n > 900
-    # /proc tells it in ticks of 10 ms, rounded down; what it adds at a waking is rounded to 1 us.
-    assert int(ours) == pytest.approx(theirs, rel=0.05, abs=tick_ns + n * 1000)
+    calls, theirs = map(int, said.read_text().split())
+    assert n == calls
+    assert theirs >= 500_000_000
+    assert int(ours) == pytest.approx(theirs, rel=0.05)
