@@ -6,6 +6,7 @@ named capability is a failure.
 
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -20,6 +21,10 @@ FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
 
 Require = Callable[..., None]
+
+# A shell starts what it puts into the background with SIGINT ignored, and every program that a
+# test interrupts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
