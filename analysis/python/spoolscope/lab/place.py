@@ -1,16 +1,11 @@
 """Filesystems to experiment on: fresh, on loop devices, gone afterwards."""
 
-import os
 import re
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spoolscope.traces.errors import SpoolscopeError
-
-UMOUNT_TRIES = 25
+from spoolscope.replay import images
 
 # Inode tables and journals are written by mkfs: a thread that does it later would disturb.
 _EXT = ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
@@ -28,9 +23,7 @@ def format_image(image: Path, fstype: str, size_bytes: int, options: Sequence[st
     Raises:
         SpoolscopeError: mkfs is missing or failed.
     """
-    with image.open("wb") as file:
-        file.truncate(size_bytes)
-    _run(*MKFS[fstype], *options, str(image))
+    images.make(image, size_bytes, [*MKFS[fstype], *options])
 
 
 @contextmanager
@@ -42,10 +35,10 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
     """
     mount.mkdir(exist_ok=True)
     try:
-        _run("mount", "-t", fstype, "-o", f"loop,{options}", str(backing), str(mount))
+        images.mount(backing, mount, fstype, options)
         yield mount
     finally:
-        unmount(mount)
+        images.unmount(mount)
 
 
 def serve_at_once(mount: Path) -> None:
@@ -54,8 +47,8 @@ def serve_at_once(mount: Path) -> None:
     Raises:
         SpoolscopeError: its backing file cannot be read and written directly.
     """
-    device = _run("findmnt", "--noheadings", "--output", "SOURCE", "--target", str(mount)).strip()
-    _run("losetup", "--direct-io=on", device)
+    device = images.run("findmnt", "--noheadings", "--output", "SOURCE", "--target", mount).strip()
+    images.run("losetup", "--direct-io=on", device)
 
 
 def mount_memory(place: Path) -> None:
@@ -64,18 +57,7 @@ def mount_memory(place: Path) -> None:
     Raises:
         SpoolscopeError: mount failed.
     """
-    _run("mount", "-t", "tmpfs", "-o", "mode=700", "spoolscope-lab", str(place))
-
-
-def unmount(mount: Path) -> None:
-    """Unmount; a straggler may still be closing a file."""
-    for _ in range(UMOUNT_TRIES):
-        if not os.path.ismount(mount):
-            return
-        if not subprocess.run(["umount", mount], capture_output=True, check=False).returncode:
-            return
-        time.sleep(0.2)
-    subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)
+    images.run("mount", "-t", "tmpfs", "-o", "mode=700", "spoolscope-lab", place)
 
 
 def set_features(image: Path, features: str) -> None:
@@ -84,7 +66,7 @@ def set_features(image: Path, features: str) -> None:
     Raises:
         SpoolscopeError: tune2fs failed.
     """
-    _run("tune2fs", "-O", features, str(image))
+    images.run("tune2fs", "-O", features, image)
 
 
 def journal_places(image: Path) -> list[tuple[int, int]]:
@@ -93,25 +75,9 @@ def journal_places(image: Path) -> list[tuple[int, int]]:
     Raises:
         SpoolscopeError: debugfs failed.
     """
-    said = _run("debugfs", "-R", "stat <8>", str(image))
-    (size,) = map(int, re.findall(r"^Block size:\s+(\d+)", _run("dumpe2fs", "-h", image), re.M))
+    said = images.run("debugfs", "-R", "stat <8>", image)
+    sizes = images.run("dumpe2fs", "-h", image)
+    (size,) = map(int, re.findall(r"^Block size:\s+(\d+)", sizes, re.M))
     # "EXTENTS: (0-4095):98304-102399" or, of ext3, "BLOCKS: (0-11):5-16, (IND):17, ...".
     blocks = re.findall(r"\([\dA-Z-]+\):(\d+)(?:-(\d+))?", said)
     return [(int(first) * size, (int(last or first) + 1) * size) for first, last in blocks]
-
-
-def _run(*command: str | Path) -> str:
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
-        )
-    except FileNotFoundError as error:
-        raise SpoolscopeError(
-            f"program {command[0]} is missing", remedy="run 'make setup'"
-        ) from error
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        words = " ".join(map(str, command))
-        raise SpoolscopeError(f"{words} failed: {lines[-1].strip()}", remedy="run as root")
-    return done.stdout

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spoolscope.lab.place import mount_memory, unmount
+from spoolscope.lab.place import mount_memory
+from spoolscope.replay.images import unmount
 from spoolscope.traces.errors import SpoolscopeError
 
 _INSIDE = "SPOOLSCOPE_LAB_INSIDE"

@@ -6,20 +6,19 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spoolscope.replay import images
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.text import decoded
 
 SAFE = "noatime,nosuid,nodev"
 MIB = 1 << 20
 SMALLEST_BYTES = 1 << 30
-UMOUNT_TRIES = 25
 
 
 @dataclass(frozen=True)
@@ -108,15 +107,11 @@ def check(candidate: Candidate, meta: dict[str, Any]) -> None:
             f"candidate {candidate.name} needs root to mount a fresh image",
             remedy="run with sudo, or use --on dir:PATH with an empty directory",
         )
-    if not shutil.which(candidate.mkfs[0], path=_program_path()):
+    if not shutil.which(candidate.mkfs[0], path=images.program_path()):
         raise SpoolscopeError(
             f"program {candidate.mkfs[0]} is missing",
             remedy=f"apt-get install {candidate.package}",
         )
-
-
-def _program_path() -> str:
-    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
@@ -180,13 +175,11 @@ class Target:
     def cool(self, candidate: Candidate) -> None:
         """Write everything back and forget it, so that the replay starts with cold caches."""
         if self.image is None:
-            _run("sync", "-f", str(self.mount))
+            images.run("sync", "-f", self.mount)
             return
-        _unmount(self.mount)
-        with self.image.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        _mount(self.image, self.mount, candidate)
+        images.unmount(self.mount)
+        images.drop_cached(self.image)
+        images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
 
 
 @contextmanager
@@ -211,13 +204,11 @@ def prepared(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Targ
     image, mount = place / f"{candidate.name}.img", place / "mnt"
     try:
         mount.mkdir()
-        with image.open("wb") as file:
-            file.truncate(size_bytes)
-        _run(*candidate.mkfs, str(image))
-        _mount(image, mount, candidate)
+        images.make(image, size_bytes, candidate.mkfs)
+        images.mount(image, mount, candidate.fstype, candidate.mount_options)
         yield Target(mount, _mounted_options(mount), image)
     finally:
-        _unmount(mount)
+        images.unmount(mount)
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -237,34 +228,6 @@ def check_space(work: Path, needed_bytes: int) -> None:
         )
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": _program_path()},
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise SpoolscopeError(
-            f"{' '.join(command)} failed: {lines[-1].strip()}",
-            remedy="run 'spoolscope doctor', or leave this candidate out",
-        )
-
-
-def _mount(image: Path, mount: Path, candidate: Candidate) -> None:
-    _run(
-        "mount",
-        "-t",
-        candidate.fstype,
-        "-o",
-        f"loop,{candidate.mount_options}",
-        str(image),
-        str(mount),
-    )
-
-
 def _mounted_options(mount: Path) -> str:
     found = subprocess.run(
         ["findmnt", "--json", "--output", "OPTIONS", "--target", str(mount)],
@@ -276,18 +239,6 @@ def _mounted_options(mount: Path) -> str:
         return str(json.loads(found.stdout)["filesystems"][0]["options"])
     except (ValueError, KeyError, IndexError):
         return ""
-
-
-def _unmount(mount: Path) -> None:
-    """The loop device goes with the mount; a straggler may still be closing a file."""
-    for _ in range(UMOUNT_TRIES):
-        if not os.path.ismount(mount):
-            return
-        done = subprocess.run(["umount", str(mount)], capture_output=True, check=False)
-        if done.returncode == 0:
-            return
-        time.sleep(0.2)
-    subprocess.run(["umount", "--lazy", str(mount)], capture_output=True, check=False)
 
 
 def _empty(directory: Path) -> None:

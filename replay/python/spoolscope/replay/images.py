@@ -1,0 +1,76 @@
+"""Loop images: made, formatted, mounted, unmounted; the programs of the system do the work."""
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from spoolscope.traces.errors import SpoolscopeError
+
+UMOUNT_TRIES = 25
+
+
+def program_path() -> str:
+    """Return where programs are looked for: those of the administrator, too."""
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def run(*command: str | Path) -> str:
+    """Run a program and return what it printed.
+
+    Raises:
+        SpoolscopeError: it is missing or failed.
+    """
+    env = {**os.environ, "PATH": program_path()}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    except FileNotFoundError as error:
+        raise SpoolscopeError(
+            f"program {command[0]} is missing", remedy="run 'make setup'"
+        ) from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise SpoolscopeError(
+            f"{' '.join(map(str, command))} failed: {lines[-1].strip()}",
+            remedy="run as root; 'spoolscope doctor' says what this machine can do",
+        )
+    return done.stdout
+
+
+def make(image: Path, size_bytes: int, mkfs: Sequence[str]) -> None:
+    """Make a sparse image with a fresh filesystem; its path is appended to the words of mkfs.
+
+    Raises:
+        SpoolscopeError: mkfs is missing or failed.
+    """
+    with image.open("wb") as file:
+        file.truncate(size_bytes)
+    run(*mkfs, image)
+
+
+def mount(image: Path, place: Path, fstype: str, options: str) -> None:
+    """Mount a file through a loop device of its own; the device goes with the mount.
+
+    Raises:
+        SpoolscopeError: mount failed.
+    """
+    run("mount", "-t", fstype, "-o", f"loop,{options}", image, place)
+
+
+def unmount(place: Path) -> None:
+    """Unmount, if it is mounted; a straggler may still be closing a file."""
+    for _ in range(UMOUNT_TRIES):
+        if not os.path.ismount(place):
+            return
+        if not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
+            return
+        time.sleep(0.2)
+    subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+
+
+def drop_cached(image: Path) -> None:
+    """Write an unmounted image back and let the kernel forget its pages."""
+    with image.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
