@@ -2,7 +2,7 @@
 
 use spoolscope_traces::calls;
 use spoolscope_traces::records::{
-    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FORK, PlanOp,
+    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
 };
 use std::sync::LazyLock;
 
@@ -59,6 +59,8 @@ pub enum Kind {
     Fork,
     Exec,
     Exit,
+    /// A mapped page is touched.
+    Fault,
     Unsupported,
 }
 
@@ -145,6 +147,7 @@ pub fn kind(op: &PlanOp) -> Kind {
         PLAN_FORK => Kind::Fork,
         PLAN_EXEC => Kind::Exec,
         PLAN_EXIT => Kind::Exit,
+        PLAN_FAULT => Kind::Fault,
         id => match KINDS
             .get(usize::from(id))
             .copied()
@@ -162,6 +165,7 @@ pub fn name(op: &PlanOp) -> String {
         PLAN_FORK => "fork".into(),
         PLAN_EXEC => "exec".into(),
         PLAN_EXIT => "exit".into(),
+        PLAN_FAULT => "fault".into(),
         id => calls::by_id(id).map_or_else(|| format!("call {id}"), |call| call.name.into()),
     }
 }

@@ -25,6 +25,7 @@ class Script:
         self.events: list[dict[str, Any]] = []
         self.tree: list[dict[str, Any]] = []
         self.open_files: list[dict[str, Any]] = []
+        self.more: dict[str, list[dict[str, Any]]] = {}
 
     def path(self, name: str, kind: str = "spool") -> int:
         return self.paths.setdefault((name, kind), len(self.paths))
@@ -98,6 +99,7 @@ class Script:
             "tree": self.tree,
             "open_files": self.open_files,
             "paths": paths,
+            **self.more,
         }
         counts = {name: _write(directory, name, tables.get(name, [])) for name in TABLES}
         last = max((row["ts_ns"] + row["dur_ns"] for row in calls), default=START)

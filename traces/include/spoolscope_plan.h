@@ -13,7 +13,7 @@
 /* Sections follow the header in this order, each 8-byte aligned. */
 struct spsc_plan_header {
 	char magic[8]; /* "SPOOLPLN" */
-	__u32 version; /* 2 */
+	__u32 version; /* 3 */
 	__u32 n_threads;
 	__u64 n_ops;
 	__u64 n_entries;
@@ -50,6 +50,7 @@ enum spsc_plan_pseudo {
 	SPSC_PLAN_FORK = 1000, /* arg = thread index of the child */
 	SPSC_PLAN_EXEC = 1001, /* close-on-exec descriptors go */
 	SPSC_PLAN_EXIT = 1002,
+	SPSC_PLAN_FAULT = 1003, /* touches a mapped page of ino: offset; flags 1 = writes */
 };
 
 enum spsc_path_base {
@@ -108,6 +109,8 @@ struct spsc_plan_fd {
 	__s32 fd;
 	__u32 flags;
 	__u32 path;
+	__u32 file; /* equal numbers share one open file; SPSC_NONE = not known */
+	__u32 pad;
 };
 
 /* An extended attribute of an entry; its value is a pattern. */

@@ -144,7 +144,9 @@ records! {
         ino: u64, size: i64, mtime_ns: i64, path: u32, target: u32, mode: u32,
         uid: u32, gid: u32, pad: u32,
     }
-    PlanFd "plan_fd" { pos: i64, thread: u32, fd: i32, flags: u32, path: u32 }
+    PlanFd "plan_fd" {
+        pos: i64, thread: u32, fd: i32, flags: u32, path: u32, file: u32, pad: u32,
+    }
     PlanXattr "plan_xattr" { path: u32, name: u32, length: u32, pad: u32 }
     Outcome "outcome" {
         issue_ns: i64, end_ns: i64, ready_ns: i64, ret: i64, tid: u32,
@@ -162,7 +164,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 2, CAPTURE_VERSION = 3,
+        VERSION = 3, CAPTURE_VERSION = 3,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
@@ -202,7 +204,7 @@ constants! {
     u8 { LOCK_POSIX = 1, LOCK_OPEN_FILE = 2, LOCK_FLOCK = 3, LOCK_LEASE = 4 }
     u32 { MAP_READ = 1, MAP_WRITE = 1 << 1, MAP_EXEC = 1 << 2, MAP_SHARED = 1 << 3 }
     u32 { NONE = 0xffff_ffff }
-    u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002 }
+    u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002, PLAN_FAULT = 1003 }
     u8 {
         BASE_NONE = 0, BASE_ROOT = 1, BASE_CWD = 2, BASE_FD = 3,
         VERDICT_PENDING = 0, VERDICT_SAME = 1, VERDICT_DIVERGED = 2, VERDICT_SKIPPED = 3,
@@ -236,9 +238,11 @@ mod tests {
             fd: 3,
             flags: 2,
             path: NONE,
+            file: NONE,
+            pad: 0,
         }];
         let bytes = as_bytes(&records).to_vec();
-        assert_eq!(bytes.len(), 24);
+        assert_eq!(bytes.len(), 32);
         let mut back = [PlanFd::default()];
         bytemuck::cast_slice_mut::<PlanFd, u8>(&mut back).copy_from_slice(&bytes);
         assert_eq!(back[0].pos, 7);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::{Refusal, shape_of};
 use crate::engine::fds::{self, Open};
+use crate::engine::mapped;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
 use crate::semantics::{self, Kind};
@@ -18,7 +19,8 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         Kind::Dup2 => dup2(task, op)?,
         Kind::Watch => watch(task, op)?,
         Kind::Unwatch => unwatch(task, op)?,
-        Kind::Unmap | Kind::Msync => mapped(task, op)?,
+        Kind::Unmap | Kind::Msync => mapped::change(task, op)?,
+        Kind::Fault => mapped::touch(task, op)?,
         Kind::Sendfile => sendfile(task, op)?,
         Kind::Splice => splice(task, op)?,
         Kind::Chroot => look_up(task, op)?,
@@ -83,7 +85,7 @@ fn lock_call(task: &Task, number: i64, r: [i64; 6]) -> i64 {
 }
 
 /// The call itself; -errno on failure. An interrupted call is made again.
-fn syscall(number: i64, r: [i64; 6]) -> i64 {
+pub fn syscall(number: i64, r: [i64; 6]) -> i64 {
     loop {
         // SAFETY: pointers among the registers lead to the task's own buffers.
         let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
@@ -201,35 +203,6 @@ fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     ))
 }
 
-/// munmap and msync of a part of a recorded mapping.
-fn mapped(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let mut mappings = locked(&task.process.fds.mappings);
-    let at = mappings
-        .iter()
-        .rposition(|(start, len, _)| (*start..*start + *len as i64).contains(&op.arg))
-        .ok_or(REASON_UNSUPPORTED)?;
-    let (start, len, real) = mappings[at];
-    let offset = (op.arg - start) as usize;
-    let size = (op.size.max(0) as usize).min(len - offset);
-    let place = (real + offset) as i64;
-    if semantics::kind(op) == Kind::Msync {
-        let flags = i64::from(op.flags as i32);
-        return Ok(syscall(
-            libc::SYS_msync,
-            [place, size as i64, flags, 0, 0, 0],
-        ));
-    }
-    mappings.remove(at);
-    if offset > 0 {
-        mappings.push((start, offset, real));
-    }
-    let rest = offset + size.next_multiple_of(4096);
-    if rest < len {
-        mappings.push((start + rest as i64, len - rest, real + rest));
-    }
-    Ok(syscall(libc::SYS_munmap, [place, size as i64, 0, 0, 0, 0]))
-}
-
 /// What went to a socket goes to /dev/null.
 fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let from = open_here(task, op, op.fd)?;
@@ -309,10 +282,7 @@ fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
     }
     match kind {
         Kind::Chdir | Kind::Fchdir => task.process.cwd.store(op.path, Relaxed),
-        Kind::Map if op.ret >= 0 => {
-            let length = (op.size.max(1) as usize).next_multiple_of(4096);
-            locked(&task.process.fds.mappings).push((op.ret, length, ret as usize));
-        }
+        Kind::Map if op.ret >= 0 => mapped::note(task, op, ret as usize),
         Kind::Fcntl => change_bits(task, op),
         _ => {}
     }

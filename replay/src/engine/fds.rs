@@ -30,8 +30,21 @@ pub struct Open {
 
 /// An inotify watch: descriptor, recorded number, real number.
 pub type Watch = (i32, i64, i64);
-/// A mapping: recorded address, length, real address.
-pub type Mapping = (i64, usize, usize);
+
+/// A stretch of a file in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// Recorded address.
+    pub start: i64,
+    pub len: usize,
+    /// Address here.
+    pub real: usize,
+    /// Identity of the file in the trace, and where in it the mapping begins.
+    pub ino: u64,
+    pub offset: i64,
+    /// PROT_* bits.
+    pub prot: i32,
+}
 
 /// The descriptor table of one process. A fork copies it with the memory it lies in.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::Refusal;
 use crate::engine::call::{last_errno, locked};
+use crate::engine::opened;
 use crate::engine::shared::state;
 use crate::engine::task::{Process, Task, is_thread};
 use crate::engine::verdict::Verdict;
@@ -36,7 +37,7 @@ pub fn settle(task: &mut Task) {
         }
     }
     if recorded.parent == NONE {
-        task.open_files();
+        opened::restore(task);
     }
     if task.context.confinement.owners {
         become_owner(task, recorded.uid, recorded.gid);

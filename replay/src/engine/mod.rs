@@ -5,6 +5,8 @@ mod call;
 mod fds;
 mod gate;
 mod life;
+mod mapped;
+mod opened;
 pub mod schedule;
 pub mod shared;
 mod supervisor;

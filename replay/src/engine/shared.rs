@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use std::ptr;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Zeroed memory shared with every process forked from here; it lives as long as they do.
 pub fn allocate<T>(count: usize) -> Result<*mut T> {
@@ -91,6 +91,10 @@ unsafe impl Atomic for Gate {}
 #[derive(Debug)]
 pub struct Control {
     pub start_ns: AtomicI64,
+    /// Tasks that have what they need to begin.
+    pub ready: AtomicU32,
+    /// Futex word: `start_ns` is fixed.
+    pub begun: AtomicU32,
     /// Threads that ran to the end of their stream.
     pub finished: AtomicU32,
     /// Futex word: the replay is over, tasks that outlived their stream may go.
@@ -99,6 +103,15 @@ pub struct Control {
 
 // SAFETY: atomics only.
 unsafe impl Atomic for Control {}
+
+impl Control {
+    /// Lets the tasks begin.
+    pub fn begin(&self, start_ns: i64) {
+        self.start_ns.store(start_ns, SeqCst);
+        self.begun.store(1, SeqCst);
+        futex_wake(&self.begun);
+    }
+}
 
 /// Sleeps until `word` differs from `expected`, a wake, or the timeout.
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: i64) {

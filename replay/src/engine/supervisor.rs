@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::engine::args;
 use crate::engine::life;
+use crate::engine::mapped;
+use crate::engine::opened::SharedFiles;
 use crate::engine::schedule::{Pace, Schedule, children};
 use crate::engine::shared::{futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
@@ -89,6 +91,7 @@ fn context(schedule: Schedule, confinement: Confinement, sink: i32) -> Result<&'
     let (own_id, engine_pid) = unsafe { (libc::geteuid(), libc::getpid()) };
     Ok(Box::leak(Box::new(Context {
         pattern: Pattern::new(longest_write)?,
+        shared_files: SharedFiles::open(schedule.plan, &confinement),
         schedule,
         confinement,
         longest_write,
@@ -123,7 +126,8 @@ impl Supervisor {
     fn supervise(&mut self) -> Result<()> {
         install_handlers();
         let control = self.context.schedule.control();
-        control.start_ns.store(now_ns() + LEAD_NS, SeqCst);
+        self.start_first()?;
+        control.begin(now_ns() + LEAD_NS);
         let n_threads = self.context.schedule.gates.len();
         while (control.finished.load(SeqCst) as usize) < n_threads {
             if INTERRUPTED.load(Relaxed) {
@@ -144,6 +148,30 @@ impl Supervisor {
                 };
                 futex_wait(&control.finished, finished, nap);
             }
+        }
+        Ok(())
+    }
+
+    /// Starts the processes that were there when the recording began, and waits until each has
+    /// opened its files: an operation of another may remove their names.
+    fn start_first(&mut self) -> Result<()> {
+        let threads = self.context.schedule.plan.threads();
+        while let Some(root) = self.roots.get(self.started).copied() {
+            if threads[root as usize].start_ns > 0 {
+                break;
+            }
+            self.start(root)?;
+            self.started += 1;
+        }
+        self.context.shared_files.close();
+        let control = self.context.schedule.control();
+        while !INTERRUPTED.load(Relaxed) {
+            let ready = control.ready.load(SeqCst);
+            if u64::from(ready) + self.summary.crashed >= self.started as u64 {
+                break;
+            }
+            futex_wait(&control.ready, ready, 50_000_000);
+            self.reap();
         }
         Ok(())
     }
@@ -313,6 +341,7 @@ impl Supervisor {
 }
 
 fn install_handlers() {
+    mapped::survive_missing_pages();
     let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only stores a flag.
     unsafe {

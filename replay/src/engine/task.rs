@@ -5,10 +5,11 @@ use spoolscope_traces::records::{
     NONE, Outcome, PLAN_FORK, PlanOp, REASON_NO_ORDER, REASON_NONE, VERDICT_DIVERGED, VERDICT_SAME,
     VERDICT_SKIPPED,
 };
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::engine::args::{Refusal, Scratch};
-use crate::engine::fds::{FdTable, Mapping, Open, Watch};
+use crate::engine::fds::{FdTable, Mapping, Watch};
+use crate::engine::opened::SharedFiles;
 use crate::engine::schedule::{Pace, Schedule};
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
@@ -31,6 +32,8 @@ pub struct Context {
     /// /dev/null, opened before the root directory changed.
     pub sink: i32,
     pub engine_pid: i32,
+    /// Open files that processes shared when the recording began.
+    pub shared_files: SharedFiles,
 }
 
 impl Context {
@@ -117,7 +120,7 @@ impl Task {
     pub fn run(&mut self) {
         let schedule = &self.context.schedule;
         life::settle(self);
-        let start = schedule.control().start_ns.load(Relaxed);
+        let start = self.wait_for_start();
         if now_ns() < start {
             self.gate().sleep_until(start);
         }
@@ -132,6 +135,18 @@ impl Task {
             self.gate().advance(position + 1);
         }
         self.finish(exited);
+    }
+
+    /// Says that this task is ready and waits until all are that were there at start.
+    fn wait_for_start(&self) -> i64 {
+        let control = self.context.schedule.control();
+        control.ready.fetch_add(1, SeqCst);
+        futex_wake(&control.ready);
+        while control.begun.load(SeqCst) == 0 {
+            futex_wait(&control.begun, 0, 1_000_000_000);
+            life::leave_if_orphaned(self.context.engine_pid);
+        }
+        control.start_ns.load(SeqCst)
     }
 
     /// Waits for time and order, makes the call, and judges its result.
@@ -175,7 +190,7 @@ impl Task {
         let mut waited = false;
         for (thread, finished) in schedule.edges(slot) {
             let other = &schedule.gates[*thread as usize];
-            if other.progress.load(std::sync::atomic::Ordering::SeqCst) >= *finished {
+            if other.progress.load(SeqCst) >= *finished {
                 continue;
             }
             waited = true;
@@ -220,36 +235,11 @@ impl Task {
     fn finish(&self, exited: bool) {
         let control = self.context.schedule.control();
         self.gate().enter(state::DONE);
-        control
-            .finished
-            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        control.finished.fetch_add(1, SeqCst);
         futex_wake(&control.finished);
         while !exited && control.over.load(Relaxed) == 0 {
             futex_wait(&control.over, 0, 1_000_000_000);
             life::leave_if_orphaned(self.context.engine_pid);
-        }
-    }
-
-    /// Opens what was open in this process when the recording began.
-    pub fn open_files(&self) {
-        let plan = self.context.schedule.plan;
-        for fd in plan.fds().iter().filter(|fd| fd.thread == self.thread) {
-            let path = self.context.confinement.path(plan.string(fd.path));
-            let flags = fd.flags as i32 & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
-            // SAFETY: the path is NUL-terminated.
-            let real = unsafe { libc::open(path.as_ptr(), flags | libc::O_NONBLOCK) };
-            if real < 0 {
-                continue;
-            }
-            // SAFETY: the descriptor was just opened.
-            unsafe { libc::lseek(real, fd.pos.max(0), libc::SEEK_SET) };
-            let open = Open {
-                path: fd.path,
-                cloexec: flags & libc::O_CLOEXEC != 0,
-                append: flags & libc::O_APPEND != 0,
-                ..Open::new(real)
-            };
-            self.process.fds.bind(fd.fd, open);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Descriptors of recorded processes, as far as order and contents depend on them.
 
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{NONE, PlanFd, PlanOp};
 use std::collections::{HashMap, HashSet};
 
 use crate::semantics::{self, Kind};
@@ -19,6 +19,8 @@ pub struct Descriptor {
 pub struct Descriptors {
     tables: HashMap<u32, HashMap<i32, Descriptor>>,
     shared: HashSet<u32>,
+    /// Files of the plan's descriptors at start, with the first process that had each.
+    at_start: HashMap<u32, (u32, u32)>,
     files: u32,
 }
 
@@ -44,6 +46,29 @@ impl Descriptors {
             file: Some(self.files),
         };
         self.tables.entry(process).or_default().insert(fd, made);
+    }
+
+    /// A descriptor that was open at start; equal numbers of `file` share one open file.
+    pub fn found(&mut self, process: u32, fd: &PlanFd, object: u32) {
+        let appends = fd.flags as i32 & libc::O_APPEND != 0;
+        self.open(process, fd.fd, appends, Some(object));
+        if fd.file == NONE {
+            return;
+        }
+        let (file, first) = *self
+            .at_start
+            .entry(fd.file)
+            .or_insert((self.files, process));
+        if first != process {
+            self.shared.insert(file);
+        }
+        if let Some(made) = self
+            .tables
+            .get_mut(&process)
+            .and_then(|t| t.get_mut(&fd.fd))
+        {
+            made.file = Some(file);
+        }
     }
 
     /// Follows open, dup, close and F_SETFL.

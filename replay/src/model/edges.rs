@@ -168,7 +168,8 @@ impl<'a> Edges<'a> {
         }
         let writes = changes_size(op);
         let seen = Seen::by(op);
-        let reads = seen.is_some() || matches!(semantics::kind(op), Kind::Read | Kind::Map);
+        let reads =
+            seen.is_some() || matches!(semantics::kind(op), Kind::Read | Kind::Map | Kind::Fault);
         if writes || reads {
             let definite = match seen {
                 Some(Seen::AtLeast(_)) | None => writes,

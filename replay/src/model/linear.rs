@@ -416,6 +416,7 @@ impl Seen {
                 got if got < op.size => Self::Exactly(op.offset + got),
                 got => Self::AtLeast(op.offset + got),
             }),
+            Kind::Fault => Some(Self::AtLeast(op.offset + 1)),
             _ => None,
         }
     }

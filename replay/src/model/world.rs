@@ -74,9 +74,7 @@ impl<'a> World<'a> {
     fn start(&mut self, plan: &Plan) {
         for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
             let object = self.plant(fd.path, 0, None);
-            let appends = fd.flags as i32 & libc::O_APPEND != 0;
-            self.descriptors
-                .open(self.leader(fd.thread), fd.fd, appends, Some(object));
+            self.descriptors.found(self.leader(fd.thread), fd, object);
         }
         for thread in plan.threads() {
             let alive_at_start = thread.parent == NONE && thread.cwd != NONE;

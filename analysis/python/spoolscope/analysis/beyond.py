@@ -17,7 +17,7 @@ def _mappings(trace: Trace) -> list[str]:
     major, written = (pc.sum(columns[name]).as_py() for name in ("major", "write"))
     return [
         f"{n:,} page faults on mapped files of the spool ({major:,} major, {written:,} writes) are "
-        "in the table faults; a replay does not repeat them."
+        "in the table faults; a replay touches these pages, but not those mapped already."
     ]
 
 

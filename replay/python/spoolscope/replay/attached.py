@@ -22,6 +22,7 @@ class Attached:
 
     Attributes:
         fds: Descriptors (plan_fd).
+        inos: Identity of the file of each.
         entries: Names to make besides the tree (plan_entry).
         ops: Operations before all others, of no recorded call.
     """
@@ -36,12 +37,19 @@ class Attached:
         fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
         fds["flags"] = column(table, "flags", 0).astype(np.uint32)
         fds["path"] = strings.of(column(table, "path_id"))
+        fds["file"] = _numbered(column(table, "description"))
         deleted = table["deleted"].fill_null(False).to_numpy()  # noqa: FBT003
         self.entries, paths = self._nameless(table, deleted)
         fds["path"][deleted] = paths
         kept = (fds["thread"] != NONE) & (fds["path"] != NONE)
         self.fds: npt.NDArray[np.void] = fds[kept]
+        self.inos = identity(trace, table)[kept]
         self.ops = self._unlinks(fds[kept & deleted])
+
+    def pids_of(self, fds: npt.NDArray[np.void]) -> Int:
+        """Return the processes that some of the descriptors belong to."""
+        pids: Int = self._lives.pid[fds["thread"]]
+        return pids
 
     def _nameless(self, table: pa.Table, deleted: npt.NDArray[np.bool_]) -> tuple[Ops, Int]:
         """Return one entry for each deleted file, and the path of each row."""
@@ -63,6 +71,12 @@ class Attached:
         ops = pseudo(CALLS["unlink"].id, fds["thread"][first].astype(np.int64), first * 0)
         ops["path"], ops["base"] = fds["path"][first], BASE_ROOT
         return ops
+
+
+def _numbered(descriptions: Int) -> Int:
+    """Numbers from 0 for open files, however they are told apart; NONE where they are not."""
+    _, number = np.unique(descriptions, return_inverse=True)
+    return np.where(descriptions >= 0, number, NONE)
 
 
 def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:

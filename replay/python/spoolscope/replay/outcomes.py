@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spoolscope.replay.held import FAULT
 from spoolscope.replay.plan import EXEC, EXIT, FORK, Ops
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
@@ -30,7 +31,7 @@ REASONS = (
 PENDING, SAME, DIVERGED, SKIPPED = range(4)
 BAD_FD = 4
 LISTED = 200
-_PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit"}
+_PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault"}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.replay.attached import Attached, identity, pseudo
+from spoolscope.replay.held import FAULT, faults, held
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import (
     Int,
@@ -29,7 +30,7 @@ IN_FLIGHT = 1 << 3
 FORKING = ("fork", "vfork", "clone", "clone3")
 EXECUTING = ("execve", "execveat")
 EXITING = ("exit", "exit_group")
-VERSION = 2
+VERSION = 3
 DIRECTORY = 0o040755
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
@@ -47,6 +48,8 @@ class PlanSummary:
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
         threads: Recorded threads.
+        faults: Page faults on mapped files.
+        held_skipped: Locks and mappings at start that cannot be had again.
         duration_ns: Length of the recording.
         tree_bytes: Bytes of all files in the snapshot.
         written_bytes: Bytes that calls wrote.
@@ -58,6 +61,8 @@ class PlanSummary:
     in_flight: int
     strangers: int
     threads: int
+    faults: int
+    held_skipped: int
     duration_ns: int
     tree_bytes: int
     written_bytes: int
@@ -90,10 +95,11 @@ def build(trace: Trace, out: Path) -> PlanSummary:
     before = ops["end_ns"] <= 0  # the snapshot shows what they did
     strangers = (ops["thread"] == NONE) & ~in_flight & ~before
     ops = ops[~in_flight & ~strangers & ~before]
-    ops = _with_life(trace, ops, lives)
+    ops = _with_life(trace, np.concatenate([ops, faults(trace, lives)]), lives)
     threads = _threads(lives, strings)
     attached = Attached(trace, lives, strings)
-    ops = np.concatenate([attached.ops, ops])
+    before_all = held(trace, lives, strings, attached)
+    ops = np.concatenate([before_all.ops, attached.ops, ops])
     entries = np.concatenate([_entries(trace, strings), attached.entries])
     sections = {
         "threads_at": threads,
@@ -111,6 +117,8 @@ def build(trace: Trace, out: Path) -> PlanSummary:
         in_flight=int(in_flight.sum()),
         strangers=int(strangers.sum()),
         threads=len(threads),
+        faults=int((ops["op"] == FAULT).sum()),
+        held_skipped=before_all.skipped,
         duration_ns=int(trace.meta["duration_ns"]),
         tree_bytes=int(entries["size"].sum()),
         written_bytes=int(np.maximum(ops["ret"][writes], 0).sum()),

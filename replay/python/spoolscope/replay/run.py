@@ -23,8 +23,10 @@ from spoolscope.replay.candidates import (
     prepared,
 )
 from spoolscope.replay.engine import Engine, pace_factor
+from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.outcomes import (
+    SAME,
     Plan,
     divergences,
     fidelity,
@@ -241,9 +243,15 @@ def _row(
         "orders_given_up": summary["orders_given_up"],
         "tasks_crashed": summary["tasks_crashed"],
         "owners": summary["owners"],
+        "faults": _faults(job, outcomes),
         "cache": "cold" if slot.candidate.directory is None else "as it was",
         "recorded": job.recorder is not None,
     }
+
+
+def _faults(job: Job, outcomes: Any) -> dict[str, int]:
+    touched = (job.plan.ops["op"] == FAULT) & (outcomes["verdict"] == SAME)
+    return {"recorded": job.summary.faults, "touched": int(touched.sum())}
 
 
 def _write_header(

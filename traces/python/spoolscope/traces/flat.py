@@ -131,7 +131,7 @@ _LAYOUTS = {
         i8 pos
         u4 thread
         i4 fd
-        u4 flags path""",
+        u4 flags path file pad""",
     "plan_xattr": """
         u4 path name length pad""",
     "outcome": """

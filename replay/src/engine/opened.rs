@@ -1,0 +1,86 @@
+//! Files that were open when the recording began, opened again.
+
+use spoolscope_traces::records::{NONE, PlanFd};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use crate::engine::fds::{self, Open};
+use crate::engine::task::Task;
+use crate::plan::Plan;
+use crate::sandbox::Confinement;
+
+/// Open files that several descriptors share, with one position: the engine opens each once, and
+/// the processes that it starts find it there.
+#[derive(Debug, Default)]
+pub struct SharedFiles {
+    /// By number of the open file; -1 once the engine has closed it.
+    real: HashMap<u32, AtomicI32>,
+}
+
+impl SharedFiles {
+    pub fn open(plan: &Plan, confinement: &Confinement) -> Self {
+        let mut count: HashMap<u32, u32> = HashMap::new();
+        for fd in plan.fds().iter().filter(|fd| fd.file != NONE) {
+            *count.entry(fd.file).or_default() += 1;
+        }
+        let mut real = HashMap::new();
+        for fd in plan.fds() {
+            if count.get(&fd.file).is_some_and(|count| *count > 1) && !real.contains_key(&fd.file) {
+                real.insert(fd.file, AtomicI32::new(open(plan, fd, confinement)));
+            }
+        }
+        Self { real }
+    }
+
+    /// A descriptor of its own for a shared file; `None` if it is shared with nobody.
+    fn take(&self, file: u32) -> Option<i32> {
+        let real = self.real.get(&file)?.load(Relaxed);
+        // SAFETY: plain system call; a descriptor that is closed fails.
+        let copy = unsafe { libc::fcntl(real, libc::F_DUPFD_CLOEXEC, 0) };
+        (copy >= 0).then_some(copy)
+    }
+
+    /// Closes them here: a lock on an open file lasts as long as any process has that.
+    pub fn close(&self) {
+        for real in self.real.values() {
+            match real.swap(-1, Relaxed) {
+                -1 => {}
+                open => fds::close(open),
+            }
+        }
+    }
+}
+
+/// Opens what was open in the process of a task when the recording began.
+pub fn restore(task: &Task) {
+    let plan = task.context.schedule.plan;
+    for fd in plan.fds().iter().filter(|fd| fd.thread == task.thread) {
+        let shared = task.context.shared_files.take(fd.file);
+        let real = shared.unwrap_or_else(|| open(plan, fd, &task.context.confinement));
+        if real < 0 {
+            continue;
+        }
+        let flags = fd.flags as i32;
+        let open = Open {
+            path: fd.path,
+            cloexec: flags & libc::O_CLOEXEC != 0,
+            append: flags & libc::O_APPEND != 0,
+            ..Open::new(real)
+        };
+        task.process.fds.bind(fd.fd, open);
+    }
+    task.context.shared_files.close();
+}
+
+/// A descriptor at its recorded position, or a negative number.
+fn open(plan: &Plan, fd: &PlanFd, confinement: &Confinement) -> i32 {
+    let path = confinement.path(plan.string(fd.path));
+    let flags = fd.flags as i32 & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+    // SAFETY: the path is NUL-terminated.
+    let real = unsafe { libc::open(path.as_ptr(), flags | libc::O_NONBLOCK) };
+    if real >= 0 {
+        // SAFETY: the descriptor was just opened.
+        unsafe { libc::lseek(real, fd.pos.max(0), libc::SEEK_SET) };
+    }
+    real
+}
