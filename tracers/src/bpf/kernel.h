@@ -272,6 +272,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	int exit_state;
 	char comm[16];
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;

@@ -107,7 +107,8 @@ int dump_tasks(struct bpf_iter__task *ctx)
 	if (!t)
 		return 0;
 	st = bpf_task_storage_get(&tasks, t, 0, 0);
-	if (!st || !st->n_calls)
+	/* Nobody has waited for it yet: its exit has said how many. */
+	if (!st || !st->n_calls || t->exit_state)
 		return 0;
 	rec.ts_ns = bpf_ktime_get_ns();
 	rec.event = SPSC_TASK_END;
