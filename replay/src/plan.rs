@@ -17,6 +17,12 @@ pub const MAX_FD: i32 = 65_535;
 /// Largest value of an extended attribute (XATTR_SIZE_MAX).
 const MAX_XATTR: u32 = 65_536;
 
+/// Largest error number of the kernel (MAX_ERRNO).
+const MAX_ERRNO: i64 = 4095;
+
+/// Most bytes that one call moves (MAX_RW_COUNT).
+const MAX_COUNT: i64 = 0x7fff_f000;
+
 /// A mapped plan. Sections are views into the file, so memory does not grow with it.
 #[derive(Debug)]
 pub struct Plan {
@@ -124,6 +130,7 @@ impl Plan {
             "operations are not sorted"
         );
         for entry in self.entries() {
+            ensure!(entry.path != NONE, "tree entry without a name");
             self.check_path(entry.path).context("tree entry")?;
             self.check_string(entry.target)?;
             ensure!(entry.size >= 0, "tree entry with a negative size");
@@ -141,6 +148,7 @@ impl Plan {
             );
         }
         for xattr in self.xattrs() {
+            ensure!(xattr.path != NONE, "extended attribute of no file");
             self.check_path(xattr.path).context("extended attribute")?;
             self.check_string(xattr.name)?;
             ensure!(
@@ -212,6 +220,7 @@ impl Plan {
             op.ret <= i64::from(MAX_FD) || !semantics::makes_fd(op),
             "result out of range"
         );
+        check_result(op)?;
         self.check_path(op.path)?;
         match semantics::has_second_path(op) {
             true => self.check_path(op.path2),
@@ -272,6 +281,19 @@ impl Plan {
     }
 }
 
+/// What no kernel answers would make files of a negative size, and the space they need with them.
+fn check_result(op: &PlanOp) -> Result<()> {
+    ensure!(op.obj_size >= -1, "file of {} bytes", op.obj_size);
+    let possible = match semantics::kind(op) {
+        _ if op.ret < 0 => op.ret >= -MAX_ERRNO,
+        Kind::Truncate | Kind::Ftruncate => op.offset >= 0,
+        Kind::Read | Kind::Write => op.ret <= MAX_COUNT && op.offset.checked_add(op.ret).is_some(),
+        _ => true,
+    };
+    ensure!(possible, "impossible result {}", op.ret);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::try_plan;
@@ -302,6 +324,21 @@ mod tests {
         assert!(refusal("A 10-20 FORK B = 0\nB 0-5 stat x = -2").contains("before its fork"));
         assert!(refusal("A 10-5 stat x = -2").contains("ends before"));
         assert!(refusal("A 0-5 close fd=70000 = 0").contains("out of range"));
+    }
+
+    #[test]
+    fn results_that_no_kernel_gives_are_refused() {
+        let most = i64::MAX;
+        for call in [
+            "truncate a off=-1 = 0".into(),
+            "stat a osize=-2 = 0".into(),
+            "stat a = -4096".into(),
+            format!("write a fd=3 off={most} = 1"),
+            format!("pwrite64 a fd=3 off=0 = {most}"),
+        ] {
+            refusal(&format!("A 0-10 {call}"));
+        }
+        assert!(try_plan("A 0-10 truncate a off=-1 = -22").is_ok());
     }
 
     #[test]

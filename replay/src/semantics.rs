@@ -270,11 +270,17 @@ pub type Touches = [Option<Touch>; 2];
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 
-/// The names an operation looked up or changed.
+/// The names an operation looked up or changed; a name that is not known is left out.
 pub fn touches(op: &PlanOp) -> Touches {
-    if !uses_path(op) {
-        return [None, None];
-    }
+    let found = match op.ret {
+        _ if !uses_path(op) => [None, None],
+        ..0 => failed(op),
+        _ => succeeded(op),
+    };
+    found.map(|touch| touch.filter(|touch| touch.path != NONE))
+}
+
+fn succeeded(op: &PlanOp) -> Touches {
     let one = |need, makes| {
         [
             Some(Touch {
@@ -285,9 +291,6 @@ pub fn touches(op: &PlanOp) -> Touches {
             None,
         ]
     };
-    if op.ret < 0 {
-        return failed(op);
-    }
     match kind(op) {
         Kind::Open => opened(op),
         Kind::Rename => renamed(op),

@@ -185,6 +185,8 @@ impl Task {
             Word::Flags => self.flags(op, kind),
             Word::Mode => i64::from(op.mode),
             Word::Cmd => i64::from(op.cmd),
+            // getdents64 takes 32 bits: a negative size is a large one, larger than the buffer.
+            Word::Size if kind == Kind::Getdents => op.size.clamp(0, self.context.longest(kind)),
             Word::Size => op.size.min(self.context.longest(kind)),
             Word::Offset => op.offset,
             Word::Uid => self.owner(op.arg as u32),

@@ -323,7 +323,8 @@ impl<'a> Linear<'a> {
                 Makes::Object => self.world.create(op, touch.path),
                 Makes::Moved => self.world.rename(op),
                 Makes::Linked => self.world.link(op),
-                Makes::Swapped if touch.path == op.path => {
+                // At the second name, which may not be known.
+                Makes::Swapped if touch.path == op.path2 => {
                     self.world.exchange(op.path, op.path2);
                 }
                 Makes::Swapped => {}

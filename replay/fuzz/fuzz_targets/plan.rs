@@ -1,0 +1,58 @@
+//! Any file given as a plan is refused with a reason, or ordered.
+//!
+//! The engine itself is not started: `tests/root/test_hostile.py` runs mutated plans for real.
+#![no_main]
+#![allow(dead_code, missing_docs)]
+
+#[path = "../../src/cli.rs"]
+mod cli;
+#[path = "../../src/commands.rs"]
+mod commands;
+#[path = "../../src/engine/mod.rs"]
+mod engine;
+#[path = "../../src/fixture.rs"]
+mod fixture;
+#[path = "../../src/model/mod.rs"]
+mod model;
+#[path = "../../src/pattern.rs"]
+mod pattern;
+#[path = "../../src/plan.rs"]
+mod plan;
+#[path = "../../src/sandbox.rs"]
+mod sandbox;
+#[path = "../../src/semantics.rs"]
+mod semantics;
+#[path = "../../src/verify.rs"]
+mod verify;
+
+use libfuzzer_sys::fuzz_target;
+use model::linear::Linear;
+use model::state::Tree;
+use plan::Plan;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::PathBuf;
+
+fuzz_target!(|bytes: &[u8]| {
+    // SAFETY: a new descriptor, owned by the file from here on.
+    let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"plan".as_ptr(), 0)) };
+    file.write_all(bytes).expect("memory");
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let Ok(plan) = Plan::open(&path) else {
+        return;
+    };
+    let leaked: *mut Plan = Box::into_raw(Box::new(plan));
+    // SAFETY: given back below, after the last use.
+    order(unsafe { &*leaked });
+    // SAFETY: made above by `into_raw`, and nothing refers to it any more.
+    drop(unsafe { Box::from_raw(leaked) });
+});
+
+fn order(plan: &'static Plan) {
+    let linear = Linear::walk(plan);
+    let before = Tree::initial(plan, &linear.world);
+    let after = Tree::expected(plan, &linear.world);
+    assert!(before.bytes() >= 0 && after.bytes() >= 0);
+    let _ = plan.unsupported();
+}

@@ -1,0 +1,143 @@
+"""Hostile plans, run for real: mutations of a plan that makes every call of calls.txt.
+
+Whatever the plan says, nothing outside the target changes, no process is left, and the engine
+ends with results or with a refusal. `replay/fuzz` looks for plans that break its reader.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.plan import build
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.flat import DTYPES
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+ORACLE = Path(__file__).resolve().parents[3] / "tracers" / "tests" / "oracle"
+PLANS = 100
+INTERESTING = (0, 1, -1, 2, 3, 4, 5, 255, 4095, 4096, 65_535, 65_536, 2**31 - 1, -(2**31), 2**32,
+               2**40, 2**62, 2**63 - 1, -(2**63), -2, -13, -100)  # fmt: skip
+NAMES = (
+    b"../../../../../../canary/kept",
+    b"/etc/passwd",
+    b"..",
+    b"a\nb",
+    b"\xff\xfe",
+    b"a/" * 2000,
+)
+
+
+@pytest.fixture
+def plan(tmp_path, require, monkeypatch) -> np.ndarray:
+    """The bytes of the plan of a program that makes every call."""
+    require("bpf")
+    require("ext4")
+    program = tmp_path / "allcalls"
+    sources = sorted(map(str, ORACLE.glob("*.c")))
+    subprocess.run(["cc", "-O1", "-static", "-pthread", "-o", str(program), *sources], check=True)
+    monkeypatch.setenv("ALLCALLS_COUNTS", str(tmp_path / "counts"))
+    with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as spool:
+        command = [str(program), str(spool.mount)]
+        done = record(Request([spool.mount], tmp_path / "trace", command=command))
+    build(Trace.open(done.trace), tmp_path / "plan")
+    return np.fromfile(tmp_path / "plan", np.uint8)
+
+
+@pytest.fixture
+def canary(tmp_path) -> Path:
+    """A tree beside the target with one thing of each kind."""
+    place = tmp_path / "canary"
+    (place / "sub").mkdir(parents=True)
+    (place / "kept").write_text("kept")
+    (place / "sub" / "link").symlink_to(place / "kept")
+    os.link(place / "kept", place / "again")
+    os.mkfifo(place / "pipe")
+    return place
+
+
+def looks(place: Path) -> list[tuple]:
+    """All that a change would change; reading is no change."""
+    found = []
+    for path in sorted([place, *place.rglob("*")]):
+        stat = path.lstat()
+        facts = (stat.st_mode, stat.st_nlink, stat.st_uid, stat.st_size, stat.st_mtime_ns)
+        found.append((path, *facts, stat.st_ctime_ns, os.listxattr(path, follow_symlinks=False)))
+    return found
+
+
+SECTIONS = ("op",) * 20 + ("entry", "fd", "xattr", "thread")
+PLURAL = {"entry": "entries"}
+# Any change of these is refused; `replay/fuzz` makes them.
+LEFT_OUT = ("start_ns", "end_ns", "call", "thread", "path", "path2", "target", "parent")
+
+
+def mutated(plan: np.ndarray, random: np.random.Generator) -> bytes:
+    """Some members of some records get values that a program would not give."""
+    hostile = plan.copy()
+    header = hostile[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0]
+    for _ in range(random.integers(1, 40)):
+        kind = SECTIONS[random.integers(len(SECTIONS))]
+        plural, dtype = PLURAL.get(kind, f"{kind}s"), DTYPES[f"plan_{kind}"]
+        at, n = int(header[f"{plural}_at"]), int(header[f"n_{plural}"])
+        records = hostile[at : at + n * dtype.itemsize].view(dtype)
+        numbers = [name for name in dtype.names if np.issubdtype(dtype[name], np.integer)]
+        members = [name for name in numbers if name not in LEFT_OUT]
+        if n == 0:
+            continue
+        member = records[members[random.integers(len(members))]]
+        values = [*INTERESTING, int(member[random.integers(n)])]
+        value = values[random.integers(len(values))]
+        member[random.integers(n)] = np.array([value % 2**64], np.uint64).astype(member.dtype)[0]
+    if random.random() < 0.1:
+        _rename(hostile, header, random)
+    return hostile.tobytes()
+
+
+def _rename(hostile: np.ndarray, header: np.void, random: np.random.Generator) -> None:
+    """Write over a part of the names, without regard to where each ends."""
+    name = NAMES[random.integers(len(NAMES))]
+    start, length = int(header["string_bytes_at"]), int(header["string_bytes"])
+    place = start + int(random.integers(length - min(len(name), length - 1)))
+    part = np.frombuffer(name, np.uint8)[: start + length - place]
+    hostile[place : place + len(part)] = part
+
+
+def inside(target: Path) -> list[str]:
+    """Processes whose root directory is the target."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/root"):
+        try:
+            if link.readlink() == target:
+                found.append(link.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_nothing_outside_is_touched_whatever_the_plan_says(plan, canary, tmp_path):
+    before, refused, ran = looks(canary), 0, 0
+    with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as image:
+        for seed in range(PLANS):
+            file, target = tmp_path / "hostile", image.mount / str(seed)
+            target.mkdir()
+            file.write_bytes(mutated(plan, np.random.default_rng(seed)))
+            command = [find_binary("spoolscope-replay"), "run", file, "--target", target]
+            done = subprocess.run(
+                [*command, "--pace", "afap", "--stall", "0.2"], timeout=120,
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode in (0, 1), (seed, done.returncode, done.stderr)
+            refused, ran = refused + done.returncode, ran + 1 - done.returncode
+            assert "panicked" not in done.stderr, (seed, done.stderr)
+            assert inside(target) == [], seed
+            assert looks(canary) == before, seed
+            subprocess.run(["rm", "-rf", "--one-file-system", target], check=True)
+    print(f"{refused} plans refused, {ran} run")
+    assert refused > PLANS / 20
+    assert ran > PLANS / 5
