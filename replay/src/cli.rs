@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-use crate::engine::schedule::Pace;
+use crate::engine::pace::Pace;
 
 /// Re-executes a replay plan below a target directory, and nowhere else.
 #[derive(Debug, Parser)]
@@ -45,7 +45,7 @@ pub struct Run {
     /// The fixture is already there.
     #[arg(long)]
     pub prepared: bool,
-    /// original, scaled=N (N times faster) or afap.
+    /// original or scaled=N (open loop: recorded times), think (closed: recorded pauses), afap.
     #[arg(long, default_value = "original", value_parser = pace)]
     pub pace: Pace,
     /// File for the results, one record per operation.
@@ -77,11 +77,12 @@ pub enum Order {
 fn pace(text: &str) -> Result<Pace, String> {
     match text.split_once('=') {
         None if text == "original" => Ok(Pace::Scaled(1.0)),
+        None if text == "think" => Ok(Pace::Think),
         None if text == "afap" => Ok(Pace::AsFastAsPossible),
         Some(("scaled", factor)) => match factor.parse::<f64>() {
             Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Pace::Scaled(factor)),
             _ => Err(format!("'{factor}' is no positive number")),
         },
-        _ => Err("must be original, scaled=N or afap".into()),
+        _ => Err("must be original, scaled=N, think or afap".into()),
     }
 }

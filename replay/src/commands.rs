@@ -9,8 +9,9 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::cli::{self, Cli, Order, Verb};
+use crate::engine::cpus::Meter;
 use crate::engine::schedule::Schedule;
-use crate::engine::{self, Options};
+use crate::engine::{self, Options, Summary};
 use crate::fixture;
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
@@ -129,37 +130,31 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
     let output = arguments.outcomes.as_deref().map(create).transpose()?;
     let progress = arguments.progress.as_deref().map(create).transpose()?;
     let summary_file = arguments.summary.as_deref().map(create).transpose()?;
+    let cpus = Meter::open();
     let confinement = sandbox::enter(&arguments.target)?;
     if !arguments.prepared {
         prepare(plan, &linear, &confinement)?;
     }
     drop(linear);
-    let owners = confinement.owners;
-    let chrooted = confinement.chrooted;
+    let how = json!({
+        "edges": edges,
+        "owners": confinement.owners,
+        "chrooted": confinement.chrooted,
+    });
     let options = Options {
         stall_ns: (arguments.stall * 1e9) as i64,
         progress,
+        cpus,
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
     if let Some(mut file) = output {
         file.write_all(records::as_bytes(&outcomes))
             .context("cannot write the outcomes")?;
     }
-    let counts = count(&outcomes);
-    let text = json!({
-        "ops": outcomes.len(),
-        "same": counts[usize::from(VERDICT_SAME)],
-        "diverged": counts[usize::from(VERDICT_DIVERGED)],
-        "skipped": counts[usize::from(VERDICT_SKIPPED)],
-        "pending": counts[usize::from(VERDICT_PENDING)],
-        "edges": edges,
-        "makespan_ns": summary.makespan_ns,
-        "orders_given_up": summary.given_up,
-        "tasks_crashed": summary.crashed,
-        "interrupted": summary.interrupted,
-        "owners": owners,
-        "chrooted": chrooted,
-    });
+    let mut text = told(&summary, &outcomes);
+    if let (Some(text), Value::Object(how)) = (text.as_object_mut(), how) {
+        text.extend(how);
+    }
     match summary_file {
         Some(mut file) => writeln!(file, "{text}").context("cannot write the summary")?,
         None => println!("{text}"),
@@ -168,6 +163,24 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
         () if summary.interrupted => INTERRUPTED,
         () if summary.crashed > 0 => 1,
         () => 0,
+    })
+}
+
+fn told(summary: &Summary, outcomes: &[Outcome]) -> Value {
+    let counts = count(outcomes);
+    json!({
+        "ops": outcomes.len(),
+        "same": counts[usize::from(VERDICT_SAME)],
+        "diverged": counts[usize::from(VERDICT_DIVERGED)],
+        "skipped": counts[usize::from(VERDICT_SKIPPED)],
+        "pending": counts[usize::from(VERDICT_PENDING)],
+        "start_epoch_ns": summary.start_epoch_ns,
+        "makespan_ns": summary.makespan_ns,
+        "cpu_idle": summary.cpus.map(|shares| shares.idle),
+        "cpu_steal": summary.cpus.map(|shares| shares.steal),
+        "orders_given_up": summary.given_up,
+        "tasks_crashed": summary.crashed,
+        "interrupted": summary.interrupted,
     })
 }
 

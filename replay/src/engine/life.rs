@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::engine::args::Refusal;
 use crate::engine::call::{last_errno, locked};
 use crate::engine::opened;
+use crate::engine::pace::Standing;
 use crate::engine::shared::state;
 use crate::engine::task::{Process, Task, is_thread};
 use crate::engine::verdict::Verdict;
@@ -108,11 +109,15 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
         return Ok(judged(fork_process(parent, || true)));
     }
     let child = op.arg as u32;
+    let born = Standing {
+        ended_ns: task.standing.ended_ns,
+        recorded_ns: op.start_ns,
+    };
     if !is_thread(&context.schedule, op) {
         return Ok(judged(fork_process(parent, || {
             let process = parent.inherited(watches.clone(), mappings.clone());
             let process: &'static Process = Box::leak(Box::new(process));
-            Task::new(context, process, child).run();
+            Task::new(context, process, child, born).run();
             !process.threaded.load(Relaxed)
         })));
     }
@@ -127,7 +132,7 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
                 // SAFETY: affects this thread only.
                 unsafe { libc::unshare(libc::CLONE_FS) };
             }
-            Task::new(context, parent, child).run();
+            Task::new(context, parent, child, born).run();
             leave(false);
         });
     Ok(judged(started.map_or(-i64::from(libc::EAGAIN), |_| 0)))

@@ -2,11 +2,13 @@
 
 pub mod args;
 mod call;
+pub mod cpus;
 mod fds;
 mod gate;
 mod life;
 mod mapped;
 mod opened;
+pub mod pace;
 pub mod schedule;
 pub mod shared;
 mod supervisor;
@@ -14,4 +16,4 @@ mod task;
 mod verdict;
 mod watchdog;
 
-pub use supervisor::{Options, open_sink, run};
+pub use supervisor::{Options, Summary, open_sink, run};

@@ -3,18 +3,11 @@
 use anyhow::Result;
 use spoolscope_traces::records::{NONE, Outcome, PLAN_FORK, REASON_NONE};
 
+use crate::engine::pace::Pace;
 use crate::engine::shared::{self, Control, Gate};
 use crate::model::linear::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
-
-/// How fast the recorded time passes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    AsFastAsPossible,
-    /// Recorded time divided by this; 1 is the original pace.
-    Scaled(f64),
-}
 
 /// Everything a task needs, in memory shared by all of them.
 #[derive(Debug)]
@@ -112,27 +105,16 @@ impl Schedule {
         self.edges.len()
     }
 
-    /// When an operation may be issued, relative to the start; 0 if time does not count.
-    pub fn due_ns(&self, start_ns: i64) -> i64 {
-        match self.pace {
-            Pace::AsFastAsPossible => 0,
-            Pace::Scaled(1.0) => start_ns,
-            Pace::Scaled(factor) => (start_ns as f64 / factor) as i64,
-        }
-    }
-
-    /// The recorded time that corresponds to time passed in the replay.
-    pub fn recorded_ns(&self, passed_ns: i64) -> i64 {
-        match self.pace {
-            Pace::AsFastAsPossible => i64::MAX,
-            Pace::Scaled(factor) => (passed_ns as f64 * factor) as i64,
-        }
-    }
-
     /// Writes the result of a slot; only the thread that owns the slot does.
     pub fn store(&self, slot: usize, outcome: Outcome) {
         // SAFETY: `slot` is within the array and no other task writes this slot.
         unsafe { self.outcomes.add(slot).write(outcome) };
+    }
+
+    /// When an operation that is done ended; only after its thread's progress said so.
+    pub fn ended_ns(&self, slot: usize) -> i64 {
+        // SAFETY: the slot was written before the progress that the caller has seen.
+        unsafe { (*self.outcomes.add(slot)).end_ns }
     }
 
     /// All results in the order of the plan; those never reached are pending.

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::engine::args;
+use crate::engine::cpus::{Meter, Shares};
 use crate::engine::life;
 use crate::engine::mapped;
 use crate::engine::opened::SharedFiles;
-use crate::engine::schedule::{Pace, Schedule, children};
-use crate::engine::shared::{futex_wait, futex_wake, now_ns, state};
+use crate::engine::schedule::{Schedule, children};
+use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
 use crate::engine::watchdog::Watchdog;
 use crate::pattern::Pattern;
@@ -29,6 +30,7 @@ pub struct Options {
     pub stall_ns: i64,
     /// Holds one JSON line, written over again and again.
     pub progress: Option<File>,
+    pub cpus: Meter,
 }
 
 /// What came out, besides the outcomes.
@@ -38,6 +40,9 @@ pub struct Summary {
     pub given_up: u64,
     pub crashed: u64,
     pub interrupted: bool,
+    /// Start of the replay, ns since the epoch.
+    pub start_epoch_ns: i64,
+    pub cpus: Option<Shares>,
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -68,11 +73,13 @@ pub fn run(
         roots: roots(context),
         started: 0,
         progress: options.progress,
+        cpus: options.cpus,
         summary: Summary::default(),
         watchdog: Watchdog::new(options.stall_ns),
         last_report_ns: 0,
     };
     let result = engine.supervise();
+    engine.summary.cpus = engine.cpus.shares();
     engine.end();
     result?;
     let outcomes = context.schedule.collect();
@@ -117,6 +124,7 @@ struct Supervisor {
     roots: Vec<u32>,
     started: usize,
     progress: Option<File>,
+    cpus: Meter,
     summary: Summary,
     watchdog: Watchdog,
     last_report_ns: i64,
@@ -127,7 +135,10 @@ impl Supervisor {
         install_handlers();
         let control = self.context.schedule.control();
         self.start_first()?;
-        control.begin(now_ns() + LEAD_NS);
+        let start = now_ns() + LEAD_NS;
+        self.summary.start_epoch_ns = start + epoch_less_monotonic_ns();
+        self.cpus.start();
+        control.begin(start);
         let n_threads = self.context.schedule.gates.len();
         while (control.finished.load(SeqCst) as usize) < n_threads {
             if INTERRUPTED.load(Relaxed) {
@@ -222,9 +233,9 @@ impl Supervisor {
     /// Recorded time of the earliest operation that a live thread has still to do.
     fn frontier_ns(&self) -> i64 {
         let schedule = &self.context.schedule;
-        if schedule.pace != Pace::AsFastAsPossible {
-            let passed = now_ns() - schedule.control().start_ns.load(Relaxed);
-            return schedule.recorded_ns(passed.max(0));
+        let passed = (now_ns() - schedule.control().start_ns.load(Relaxed)).max(0);
+        if let Some(recorded) = schedule.pace.recorded_ns(passed) {
+            return recorded;
         }
         let mut earliest = i64::MAX;
         for (at, gate) in schedule.gates.iter().enumerate() {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 use crate::engine::args::{Refusal, Scratch};
 use crate::engine::fds::{FdTable, Mapping, Watch};
 use crate::engine::opened::SharedFiles;
-use crate::engine::schedule::{Pace, Schedule};
+use crate::engine::pace::Standing;
+use crate::engine::schedule::Schedule;
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
 use crate::engine::{call, life};
@@ -81,11 +82,17 @@ pub struct Task {
     pub tid: u32,
     /// The call at hand may name a place outside the spool.
     pub leaves_spool: bool,
+    pub standing: Standing,
     gave_up: bool,
 }
 
 impl Task {
-    pub fn new(context: &'static Context, process: &'static Process, thread: u32) -> Self {
+    pub fn new(
+        context: &'static Context,
+        process: &'static Process,
+        thread: u32,
+        born: Standing,
+    ) -> Self {
         Self {
             context,
             process,
@@ -93,6 +100,7 @@ impl Task {
             scratch: Box::new(Scratch::new()),
             tid: 0,
             leaves_spool: false,
+            standing: born,
             gave_up: false,
         }
     }
@@ -105,7 +113,8 @@ impl Task {
             births: std::sync::Mutex::new(()),
             threaded: AtomicBool::new(false),
         };
-        Ok(Self::new(context, Box::leak(Box::new(process)), thread))
+        let process = Box::leak(Box::new(process));
+        Ok(Self::new(context, process, thread, Standing::default()))
     }
 
     pub fn gate(&self) -> &'static Gate {
@@ -151,22 +160,27 @@ impl Task {
 
     /// Waits for time and order, makes the call, and judges its result.
     fn step(&mut self, op: &PlanOp, slot: usize, start: i64) -> Outcome {
-        let due = self.context.schedule.due_ns(op.start_ns);
-        if self.context.schedule.pace != Pace::AsFastAsPossible && now_ns() - start < due {
+        let schedule = &self.context.schedule;
+        let due = self.standing.due_ns(schedule.pace, op);
+        if due > self.standing.ended_ns {
             self.gate().sleep_until(start + due);
         }
-        let waited = self.wait_for_others(slot);
+        let ready = self.wait_for_others(slot).max(due);
         let kind = semantics::kind(op);
-        let issue = now_ns() - start;
-        // Without a wait the operation was ready as soon as it was due.
-        let ready = if waited || due == 0 { issue } else { due };
         self.gate().enter(state::CALLING);
-        let (ret, (verdict, reason)) = match self.context.schedule.noop && kind != Kind::Fork {
+        let issue = now_ns() - start;
+        // What a fork makes begins its life here.
+        self.standing.ended_ns = issue;
+        let (ret, (verdict, reason)) = match schedule.noop && kind != Kind::Fork {
             true => (op.ret, (VERDICT_SAME, REASON_NONE)),
             false => self.act(op, kind),
         };
         let end = now_ns() - start;
         self.gate().enter(state::RUNNING);
+        self.standing = Standing {
+            ended_ns: end,
+            recorded_ns: op.end_ns,
+        };
         let reason = if std::mem::take(&mut self.gave_up) {
             REASON_NO_ORDER
         } else {
@@ -184,21 +198,22 @@ impl Task {
         }
     }
 
-    /// Returns whether there was anything to wait for.
-    fn wait_for_others(&mut self, slot: usize) -> bool {
+    /// Returns when the last call ended that had to be waited for; 0 if there was none.
+    fn wait_for_others(&mut self, slot: usize) -> i64 {
         let schedule = &self.context.schedule;
-        let mut waited = false;
+        let mut ended = 0;
         for (thread, finished) in schedule.edges(slot) {
             let other = &schedule.gates[*thread as usize];
             if other.progress.load(SeqCst) >= *finished {
                 continue;
             }
-            waited = true;
-            if !self.gate().wait_for(other, *thread, *finished) {
+            if self.gate().wait_for(other, *thread, *finished) {
+                ended = ended.max(schedule.ended_ns(schedule.slot(*thread, *finished - 1)));
+            } else {
                 self.gave_up = true;
             }
         }
-        waited
+        ended
     }
 
     fn act(&mut self, op: &PlanOp, kind: Kind) -> (i64, Verdict) {

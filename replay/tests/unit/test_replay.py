@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -154,6 +155,29 @@ def test_the_recorded_pace_is_kept(script, tmp_path, target):
     assert all(at >= 10_000_000 * n for n, at in enumerate(issued))
     assert row["lateness_p50_ns"] < 5_000_000
     assert 90_000_000 <= row["makespan_ns"] < 200_000_000
+
+
+def test_thinking_keeps_pauses_after_the_call_before(script, tmp_path, target):
+    # Recorded as if writing took no time: whoever keeps times instead of pauses would not wait.
+    script.call(10, 1, "openat", "f", ret=3, flags=CREATE, mode=0o600, ino=7, obj_mode=REG,
+                obj_size=0, dur_ms=0)  # fmt: skip
+    size = 1 << 20
+    for n in range(10):
+        script.call(10, 20 * n + 21, "write", "f", ret=size, base=0, fd=3, size=size, ino=7,
+                    offset=n * size, obj_mode=REG, obj_size=(n + 1) * size, dur_ms=0)  # fmt: skip
+    script.fork(10, 11, 230)
+    script.call(11, 250, "stat", "x", ret=-2)
+    row, out = run(script, tmp_path, target, pace="think")
+    rows = pq.read_table(out / "outcomes.parquet").to_pylist()
+    assert (row["loop"], row["divergent"]) == ("closed", 0)
+    *parents, fork, child = rows
+    assert len(parents) == 11
+    for before, after in pairwise(parents):
+        assert after["issue_ns"] - before["end_ns"] >= 20_000_000
+    assert child["issue_ns"] - fork["issue_ns"] >= 20_000_000
+    late = row["certificate"]["lateness"]
+    assert late["parts"]["slower_calls"]["ns"] == 0
+    assert late["calls"] == 12
 
 
 def test_a_stalled_order_is_given_up_and_said(script, tmp_path, target):

@@ -17,6 +17,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.run import Recorder, is_true, replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -39,9 +40,7 @@ Examples:
     help=f"{', '.join(PRESETS)} on a fresh image, or dir:PATH; may be repeated.",
 )
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
-@click.option(
-    "--pace", default="original", show_default=True, help="original, scaled=N (faster) or afap."
-)
+@click.option("--pace", default="original", show_default=True, help=PACES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order of candidates.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
@@ -113,7 +112,7 @@ def _recorder() -> Recorder | None:
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:
     click.echo(f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>10}", nl=False)
-    click.echo(f"{'late p99':>10}{'state':>9}")
+    click.echo(f"{'late p99':>10}{'state':>9}  fidelity")
     for row in rows:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
@@ -122,4 +121,5 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
             f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
             f"{'-' if late is None else f'{late / 1e6:.2f} ms':>10}"
             f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>9}"
+            f"  {row['certificate']['verdict']}"
         )

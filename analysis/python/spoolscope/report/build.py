@@ -20,6 +20,7 @@ from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.study import Study, study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report import commit_sections, replay_sections, trace_sections
+from spoolscope.report.certificate_section import certificate_section
 from spoolscope.report.cpu_section import cpu_section
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import latency as latency_figures
@@ -123,12 +124,14 @@ def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
         if candidate.causes and run.trace is not None:
             studies[name] = study(run.trace, name, found.replay.recorded_comms(run))
     verdict = found.verdict
+    certificate = certificate_section(found.replay.runs)
     sections = [
         *([replay_sections.compare_section(found)] if found.pairs else []),
         *([trace_sections.calls_section(studies)] if studies else []),
         replay_sections.latency_section(found),
         *(_recorded_sections(studies) if studies else []),
         replay_sections.fidelity_section(found),
+        *([certificate] if certificate else []),
         *([trace_sections.quality_section(studies)] if studies else []),
         _environment(replay_sections.environment_rows(found), studies),
     ]

@@ -9,34 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.25
-
-
-def pace_factor(pace: str) -> float | None:
-    """Return what recorded time is divided by; None for afap.
-
-    Raises:
-        SpoolscopeError: not a pace.
-    """
-    if pace == "afap":
-        return None
-    if pace == "original":
-        return 1.0
-    kind, _, number = pace.partition("=")
-    try:
-        factor = float(number)
-    except ValueError:
-        factor = 0.0
-    if kind != "scaled" or not 0 < factor < float("inf"):
-        raise SpoolscopeError(
-            f"unknown pace {pace!r}",
-            remedy="use --pace original, scaled=N or afap",
-            exit_code=USAGE,
-        )
-    return factor
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Outcomes of a run: Parquet, fidelity numbers, divergences by first cause."""
+"""Outcomes of a run: Parquet, divergences by first cause."""
 
 import errno
 from collections.abc import Iterable
@@ -90,50 +90,6 @@ def write_parquet(plan: Plan, outcomes: npt.NDArray[np.void], path: Path) -> Non
 
 def _words(codes: npt.NDArray[np.uint8], words: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words))
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """How true a run was; counts are of recorded calls, process life left out.
-
-    Attributes:
-        syscalls: Calls in the trace.
-        executed: Calls made for real.
-        divergent: Calls with another result.
-        skipped: Calls not made: deliberately, or never reached.
-        lateness_p50_ns, lateness_p99_ns: Issue minus schedule; None without a schedule.
-    """
-
-    syscalls: int
-    executed: int
-    divergent: int
-    skipped: int
-    lateness_p50_ns: int | None
-    lateness_p99_ns: int | None
-
-
-def fidelity(
-    plan: Plan, outcomes: npt.NDArray[np.void], syscalls: int, factor: float | None
-) -> Fidelity:
-    """Count verdicts and measure lateness.
-
-    Args:
-        plan: The executed plan.
-        outcomes: Its results.
-        syscalls: Calls in the trace, those left out of the plan included.
-        factor: Recorded time is divided by this; None without a schedule.
-    """
-    calls = plan.ops["call"] != NO_CALL_ROW
-    verdict, reason = outcomes["verdict"], outcomes["reason"]
-    diverged = calls & (verdict == DIVERGED)
-    made = calls & ((verdict == SAME) | ((verdict == DIVERGED) & (reason != BAD_FD)))
-    p50 = p99 = None
-    if factor is not None and made.any():
-        due = plan.ops["start_ns"][made] / factor
-        late = np.maximum(outcomes["issue_ns"][made] - due, 0)
-        p50, p99 = (int(v) for v in np.percentile(late, [50, 99]))
-    executed = int(made.sum())
-    return Fidelity(syscalls, executed, int(diverged.sum()), syscalls - executed, p50, p99)
 
 
 def divergences(plan: Plan, outcomes: npt.NDArray[np.void]) -> dict[str, Any]:

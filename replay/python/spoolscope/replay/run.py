@@ -22,18 +22,19 @@ from spoolscope.replay.candidates import (
     parse,
     prepared,
 )
-from spoolscope.replay.engine import Engine, pace_factor
+from spoolscope.replay.engine import Engine
+from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.outcomes import (
     SAME,
     Plan,
     divergences,
-    fidelity,
     read_outcomes,
     read_plan,
     write_parquet,
 )
+from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.plan import PlanSummary, build
 from spoolscope.traces.trace import Trace
 
@@ -53,7 +54,7 @@ class Job:
     plan: Plan
     work: Path
     out: Path
-    pace: str
+    pace: Pace
     names: int
     recorder: Recorder | None
 
@@ -90,7 +91,7 @@ def replay(
         candidates: Names of presets, or ``dir:PATH``.
         out: Directory for the results; must not exist or be empty.
         rounds: How often each candidate is replayed, each time on a fresh filesystem.
-        pace: original, scaled=N or afap.
+        pace: See ``pace.HELP``.
         seed: Of the random order of candidates within a round.
         recorder: Runs a command while recording a mount into a trace; None records nothing.
         progress: Called with a sentence and the fraction done.
@@ -101,26 +102,26 @@ def replay(
     """
     opened = Trace.open(trace)
     chosen = [parse(name) for name in candidates]
-    factor = pace_factor(pace)
+    kept = parse_pace(pace)
     for candidate in chosen:
         check(candidate, opened.meta)
     out.mkdir(parents=True, exist_ok=True)
     with ending_on_signals(), _scratch(work or out) as scratch:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, pace, recorder)
+        job = _job(opened, scratch, out, kept, recorder)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
         _write_header(job, slots, rows, seed, rounds)
         for number, slot in enumerate(slots):
-            share = _Share(report, slot.name, number, len(slots), job, factor)
+            share = _Share(report, slot.name, number, len(slots), job)
             rows.append(run_once(job, slot, share))
             _write_header(job, slots, rows, seed, rounds)
     return rows
 
 
-def _job(trace: Trace, scratch: Path, out: Path, pace: str, recorder: Recorder | None) -> Job:
+def _job(trace: Trace, scratch: Path, out: Path, pace: Pace, recorder: Recorder | None) -> Job:
     plan_file = scratch / "replay.plan"
     summary = build(trace, plan_file)
     checked = Engine(plan_file).check()
@@ -163,11 +164,9 @@ def _slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
 class _Share:
     """Progress of one run as a part of all runs."""
 
-    def __init__(
-        self, report: Progress, name: str, number: int, of: int, job: Job, factor: float | None
-    ) -> None:
+    def __init__(self, report: Progress, name: str, number: int, of: int, job: Job) -> None:
         self._report, self._name, self._number, self._of = report, name, number, of
-        run_s = job.summary.duration_ns / 1e9 / factor if factor else 1.0
+        run_s = job.pace.estimate_s(job.summary.duration_ns) or 1.0
         self._before = OVERHEAD_S / 2 / (run_s + OVERHEAD_S)
         self._run = run_s / (run_s + OVERHEAD_S)
 
@@ -195,10 +194,14 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
         progress("verifying", 1.0)
         state = engine.verify(target.mount)
         options = target.options
+        same = filesystem_type(target.mount) in _recorded_types(job.trace)
     outcomes = read_outcomes(directory / "outcomes.bin")
-    row = _row(job, slot, summary, state, outcomes, options)
+    given = Conditions(job.pace, summary, int(state["mismatched"]), same)
+    found = fidelity(job.plan, outcomes, job.summary, given)
+    row = _row(job, slot, summary, state, options) | asdict(found)
     row["wall_ns"] = int((time.monotonic() - began) * 1e9)
     row["run"] = str(directory)
+    row["faults"] = _faults(job, outcomes)
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet")
     (directory / "outcomes.bin").unlink()
@@ -207,11 +210,21 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     return row
 
 
+def filesystem_type(place: Path) -> str:
+    """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
+    words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _recorded_types(trace: Trace) -> set[str]:
+    return {str(spool.get("fstype")) for spool in trace.meta.get("spools", [])}
+
+
 def _execute(
     job: Job, engine: Engine, target: Target, directory: Path, progress: Progress
 ) -> dict[str, Any]:
     files = engine.files(directory, job.work)
-    command = engine.command(target.mount, job.pace, files)
+    command = engine.command(target.mount, job.pace.text, files)
     with engine.watching(files, lambda done: progress("replaying", done)):
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace")
@@ -225,10 +238,8 @@ def _row(
     slot: Slot,
     summary: dict[str, Any],
     state: dict[str, Any],
-    outcomes: Any,
     options: str,
 ) -> dict[str, Any]:
-    found = fidelity(job.plan, outcomes, job.summary.syscalls, pace_factor(job.pace))
     return {
         "candidate": slot.candidate.name,
         "round": slot.round,
@@ -236,14 +247,14 @@ def _row(
         "fstype": slot.candidate.fstype,
         "mkfs": " ".join(slot.candidate.mkfs),
         "mount_options": options or slot.candidate.mount_options,
-        "pace": job.pace,
-        **asdict(found),
+        "pace": job.pace.text,
+        "loop": job.pace.loop,
+        "start_epoch_ns": summary["start_epoch_ns"],
         "makespan_ns": summary["makespan_ns"],
         "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
         "orders_given_up": summary["orders_given_up"],
         "tasks_crashed": summary["tasks_crashed"],
         "owners": summary["owners"],
-        "faults": _faults(job, outcomes),
         "cache": "cold" if slot.candidate.directory is None else "as it was",
         "recorded": job.recorder is not None,
     }
@@ -262,7 +273,7 @@ def _write_header(
         job.out / "replay.json",
         {
             "trace": str(job.trace.path.resolve()),
-            "pace": job.pace,
+            "pace": job.pace.text,
             "rounds": rounds,
             "seed": seed,
             "order": [slot.name for slot in slots],

@@ -1,0 +1,54 @@
+"""The fidelity certificates that the replayer gave the runs of a candidate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spoolscope.analysis.outcomes import Run
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The certificate of the least faithful run of a candidate.
+
+    Attributes:
+        candidate: Its name; rounds are its runs, faithful those that met every goal.
+        data: As in run.json, see the replayer.
+    """
+
+    candidate: str
+    rounds: int
+    faithful: int
+    data: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """faithful, unfaithful or untimed."""
+        return str(self.data["verdict"])
+
+    @property
+    def sentences(self) -> list[str]:
+        """Why it is not faithful; or what it is."""
+        if reasons := [f"{reason}." for reason in self.data["reasons"]]:
+            return reasons
+        if self.verdict == "untimed":
+            return ["Results are the recorded ones; no time was to be kept."]
+        return ["Every goal that applies was met."]
+
+
+def certificates(runs: Sequence[Run]) -> list[Certificate]:
+    """Return one certificate per candidate; none for runs of an older replayer."""
+    found = []
+    for name in dict.fromkeys(run.candidate for run in runs):
+        given = [run.row.get("certificate") for run in runs if run.candidate == name]
+        known = [data for data in given if data]
+        if known:
+            faithful = sum(data["verdict"] == "faithful" for data in known)
+            found.append(Certificate(name, len(known), faithful, max(known, key=_badness)))
+    return found
+
+
+def _badness(data: dict[str, Any]) -> tuple[int, float]:
+    missed = sum(goal["met"] is False for goal in data["goals"])
+    late = data["lateness"]
+    return missed, float(late["parts"]["machine"]["p99_ns"] or 0) if late else 0.0

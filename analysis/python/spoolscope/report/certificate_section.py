@@ -1,0 +1,146 @@
+"""The fidelity certificate of every candidate, in words and figures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spoolscope.analysis.certificate import Certificate, certificates
+from spoolscope.analysis.outcomes import Run
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.figures import concurrency as concurrency_figures
+from spoolscope.report.page import Figure, Section, Table, TableBlock
+
+MEANINGS = {
+    "other_result": "calls with another result",
+    "not_executed": "recorded calls not executed",
+    "tree_differs": "names of the final tree that differ",
+    "lateness_by_machine_p99_ns": "late by the machine, p99",
+    "drift_ppm": "drift: growth of lateness with time",
+    "makespan_error": "first call to last, against the recording",
+    "in_flight_emd_by_mean": "calls in flight, distance by mean",
+}
+PARTS = {
+    "slower_calls": "calls of the thread took longer",
+    "dependencies": "calls of other threads came first",
+    "machine": "the machine did not run it in time",
+}
+LOOPS = {
+    "open": "Calls come when they came, however slow the target is (open loop).",
+    "closed": "A thread's next call waits for the one before (closed loop).",
+}
+
+
+def certificate_section(runs: Sequence[Run]) -> Section | None:
+    """Return the section; None if no run has a certificate."""
+    found = certificates(runs)
+    if not found:
+        return None
+    blocks: list[Figure | TableBlock] = []
+    for certificate in found:
+        blocks += [_goals(certificate), _numbers(certificate)]
+    return Section(
+        "certificate",
+        "Certificate",
+        "How far each replay can be trusted",
+        "What was kept of the recording, and what was not: the least faithful run of each "
+        "candidate. Lateness is taken apart, so that a slow target is not mistaken for a "
+        "machine that could not keep up.",
+        [*blocks, _figure(found)],
+    )
+
+
+def _goals(found: Certificate) -> TableBlock:
+    rows = [
+        [MEANINGS.get(goal["name"], goal["name"]), _shown(goal["name"], goal["value"]),
+         _shown(goal["name"], goal["limit"]), _answer(goal["met"])]
+        for goal in found.data["goals"]
+    ]  # fmt: skip
+    of = f" ({found.faithful} of {found.rounds} runs are faithful)" if found.rounds > 1 else ""
+    said = " ".join(sentence[:1].upper() + sentence[1:] for sentence in found.sentences)
+    return TableBlock(
+        f"{found.candidate}: {found.verdict}{of}",
+        ["what", ">measured", ">goal, at most", "met"],
+        rows,
+        f"{said} Pace {found.data['pace']}. {LOOPS[found.data['loop']]} Makespan and calls in "
+        "flight are goals on the recorded type of filesystem only: elsewhere they are results.",
+    )
+
+
+def _numbers(found: Certificate) -> TableBlock:
+    data = found.data
+    late, calls = data["lateness"], data["calls"]
+    rows = []
+    if late:
+        rows.append(["lateness of a call", "", *_quantiles(late)])
+        rows += [
+            [f"of it: {PARTS[name]}", percent(part["share"]), *_quantiles(part)]
+            for name, part in late["parts"].items()
+        ]
+    left_out = (
+        f"{count(calls['executed'])} of {count(calls['recorded'])} recorded calls were executed, "
+        f"{count(calls['diverged'])} with another result; {count(calls['skipped'])} were skipped, "
+        f"{count(calls['never_reached'])} not reached, {count(calls['never_returned'])} had not "
+        f"returned when the recording ended, {count(calls['of_unknown_threads'])} are of threads "
+        f"it does not know; {count(calls['reconstructed'])} are reconstructed."
+    )
+    return TableBlock(
+        f"{found.candidate}: lateness",
+        ["what", ">share", ">p50", ">p90", ">p99", ">longest"],
+        rows,
+        f"{_lateness_caption(late)}{left_out} The CPUs were {percent(data['cpu_idle'])} idle.",
+    )
+
+
+def _lateness_caption(late: dict[str, Any] | None) -> str:
+    if not late:
+        return "There was no schedule to be late for. "
+    return (
+        f"{count(late['calls'])} calls, {count(late['over_1ms'])} over 1 ms late, "
+        f"{count(late['over_1ms_by_machine'])} by the machine alone. The parts of each call add "
+        "up to its lateness exactly. "
+    )
+
+
+def _quantiles(values: dict[str, Any]) -> list[str]:
+    return [duration(values[key]) for key in ("p50_ns", "p90_ns", "p99_ns", "max_ns")]
+
+
+def _figure(found: Sequence[Certificate]) -> Figure:
+    flights = {c.candidate: c.data["in_flight"] for c in found}
+    rows = [
+        [name, f"{flight['recorded_mean']:.3f}", f"{flight['replayed_mean']:.3f}",
+         f"{flight['recorded_max']}", f"{flight['replayed_max']}", f"{flight['emd']:.3f}",
+         percent(flight["emd_by_mean"], 2)]
+        for name, flight in flights.items()
+    ]  # fmt: skip
+    width = max(flight["bin_ns"] for flight in flights.values())
+    return Figure(
+        key="in-flight",
+        title="Calls in flight over time",
+        finding="Calls in flight, recorded and replayed: "
+        + "; ".join(
+            f"{name} {flight['recorded_mean']:.2f} and {flight['replayed_mean']:.2f}"
+            for name, flight in flights.items()
+        ),
+        caption=f"Mean per {duration(width)}, each from its own first call. The distance is the "
+        "earth mover's, in calls, of the shares of time with 0, 1, 2, ... calls in flight.",
+        table=Table(
+            ["on", ">recorded mean", ">replayed mean", ">recorded most", ">replayed most",
+             ">distance", ">by mean"],
+            rows,
+        ),
+        plot=concurrency_figures.in_flight(flights),
+    )  # fmt: skip
+
+
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if name == "tree_differs":
+        return count(int(value))
+    if name == "drift_ppm":
+        return percent(value / 1e6, 3)
+    return duration(value) if name.endswith("_ns") else percent(value, 2)
+
+
+def _answer(met: bool | None) -> str:  # noqa: FBT001
+    return {True: "yes", False: "no", None: "does not apply"}[met]

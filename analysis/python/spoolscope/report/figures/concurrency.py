@@ -1,0 +1,47 @@
+"""Calls in flight over time: as recorded, and in a replay."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from spoolscope.report.figures.base import layout
+from spoolscope.report.palette import CANDIDATE_COLOURS, CANDIDATE_DASHES, DARK
+
+HEIGHT = 260
+
+
+def in_flight(candidates: Mapping[str, Mapping[str, Any]]) -> go.Figure:
+    """Return one line per candidate, and a broad one for the recording.
+
+    Args:
+        candidates: By name the ``in_flight`` of a certificate.
+    """
+    plot = go.Figure()
+    for number, (name, flight) in enumerate(candidates.items()):
+        if number == 0:
+            wide = {"color": DARK, "width": 5}
+            plot.add_trace(_line(flight, "recorded", "recorded", wide))
+        thin = {
+            "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
+            "dash": CANDIDATE_DASHES[number % len(CANDIDATE_DASHES)],
+            "width": 2,
+        }
+        plot.add_trace(_line(flight, "replayed", name, thin))
+    layout(plot, HEIGHT)
+    plot.update_xaxes(ticksuffix=" s")
+    plot.update_yaxes(rangemode="tozero")
+    return plot
+
+
+def _line(flight: Mapping[str, Any], which: str, name: str, line: dict[str, Any]) -> go.Scatter:
+    width = flight["bin_ns"] / 1e9
+    return go.Scatter(
+        x=[round((at + 0.5) * width, 4) for at in range(len(flight[which]))],
+        y=flight[which],
+        mode="lines",
+        name=name,
+        legendgroup=name,
+        line=line,
+        hovertemplate="%{x:.1f} s, %{fullData.name}: %{y:.2f} calls<extra></extra>",
+    )

@@ -1,0 +1,294 @@
+"""The fidelity certificate of a run: what was kept of the recording, and what was not.
+
+The word of a certificate is
+
+* ``faithful``: every goal that applies was met;
+* ``unfaithful``: one was not, and ``reasons`` says which, by how much, and what held calls up;
+* ``untimed``: results were the recorded ones, but as fast as possible no time was to be kept.
+
+Makespan and calls in flight are held against the recording only where the filesystem is of the
+recorded type and time passes as it did: elsewhere a difference is a result, not an error.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay import concurrency, lateness
+from spoolscope.replay.outcomes import (
+    BAD_FD,
+    DIVERGED,
+    PENDING,
+    REASONS,
+    SAME,
+    SKIPPED,
+    Plan,
+)
+from spoolscope.replay.pace import Pace
+from spoolscope.replay.plan import FORK, PlanSummary
+from spoolscope.traces.flat import NO_CALL_ROW
+
+LIMITS = {
+    "other_result": 0.001,
+    "not_executed": 0.001,
+    "tree_differs": 0,
+    "lateness_by_machine_p99_ns": 100_000,
+    "drift_ppm": 1000,
+    "makespan_error": 0.01,
+    "in_flight_emd_by_mean": 0.02,
+}
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How true a run was; counts are of recorded calls, process life left out.
+
+    Attributes:
+        syscalls: Calls in the trace.
+        executed: Calls made for real.
+        divergent: Calls with another result.
+        skipped: Calls not made: deliberately, or never reached.
+        lateness_p50_ns, lateness_p99_ns: Issue minus schedule; None without a schedule.
+        certificate: See ``certify``.
+    """
+
+    syscalls: int
+    executed: int
+    divergent: int
+    skipped: int
+    lateness_p50_ns: int | None
+    lateness_p99_ns: int | None
+    certificate: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number of the certificate beside its limit; ``met`` is None where it does not apply."""
+
+    name: str
+    value: float | None
+    limit: float
+    met: bool | None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a run is judged by, besides its outcomes.
+
+    Attributes:
+        pace: How it was paced.
+        summary: What the engine says of it.
+        mismatched: Names of the final tree that differ.
+        same_filesystem: It ran on the recorded type of filesystem.
+    """
+
+    pace: Pace
+    summary: dict[str, Any]
+    mismatched: int
+    same_filesystem: bool
+
+
+def fidelity(
+    plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary, conditions: Conditions
+) -> Fidelity:
+    """Count verdicts, measure times and judge a run."""
+    counts = count(plan, outcomes, planned)
+    made = _made(plan, outcomes)
+    late = None
+    if conditions.pace.has_schedule and made.any():
+        late = lateness.summary(lateness.lateness(plan.ops, outcomes, made, conditions.pace))
+    certificate = certify(counts, late, _times(plan, outcomes, made), conditions)
+    return Fidelity(
+        syscalls=planned.syscalls,
+        executed=counts["executed"],
+        divergent=counts["diverged"],
+        skipped=planned.syscalls - counts["executed"],
+        lateness_p50_ns=late["p50_ns"] if late else None,
+        lateness_p99_ns=late["p99_ns"] if late else None,
+        certificate=certificate,
+    )
+
+
+def _made(plan: Plan, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Return which operations are recorded calls that were made for real."""
+    verdict = outcomes["verdict"]
+    tried = (verdict == DIVERGED) & (outcomes["reason"] != BAD_FD)
+    made: npt.NDArray[np.bool_] = (plan.ops["call"] != NO_CALL_ROW) & ((verdict == SAME) | tried)
+    return made
+
+
+def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> dict[str, Any]:
+    """Count recorded calls by what became of them.
+
+    ``same``, ``diverged``, ``skipped`` and ``never_reached`` are calls of the plan, as are
+    ``skipped_for`` by reason. ``never_returned`` and ``of_unknown_threads`` were left out of the
+    plan. ``reconstructed`` calls are in no record: they bring about what was so at the start.
+    """
+    calls = plan.ops["call"] != NO_CALL_ROW
+    verdict, reason = outcomes["verdict"], outcomes["reason"]
+    skipped = calls & (verdict == SKIPPED)
+    reasons = np.bincount(reason[skipped], minlength=len(REASONS))
+    return {
+        "recorded": planned.syscalls,
+        "executed": int(_made(plan, outcomes).sum()),
+        "same": int((calls & (verdict == SAME)).sum()),
+        "diverged": int((calls & (verdict == DIVERGED)).sum()),
+        "skipped": int(skipped.sum()),
+        "skipped_for": {REASONS[at]: int(n) for at, n in enumerate(reasons) if n},
+        "never_reached": int((calls & (verdict == PENDING)).sum()),
+        "never_returned": planned.in_flight,
+        "of_unknown_threads": planned.strangers,
+        "reconstructed": int((~calls & (plan.ops["op"] < FORK)).sum()),
+    }
+
+
+Times = tuple[tuple[lateness.Int, lateness.Int], tuple[lateness.Int, lateness.Int]]
+
+
+def _times(plan: Plan, outcomes: npt.NDArray[np.void], made: npt.NDArray[np.bool_]) -> Times:
+    """Return (start, end) of the calls made: as recorded, and in the replay."""
+    ops, results = plan.ops[made], outcomes[made]
+    return (ops["start_ns"], ops["end_ns"]), (results["issue_ns"], results["end_ns"])
+
+
+def certify(
+    counts: dict[str, Any], late: dict[str, Any] | None, times: Times, given: Conditions
+) -> dict[str, Any]:
+    """Return the certificate as JSON knows it.
+
+    Args:
+        counts: See ``count``.
+        late: See ``lateness.summary``; None without a schedule.
+        times: Starts and ends of the calls made, ns: as recorded, and in the replay.
+        given: What else the run is judged by.
+    """
+    span = _makespan(times, given.pace)
+    flight = concurrency.summary(*times)
+    goals = _goals(counts, late, span, flight, given)
+    reasons = [_reason(goal, late, given) for goal in goals if goal.met is False]
+    reasons += _accidents(given.summary)
+    word = "unfaithful" if reasons else "faithful" if given.pace.has_schedule else "untimed"
+    return {
+        "verdict": word,
+        "reasons": reasons,
+        "pace": given.pace.text,
+        "loop": given.pace.loop,
+        "same_filesystem": given.same_filesystem,
+        "calls": counts,
+        "goals": [asdict(goal) for goal in goals],
+        "lateness": late,
+        "makespan": span,
+        "in_flight": flight,
+        "cpu_idle": given.summary.get("cpu_idle"),
+        "cpu_steal": given.summary.get("cpu_steal"),
+    }
+
+
+def _makespan(times: Times, pace: Pace) -> dict[str, Any]:
+    """Return the time from the first issue to the last end, ns, and its relative error."""
+    recorded, replayed = (int(end.max() - start.min()) if len(start) else 0 for start, end in times)
+    wanted = recorded / (pace.factor or 1.0) if pace.has_schedule else None
+    error = (replayed - wanted) / wanted if wanted else None
+    return {"recorded_ns": recorded, "replayed_ns": replayed, "error": error}
+
+
+def _goals(
+    counts: dict[str, Any],
+    late: dict[str, Any] | None,
+    span: dict[str, Any],
+    flight: dict[str, Any],
+    given: Conditions,
+) -> list[Goal]:
+    comparable = given.same_filesystem and given.pace.is_original
+    values = {
+        "other_result": counts["diverged"] / max(counts["executed"], 1),
+        "not_executed": 1 - counts["executed"] / max(counts["recorded"], 1),
+        "tree_differs": given.mismatched,
+        "lateness_by_machine_p99_ns": late and late["parts"]["machine"]["p99_ns"],
+        "drift_ppm": late and late["drift_ppm"],
+        "makespan_error": span["error"],
+        "in_flight_emd_by_mean": flight["emd_by_mean"],
+    }
+    against = {"makespan_error", "in_flight_emd_by_mean"}
+    return [
+        Goal(
+            name,
+            value,
+            LIMITS[name],
+            None
+            if value is None or (name in against and not comparable)
+            else bool(abs(value) <= LIMITS[name]),
+        )
+        for name, value in values.items()
+    ]
+
+
+def _reason(goal: Goal, late: dict[str, Any] | None, given: Conditions) -> str:
+    """Say in a sentence which goal was missed, and why."""
+    value = goal.value or 0.0
+    said = {
+        "other_result": f"{_percent(value)} of the calls had another result",
+        "not_executed": f"{_percent(value)} of the recorded calls were not executed",
+        "tree_differs": f"{value:,.0f} names of the final tree differ",
+        "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
+        f"late{_stall(late)}{_cpus(given.summary)}",
+        "drift_ppm": f"the replay fell behind by {_percent(value / 1e6)} of the time that passed"
+        f"{_mostly(late)}",
+        "makespan_error": f"the run took {_percent(abs(value))} "
+        f"{'longer' if value > 0 else 'less'} than the recording",
+        "in_flight_emd_by_mean": f"the number of calls in flight differs by {_percent(value)} of "
+        "its mean",
+    }
+    limit = goal.limit
+    shown = {"lateness_by_machine_p99_ns": _time(limit), "drift_ppm": _percent(limit / 1e6)}
+    return f"{said[goal.name]} (goal: {shown.get(goal.name) or _percent(limit)} at most)"
+
+
+def _accidents(summary: dict[str, Any]) -> list[str]:
+    found = []
+    if n := summary.get("tasks_crashed"):
+        found.append(f"{n} tasks died")
+    if n := summary.get("orders_given_up"):
+        found.append(f"{n} waits for the recorded order were given up")
+    return found
+
+
+def _mostly(late: dict[str, Any] | None) -> str:
+    """Say which part of the lateness is the largest."""
+    if late is None:
+        return ""
+    name, part = max(late["parts"].items(), key=lambda item: int(item[1]["ns"]))
+    why = {
+        "slower_calls": "calls took longer than recorded",
+        "dependencies": "calls of other threads had to end first",
+        "machine": "the machine did not run the tasks in time",
+    }
+    return f"; {_percent(part['share'])} of all lateness is because {why[name]}"
+
+
+def _stall(late: dict[str, Any] | None) -> str:
+    stall = late and late["longest_stall"]
+    if not stall:
+        return ""
+    return f"; its longest stall was {_time(stall['ns'])}, {_time(stall['due_ns'])} after the start"
+
+
+def _cpus(summary: dict[str, Any]) -> str:
+    idle, steal = summary.get("cpu_idle"), summary.get("cpu_steal")
+    if idle is None:
+        return ""
+    taken = f", {_percent(steal)} taken by other machines" if steal else ""
+    return f"; the CPUs were {_percent(idle)} idle{taken}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _time(ns: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"

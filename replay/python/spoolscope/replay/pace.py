@@ -1,0 +1,74 @@
+"""Paces: when calls are due."""
+
+from dataclasses import dataclass
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+HELP = (
+    "original: calls come when they came (open loop); scaled=N: N times faster, likewise; "
+    "think: each thread pauses as long as it did after its previous call (closed loop); "
+    "afap: as fast as possible (closed loop, no pauses)."
+)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How time passes in a replay.
+
+    In an open loop calls come at recorded times, however slow the target is: it falls behind
+    visibly. In a closed loop a thread's next call waits for the one before, so that load falls
+    as the target slows down.
+
+    Attributes:
+        text: As given.
+        loop: "open" or "closed".
+        factor: Recorded start times are divided by this; None in a closed loop.
+        thinks: Recorded pauses are kept in a closed loop.
+    """
+
+    text: str
+    loop: str
+    factor: float | None = None
+    thinks: bool = False
+
+    @property
+    def is_original(self) -> bool:
+        """Whether recorded time passes as it did, so that a run can be held against it."""
+        return self.factor == 1.0 or self.thinks
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether a call can be late."""
+        return self.factor is not None or self.thinks
+
+    def estimate_s(self, duration_ns: int) -> float | None:
+        """Return how long a replay of a recording takes at least; None if nobody knows."""
+        factor = 1.0 if self.thinks else self.factor
+        return None if factor is None else duration_ns / 1e9 / factor
+
+
+def parse_pace(text: str) -> Pace:
+    """Return the pace named on the command line.
+
+    Raises:
+        SpoolscopeError: not a pace.
+    """
+    named = {
+        "original": Pace("original", "open", 1.0),
+        "think": Pace("think", "closed", thinks=True),
+        "afap": Pace("afap", "closed"),
+    }
+    if text in named:
+        return named[text]
+    kind, _, number = text.partition("=")
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = 0.0
+    if kind != "scaled" or not 0 < factor < float("inf"):
+        raise SpoolscopeError(
+            f"unknown pace {text!r}",
+            remedy="use --pace original, scaled=N, think or afap",
+            exit_code=USAGE,
+        )
+    return Pace(text, "open", factor)
