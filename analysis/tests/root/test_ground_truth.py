@@ -70,10 +70,10 @@ def test_nothing_is_left_when_it_is_interrupted(require, tmp_path, number):
         [*SPOOLSCOPE, "lab", "faults", "slow-flush", "--on", "ext4", "--seconds", "30"],
         stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not _loop_of(tmp_path) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 300
+    while not _loop_of(tmp_path) and lab.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert _loop_of(tmp_path), "the lab never began"
+    assert _loop_of(tmp_path), (lab.kill(), lab.communicate()[1])
     time.sleep(2)
     lab.send_signal(number)
     lab.communicate(timeout=30)

@@ -61,16 +61,23 @@ def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
     with slow(tmp_path, fstype) as (disk, mount, _):
         quick = min(took(lambda: overwrite(mount)) for _ in range(3))
         disk.delay("flush", DELAY_NS)
-        waited = took(lambda: overwrite(mount))
+        waits, spent = [], []
+        for _ in range(5):
+            known = len(disk.delayed())
+            waits.append(took(lambda: overwrite(mount)))
+            new = disk.delayed()[known:]
+            spent.append(sum(request.end_ns - request.begin_ns for request in new))
         logged = disk.delayed()
         disk.clear()
         assert took(lambda: overwrite(mount)) < DELAY_NS
         assert disk.delayed() == logged
     assert quick < DELAY_NS
     assert {request.kind for request in logged} == {"flush"}
-    spent = sum(request.end_ns - request.begin_ns for request in logged)
-    assert spent >= DELAY_NS
-    assert spent <= waited <= spent + quick + 0.3 * DELAY_NS
+    assert min(spent) >= DELAY_NS
+    more = [waited - delayed for waited, delayed in zip(waits, spent, strict=True)]
+    assert min(more) >= 0
+    # A busy machine may make one of them wait for something else, too.
+    assert min(more) <= quick + 0.3 * DELAY_NS
 
 
 def test_only_the_journal_is_slow(tmp_path, require):

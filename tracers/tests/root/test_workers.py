@@ -34,6 +34,17 @@ def spans(lines: list[str]) -> dict[int, list[tuple[float, float]]]:
     return found
 
 
+@pytest.fixture
+def on_disk(require, tmp_path):
+    """Images in memory have no disk below them, and their workers never wait."""
+    source = subprocess.run(
+        ["findmnt", "-no", "SOURCE", "-T", tmp_path], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not source.startswith("/dev/"):
+        require("disk", reason=f"{tmp_path} is on {source}, no disk: give --basetemp on one")
+
+
+@pytest.mark.usefixtures("on_disk")
 def test_a_worker_is_watched_only_while_it_works_for_the_spool(spool, tmp_path):
     mount = spool("ext4")
     table = [line.split() for line in Path("/proc/kallsyms").read_text().splitlines()]
@@ -77,14 +88,10 @@ def test_one_writer_of_xfs_pushes_its_log_once_per_fsync(spool, tmp_path):
     assert all(length is not None and length > 0 for _, length, _ in pushes)
 
 
-def test_requests_of_a_loop_device_lead_to_the_disk_below(spool, require, tmp_path):
+@pytest.mark.usefixtures("on_disk")
+def test_requests_of_a_loop_device_lead_to_the_disk_below(spool, tmp_path):
     mount = spool("ext4")
     name, dev = device_of(mount)
-    source = subprocess.run(
-        ["findmnt", "-no", "SOURCE", "-T", tmp_path], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if not source.startswith("/dev/"):
-        require("disk", reason=f"{tmp_path} is on {source}, no disk: give --basetemp on one")
     trace = record_writers(mount, tmp_path, 20, 1, 65536)
     [(below, parents, submitters, written)] = ask(
         trace,
