@@ -26,6 +26,7 @@ from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.join import join
 from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.private import Private
@@ -47,7 +48,23 @@ def convert(
         trace: Directory to fill; must exist.
         key: Pseudonym key, or None to keep names.
         frozen: Why a flight recorder was frozen at the end of these segments.
+
+    Raises:
+        SpoolscopeError: a segment cannot be read, or its records contradict one another.
     """
+    try:
+        return _convert(segments, trace, key, frozen)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        # A capture is untrusted: its checksums tell of damage, not of what somebody made up.
+        raise SpoolscopeError(
+            f"the records of {segments[0]} contradict one another: {type(error).__name__}: {error}",
+            remedy="record again, or report it if spoolscope-record wrote it",
+        ) from error
+
+
+def _convert(
+    segments: Sequence[Path], trace: Path, key: bytes | None, frozen: str | None
+) -> dict[str, Any]:
     parts = [read_capture(file) for file in segments]
     capture = join(parts) if len(parts) > 1 else parts[0]
     parts.clear()

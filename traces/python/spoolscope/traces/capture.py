@@ -17,6 +17,8 @@ FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
 VERSION = 3
 CLOSED = 0
+# A recorder's chunks hold 16 MiB of calls at most, and a kernel's symbols less than these.
+LARGEST_CHUNK = 256 << 20
 STACK, STRING, SYMBOLS, META = 8, 9, 10, 11
 RECORDS = {
     1: "syscall",
@@ -98,6 +100,7 @@ def read_capture(path: Path) -> Capture:
         if chunk is None:
             break
         kind = int(header["kind"])
+        _require_sense(path, at, kind, chunk)
         if kind in RECORDS:
             parts[RECORDS[kind]].append(chunk)
         elif kind == STACK:
@@ -126,6 +129,16 @@ class _Chunk(NamedTuple):
             return bytes(self.stored)
         raw: bytes = pa.decompress(self.stored, self.raw_bytes, codec="zstd", asbytes=True)
         return raw
+
+
+def _require_sense(path: Path, at: int, kind: int, chunk: _Chunk) -> None:
+    """Refuse a chunk of another size than it says: its checksum proves no good will."""
+    length = ROWS[RECORDS[kind]].itemsize * chunk.n if kind in RECORDS else chunk.raw_bytes
+    if length != chunk.raw_bytes or length > LARGEST_CHUNK:
+        raise SpoolscopeError(
+            f"the chunk at byte {at} of {path} tells {chunk.n} records in {chunk.raw_bytes} bytes",
+            remedy="no recorder wrote that: record again",
+        )
 
 
 def _records(name: str, chunks: list[_Chunk]) -> Records:
