@@ -50,11 +50,21 @@ def test_one_at_a_time_covers_the_same_and_never_twice(con, seed):
     rng = random.Random(seed)
     rows = [(k, p % 500, p % 500 + (q - p) % 90) for k, p, q in intervals(rng, 80, 3)]
     load(con, "a", rows, "k BIGINT, from_ns BIGINT, to_ns BIGINT")
-    found = con.execute(one_at_a_time("a", "k")).fetchall()
+    found = con.execute(one_at_a_time("a", "k", "k")).fetchall()
     covered = {(k, t) for k, p, q in rows for t in range(p, q)}
     left = [(k, t) for k, p, q in found for t in range(p, q)]
     assert len(left) == len(set(left))
     assert set(left) == covered
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_the_same_intervals_one_is_chosen_whatever_their_order(con, seed):
+    rng = random.Random(seed)
+    rows = [(1, at // 10 * 100, at // 10 * 100 + 90, at % 10) for at in range(400)]
+    rng.shuffle(rows)
+    load(con, "a", rows, "k BIGINT, from_ns BIGINT, to_ns BIGINT, who BIGINT")
+    found = con.execute(one_at_a_time("a", "k", "who")).fetchall()
+    assert sorted(found) == [(1, at * 100, at * 100 + 90, 0) for at in range(40)]
 
 
 @pytest.mark.parametrize("seed", range(4))

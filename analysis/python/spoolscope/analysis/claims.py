@@ -119,7 +119,7 @@ WITH passing AS (
 ), waiting AS (
     SELECT pid AS waiter, dev, ino, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, owner_pid FROM waits
     WHERE kind IN {_FILE_LOCKS} AND dur_ns > 0 AND owner_pid IS NOT NULL
-), one AS ({one_at_a_time("waiting", "waiter, dev, ino")}),
+), one AS ({one_at_a_time("waiting", "waiter, dev, ino", "owner_pid")}),
 met AS ({
     overlaps(
         "passing",
@@ -143,7 +143,7 @@ UNION ALL SELECT * FROM lock_turns WHERE mechanism != 'file_lock'
 _LOCK_CLAIMS = f"""
 INSERT INTO claims SELECT id, {LOCK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
     WITH now AS (SELECT * FROM lock_turns WHERE {_MEANWHILE}),
-    one AS ({one_at_a_time("now", "victim")})
+    one AS ({one_at_a_time("now", "victim", "turn")})
     SELECT * FROM ({
     overlaps(
         "sleeps",
@@ -214,7 +214,7 @@ FROM each e JOIN most m USING (commit_id)
 _PHASE_CLAIMS = f"""
 INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND filesystem = 'ext4'),
-    one AS ({one_at_a_time("guilty_phases", "dev")})
+    one AS ({one_at_a_time("guilty_phases", "dev", "tid, mechanism")})
     SELECT * FROM ({
     overlaps(
         "hurt",
@@ -226,12 +226,10 @@ INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 }))
 """
 
-# Materialized, as DuckDB 2.0.0 else ends in "dict-surviving cache: global dictionary column changed
-# identity" on some traces (seen on a replay on btrfs).
 _COMMIT_CLAIMS = f"""
 INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
-    WITH hurt AS MATERIALIZED (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
-    asked AS MATERIALIZED (
+    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
+    asked AS (
         SELECT l.*, t.pid, t.tid AS asker, t.seq, coalesce(s.trigger_comm, t.comm) AS comm,
             s.tid AS via_tid
         FROM leading_commits l JOIN commit_triggers t USING (commit_id)
@@ -259,7 +257,7 @@ INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
     ), busy AS (
         SELECT * FROM services WHERE part IN ('{DEVICE}', '{FLUSH}', '{DISK_FLUSH}')
             AND tid IS NOT NULL AND {_MEANWHILE}
-    ), oldest AS ({one_at_a_time("busy", "disk")}),
+    ), oldest AS ({one_at_a_time("busy", "disk", "tid, seq, part")}),
     met AS ({
     overlaps(
         "hurt",
@@ -269,7 +267,7 @@ INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
         "'inferred' AS evidence",
     )
 })
-    {one_at_a_time("met", "id")}
+    {one_at_a_time("met", "id", "tid, seq")}
 )
 """
 

@@ -80,7 +80,7 @@ WITH leaders AS (
     FROM commit_spans s JOIN commit_parts p USING (commit_id)
     WHERE leads AND kind = 'btrfs_log_commit' AND part NOT IN ('previous_commit', 'ordered_data')
 )
-{one_at_a_time("leaders", "filesystem, dev")}
+{one_at_a_time("leaders", "filesystem, dev", "commit_id")}
 """
 
 _JOURNAL_WAITS = f"""
@@ -109,7 +109,8 @@ FROM ({
 # between the variables since and until.
 _BATCH = """
 CREATE OR REPLACE TEMP TABLE batch AS
-SELECT * FROM commit_spans WHERE commit_id BETWEEN {first} AND {last};
+SELECT commit_id, kind, tid, dev, from_ns, to_ns, dur_ns, locking_ns, flushing_ns, logging_ns
+FROM commit_spans WHERE commit_id BETWEEN {first} AND {last};
 SET VARIABLE since = (SELECT min(from_ns) FROM batch);
 SET VARIABLE until = (SELECT max(to_ns) FROM batch)
 """
@@ -161,7 +162,7 @@ WITH own AS (
 ), met AS (
     SELECT * FROM ({overlaps("batch", "own", "l.tid = r.tid", "l.commit_id, r.part")})
 )
-{one_at_a_time("met", "commit_id, part")}
+{one_at_a_time("met", "commit_id, part", "commit_id")}
 """
 
 _FLUSHES = f"""
@@ -172,7 +173,7 @@ WITH emptied AS (
 ), met AS (
     SELECT * FROM ({overlaps("batch", "emptied", same_disk("l.dev", "r.disk"), "l.commit_id")})
 )
-{one_at_a_time("met", "commit_id")}
+{one_at_a_time("met", "commit_id", "commit_id")}
 """
 
 _PARTS_TABLE = """

@@ -21,9 +21,11 @@ def overlaps(left: str, right: str, on: str, columns: str) -> str:
         columns: What to select of both; ``from_ns`` and ``to_ns`` of the overlap are added.
     """
     bins = f"unnest(range(from_ns >> {_BIN}, ((to_ns - 1) >> {_BIN}) + 1)) AS bin"
+    # Materialized, as a side that is itself a join makes DuckDB 2.0.0 end in "dict-surviving cache:
+    # global dictionary column changed identity" now and then.
     return f"""
-WITH l AS (SELECT *, {bins} FROM {left} WHERE from_ns < to_ns),
-r AS (SELECT *, {bins} FROM {right} WHERE from_ns < to_ns)
+WITH l AS MATERIALIZED (SELECT *, {bins} FROM {left} WHERE from_ns < to_ns),
+r AS MATERIALIZED (SELECT *, {bins} FROM {right} WHERE from_ns < to_ns)
 SELECT {columns}, greatest(l.from_ns, r.from_ns) AS from_ns, least(l.to_ns, r.to_ns) AS to_ns
 FROM l JOIN r ON l.bin = r.bin AND {on}
     AND l.bin = greatest(l.from_ns, r.from_ns) >> {_BIN}
@@ -31,18 +33,20 @@ FROM l JOIN r ON l.bin = r.bin AND {on}
 """
 
 
-def one_at_a_time(table: str, key: str) -> str:
+def one_at_a_time(table: str, key: str, ties: str) -> str:
     """Return a query that leaves at every instant only the row that began first.
 
     Args:
         table: Intervals, perhaps overlapping; all columns are kept, ``from_ns`` moves.
         key: Columns within which the rows compete.
+        ties: Columns by which one of several rows for the very same interval is chosen, so that
+            the answer is the same whenever it is asked for.
     """
     return f"""
 SELECT * EXCLUDE (before_ns)
     REPLACE (greatest(from_ns, coalesce(before_ns, from_ns)) AS from_ns)
 FROM (
-    SELECT *, max(to_ns) OVER (PARTITION BY {key} ORDER BY from_ns, to_ns
+    SELECT *, max(to_ns) OVER (PARTITION BY {key} ORDER BY from_ns, to_ns, {ties}
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
     FROM {table}
 ) WHERE to_ns > coalesce(before_ns, from_ns)
@@ -61,7 +65,8 @@ def layers(claims: str, bits: Sequence[int]) -> str:
     in each layer, null if none does. The pieces of an id do not overlap.
     """
     # At most one claim of a layer holds at a time, so what began less what ended is its number;
-    # one running sum, in which every layer has its own bits, does for all of them.
+    # one running sum, in which every layer has its own bits, does for all of them. Of several
+    # changes at one instant the last has summed all; after the others no time passes.
     shifts = [sum(bits[:layer]) for layer in range(len(bits))]
     places = " ".join(f"WHEN {layer} THEN {shift}" for layer, shift in enumerate(shifts))
     names = ", ".join(
@@ -71,13 +76,11 @@ def layers(claims: str, bits: Sequence[int]) -> str:
     claim = f"(CAST(claim AS BIGINT) << CASE layer {places} END)"
     return f"""
 WITH changes AS (
-    SELECT id, at_ns, CAST(sum(change) AS BIGINT) AS change FROM (
-        SELECT id, from_ns AS at_ns, {claim} AS change FROM {claims}
-        UNION ALL SELECT id, to_ns, -{claim} FROM {claims}
-    ) GROUP BY id, at_ns
+    SELECT id, from_ns AS at_ns, {claim} AS change FROM {claims}
+    UNION ALL SELECT id, to_ns, -{claim} FROM {claims}
 ), pieces AS (
     SELECT id, at_ns AS from_ns, lead(at_ns) OVER w AS to_ns,
-        CAST(sum(change) OVER w AS BIGINT) AS held
+        CAST(sum(change) OVER (w ROWS UNBOUNDED PRECEDING) AS BIGINT) AS held
     FROM changes WINDOW w AS (PARTITION BY id ORDER BY at_ns)
 )
 SELECT id, from_ns, to_ns, {names} FROM pieces WHERE held > 0 AND to_ns > from_ns
