@@ -51,22 +51,29 @@ _SAME_CALL = (
     "AND s.ts_ns <= t.to_ns AND s.ts_ns + s.dur_ns >= t.ts_ns - 1000000000"
 )
 
-_CHARGED = """
+# All that is charged, in so few rows that it may be summed up again in several ways.
+_CHARGES = """
+CREATE OR REPLACE TEMP TABLE charges AS
 WITH waited AS (
     SELECT t.commit_id,
         sum(w.to_ns - w.from_ns) FILTER (w.tid = t.tid) AS own_ns,
         sum(w.to_ns - w.from_ns) FILTER (w.tid IS DISTINCT FROM t.tid) AS others_ns,
         count(*) FILTER (w.tid IS DISTINCT FROM t.tid) AS n_others
     FROM commit_triggers t JOIN commit_waits w USING (commit_id) GROUP BY t.commit_id
-), each AS (
-    SELECT t.*, s.dur_ns, w.own_ns, w.others_ns, w.n_others
-    FROM commit_triggers t JOIN commit_spans s USING (commit_id)
-    LEFT JOIN waited w USING (commit_id)
 )
-SELECT {columns}, count(*), CAST(sum(dur_ns) AS BIGINT),
-    CAST(coalesce(sum(own_ns), 0) AS BIGINT), CAST(coalesce(sum(others_ns), 0) AS BIGINT),
-    CAST(coalesce(sum(n_others), 0) AS BIGINT)
-FROM each GROUP BY ALL ORDER BY {order}
+SELECT t.charged, t.comm, t.pid, t.syscall, t.path_class, t.mailbox, count(*) AS n,
+    CAST(sum(s.dur_ns) AS BIGINT) AS commit_ns,
+    CAST(coalesce(sum(w.own_ns), 0) AS BIGINT) AS own_ns,
+    CAST(coalesce(sum(w.others_ns), 0) AS BIGINT) AS others_ns,
+    CAST(coalesce(sum(w.n_others), 0) AS BIGINT) AS n_others
+FROM commit_triggers t JOIN commit_spans s USING (commit_id) LEFT JOIN waited w USING (commit_id)
+GROUP BY ALL
+"""
+
+_CHARGED = """
+SELECT {columns}, CAST(sum(n) AS BIGINT), CAST(sum(commit_ns) AS BIGINT),
+    CAST(sum(own_ns) AS BIGINT), CAST(sum(others_ns) AS BIGINT), CAST(sum(n_others) AS BIGINT)
+FROM charges GROUP BY ALL ORDER BY {order}
 """
 # Columns 1 to 4 name who; then n, commit_ns, own_ns, others_ns.
 _BY_COST = "6 DESC, 5 DESC, 1, 2, 3, 4"
@@ -147,11 +154,11 @@ def name_triggers(con: duckdb.DuckDBPyConnection) -> None:
 
 def charge_commits(con: duckdb.DuckDBPyConnection) -> BlameTable:
     """Charge the commits (needs ``commit_triggers``, ``commit_waits`` and ``commit_spans``)."""
+    con.execute(_CHARGES)
     ((commit_ns, charged_ns, uncharged_ns),) = con.execute(
-        "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT), "
-        "CAST(coalesce(sum(dur_ns) FILTER (charged), 0) AS BIGINT), "
-        "CAST(coalesce(sum(dur_ns) FILTER (NOT charged), 0) AS BIGINT) "
-        "FROM commit_spans JOIN commit_triggers USING (commit_id)"
+        "SELECT CAST(coalesce(sum(commit_ns), 0) AS BIGINT), "
+        "CAST(coalesce(sum(commit_ns) FILTER (charged), 0) AS BIGINT), "
+        "CAST(coalesce(sum(commit_ns) FILTER (NOT charged), 0) AS BIGINT) FROM charges"
     ).fetchall()
     by_mailbox = _charged(con, "mailbox, 0, 0, 0", _BY_COST)
     return BlameTable(

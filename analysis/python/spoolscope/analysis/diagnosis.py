@@ -38,11 +38,15 @@ WITH waited AS (
     WHERE c.trigger = 'call' AND c.trigger_pid IS NOT NULL
     GROUP BY trigger_pid ORDER BY n DESC LIMIT 1
 )
-SELECT b.*, (SELECT count(*) FROM commit_spans),
-    (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls s WHERE s.pid = b.pid),
-    (SELECT mode(nullif(t.syscall, '-')) FROM commit_triggers t WHERE t.pid = b.pid),
-    (SELECT mode(t.path) FROM commit_triggers t WHERE t.pid = b.pid)
-FROM busiest b
+SELECT pid, comm, n, others_ns, n_next FROM busiest
+"""
+
+# That process: a number where it stands lets DuckDB pass over what others did.
+_BUSIEST = """
+SELECT (SELECT count(*) FROM commit_spans),
+    (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls WHERE pid = {pid}),
+    (SELECT mode(nullif(syscall, '-')) FROM commit_triggers WHERE pid = {pid}),
+    (SELECT mode(path) FROM commit_triggers WHERE pid = {pid})
 """
 
 # A request that is behind others in the device is not served before the one ahead is done: only
@@ -127,11 +131,18 @@ class Finding:
 
 def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
     """Read the evidence (needs ``named_waits`` and the tables of ``study_commits``)."""
-    trigger = con.execute(_TRIGGERS).fetchone()
+    busiest = con.execute(_TRIGGERS).fetchall()
     return Evidence(
-        trigger=Trigger(*trigger) if trigger else None,
+        trigger=_trigger(con, *busiest[0]) if busiest else None,
         requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
     )
+
+
+def _trigger(
+    con: duckdb.DuckDBPyConnection, pid: int, comm: str, n: int, others_ns: int, n_next: int
+) -> Trigger:
+    ((n_commits, own_ns, syscall, path),) = con.execute(_BUSIEST.format(pid=pid)).fetchall()
+    return Trigger(pid, comm, n, others_ns, n_next, n_commits, own_ns, syscall, path)
 
 
 def diagnose(found: "Explanation") -> list[Finding]:

@@ -63,7 +63,7 @@ def class_of(syscall: str) -> str:
 
 
 def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:
-    """Return the latencies by call, the largest total first (needs the table ``call_totals``).
+    """Return the latencies by call, the largest total first (needs ``sum_calls``).
 
     Calls still in flight when the recording ended count in n and total, not in percentiles.
     """
@@ -92,16 +92,37 @@ _BUCKET = (
     "ELSE 1280 + (dur_ns >> 24) END"
 )
 
+# What all calls tell, in one pass over them: their parts and lengths in sum, by bucket.
+_LENGTHS = f"""
+CREATE OR REPLACE TEMP TABLE call_lengths AS
+SELECT syscall, flags_seen & {IN_FLIGHT} = 0 AS done, CAST({_BUCKET} AS INTEGER) AS bucket,
+    count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns,
+    CAST(sum(oncpu_ns) AS BIGINT) AS oncpu_ns, CAST(sum(blocked_ns) AS BIGINT) AS blocked_ns,
+    CAST(sum(runq_ns) AS BIGINT) AS runq_ns, CAST(sum(preempted_ns) AS BIGINT) AS preempted_ns,
+    max(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns) AS over_ns,
+    min(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns) AS under_ns,
+    least(min(oncpu_ns), min(blocked_ns), min(runq_ns), min(preempted_ns)) AS least_ns
+FROM syscalls GROUP BY ALL
+"""
+
+_TOTALS = """
+CREATE OR REPLACE TEMP TABLE call_totals AS
+SELECT syscall, CAST(sum(n) AS BIGINT) AS n,
+    CAST(coalesce(sum(n) FILTER (done), 0) AS BIGINT) AS n_done,
+    CAST(sum(dur_ns) AS BIGINT) AS dur_ns, CAST(sum(oncpu_ns) AS BIGINT) AS oncpu_ns,
+    CAST(sum(blocked_ns) AS BIGINT) AS blocked_ns, CAST(sum(runq_ns) AS BIGINT) AS runq_ns,
+    CAST(sum(preempted_ns) AS BIGINT) AS preempted_ns, max(max_ns) AS max_ns,
+    greatest(max(over_ns), -min(under_ns)) AS error_ns, -min(least_ns) AS negative_ns
+FROM call_lengths GROUP BY syscall
+"""
+
 # The two calls between which each quantile lies, by rank from 0, and the buckets that hold them.
 _RANKS = f"""
 CREATE OR REPLACE TEMP TABLE quantile_buckets AS
-WITH buckets AS (
-    SELECT syscall, CAST({_BUCKET} AS INTEGER) AS bucket, count(*) AS n FROM syscalls
-    WHERE flags_seen & {IN_FLIGHT} = 0 GROUP BY ALL
-), summed AS (
-    SELECT *, CAST(sum(n) OVER w AS BIGINT) - n AS before,
+WITH summed AS (
+    SELECT syscall, bucket, n, CAST(sum(n) OVER w AS BIGINT) - n AS before,
         CAST(sum(n) OVER (PARTITION BY syscall) AS BIGINT) AS total
-    FROM buckets WINDOW w AS (PARTITION BY syscall ORDER BY bucket)
+    FROM call_lengths WHERE done WINDOW w AS (PARTITION BY syscall ORDER BY bucket)
 ), wanted AS (
     SELECT DISTINCT syscall, q, unnest([floor((total - 1) * q), ceil((total - 1) * q)]) AS rank
     FROM (SELECT DISTINCT syscall, total, unnest({list(QUANTILES)}) AS q FROM summed)
@@ -122,6 +143,12 @@ WITH picked AS (
 SELECT k.syscall, k.q, min(dur_ns), max(dur_ns)
 FROM quantile_buckets k JOIN picked p USING (syscall, bucket, place) GROUP BY ALL
 """
+
+
+def sum_calls(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``call_totals``, one row for each name of a call, and ``call_lengths``, by bucket."""
+    con.execute(_LENGTHS)
+    con.execute(_TOTALS)
 
 
 def exact_quantiles(con: duckdb.DuckDBPyConnection) -> dict[str, list[float]]:

@@ -12,20 +12,8 @@ from dataclasses import dataclass
 import duckdb
 
 from spoolscope.analysis.causes import Rule, load_rules
-from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES
+from spoolscope.analysis.latency import SYSCALL_CLASSES, sum_calls
 from spoolscope.analysis.stacks import label_stacks
-
-# What every call tells, in one pass over all of them.
-_TOTALS = """
-CREATE OR REPLACE TEMP TABLE call_totals AS
-SELECT syscall, count(*) AS n, count(*) FILTER (flags_seen & {in_flight} = 0) AS n_done,
-    CAST(sum(dur_ns) AS BIGINT) AS dur_ns, CAST(sum(oncpu_ns) AS BIGINT) AS oncpu_ns,
-    CAST(sum(blocked_ns) AS BIGINT) AS blocked_ns, CAST(sum(runq_ns) AS BIGINT) AS runq_ns,
-    CAST(sum(preempted_ns) AS BIGINT) AS preempted_ns, max(dur_ns) AS max_ns,
-    max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)) AS error_ns,
-    max(-least(oncpu_ns, blocked_ns, runq_ns, preempted_ns)) AS negative_ns
-FROM syscalls GROUP BY syscall
-"""
 
 # Most calls never leave the CPU: only the others, a few per cent, meet the segments. Those that
 # ask for commits are here, too: the journal's events name them.
@@ -134,7 +122,7 @@ def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -
     cause, and the rows of a call add up to its ``blocked_ns``.
     """
     label_stacks(con, load_rules() if rules is None else rules)
-    con.execute(_TOTALS.format(in_flight=IN_FLIGHT))
+    sum_calls(con)
     con.execute(_WAITED.format(sync=SYSCALL_CLASSES["sync"]))
     for statement in (_WAITS, _COVERED, _REMAINDER):
         con.execute(statement)
