@@ -15,9 +15,10 @@ use crate::engine::{self, Options, Summary};
 use crate::fixture;
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
-use crate::pattern::Pattern;
+use crate::pattern::{self, Pattern};
 use crate::plan::Plan;
 use crate::sandbox::{self, Confinement};
+use crate::semantics::{self, Kind};
 use crate::verify;
 
 /// Exit code of a replay that was interrupted.
@@ -78,7 +79,7 @@ fn check(plan: &Plan) -> Value {
         "unsupported": plan.unsupported().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "fixture_names": tree.names.len(),
         "fixture_bytes": tree.bytes(),
-        "peak_bytes": peak_bytes(&tree, &linear),
+        "peak_bytes": peak_bytes(plan, &tree, &linear),
     })
 }
 
@@ -87,7 +88,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
         let op: &PlanOp = &plan.ops()[*at as usize];
         json!({
             "op": at,
-            "call": crate::semantics::name(op),
+            "call": semantics::name(op),
             "path": String::from_utf8_lossy(plan.string(op.path)),
             "ret": op.ret,
         })
@@ -95,13 +96,32 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
     linear.unexplained.iter().take(20).map(describe).collect()
 }
 
-fn peak_bytes(tree: &Tree, linear: &Linear) -> i64 {
-    tree.bytes().saturating_add(linear.world.peak_bytes)
+/// Most bytes that the files may have, if nothing is ever removed.
+fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
+    let beyond = plan.ops().iter().map(beyond_record);
+    let known = tree.bytes().saturating_add(linear.world.peak_bytes);
+    beyond.fold(known, i64::saturating_add)
+}
+
+/// Bytes that a call may write here and that no recorded size of a file tells.
+fn beyond_record(op: &PlanOp) -> i64 {
+    match semantics::kind(op) {
+        // It may keep the size that the file had.
+        Kind::Fallocate => op.size.max(0),
+        // When recorded it failed, or stopped short.
+        Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
+        Kind::CopyRange => op.ret.max(0),
+        _ => 0,
+    }
 }
 
 fn prepare(plan: &Plan, linear: &Linear, confinement: &Confinement) -> Result<Value> {
     let tree = Tree::initial(plan, &linear.world);
-    fixture::check_space(confinement, peak_bytes(&tree, linear), tree.names.len())?;
+    fixture::check_space(
+        confinement,
+        peak_bytes(plan, &tree, linear),
+        tree.names.len(),
+    )?;
     let built = fixture::build(plan, &tree, confinement, &Pattern::new(1 << 20)?)?;
     Ok(json!({
         "files": built.files,

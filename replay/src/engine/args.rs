@@ -187,6 +187,8 @@ impl Task {
             Word::Cmd => i64::from(op.cmd),
             // getdents64 takes 32 bits: a negative size is a large one, larger than the buffer.
             Word::Size if kind == Kind::Getdents => op.size.clamp(0, self.context.longest(kind)),
+            // "All there is" was meant, and is asked for in a loop until nothing is left.
+            Word::Size if kind == Kind::CopyRange => op.size.min(op.ret.max(0)),
             Word::Size => op.size.min(self.context.longest(kind)),
             Word::Offset => op.offset,
             Word::Uid => self.owner(op.arg as u32),

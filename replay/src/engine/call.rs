@@ -206,12 +206,11 @@ fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
 /// What went to a socket goes to /dev/null.
 fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let from = open_here(task, op, op.fd)?;
-    let to = task
-        .process
-        .fds
-        .get(op.fd2)
-        .map_or(task.context.sink, |open| open.real);
-    let registers = [i64::from(to), i64::from(from.real), 0, op.size, 0, 0];
+    let (to, size) = match task.process.fds.get(op.fd2) {
+        Some(file) => (file.real, op.size.min(op.ret.max(0))),
+        None => (task.context.sink, op.size),
+    };
+    let registers = [i64::from(to), i64::from(from.real), 0, size, 0, 0];
     Ok(syscall(libc::SYS_sendfile, registers))
 }
 

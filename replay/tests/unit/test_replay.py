@@ -231,6 +231,23 @@ def test_a_fixture_beyond_the_free_space_is_refused(script, tmp_path, target):
     assert list(target.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("syscall", "values"),
+    [
+        ("fallocate", {"ret": -28, "offset": 0, "size": 1 << 60}),
+        ("fallocate", {"ret": 0, "offset": 0, "size": 1 << 60, "flags": 1}),  # keeps the size
+        ("write", {"ret": -28, "offset": 0, "size": 1 << 60}),
+    ],
+)
+def test_calls_that_may_fill_the_disk_are_refused(script, tmp_path, target, syscall, values):
+    """Whatever they did when recorded: here the disk has room, or the size is not told."""
+    for at in range(10_000 if syscall == "write" else 1):
+        script.call(10, at, syscall, "big", base=0, fd=3, ino=5, obj_mode=REG, obj_size=0, **values)
+    with pytest.raises(SpoolscopeError, match="free"):
+        run(script, tmp_path, target)
+    assert list(target.iterdir()) == []
+
+
 def test_a_path_that_leaves_the_spool_is_refused(script, tmp_path, target):
     script.call(10, 1, "unlink", "a/../../b")
     with pytest.raises(SpoolscopeError, match="leaves the spool"):
