@@ -379,6 +379,10 @@ fn failed(op: &PlanOp) -> Touches {
         libc::ENOENT if creates => (Need::Any, Need::Any),
         libc::ENOENT => (Need::Absent, Need::Any),
         libc::EEXIST if second.is_some() => (Need::Any, Need::Present(0)),
+        libc::EISDIR | libc::ENOTEMPTY | libc::ENOTDIR if second.is_some() => {
+            (Need::Present(0), Need::Present(0))
+        }
+        libc::ENOTDIR if kind(op) == Kind::Rmdir => (Need::Present(0), Need::Any),
         libc::EEXIST | libc::EISDIR | libc::ENOTEMPTY => (Need::Present(0), Need::Any),
         _ => (Need::Any, Need::Any),
     };

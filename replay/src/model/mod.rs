@@ -2,6 +2,7 @@
 
 pub mod descriptors;
 pub mod edges;
+pub mod evidence;
 pub mod extents;
 mod initial;
 pub mod linear;
@@ -11,5 +12,7 @@ pub mod objects;
 pub mod state;
 pub mod world;
 
+#[cfg(test)]
+mod inferred;
 #[cfg(test)]
 mod tests;
