@@ -11,6 +11,7 @@ mod sandbox;
 mod semantics;
 #[cfg(test)]
 mod testing;
+mod touches;
 mod verify;
 
 use clap::Parser;

@@ -232,166 +232,6 @@ pub fn open_flags(op: &PlanOp) -> i32 {
     }
 }
 
-/// What a name must have been just before the call, given its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// The result fits any state.
-    Any,
-    /// The name existed; its inode, or 0 if not told.
-    Present(u64),
-    Absent,
-}
-
-/// What the call leaves behind at a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Makes {
-    Same,
-    Gone,
-    /// A new object, unless one is there and the call accepts it.
-    Object,
-    /// The object that the other name had.
-    Moved,
-    Linked,
-    /// Both names change places (RENAME_EXCHANGE).
-    Swapped,
-}
-
-/// One name a call depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct Touch {
-    pub path: u32,
-    pub need: Need,
-    pub makes: Makes,
-}
-
-/// The names of a call: one, or two for rename and link.
-pub type Touches = [Option<Touch>; 2];
-
-const NOREPLACE: u32 = 1;
-const EXCHANGE: u32 = 2;
-
-/// The names an operation looked up or changed; a name that is not known is left out.
-pub fn touches(op: &PlanOp) -> Touches {
-    let found = match op.ret {
-        _ if !uses_path(op) => [None, None],
-        ..0 => failed(op),
-        _ => succeeded(op),
-    };
-    found.map(|touch| touch.filter(|touch| touch.path != NONE))
-}
-
-fn succeeded(op: &PlanOp) -> Touches {
-    let one = |need, makes| {
-        [
-            Some(Touch {
-                path: op.path,
-                need,
-                makes,
-            }),
-            None,
-        ]
-    };
-    match kind(op) {
-        Kind::Open => opened(op),
-        Kind::Rename => renamed(op),
-        Kind::Link => [
-            Some(Touch {
-                path: op.path,
-                need: Need::Present(op.ino),
-                makes: Makes::Same,
-            }),
-            Some(Touch {
-                path: op.path2,
-                need: Need::Absent,
-                makes: Makes::Linked,
-            }),
-        ],
-        Kind::Symlink | Kind::Mkdir | Kind::Mknod => one(Need::Absent, Makes::Object),
-        Kind::Unlink | Kind::Rmdir => one(Need::Present(op.ino), Makes::Gone),
-        Kind::Statfs | Kind::Watch => one(Need::Present(0), Makes::Same),
-        _ => one(Need::Present(op.ino), Makes::Same),
-    }
-}
-
-fn opened(op: &PlanOp) -> Touches {
-    let flags = open_flags(op);
-    let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    let (need, makes) = match (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0) {
-        _ if temporary => (Need::Present(0), Makes::Same),
-        (true, true) => (Need::Absent, Makes::Object),
-        (true, false) => (Need::Any, Makes::Object),
-        _ => (Need::Present(op.ino), Makes::Same),
-    };
-    [
-        Some(Touch {
-            path: op.path,
-            need,
-            makes,
-        }),
-        None,
-    ]
-}
-
-fn renamed(op: &PlanOp) -> Touches {
-    let (need, makes) = match op.flags {
-        flags if flags & EXCHANGE != 0 => (Need::Present(0), Makes::Swapped),
-        flags if flags & NOREPLACE != 0 => (Need::Absent, Makes::Moved),
-        _ => (Need::Any, Makes::Moved),
-    };
-    let leaves = if makes == Makes::Swapped {
-        Makes::Swapped
-    } else {
-        Makes::Gone
-    };
-    [
-        Some(Touch {
-            path: op.path,
-            need: Need::Present(op.ino),
-            makes: leaves,
-        }),
-        Some(Touch {
-            path: op.path2,
-            need,
-            makes,
-        }),
-    ]
-}
-
-fn failed(op: &PlanOp) -> Touches {
-    let touch = |path, need| {
-        Some(Touch {
-            path,
-            need,
-            makes: Makes::Same,
-        })
-    };
-    let second = if has_second_path(op) {
-        Some(op.path2)
-    } else {
-        None
-    };
-    let creates = match kind(op) {
-        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
-        Kind::Mkdir | Kind::Symlink | Kind::Mknod => true,
-        _ => false,
-    };
-    let (first, other) = match -op.ret as i32 {
-        libc::ENOENT if creates => (Need::Any, Need::Any),
-        libc::ENOENT => (Need::Absent, Need::Any),
-        libc::EEXIST if second.is_some() => (Need::Any, Need::Present(0)),
-        libc::EISDIR | libc::ENOTEMPTY | libc::ENOTDIR if second.is_some() => {
-            (Need::Present(0), Need::Present(0))
-        }
-        libc::ENOTDIR if kind(op) == Kind::Rmdir => (Need::Present(0), Need::Any),
-        libc::EEXIST | libc::EISDIR | libc::ENOTEMPTY => (Need::Present(0), Need::Any),
-        _ => (Need::Any, Need::Any),
-    };
-    [
-        touch(op.path, first),
-        second.and_then(|path| touch(path, other)),
-    ]
-}
-
 /// Role of a lock operation, as its result tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -457,6 +297,11 @@ pub fn is_lock_command(cmd: i32) -> bool {
 /// Whether a mode names a regular file.
 pub fn is_regular(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Whether a mode names a directory.
+pub fn is_directory(mode: u32) -> bool {
+    mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 /// Whether a mode names a pipe, a socket or a device: never opened by the replayer.

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
-use crate::engine::spin::Spinning;
 
 /// How often the counter is looked at before sleeping: about a microsecond.
 const SPINS: u32 = 40;
@@ -67,10 +66,23 @@ impl Gate {
         reached
     }
 
-    /// Waits until a moment of CLOCK_MONOTONIC.
-    pub fn sleep_until(&self, deadline_ns: i64, spinning: &Spinning) {
+    /// Sleeps until a moment of CLOCK_MONOTONIC.
+    pub fn sleep_until(&self, deadline_ns: i64) {
         self.enter(state::PACING);
-        spinning.sleep_until(deadline_ns);
+        let time = libc::timespec {
+            tv_sec: deadline_ns / 1_000_000_000,
+            tv_nsec: deadline_ns % 1_000_000_000,
+        };
+        // SAFETY: `time` is valid; EINTR only means to look at the clock again.
+        let sleep = || unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &raw const time,
+                std::ptr::null_mut(),
+            )
+        };
+        while sleep() == libc::EINTR {}
         self.enter(state::RUNNING);
     }
 }

@@ -11,7 +11,6 @@ mod opened;
 pub mod pace;
 pub mod schedule;
 pub mod shared;
-mod spin;
 mod supervisor;
 mod task;
 mod verdict;

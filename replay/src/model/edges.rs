@@ -6,14 +6,16 @@
 //! lock first is let in first, or later edges could wait for a process stuck behind the wrong
 //! holder. All edges agree with one order, so they cannot form a cycle.
 
-use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::collections::{HashMap, HashSet};
 
-use crate::model::linear::{Seen, changes_size};
 use crate::model::locks::LockKey;
+use crate::model::needs;
+use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock, Makes};
+use crate::semantics::{self, Kind, Lock};
+use crate::touches::{self, Makes, Need, Touch};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -133,8 +135,8 @@ impl<'a> Edges<'a> {
     }
 
     fn add_names(&mut self, at: u32, op: &PlanOp, world: &World) {
-        for touch in semantics::touches(op).into_iter().flatten() {
-            let known = op.ret >= 0;
+        for touch in touches::of(op).into_iter().flatten() {
+            let known = op.ret >= 0 || needs::is_evidence(op, &touch);
             for above in world.names.ancestors(touch.path) {
                 self.access(
                     Key::Name(*above),
@@ -147,8 +149,8 @@ impl<'a> Edges<'a> {
                 );
             }
             if world.names.changes(touch.path) {
-                let writes = touch.makes != Makes::Same || refused_full(op);
-                let definite = touch.makes != Makes::Same || touch.need != semantics::Need::Any;
+                let writes = is_change(&touch);
+                let definite = needs::is_evidence(op, &touch);
                 self.access(
                     Key::Name(touch.path),
                     Access {
@@ -280,7 +282,8 @@ fn ordered(ops: &[PlanOp], before: &Access, next: &Access) -> bool {
     before.definite && next.definite && !sleeps
 }
 
-/// rmdir that found the directory full depends on every name below it.
-fn refused_full(op: &PlanOp) -> bool {
-    op.ret == -i64::from(libc::ENOTEMPTY) && op.base != 0 && op.path != NONE
+/// Whether a call conflicts with all that reads the name: who found a directory full depends on
+/// every name in it, and those calls read the directory.
+pub fn is_change(touch: &Touch) -> bool {
+    touch.makes != Makes::Same || touch.need == Need::Full
 }

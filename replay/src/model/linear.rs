@@ -3,19 +3,36 @@
 //! Every operation takes effect at one moment between its recorded start and end. The trace is
 //! walked in time; an operation is given its place when it ends, unless a result asks for
 //! another: one that saw the state before a change goes before it, one that saw the state after
-//! pulls the change forward. Only operations that overlapped in the recording can be moved.
+//! pulls the change forward. Who overlapped in a fight for the same names is put in order by a
+//! search. Only operations that overlapped in the recording can be moved.
 
 use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::model::contest;
 use crate::model::edges::Edges;
 use crate::model::locks::Locks;
+use crate::model::needs::needs;
+use crate::model::rivals::{ByName, Rivals, conflict};
+use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock, Makes, Need, Touch};
+use crate::semantics::{self, Kind, Lock};
+use crate::touches::{self, Makes, Need, Touch};
 
 const DEEPEST: usize = 16;
+/// Operations that all searches together may try, so that a trace nobody can explain ends too.
+const ALLOWANCE: u64 = 1_000_000;
+const ALLOWANCE_PER_OP: u64 = 20;
+
+/// The place of an operation in the order found for a contest.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    contest: u32,
+    index: usize,
+    previous: Option<u32>,
+}
 
 /// The walk over the trace; `world` ends as the expected final state.
 #[derive(Debug)]
@@ -29,6 +46,14 @@ pub struct Linear<'a> {
     fork_of: HashMap<u32, u32>,
     placed: Vec<bool>,
     busy: Vec<u32>,
+    /// The first operation that has not begun.
+    next: u32,
+    /// Places of operations in contests for names, while they are not placed.
+    turns: HashMap<u32, Turn>,
+    contests: u32,
+    by_name: Option<ByName>,
+    /// Operations that searches may still try.
+    allowance: u64,
     /// Operations in the order found.
     pub order: Vec<u32>,
     /// Results that no order of the overlapping operations explains.
@@ -55,6 +80,11 @@ impl<'a> Linear<'a> {
                 .collect(),
             placed: vec![false; ops.len()],
             busy: Vec::new(),
+            next: 0,
+            turns: HashMap::new(),
+            contests: 0,
+            by_name: None,
+            allowance: ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64,
             order: Vec::with_capacity(ops.len()),
             unexplained: Vec::new(),
         };
@@ -79,11 +109,11 @@ impl<'a> Linear<'a> {
         while let Some(Reverse((_, ended))) = ends.pop() {
             self.place(ended);
         }
-        self.world.fill_full();
     }
 
     /// A thread does one thing at a time, and nothing before its fork.
     fn start(&mut self, at: u32) {
+        self.next = at + 1;
         let thread = self.ops[at as usize].thread;
         if let Some(previous) = self.in_flight_of[thread as usize].replace(at) {
             self.place(previous);
@@ -98,11 +128,95 @@ impl<'a> Linear<'a> {
         if self.placed[at as usize] || self.busy.contains(&at) || self.busy.len() > DEEPEST {
             return;
         }
+        self.settle(at);
+        for earlier in self.turns_up_to(at) {
+            self.place_next(earlier);
+        }
+    }
+
+    /// Puts the rivals of an operation for its names in order.
+    fn settle(&mut self, at: u32) {
+        if self.in_flight.len() < 2 || self.turns.contains_key(&at) {
+            return;
+        }
+        self.place_settled(at);
+        let (ops, names) = (self.ops, &self.world.names);
+        let free = |other: u32| {
+            let open = !self.placed[other as usize] && !self.turns.contains_key(&other);
+            open && !self.busy.contains(&other)
+        };
+        let fights = |other: &u32| {
+            let (one, other_op) = (&ops[at as usize], &ops[*other as usize]);
+            *other != at && free(*other) && conflict(names, one, other_op)
+        };
+        if !self.in_flight.iter().any(fights) {
+            return;
+        }
+        let first = self.in_flight.iter().copied().min().unwrap_or(at);
+        let by_name = self.by_name.get_or_insert_with(|| ByName::new(names, ops));
+        let rivals = Rivals::gather(names, by_name, ops, (at, first), free);
+        let found = contest::settle(&self.world, ops, &rivals, at, &mut self.allowance);
+        self.contests += 1;
+        let mut previous = None;
+        for (index, op) in found.into_iter().flatten().enumerate() {
+            let turn = Turn {
+                contest: self.contests,
+                index,
+                previous,
+            };
+            self.turns.insert(op, turn);
+            previous = Some(op);
+        }
+    }
+
+    /// What an earlier contest put in its place comes before whoever was left over.
+    fn place_settled(&mut self, at: u32) {
+        let (ops, names) = (self.ops, &self.world.names);
+        let settled = |other: &&u32| {
+            let open = self.turns.contains_key(other) && !self.busy.contains(other);
+            open && conflict(names, &ops[at as usize], &ops[**other as usize])
+        };
+        let settled: Vec<u32> = self.in_flight.iter().filter(settled).copied().collect();
+        for other in settled {
+            self.place(other);
+        }
+    }
+
+    /// An operation and those whose turn comes before, unless one of them has not even begun.
+    fn turns_up_to(&self, at: u32) -> Vec<u32> {
+        let mut chain = vec![at];
+        let mut last = at;
+        while let Some(previous) = self.turns.get(&last).and_then(|turn| turn.previous) {
+            if self.placed[previous as usize] {
+                break;
+            }
+            if previous >= self.next {
+                return vec![at];
+            }
+            chain.push(previous);
+            last = previous;
+        }
+        chain.reverse();
+        chain
+    }
+
+    fn place_next(&mut self, at: u32) {
+        if self.placed[at as usize] || self.busy.contains(&at) {
+            return;
+        }
         self.busy.push(at);
         self.explain(at);
         self.flush_before(at);
         self.busy.pop();
         self.apply(at);
+    }
+
+    /// Whether `other` comes later than `at` in a contest that both take part in.
+    fn has_later_turn(&self, other: u32, at: u32) -> bool {
+        match (self.turns.get(&other), self.turns.get(&at)) {
+            (Some(other), Some(at)) => other.contest == at.contest && other.index > at.index,
+            _ => false,
+        }
     }
 
     /// Pulls forward the overlapping operations that this result depends on.
@@ -126,7 +240,8 @@ impl<'a> Linear<'a> {
 
     fn find_cause(&self, at: u32) -> Option<u32> {
         let waiting = |other: &&u32| {
-            **other != at && !self.placed[**other as usize] && !self.busy.contains(other)
+            let free = !self.placed[**other as usize] && !self.busy.contains(other);
+            **other != at && free && !self.has_later_turn(**other, at)
         };
         self.in_flight
             .iter()
@@ -138,8 +253,8 @@ impl<'a> Linear<'a> {
     /// Whether `other` makes something true that `at` needs and that does not hold yet.
     fn would_explain(&self, other: u32, at: u32) -> bool {
         let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
-        let touches = semantics::touches(cause);
-        let named = self.needs(op).any(|(path, need)| {
+        let touches = touches::of(cause);
+        let named = needs(&self.world.names, op).any(|(path, need)| {
             let state = self.world.meets(path, need);
             let made = touches.iter().flatten().find(|touch| touch.path == path);
             match (state, made) {
@@ -151,7 +266,8 @@ impl<'a> Linear<'a> {
                 }
             }
         });
-        named
+        // A contest has taken all rivals for names into account already.
+        named && !self.turns.contains_key(&at)
             || self.size_explained_by(op, cause)
             || self.locks.explained_by(op, cause, &self.world)
     }
@@ -172,33 +288,23 @@ impl<'a> Linear<'a> {
             (Makes::Gone, need) => need == Need::Absent,
             (_, Need::Absent) => false,
             (_, Need::Present(0)) => true,
+            (Makes::Object, Need::Present(ino)) => cause.ino == 0 || cause.ino == ino,
+            (Makes::Object, need) => {
+                (need == Need::File) != (semantics::kind(cause) == Kind::Mkdir)
+            }
             (Makes::Moved | Makes::Linked, Need::Present(ino)) => {
                 let moved = self.world.moved_ino(cause);
                 moved == 0 || moved == ino
             }
-            (_, Need::Present(ino)) => cause.ino == 0 || cause.ino == ino,
+            _ => true,
         }
-    }
-
-    /// Names a result depends on: its own, and for success the directories above them.
-    fn needs(&self, op: &'a PlanOp) -> impl Iterator<Item = (u32, Need)> + '_ {
-        let own = semantics::touches(op).into_iter().flatten();
-        own.flat_map(move |touch| {
-            let above = if op.ret >= 0 {
-                self.world.names.ancestors(touch.path)
-            } else {
-                &[]
-            };
-            let above = above.iter().map(|path| (*path, Need::Present(0)));
-            above.chain(std::iter::once((touch.path, touch.need)))
-        })
     }
 
     /// Whether the present state explains the result; `None` if it does not contradict it.
     fn fits(&self, at: u32) -> Option<bool> {
         let op = &self.ops[at as usize];
         let mut sure = true;
-        for (path, need) in self.needs(op) {
+        for (path, need) in needs(&self.world.names, op) {
             match self.world.meets(path, need) {
                 Some(false) => return Some(false),
                 Some(true) => {}
@@ -250,7 +356,7 @@ impl<'a> Linear<'a> {
         let waiting = self.in_flight.clone();
         for other in waiting {
             let skip = other == at || self.placed[other as usize] || self.busy.contains(&other);
-            if !skip && self.must_precede(other, at) {
+            if !skip && !self.has_later_turn(other, at) && self.must_precede(other, at) {
                 self.place(other);
             }
         }
@@ -258,14 +364,14 @@ impl<'a> Linear<'a> {
 
     fn must_precede(&self, other: u32, at: u32) -> bool {
         let (op, before) = (&self.ops[at as usize], &self.ops[other as usize]);
-        let spoils = self.spoils_name(op, before)
-            || self.spoils_size(op, before)
-            || self.locks.spoils(op, before, &self.world);
+        let named = || !self.turns.contains_key(&at) && self.spoils_name(op, before);
+        let spoils =
+            named() || self.spoils_size(op, before) || self.locks.spoils(op, before, &self.world);
         spoils && self.fits(other) != Some(false)
     }
 
     fn spoils_name(&self, op: &PlanOp, before: &'a PlanOp) -> bool {
-        let changed = semantics::touches(op);
+        let changed = touches::of(op);
         let mut changed = changed
             .iter()
             .flatten()
@@ -273,9 +379,8 @@ impl<'a> Linear<'a> {
         changed.any(|touch| {
             let fresh = touch.makes == Makes::Object
                 && self.world.meets(touch.path, Need::Absent) == Some(false);
-            let mut needs = self
-                .needs(before)
-                .filter(|(path, _)| *path == touch.path && !fresh);
+            let mut needs =
+                needs(&self.world.names, before).filter(|(path, _)| *path == touch.path && !fresh);
             needs.any(|(_, need)| need != Need::Any && !self.outcome_meets(op, touch, need))
         })
     }
@@ -293,6 +398,7 @@ impl<'a> Linear<'a> {
     fn apply(&mut self, at: u32) {
         let op = &self.ops[at as usize];
         self.placed[at as usize] = true;
+        self.turns.remove(&at);
         self.in_flight.retain(|other| *other != at);
         let held = self.locks.apply(op, self.world.leader(op.thread));
         self.edges.add(at, &self.world, held);
@@ -303,7 +409,7 @@ impl<'a> Linear<'a> {
 
     fn change_names(&mut self, op: &PlanOp) {
         let moved = self.world.moved_ino(op);
-        for touch in semantics::touches(op).iter().flatten() {
+        for touch in touches::of(op).iter().flatten() {
             if op.ret >= 0 {
                 self.world.reach(touch.path);
                 for above in self.world.names.ancestors(touch.path).to_vec() {
@@ -316,8 +422,7 @@ impl<'a> Linear<'a> {
             }
             self.world.settle_initial(op, touch, moved);
         }
-        self.world.settle_full(op);
-        for touch in semantics::touches(op).iter().flatten() {
+        for touch in touches::of(op).iter().flatten() {
             match touch.makes {
                 Makes::Same => {}
                 Makes::Gone if semantics::kind(op) == Kind::Rename => {}
@@ -348,7 +453,6 @@ impl<'a> Linear<'a> {
         let Some(object) = self.world.target_of(op).filter(|_| op.ret >= 0) else {
             return;
         };
-        self.world.learn_ino(object, op.ino);
         match semantics::kind(op) {
             Kind::Write if op.ret > 0 => self.world.write(op, object),
             Kind::Truncate | Kind::Ftruncate => self.world.resize(object, op.offset),
@@ -363,11 +467,6 @@ impl<'a> Linear<'a> {
     /// A size that no recorded operation explains is believed, but its contents are not known.
     fn observe(&mut self, op: &PlanOp, object: u32) {
         self.world.observe_size(object, op.obj_size);
-        match Seen::by(op) {
-            Some(Seen::AtLeast(least)) => self.world.observe_least(object, least),
-            Some(Seen::Exactly(size)) => self.world.observe_size(object, size),
-            _ => {}
-        }
         if let (Some(Seen::Exactly(size)), Some(known)) =
             (Seen::by(op), self.world.known_size(object))
             && size != known
@@ -383,59 +482,10 @@ fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
     let closes = matches!(semantics::kind(op), Kind::Close | Kind::Exit | Kind::Exec);
     let names = || {
-        semantics::touches(op)
+        touches::of(op)
             .iter()
             .flatten()
             .any(|touch| touch.makes != Makes::Same)
     };
     releases || closes || changes_size(op) || names()
-}
-
-/// Whether a successful call may change the size of its object.
-pub fn changes_size(op: &PlanOp) -> bool {
-    let truncates = || semantics::open_flags(op) & libc::O_TRUNC != 0;
-    op.ret >= 0
-        && match semantics::kind(op) {
-            Kind::Write => op.ret > 0,
-            Kind::Truncate | Kind::Ftruncate | Kind::Fallocate => true,
-            Kind::Open => truncates(),
-            _ => false,
-        }
-}
-
-/// What a result tells about the size of a regular file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    Exactly(i64),
-    AtMost(i64),
-    AtLeast(i64),
-}
-
-impl Seen {
-    /// The evidence in an operation's result, if there is any.
-    pub fn by(op: &PlanOp) -> Option<Self> {
-        let mode = u32::from(op.obj_mode);
-        if op.ret < 0 || !(mode == 0 || semantics::is_regular(mode)) {
-            return None;
-        }
-        match semantics::kind(op) {
-            Kind::Stat | Kind::Fstat if op.obj_size >= 0 => Some(Self::Exactly(op.obj_size)),
-            Kind::Seek if op.cmd == libc::SEEK_END => Some(Self::Exactly(op.ret - op.offset)),
-            Kind::Read if op.offset >= 0 && op.size > 0 => Some(match op.ret {
-                0 => Self::AtMost(op.offset),
-                got if got < op.size => Self::Exactly(op.offset + got),
-                got => Self::AtLeast(op.offset + got),
-            }),
-            Kind::Fault => Some(Self::AtLeast(op.offset + 1)),
-            _ => None,
-        }
-    }
-
-    pub fn fits(self, size: i64) -> bool {
-        match self {
-            Self::Exactly(seen) => size == seen,
-            Self::AtMost(seen) => size <= seen,
-            Self::AtLeast(seen) => size >= seen,
-        }
-    }
 }

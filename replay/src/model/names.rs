@@ -1,10 +1,11 @@
 //! Path names: parents, ancestors that change, and names born by renaming a directory.
 
 use spoolscope_traces::records::NONE;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::plan::Plan;
-use crate::semantics::{self, Makes};
+use crate::touches::{self, Makes, Need};
 
 /// The plan's strings as paths, extended by names that only a moved directory makes.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub struct Names<'a> {
     index: HashMap<&'a [u8], u32>,
     extra_index: BTreeMap<Vec<u8>, u32>,
     /// The plan's, once they are asked for.
-    sorted: Vec<u32>,
+    sorted: OnceCell<Vec<u32>>,
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
     ancestors: Vec<Box<[u32]>>,
@@ -30,7 +31,7 @@ impl<'a> Names<'a> {
             extra: Vec::new(),
             index,
             extra_index: BTreeMap::new(),
-            sorted: Vec::new(),
+            sorted: OnceCell::new(),
             changing: vec![false; plan.n_strings() as usize],
             ancestors: Vec::new(),
         };
@@ -43,8 +44,9 @@ impl<'a> Names<'a> {
 
     fn find_changing(&mut self) {
         for op in self.plan.ops() {
-            for touch in semantics::touches(op).into_iter().flatten() {
-                if touch.makes != Makes::Same {
+            for touch in touches::of(op).into_iter().flatten() {
+                // Whether a directory can be removed depends on all that is made in it.
+                if touch.makes != Makes::Same || touch.need == Need::Full {
                     self.changing[touch.path as usize] = true;
                 }
             }
@@ -107,30 +109,36 @@ impl<'a> Names<'a> {
     }
 
     /// Every name below a directory, in order.
-    pub fn below(&mut self, directory: u32) -> Vec<u32> {
-        if self.sorted.is_empty() {
-            let mut sorted: Vec<u32> = (0..self.plan.n_strings()).collect();
-            sorted.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
-            self.sorted = sorted;
-        }
-        let mut prefix = self.bytes(directory).to_vec();
-        prefix.push(b'/');
-        let first = self
-            .sorted
-            .partition_point(|path| self.bytes(*path) < prefix.as_slice());
-        let rest = self.sorted[first..].iter();
-        let extra = self.extra_index.range(prefix.clone()..);
-        let mut found: Vec<u32> = rest
-            .take_while(|path| self.bytes(**path).starts_with(&prefix))
-            .copied()
-            .chain(
-                extra
-                    .take_while(|(name, _)| name.starts_with(&prefix))
-                    .map(|(_, id)| *id),
-            )
-            .collect();
+    pub fn below(&self, directory: u32) -> Vec<u32> {
+        let mut found: Vec<u32> = self.unsorted_below(directory).collect();
         found.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
         found
+    }
+
+    /// Every name directly in a directory, in no order.
+    pub fn directly_below(&self, directory: u32) -> impl Iterator<Item = u32> + '_ {
+        let depth = self.bytes(directory).len() + 1;
+        let direct = move |path: &u32| !self.bytes(*path)[depth..].contains(&b'/');
+        self.unsorted_below(directory).filter(direct)
+    }
+
+    fn unsorted_below(&self, directory: u32) -> impl Iterator<Item = u32> + '_ {
+        let sorted = self.sorted.get_or_init(|| {
+            let mut sorted: Vec<u32> = (0..self.plan.n_strings()).collect();
+            sorted.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
+            sorted
+        });
+        let prefix = [self.bytes(directory), b"/"].concat();
+        let first = sorted.partition_point(|path| self.bytes(*path) < prefix.as_slice());
+        let extra = self.extra_index.range(prefix.clone()..);
+        let extra = extra.map(|(_, id)| *id).take_while({
+            let prefix = prefix.clone();
+            move |path| self.bytes(*path).starts_with(&prefix)
+        });
+        let known = sorted[first..].iter().copied();
+        known
+            .take_while(move |path| self.bytes(*path).starts_with(&prefix))
+            .chain(extra)
     }
 }
 

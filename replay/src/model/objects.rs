@@ -42,6 +42,13 @@ impl Object {
         self.now.mode & libc::S_IFMT == libc::S_IFDIR
     }
 
+    /// Corrects what was guessed of an object nobody had described.
+    pub fn become_directory(&mut self) {
+        for attributes in [&mut self.first, &mut self.now] {
+            attributes.mode = attributes.mode & 0o7777 | libc::S_IFDIR;
+        }
+    }
+
     pub fn chmod(&mut self, mode: u32) {
         self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
     }

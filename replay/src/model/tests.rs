@@ -283,3 +283,105 @@ fn a_stat_that_saw_an_append_under_way_comes_after_it() {
     assert_eq!(order(script), (vec![0, 1, 3, 2, 4], 0));
     assert_eq!(edges(script), [(3, 0), (4, 2)]);
 }
+
+#[test]
+fn every_removal_of_a_replaced_name_finds_its_own_file() {
+    // By their ends both renames come first, and nothing is left for the second unlink.
+    let script = "
+        A 0-100 rename a hot = 0
+        B 0-110 rename b hot = 0
+        C 0-120 unlink hot = 0
+        D 0-130 unlink hot = 0
+    ";
+    let (order, unexplained) = order(script);
+    assert_eq!(unexplained, 0);
+    let place = |at: u32| order.iter().position(|op| *op == at).expect("placed");
+    let mut renames = [place(0), place(1)];
+    let mut unlinks = [place(2), place(3)];
+    renames.sort_unstable();
+    unlinks.sort_unstable();
+    assert!(renames[0] < unlinks[0] && unlinks[0] < renames[1] && renames[1] < unlinks[1]);
+}
+
+#[test]
+fn what_comes_later_tells_how_a_race_ended() {
+    // Either rename could have been last, until somebody opens the name.
+    for (ino, order_found) in [(1, vec![1, 0, 2]), (2, vec![0, 1, 2])] {
+        let script = format!(
+            "tree a ino=1
+             tree b ino=2
+             A 0-100 rename a hot = 0
+             B 0-110 rename b hot = 0
+             C 200-210 openat hot ino={ino} = 3"
+        );
+        assert_eq!(order(&script), (order_found, 0));
+    }
+}
+
+#[test]
+fn a_directory_found_full_still_held_what_was_about_to_go() {
+    let script = format!(
+        "A 0-10 mkdir d = 0
+         A 20-30 openat d/m {CREATE_EXCL} = 3
+         A 40-90 unlink d/m = 0
+         B 50-100 rmdir d = -39
+         B 110-120 rmdir d = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 1, 3, 2, 4], 0));
+    assert_eq!(edges(&script), [(2, 3), (3, 1), (4, 2)]);
+}
+
+#[test]
+fn a_file_that_could_not_be_made_missed_its_directory() {
+    let script = format!(
+        "A 0-10 mkdir d = 0
+         A 20-60 rmdir d = 0
+         B 30-90 openat d/m {CREATE_EXCL} = -2
+         A 70-100 mkdir d = 0
+         A 110-120 rmdir d = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 1, 2, 3, 4], 0));
+    assert_eq!(edges(&script), [(2, 1), (3, 2)]);
+}
+
+#[test]
+fn a_name_below_what_was_no_directory_came_while_the_file_was_there() {
+    let script = format!(
+        "A 0-10 openat d {CREATE_EXCL} = 3
+         A 20-60 unlink d = 0
+         B 30-90 openat d/m flags=0 = -20
+         A 70-100 mkdir d = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 2, 1, 3], 0));
+    assert_eq!(edges(&script), [(1, 2), (2, 0)]);
+}
+
+#[test]
+fn a_folder_moved_away_takes_its_names_along_in_a_race() {
+    let script = format!(
+        "A 0-10 mkdir box = 0
+         A 20-30 openat box/m {CREATE_EXCL} = 3
+         A 40-90 rename box trash = 0
+         B 50-60 unlink box/m = -2
+         B 62-70 mkdir box = 0
+         B 72-80 rmdir box = 0
+         C 55-85 rmdir trash = -39"
+    );
+    let (order, unexplained) = order(&script);
+    assert_eq!((&order[..4], unexplained), (&[0, 1, 2, 3][..], 0));
+}
+
+#[test]
+fn a_result_nobody_can_explain_does_not_spoil_the_rest() {
+    let script = "
+        D 0-1 stat hot = -2
+        A 10-100 rename a hot = 0
+        B 10-110 unlink hot = 0
+        C 10-120 unlink hot = 0
+        D 130-140 rename b hot = 0
+        D 150-160 unlink hot = 0
+    ";
+    let (order, unexplained) = order(script);
+    assert_eq!(unexplained, 1);
+    assert_eq!(&order[4..], [4, 5]);
+}

@@ -4,12 +4,12 @@ use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
 use std::collections::HashMap;
 
 use crate::model::descriptors::Descriptors;
-use crate::model::evidence::Evidence;
 use crate::model::extents::Extents;
 use crate::model::names::Names;
 use crate::model::objects::{Attributes, Object};
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Need};
+use crate::semantics::{self, Kind};
+use crate::touches::Need;
 
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,6 @@ pub struct World<'a> {
     pub(super) threads: &'a [PlanThread],
     umasks: Vec<u32>,
     descriptors: Descriptors,
-    pub(super) evidence: Evidence,
-    /// The name at start of objects that were there.
-    pub(super) first_name: HashMap<u32, u32>,
-    /// Directories that were not empty for an unknown reason; names known to be below at start.
-    pub(super) full: Vec<(u32, usize)>,
     live_bytes: i64,
     /// Largest sum of sizes of linked files.
     pub peak_bytes: i64,
@@ -57,9 +52,6 @@ impl<'a> World<'a> {
         let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
         let known = |(_, entry): &(usize, &PlanEntry)| entry.ino != 0;
         let mut world = Self {
-            evidence: Evidence::gather(plan, &names),
-            first_name: HashMap::new(),
-            full: Vec::new(),
             names,
             slots: vec![Slot::Unknown; n],
             initial: vec![Slot::Unknown; n],
@@ -117,6 +109,8 @@ impl<'a> World<'a> {
             (Slot::Absent, need) => Some(need == Need::Absent),
             (Slot::Present(_), Need::Absent) => Some(false),
             (Slot::Present(object), Need::Present(ino)) => Some(self.is(object, ino)),
+            (Slot::Present(object), Need::File) => Some(!self.object(object).is_directory()),
+            (Slot::Present(object), _) => Some(self.object(object).is_directory()),
         }
     }
 
@@ -132,10 +126,7 @@ impl<'a> World<'a> {
             return Some(*object);
         }
         match self.slot(op.path) {
-            Slot::Present(object) if op.path != NONE => {
-                let told = semantics::uses_path(op) && self.object(object).ino == 0;
-                (op.ino == 0 || told).then_some(object)
-            }
+            Slot::Present(object) if op.path != NONE && op.ino == 0 => Some(object),
             _ => None,
         }
     }
@@ -185,7 +176,7 @@ impl<'a> World<'a> {
         self.slots[path as usize] = Slot::Present(object);
     }
 
-    pub(super) fn learn_ino(&mut self, object: u32, ino: u64) {
+    fn learn_ino(&mut self, object: u32, ino: u64) {
         if ino != 0 && self.object(object).ino == 0 {
             self.object_mut(object).ino = ino;
             self.by_ino.insert(ino, object);
@@ -429,11 +420,15 @@ impl<'a> World<'a> {
         known.file.filter(|file| self.descriptors.is_shared(*file))
     }
 
-    /// The inode that the snapshot shows at a name.
-    pub fn snapshot_ino(&self, path: u32) -> Option<u64> {
+    /// What the snapshot shows at a name.
+    pub fn snapshot_entry(&self, path: u32) -> Option<&PlanEntry> {
         self.entry_at
             .get(&path)
-            .map(|at| self.entries[*at as usize].ino)
+            .map(|at| &self.entries[*at as usize])
+    }
+
+    pub fn snapshot_ino(&self, path: u32) -> Option<u64> {
+        self.snapshot_entry(path).map(|entry| entry.ino)
     }
 
     /// The inode that a rename or link is about, as far as anything tells.

@@ -28,8 +28,6 @@ def test_every_call_gives_its_recorded_result(tmp_path, require, monkeypatch):
     sources = sorted(map(str, ORACLE.glob("*.c")))
     subprocess.run(["cc", "-O1", "-static", "-pthread", "-o", str(program), *sources], check=True)
     monkeypatch.setenv("ALLCALLS_COUNTS", str(tmp_path / "counts"))
-    # Renames over one name racing with its unlink: the winner is not always found, see README.
-    monkeypatch.setenv("ALLCALLS_APART", "1")
     with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as target:
         command = [str(program), str(target.mount)]
         done = record(Request([target.mount], tmp_path / "trace", command=command))

@@ -1,0 +1,164 @@
+//! Who fights with whom for names: the operations to be put in order together.
+
+use spoolscope_traces::records::PlanOp;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use crate::model::edges::is_change;
+use crate::model::names::Names;
+use crate::model::needs;
+use crate::model::search::MOST;
+use crate::touches;
+
+/// Later operations on the same names whose results tell how a contest ended.
+const WITNESSES: usize = 16;
+
+/// A name an operation depends on, and whether it changes it.
+fn keys(names: &Names, op: &PlanOp) -> Vec<(u32, bool)> {
+    let mut keys = Vec::new();
+    for touch in touches::of(op).iter().flatten() {
+        if op.ret < 0 && !needs::is_evidence(op, touch) {
+            continue;
+        }
+        let above = names.ancestors(touch.path).iter();
+        keys.extend(above.map(|path| (*path, false)));
+        if names.changes(touch.path) {
+            keys.push((touch.path, is_change(touch)));
+        }
+    }
+    keys
+}
+
+/// Whether two operations depend on one name that one of them changes.
+pub fn conflict(names: &Names, one: &PlanOp, other: &PlanOp) -> bool {
+    let (one, other) = (keys(names, one), keys(names, other));
+    let met = |(path, changes): &(u32, bool)| {
+        let mut same = other.iter().filter(|(other, _)| other == path);
+        same.any(|(_, changed)| *changes || *changed)
+    };
+    one.iter().any(met)
+}
+
+/// The operations on each name, in order of their start.
+#[derive(Debug, Default)]
+pub struct ByName {
+    all: HashMap<u32, Vec<u32>>,
+    changing: HashMap<u32, Vec<u32>>,
+}
+
+impl ByName {
+    pub fn new(names: &Names, ops: &[PlanOp]) -> Self {
+        let mut new = Self::default();
+        for (at, op) in ops.iter().enumerate() {
+            for (path, changes) in keys(names, op) {
+                new.all.entry(path).or_default().push(at as u32);
+                if changes {
+                    new.changing.entry(path).or_default().push(at as u32);
+                }
+            }
+        }
+        new
+    }
+
+    /// Those that somebody who depends on a name, or changes it, can meet, from `first` on.
+    fn from(&self, path: u32, changes: bool, first: u32) -> &[u32] {
+        let lists = if changes { &self.all } else { &self.changing };
+        let list = lists.get(&path).map_or(&[][..], |list| list);
+        &list[list.partition_point(|at| *at < first)..]
+    }
+}
+
+/// Operations that overlap, directly or through others, in a conflict over names; and some that
+/// came later on the same names.
+#[derive(Debug)]
+pub struct Rivals {
+    /// In order of their start.
+    pub members: Vec<u32>,
+    /// All operations on these names that began before this are members.
+    pub complete_until_ns: i64,
+    /// The place of those that end later may depend on others, which are not members.
+    pub sure_until_ns: i64,
+}
+
+impl Rivals {
+    /// Collects the rivals of `at`, not earlier than `first`, among operations that are `free`.
+    pub fn gather(
+        names: &Names,
+        by_name: &ByName,
+        ops: &[PlanOp],
+        (at, first): (u32, u32),
+        free: impl Fn(u32) -> bool,
+    ) -> Self {
+        let mut members = vec![at];
+        let mut known: HashSet<u32> = HashSet::from([at]);
+        let mut followed: HashSet<(u32, bool)> = HashSet::new();
+        let mut lists: BinaryHeap<Reverse<(u32, &[u32])>> = BinaryHeap::new();
+        let mut newest = at;
+        loop {
+            for (path, changes) in keys(names, &ops[newest as usize]) {
+                if let Some((next, rest)) = by_name.from(path, changes, first).split_first()
+                    && followed.insert((path, changes))
+                {
+                    lists.push(Reverse((*next, rest)));
+                }
+            }
+            let next = loop {
+                let Some(Reverse((next, rest))) = lists.pop() else {
+                    break None;
+                };
+                if let Some((after, rest)) = rest.split_first() {
+                    lists.push(Reverse((*after, rest)));
+                }
+                if free(next) && !known.contains(&next) {
+                    break Some(next);
+                }
+            };
+            let Some(next) = next else {
+                return Self::close(ops, members, at, None);
+            };
+            let beyond = next > members[members.len() - 1];
+            let enough = members.len() >= 2 * MOST
+                || beyond && members.len() - core(ops, &members, at) >= WITNESSES;
+            if enough {
+                return Self::close(ops, members, at, Some(next));
+            }
+            known.insert(next);
+            members.insert(members.partition_point(|member| *member < next), next);
+            newest = next;
+        }
+    }
+
+    /// What can be searched at once: all that began before the first that was left out.
+    fn close(ops: &[PlanOp], mut members: Vec<u32>, at: u32, left_out: Option<u32>) -> Self {
+        members.sort_unstable();
+        let first_out = members.get(MOST).copied().into_iter().chain(left_out).min();
+        if let Some(first_out) = first_out {
+            members.retain(|member| *member < first_out);
+        }
+        let core = core(ops, &members, at);
+        let start = |index: usize| ops[members[index] as usize].start_ns;
+        let sure_until_ns = match first_out {
+            None => i64::MAX,
+            Some(_) if members.len() >= core + WITNESSES => start(core),
+            Some(_) => start(members.len().saturating_sub(WITNESSES)),
+        };
+        Self {
+            members,
+            complete_until_ns: first_out.map_or(i64::MAX, |out| ops[out as usize].start_ns),
+            sure_until_ns,
+        }
+    }
+}
+
+/// How many members, sorted by start, belong to the overlap that holds `at`.
+fn core(ops: &[PlanOp], members: &[u32], at: u32) -> usize {
+    let mut end_ns = i64::MIN;
+    for (index, member) in members.iter().enumerate() {
+        let op = &ops[*member as usize];
+        if op.start_ns >= end_ns && *member > at {
+            return index;
+        }
+        end_ns = end_ns.max(op.end_ns);
+    }
+    members.len()
+}

@@ -1,0 +1,53 @@
+//! What calls do to the size of a file, and what their results tell of it.
+
+use spoolscope_traces::records::PlanOp;
+
+use crate::semantics::{self, Kind};
+
+/// Whether a successful call may change the size of its object.
+pub fn changes_size(op: &PlanOp) -> bool {
+    let truncates = || semantics::open_flags(op) & libc::O_TRUNC != 0;
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Write => op.ret > 0,
+            Kind::Truncate | Kind::Ftruncate | Kind::Fallocate => true,
+            Kind::Open => truncates(),
+            _ => false,
+        }
+}
+
+/// What a result tells about the size of a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Exactly(i64),
+    AtMost(i64),
+    AtLeast(i64),
+}
+
+impl Seen {
+    /// The evidence in an operation's result, if there is any.
+    pub fn by(op: &PlanOp) -> Option<Self> {
+        if op.ret < 0 || !semantics::is_regular(u32::from(op.obj_mode)) {
+            return None;
+        }
+        match semantics::kind(op) {
+            Kind::Stat | Kind::Fstat if op.obj_size >= 0 => Some(Self::Exactly(op.obj_size)),
+            Kind::Seek if op.cmd == libc::SEEK_END => Some(Self::Exactly(op.ret - op.offset)),
+            Kind::Read if op.offset >= 0 && op.size > 0 => Some(match op.ret {
+                0 => Self::AtMost(op.offset),
+                got if got < op.size => Self::Exactly(op.offset + got),
+                got => Self::AtLeast(op.offset + got),
+            }),
+            Kind::Fault => Some(Self::AtLeast(op.offset + 1)),
+            _ => None,
+        }
+    }
+
+    pub fn fits(self, size: i64) -> bool {
+        match self {
+            Self::Exactly(seen) => size == seen,
+            Self::AtMost(seen) => size <= seen,
+            Self::AtLeast(seen) => size >= seen,
+        }
+    }
+}

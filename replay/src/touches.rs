@@ -1,0 +1,194 @@
+//! What a call needs of its names and does to them, given its result.
+
+use spoolscope_traces::records::{NONE, PlanOp};
+
+use crate::semantics::{Kind, has_second_path, kind, open_flags, uses_path};
+
+/// What a name must have been just before the call, given its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The result fits any state.
+    Any,
+    /// The name existed; its inode, or 0 if not told.
+    Present(u64),
+    Absent,
+    /// It existed and was no directory.
+    File,
+    /// A directory.
+    Directory,
+    /// A directory with at least one name in it.
+    Full,
+    /// A directory without any.
+    Empty,
+}
+
+impl Need {
+    /// Whether something must have been there.
+    pub fn is_present(self) -> bool {
+        !matches!(self, Self::Any | Self::Absent)
+    }
+}
+
+/// What the call leaves behind at a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makes {
+    Same,
+    Gone,
+    /// A new object, unless one is there and the call accepts it.
+    Object,
+    /// The object that the other name had.
+    Moved,
+    Linked,
+    /// Both names change places (RENAME_EXCHANGE).
+    Swapped,
+}
+
+/// One name a call depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub path: u32,
+    pub need: Need,
+    pub makes: Makes,
+}
+
+/// The names of a call: one, or two for rename and link.
+pub type Touches = [Option<Touch>; 2];
+
+const NOREPLACE: u32 = 1;
+const EXCHANGE: u32 = 2;
+
+/// The names an operation looked up or changed; a name that is not known is left out.
+pub fn of(op: &PlanOp) -> Touches {
+    let found = match op.ret {
+        _ if !uses_path(op) => [None, None],
+        ..0 => failed(op),
+        _ => succeeded(op),
+    };
+    found.map(|touch| touch.filter(|touch| touch.path != NONE))
+}
+
+fn succeeded(op: &PlanOp) -> Touches {
+    let one = |need, makes| {
+        [
+            Some(Touch {
+                path: op.path,
+                need,
+                makes,
+            }),
+            None,
+        ]
+    };
+    match kind(op) {
+        Kind::Open => opened(op),
+        Kind::Rename => renamed(op),
+        Kind::Link => [
+            Some(Touch {
+                path: op.path,
+                need: Need::Present(op.ino),
+                makes: Makes::Same,
+            }),
+            Some(Touch {
+                path: op.path2,
+                need: Need::Absent,
+                makes: Makes::Linked,
+            }),
+        ],
+        Kind::Symlink | Kind::Mkdir | Kind::Mknod => one(Need::Absent, Makes::Object),
+        Kind::Unlink => one(Need::Present(op.ino), Makes::Gone),
+        Kind::Rmdir => one(Need::Empty, Makes::Gone),
+        Kind::Statfs | Kind::Watch => one(Need::Present(0), Makes::Same),
+        _ => one(Need::Present(op.ino), Makes::Same),
+    }
+}
+
+fn opened(op: &PlanOp) -> Touches {
+    let flags = open_flags(op);
+    let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    let (need, makes) = match (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0) {
+        _ if temporary => (Need::Present(0), Makes::Same),
+        (true, true) => (Need::Absent, Makes::Object),
+        (true, false) => (Need::Any, Makes::Object),
+        _ => (Need::Present(op.ino), Makes::Same),
+    };
+    [
+        Some(Touch {
+            path: op.path,
+            need,
+            makes,
+        }),
+        None,
+    ]
+}
+
+fn renamed(op: &PlanOp) -> Touches {
+    let (need, makes) = match op.flags {
+        flags if flags & EXCHANGE != 0 => (Need::Present(0), Makes::Swapped),
+        flags if flags & NOREPLACE != 0 => (Need::Absent, Makes::Moved),
+        _ => (Need::Any, Makes::Moved),
+    };
+    let leaves = if makes == Makes::Swapped {
+        Makes::Swapped
+    } else {
+        Makes::Gone
+    };
+    [
+        Some(Touch {
+            path: op.path,
+            need: Need::Present(op.ino),
+            makes: leaves,
+        }),
+        Some(Touch {
+            path: op.path2,
+            need,
+            makes,
+        }),
+    ]
+}
+
+fn failed(op: &PlanOp) -> Touches {
+    let touch = |path, need| {
+        Some(Touch {
+            path,
+            need,
+            makes: Makes::Same,
+        })
+    };
+    let second = if has_second_path(op) {
+        Some(op.path2)
+    } else {
+        None
+    };
+    let (first, other) = refusal(op);
+    [
+        touch(op.path, first),
+        second.and_then(|path| touch(path, other)),
+    ]
+}
+
+/// What an error tells of the name, and of the second one.
+fn refusal(op: &PlanOp) -> (Need, Need) {
+    let creates = match kind(op) {
+        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
+        Kind::Mkdir | Kind::Symlink | Kind::Mknod => true,
+        _ => false,
+    };
+    let wants_directory = match kind(op) {
+        Kind::Open => open_flags(op) & libc::O_DIRECTORY != 0,
+        Kind::Rmdir => true,
+        _ => false,
+    };
+    let pair = has_second_path(op);
+    let rename = kind(op) == Kind::Rename;
+    match -op.ret as i32 {
+        libc::ENOENT if !creates => (Need::Absent, Need::Any),
+        libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
+        libc::EEXIST if pair => (Need::Any, Need::Present(0)),
+        libc::EEXIST => (Need::Present(0), Need::Any),
+        libc::ENOTEMPTY if rename => (Need::Present(0), Need::Full),
+        libc::ENOTEMPTY => (Need::Full, Need::Any),
+        libc::EISDIR if rename => (Need::File, Need::Directory),
+        libc::EISDIR => (Need::Directory, Need::Any),
+        libc::ENOTDIR if wants_directory => (Need::File, Need::Any),
+        _ => (Need::Any, Need::Any),
+    }
+}
