@@ -50,8 +50,9 @@ def test_an_injected_fault_is_found(require, name, fstype):
     assert row["sum_error_ns"] == 0
     assert row["injected_ns"] > 500e6
     assert row["n_judged"] > 0
-    assert row["right"] >= 0.98, row["wrong"]
-    assert row["recovered"] >= 0.95
+    # Here victims do not wait for one another: their own causes must be right.
+    assert row["right"] >= row["direct"] >= 0.98, row["wrong"]
+    assert row["recovered"] >= row["directly"] >= 0.95
     if row["n_named"] is not None and name not in NO_CULPRIT:
         assert row["culprit"] >= 0.95
 

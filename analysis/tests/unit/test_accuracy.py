@@ -87,10 +87,26 @@ def test_a_culprit_counts_directly_or_behind_who_waited_for_it():
     assert score([direct], TRUTH, {"dir_lock"}).n_named is None
 
 
-def test_a_cause_is_followed_to_what_the_culprit_waited_for():
+def test_an_instant_is_right_by_what_the_culprit_waited_for_then_not_at_another_time():
     one = call(100, 200, (100, 200, "dir_lock"))
-    one.behind_causes["log_space"] = 90
+    one.behind.append((100, 160, "log_space"))
     found = score([one], TRUTH, {"log_space"})
-    assert (found.n_right, found.n_followed) == (0, 1)
-    one.behind_causes["inode_io"] = 91
-    assert score([one], TRUTH, {"log_space"}).n_followed == 0
+    assert (found.n_right, found.n_direct, found.wrong) == (1, 0, {})
+    assert (found.recovered, found.directly, found.beyond) == (0.6, 0, 0)
+    one.behind = [(100, 140, "log_space"), (140, 200, "inode_io"), (120, 130, "log_space")]
+    found = score([one], TRUTH, {"log_space"})
+    assert (found.n_right, found.wrong, found.recovered) == (0, {"dir_lock": 1}, 0.4)
+
+
+def test_what_others_wait_for_beside_the_fault_is_beyond_it():
+    one = call(50, 210, (50, 210, "dir_lock"))
+    one.behind.append((60, 150, "log_space"))
+    found = score([one], TRUTH, {"log_space"})
+    assert (found.recovered, found.beyond) == (0.5, 0.4)
+
+
+def test_the_same_instant_counts_once():
+    one = call(100, 200, (100, 200, "journal_commit"))
+    one.behind.append((100, 200, "flush"))
+    found = score([one], TRUTH, {"journal_commit", "flush"})
+    assert (found.recovered, found.directly, found.beyond) == (1, 1, 0)

@@ -141,7 +141,8 @@ def test_the_waker_is_named_where_nothing_else_is_known(builder, edges_of):
     assert short(edges_of()) == [(2, "waker", 3, 1000)]  # a kernel thread is no culprit
 
 
-def test_a_chain_says_what_each_culprit_waited_for(builder, edges_of):
+@pytest.fixture
+def chain(builder):
     """2 waits for a lock of 3, who waits for a commit that 4 asked for, which flushes the disk."""
     builder.call("rename", 0, 10, ((COMMIT, 900),), tid=3, comm="mover")
     builder.call("link", 0, 10, ((LOCKED, 950),), tid=2, comm="lmtp")
@@ -150,6 +151,10 @@ def test_a_chain_says_what_each_culprit_waited_for(builder, edges_of):
     builder.commit(100, 800, dev=1, trigger="call", trigger_pid=4, trigger_tid=4, trigger_seq=0,
                    trigger_comm="asker")  # fmt: skip
     builder.sleep(200, 700, LOGGING)
+
+
+@pytest.mark.usefixtures("chain")
+def test_a_chain_says_what_each_culprit_waited_for(edges_of):
     assert short(edges_of(1)) == [(2, "lock_holder", 3, 950), (3, "commit_trigger", 4, 800)]
     second = edges_of(2)
     assert short(second) == [
@@ -162,6 +167,16 @@ def test_a_chain_says_what_each_culprit_waited_for(builder, edges_of):
     assert (third["victim_tid"], third["victim_comm"]) == (7, "jbd2/loop0-8")
     assert third["parent_id"] == second[1]["edge_id"]
     assert edges_of(4) == []
+
+
+@pytest.mark.usefixtures("chain")
+def test_the_origin_of_a_wait_is_what_the_last_of_its_chain_slept_for(builder):
+    found = explain(builder.write(), blame=True).origins
+    assert {(one.cause, one.origin): one.ns for one in found} == {
+        ("dir_lock", "journal_commit"): 900,  # 3 slept for so long, and 7 within that
+        ("dir_lock", "dir_lock"): 50,  # then 3 went on and still had the lock
+        ("journal_commit", "journal_commit"): 800,
+    }
 
 
 def test_edges_never_overlap_and_never_exceed_the_blocked_time(
@@ -196,7 +211,7 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(
         at += locking + 500_000 + rng.randrange(10**6)
     rows = edges_of()
     monkeypatch.setattr(culprits, "BATCH", 17)
-    explain(builder.path, edges=tmp_path / "again.parquet")
+    found = explain(builder.path, edges=tmp_path / "again.parquet")
     again = pq.read_table(tmp_path / "again.parquet").to_pylist()
     assert [row for row in again if row["hop"] == 1] == rows
     assert {r["mechanism"] for r in rows} >= set(MECHANISMS) - {"ordered_data", "waker"}
@@ -214,6 +229,9 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(
             parent = ends[row["parent_id"]]
             assert parent["hop"] == hop - 1
             assert parent["from_ns"] <= row["from_ns"] < row["to_ns"] <= parent["to_ns"]
+    for cause in {row["cause"] for row in rows}:
+        waited = sum(r["to_ns"] - r["from_ns"] for r in rows if r["cause"] == cause)
+        assert sum(one.ns for one in found.origins if one.cause == cause) == waited
 
 
 def test_a_trace_too_long_for_the_memory_is_explained_without_culprits(builder, monkeypatch):

@@ -176,6 +176,22 @@ class Link:
     ns: int
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Time that calls waited for others, by what their chains end in.
+
+    Attributes:
+        cause: What the calls waited for.
+        origin: What the last of those whom they waited for slept for at that very time; the same
+            as ``cause`` where that one did not sleep, or nothing is known of it.
+        ns: Time of these waits.
+    """
+
+    cause: str
+    origin: str
+    ns: int
+
+
 def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     """Create the table ``edges`` (needs the tables of ``study_commits``).
 
@@ -204,6 +220,28 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
 def culprits(con: duckdb.DuckDBPyConnection, limit: int = 100) -> list[Culprit]:
     """Return the edges in sums, the largest first (needs the table ``edges``)."""
     return [Culprit(*row) for row in con.execute(_SUMMARY.format(limit=limit)).fetchall()]
+
+
+# The next hops of an edge never overlap: what they leave of it is where its chain ends.
+_ORIGINS = """
+WITH RECURSIVE chains AS (
+    SELECT edge_id, cause, cause AS origin, to_ns - from_ns AS ns FROM edges WHERE hop = 1
+    UNION ALL
+    SELECT e.edge_id, c.cause, e.cause, e.to_ns - e.from_ns
+    FROM edges e JOIN chains c ON e.parent_id = c.edge_id
+), further AS (
+    SELECT parent_id, sum(to_ns - from_ns) AS ns FROM edges WHERE parent_id IS NOT NULL
+    GROUP BY parent_id
+)
+SELECT cause, origin, CAST(sum(c.ns - coalesce(f.ns, 0)) AS BIGINT) AS here_ns
+FROM chains c LEFT JOIN further f ON f.parent_id = c.edge_id
+GROUP BY cause, origin HAVING here_ns > 0 ORDER BY here_ns DESC, cause, origin
+"""
+
+
+def origins(con: duckdb.DuckDBPyConnection) -> list[Origin]:
+    """Return where the waits for others began, the longest first (needs the table ``edges``)."""
+    return [Origin(*row) for row in con.execute(_ORIGINS).fetchall()]
 
 
 _LONGEST = """

@@ -15,9 +15,11 @@ from spoolscope.analysis.cpu import CpuReport, study_cpu
 from spoolscope.analysis.culprits import (
     Culprit,
     Link,
+    Origin,
     culprits,
     find_culprits,
     longest_chains,
+    origins,
     write_edges,
 )
 from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
@@ -73,6 +75,7 @@ class Explanation:
         lookups: Directories in which finding names took longest.
         culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
         chains: The longest such waits, each followed to who kept its culprit waiting.
+        origins: What waits for others come from, at the end of their chains; empty likewise.
         evidence: What ``diagnose`` looks at besides the causes.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
@@ -91,6 +94,7 @@ class Explanation:
     lookups: list[LookupCost] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     chains: list[list[Link]] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
     evidence: Evidence = field(default_factory=Evidence)
     remarks: list[str] = field(default_factory=list)
 
@@ -128,6 +132,7 @@ class Explanation:
             "lookups": [asdict(cost) | {"text": cost.sentence} for cost in self.lookups],
             "culprits": [asdict(culprit) for culprit in self.culprits],
             "chains": [[asdict(link) for link in chain] for chain in self.chains],
+            "origins": [asdict(origin) for origin in self.origins],
             "segment_error_ns": self.split.segment_error_ns,
             "without_segment_ns": self.split.without_segment_ns,
             "complete": bool(self.meta.get("complete", False)),
@@ -206,6 +211,7 @@ def explain_with(
         else:
             explanation.culprits.extend(culprits(con))
             explanation.chains.extend(longest_chains(con))
+            explanation.origins.extend(origins(con))
     return explanation
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 TOP_BLAME = 10
 TOP_CHAINS = 3
+TOP_CAUSES = 6
 _HOW = {
     "lock_holder": "held by",
     "file_lock": "held by",
@@ -24,9 +25,10 @@ _HOW = {
 
 
 def blame_lines(found: "Explanation") -> Iterable[str]:
-    """Return the lines of the blame: commits charged, culprits, chains."""
+    """Return the lines of the blame: commits charged, culprits, origins, chains."""
     yield from _charges(found)
     yield from _culprits(found)
+    yield from _origins(found)
     yield from _chains(found)
 
 
@@ -78,6 +80,25 @@ def _culprits(found: "Explanation") -> Iterable[str]:
         yield "  * inferred, from the order of requests at the disk, of writes or of waits"
     if not found.culprits:
         yield "  nobody, as far as was recorded"
+
+
+def _origins(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.wording import duration
+
+    ends: dict[str, list[tuple[str, int]]] = {}
+    for one in found.origins:
+        ends.setdefault(one.cause, []).append((one.origin, one.ns))
+    passed_on = [cause for cause, ways in ends.items() if any(end != cause for end, _ in ways)]
+    if passed_on:
+        yield "\nWhat those they waited for waited for meanwhile, to the end of each chain"
+    for cause in passed_on[:TOP_CAUSES]:
+        said = (
+            f"{'nothing further' if end == cause else CAUSES[end].label} {duration(ns)}"
+            for end, ns in ends[cause][:TOP_CAUSES]
+        )
+        total = duration(sum(ns for _, ns in ends[cause]))
+        yield from wrapped(f"{CAUSES[cause].label} {total}: {', '.join(said)}", indent="  ")
 
 
 def _chains(found: "Explanation") -> Iterable[str]:

@@ -26,18 +26,16 @@ WHERE s.state != 'blocked'
 """
 
 
-# Who kept a call waiting, and who kept the one that did: the first edge of each row is the call's.
-_BLAMED = """
-WITH RECURSIVE roots AS (
-    SELECT edge_id, edge_id AS root, culprit_pid, cause, from_ns, to_ns, hop FROM edges
-    WHERE hop = 1
+# Every edge with the call that its chain begins at; ``hop`` 1 are the call's own.
+_CHAINS = """
+WITH RECURSIVE chains AS (
+    SELECT edge_id, victim_pid AS pid, victim_tid AS tid, victim_seq AS seq, hop, culprit_pid,
+        cause, from_ns, to_ns FROM edges WHERE hop = 1
     UNION ALL
-    SELECT e.edge_id, r.root, e.culprit_pid, e.cause, e.from_ns, e.to_ns, e.hop
-    FROM edges e JOIN roots r ON e.parent_id = r.edge_id
+    SELECT e.edge_id, c.pid, c.tid, c.seq, e.hop, e.culprit_pid, e.cause, e.from_ns, e.to_ns
+    FROM edges e JOIN chains c ON e.parent_id = c.edge_id
 )
-SELECT v.victim_pid, v.victim_tid, v.victim_seq, v.from_ns, r.hop, r.culprit_pid, r.cause,
-    CAST(sum(r.to_ns - r.from_ns) AS BIGINT)
-FROM roots r JOIN edges v ON v.edge_id = r.root GROUP BY ALL
+SELECT pid, tid, seq, hop, culprit_pid, cause, from_ns, to_ns FROM chains
 """
 
 
@@ -47,7 +45,7 @@ class Call:
 
     Attributes:
         blamed: Time by the process that kept it waiting.
-        behind_causes: What these processes waited for meanwhile, and those that kept them, by time.
+        behind: What these processes waited for at that time, and those that kept them waiting.
         behind_pids: Who kept them waiting.
     """
 
@@ -58,7 +56,7 @@ class Call:
     causes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     pieces: list[tuple[int, int, str]] = field(default_factory=list)
     blamed: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    behind_causes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    behind: list[tuple[int, int, str]] = field(default_factory=list)
     behind_pids: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
@@ -66,9 +64,23 @@ class Call:
         """The cause that took most of it."""
         return _largest(self.causes)
 
-    def leads_to(self, right: AbstractSet[str]) -> bool:
-        """Tell whether its top cause is right, or what its culprit mostly waited for."""
-        return bool({self.top, _largest(self.behind_causes, self.top)} & right)
+    def direct(self, causes: AbstractSet[str]) -> Spans:
+        """When it waited for one of some causes itself."""
+        return joined((begin, end) for begin, end, cause in self.pieces if cause in causes)
+
+    def led(self, causes: AbstractSet[str]) -> Spans:
+        """When it did, or those did for whom it waited at that very time."""
+        behind = ((begin, end) for begin, end, cause in self.behind if cause in causes)
+        return joined((*self.direct(causes), *behind))
+
+    def mostly(self, causes: AbstractSet[str]) -> bool:
+        """Tell whether ``led(causes)`` is longer than what any other cause has beside it."""
+        led = self.led(causes)
+        rest = {cause: ns for cause, ns in self.causes.items() if cause not in causes}
+        for begin, end, cause in self.pieces:
+            if cause in rest:
+                rest[cause] -= overlap_ns(begin, end, led)
+        return sum(end - begin for begin, end in led) > max(rest.values(), default=0)
 
     def names(self, culprits: AbstractSet[int]) -> bool:
         """Tell whether most of it is charged to a culprit, or to who waited for a culprit."""
@@ -86,34 +98,38 @@ class Score:
     Attributes:
         n_calls: Calls of the victims.
         n_judged: Of the slowest 1 % of them, those that the fault held for most of their time.
-        n_right: Of these, those whose top cause is the injected one.
-        wrong: Their other top causes, by number.
-        n_followed: Of these, those whose top cause is the injected one, or leads to it.
+        n_right: Of these, those for whose largest part the injected cause is named, for the call
+            itself or for those whom it waited for at that time.
+        wrong: Top causes of the others, by number.
+        n_direct: Those whose top cause is the injected one.
         n_named: Of these, those charged to a culprit; None if there is no culprit.
         injected_ns: Time for which the fault was at work in calls that it held for most of theirs.
-        found_ns: What of it the explanation gives the injected cause.
-        beyond_ns: What it gives that cause in these calls before and after the fault was at work.
+        found_ns: For what of it the explanation names the injected cause as above.
+        direct_ns: What of it has that cause itself.
+        beyond_ns: For what else of these calls it names that cause as above: before and after the
+            fault was at work.
     """
 
     n_calls: int
     n_judged: int
     n_right: int
     wrong: dict[str, int]
-    n_followed: int
+    n_direct: int
     n_named: int | None
     injected_ns: int
     found_ns: int
+    direct_ns: int
     beyond_ns: int
 
     @property
     def right(self) -> float:
-        """Share of right top causes, 0 to 1; NaN if nothing was slow because of the fault."""
+        """Share of right answers, 0 to 1; NaN if nothing was slow because of the fault."""
         return self._share(self.n_right)
 
     @property
-    def followed(self) -> float:
-        """Share of top causes that are right or lead there, 0 to 1; NaN as above."""
-        return self._share(self.n_followed)
+    def direct(self) -> float:
+        """Share of right top causes, 0 to 1; NaN as above."""
+        return self._share(self.n_direct)
 
     @property
     def culprit(self) -> float:
@@ -122,13 +138,21 @@ class Score:
 
     @property
     def recovered(self) -> float:
-        """Share of the injected time that has the right name; NaN if none was injected."""
-        return self.found_ns / self.injected_ns if self.injected_ns else math.nan
+        """Share of the injected time that is named right; NaN if none was injected."""
+        return self._of_injected(self.found_ns)
+
+    @property
+    def directly(self) -> float:
+        """Share of the injected time that has the right cause itself; NaN as above."""
+        return self._of_injected(self.direct_ns)
 
     @property
     def beyond(self) -> float:
         """Time wrongly given the name, over the time injected; NaN if none was."""
-        return self.beyond_ns / self.injected_ns if self.injected_ns else math.nan
+        return self._of_injected(self.beyond_ns)
+
+    def _of_injected(self, ns: int) -> float:
+        return ns / self.injected_ns if self.injected_ns else math.nan
 
     def _share(self, n: int) -> float:
         return n / self.n_judged if self.n_judged else math.nan
@@ -183,12 +207,12 @@ def read_calls(con: duckdb.DuckDBPyConnection) -> list[Call]:
 def _blame(con: duckdb.DuckDBPyConnection, calls: dict[tuple[int, int, int, int], Call]) -> None:
     # Sequence numbers of a thread go on when its number is given out again: no time is needed.
     by_seq = {(pid, tid, seq): call for (pid, tid, seq, _), call in calls.items()}
-    for pid, tid, seq, _, hop, culprit, cause, ns in con.execute(_BLAMED).fetchall():
+    for pid, tid, seq, hop, culprit, cause, begin, end in con.execute(_CHAINS).fetchall():
         call = by_seq[pid, tid, seq]
         if culprit is not None:
-            (call.blamed if hop == 1 else call.behind_pids)[culprit] += ns
+            (call.blamed if hop == 1 else call.behind_pids)[culprit] += end - begin
         if hop > 1:
-            call.behind_causes[cause] += ns
+            call.behind.append((begin, end, cause))
 
 
 def score(
@@ -216,21 +240,20 @@ def score(
     ]
     held = {id(call) for call, _ in mostly}
     judged = [call for call in slowest if id(call) in held]
-    tops = [call.top for call in judged]
-    named = [
-        (end - begin, overlap_ns(begin, end, truth))
-        for call, _ in mostly
-        for begin, end, cause in call.pieces
-        if cause in right
-    ]
+    wrong = [call.top for call in judged if not call.mostly(right)]
+    led = [span for call, _ in mostly for span in call.led(right)]
+    found_ns = sum(overlap_ns(begin, end, truth) for begin, end in led)
     return Score(
         n_calls=len(calls),
         n_judged=len(judged),
-        n_right=sum(top in right for top in tops),
-        wrong={top: tops.count(top) for top in sorted(set(tops) - right)},
-        n_followed=sum(call.leads_to(right) for call in judged),
+        n_right=len(judged) - len(wrong),
+        wrong={top: wrong.count(top) for top in sorted(set(wrong))},
+        n_direct=sum(call.top in right for call in judged),
         n_named=sum(call.names(culprits) for call in judged) if culprits else None,
         injected_ns=sum(ns for _, ns in mostly),
-        found_ns=sum(within for _, within in named),
-        beyond_ns=sum(length - within for length, within in named),
+        found_ns=found_ns,
+        direct_ns=sum(
+            overlap_ns(*span, truth) for call, _ in mostly for span in call.direct(right)
+        ),
+        beyond_ns=sum(end - begin for begin, end in led) - found_ns,
     )

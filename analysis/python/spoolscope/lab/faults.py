@@ -58,15 +58,6 @@ ALL = ("ext4", "xfs", "btrfs")
 ONE: Role = {"role": "deliver", "n": 1}
 FOUR: Role = {"role": "deliver", "n": 4, "think_ms": 5}
 _EMPTY: Role = {"size": 0, "index": False}
-_BEHIND = (
-    "A loop device does one flush at a time and nothing else meanwhile. Who waits for a write of "
-    "his own behind the slow request of another has the cause of his own, writeback, not that of "
-    "the one ahead."
-)
-_SECOND_HAND = (
-    "Who waits for the rename lock of the filesystem, held by one who waits for the fault, has the "
-    "cause directory lock: that is where the call was, not where the chain begins."
-)
 _HOLDER: Role = {"role": "hold_handle", "n": 1, "think_ms": 300, "after_ms": 300}
 
 
@@ -93,7 +84,6 @@ FAULTS = {
             (FOUR,),
             (Delay("flush", 20 * MS),),
             filesystems=ALL,
-            remark=_BEHIND,
         ),
         Fault(
             "slow-journal",
@@ -109,7 +99,6 @@ FAULTS = {
             _causes("journal_commit", "shadow"),
             (FOUR,),
             (Delay("write", 20 * MS, "journal"),),
-            remark=_BEHIND,
         ),
         Fault(
             "slow-data",
@@ -181,7 +170,6 @@ FAULTS = {
             culprits=("hold_handle",),
             mkfs={"ext4": ("-b", "1024", "-J", "size=32")},
             fill="fragments",
-            remark=_SECOND_HAND,
         ),
         Fault(
             "full-journal",
@@ -198,7 +186,6 @@ FAULTS = {
             ({"role": "rename", "n": 2},),
             (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
-            remark=_SECOND_HAND,
         ),
         Fault(
             "cpu-hog",

@@ -12,11 +12,11 @@ from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.suite import Outcome
 
 TOP_GOAL, TIME_GOAL, CULPRIT_GOAL = 0.98, 0.95, 0.95
-"""Shares of right top causes, of injected time with the right name, of right culprits, at least."""
+"""Shares of right answers, of injected time that is named right, of right culprits, at least."""
 
 _HEAD = (
-    "fault", "on", "judged", "right", "followed", "culprit", "injected", "recovered", "beyond",
-    "taken for",
+    "fault", "on", "judged", "right", "direct", "culprit", "injected", "recovered", "directly",
+    "beyond", "taken for",
 )  # fmt: skip
 
 
@@ -35,9 +35,10 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "filesystem": outcome.fstype,
         **asdict(found),
         "right": found.right if found.n_judged else None,
-        "followed": found.followed if found.n_judged else None,
+        "direct": found.direct if found.n_judged else None,
         "culprit": found.culprit if found.n_judged and found.n_named is not None else None,
         "recovered": found.recovered if found.injected_ns else None,
+        "directly": found.directly if found.injected_ns else None,
         "beyond": found.beyond if found.injected_ns else None,
         "causes": outcome.explanation.causes,
         "sum_error_ns": outcome.explanation.split.sum_error_ns,
@@ -47,7 +48,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Yield the table for a terminal."""
-    widths = (21, 6, 7, 8, 9, 8, 9, 10, 8, 0)
+    widths = (21, 6, 7, 8, 8, 8, 9, 10, 9, 8, 0)
     for row in (_HEAD, *map(_row, outcomes)):
         yield "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
@@ -97,10 +98,11 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         outcome.fstype,
         count(found.n_judged),
         percent(found.right),
-        percent(found.followed),
+        percent(found.direct),
         percent(found.culprit),
         duration(found.injected_ns),
         percent(found.recovered),
+        percent(found.directly),
         percent(found.beyond),
         ", ".join(f"{CAUSES[cause].label} {n}" for cause, n in mistakes),
     )
@@ -116,12 +118,20 @@ of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load o
     sudo spoolscope lab faults -o GROUND-TRUTH.md
 
 *judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
-work, and for at least half the delay. *right*: of these, calls whose largest part has a right
-cause (goal: 98 %). *followed*: calls of which that is so, or of which the process that kept them
-waiting mostly waited for a right cause itself. *culprit*: calls charged to the process that brought
-the fault about, or to one that waited for it (goal: 95 %; "-" if there is no such process).
-*recovered*: of the time for which the fault was at work in calls that it held for most of theirs,
-what has the right cause (goal: 95 %). *beyond*: time of these calls with that cause before or after
-the fault was at work, over the time injected; mostly what the disk takes by itself and, on a
-machine that has other work, waits for a CPU on the way to it. *taken for*: wrong top causes.
+work, and for at least half the delay.
+
+Victims wait for one another: who waits for a lock whose holder waits for the slow disk waits
+for the disk, and the explanation says both, the lock and what its holder waited for meanwhile.
+So an instant of a call is named right if the explanation names a right cause there, for the call or
+for one whom it waited for at that very instant, directly or further along the chain; when that
+one waited for it at another time does not count.
+
+*right*: judged calls that are named right for longer than what any other cause has beside it (goal:
+98 %); *direct*: those whose own largest cause is right. *culprit*: calls charged to the process
+that brought the fault about, or to one that waited for it (goal: 95 %; "-" if there is no such
+process). *recovered*: of the time for which the fault was at work in calls that it held for most of
+theirs, what is named right (goal: 95 %); *directly*: what has a right cause itself. *beyond*: what
+is named so in these calls before or after the fault was at work, over the time injected; mostly
+what the disk takes by itself and, on a machine that has other work, waits for a CPU on the way
+to it. *taken for*: top causes of the calls that are not right.
 """
