@@ -22,8 +22,9 @@ class Delay:
 class Fault:
     """One fault under one load.
 
-    The truth is the disk's log of what it delayed, while a culprit (if there are any) was at work;
-    without delays it is the log of the culprits, and without culprits that of the deliveries.
+    The truth is the disk's log of what it delayed; if there are culprits, of what they asked it for
+    while at work. Without delays it is the log of the culprits, and without culprits that of the
+    deliveries.
 
     Attributes:
         name: As on the command line.
@@ -138,8 +139,6 @@ FAULTS = {
             filesystems=ALL,
             mount={"ext4": "noatime,inode_readahead_blks=0"},
             fill="shared",
-            remark="The victims read blocks of the directory themselves meanwhile: of the tree on "
-            "btrfs, and elsewhere if other work makes the machine drop its caches.",
         ),
         Fault(
             "held-lock",

@@ -4,20 +4,23 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.lab import load
-from spoolscope.lab.accuracy import Score, Spans, common, joined, read_calls, score
+from spoolscope.lab.accuracy import Score, common, joined, read_calls, score
 from spoolscope.lab.faults import MIB, Delay, Fault, Role
 from spoolscope.lab.fill import fill, warm
 from spoolscope.lab.limits import limited
 from spoolscope.lab.place import format_image, journal_places, mounted, serve_at_once
 from spoolscope.lab.private import memory_directory
-from spoolscope.lab.slowdisk import END, SlowDisk
+from spoolscope.lab.slowdisk import END, Delayed, SlowDisk
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Snapshot
 from spoolscope.tracers.session import Request, record
@@ -97,7 +100,7 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
                 roles = [_within(role, group, fault) for role in fault.roles]
                 plan = {"mount": str(mount), "seconds": seconds, "log": str(log), "roles": roles}
                 trace = record_load(plan, mount, place / "trace")
-        delays = joined((d.begin_ns, d.end_ns) for d in disk.delayed())
+        delays = disk.delayed()
     return judge(fault, fstype, trace, delays, _read_deeds(log))
 
 
@@ -110,28 +113,55 @@ def _within(role: Role, group: Path | None, fault: Fault) -> Role:
     return role if group is None or role["role"] in fault.culprits else role | {"group": str(group)}
 
 
-def judge(fault: Fault, fstype: str, trace: Trace, delays: Spans, deeds: Sequence[Deed]) -> Outcome:
+def judge(
+    fault: Fault, fstype: str, trace: Trace, delays: Sequence[Delayed], deeds: Sequence[Deed]
+) -> Outcome:
     """Explain a recording and compare with the truth.
 
     Args:
         fault: What was injected.
         fstype: Where.
         trace: The recording.
-        delays: When the disk delayed something.
+        delays: What the disk delayed.
         deeds: What the processes say they did.
     """
     culprits = {deed.pid for deed in deeds if deed.role in fault.culprits}
     told = [deed for deed in deeds if deed.pid in culprits or not fault.culprits]
     done = joined((deed.begin_ns, deed.end_ns) for deed in told)
-    truth = delays if fault.delays else done
-    if fault.delays and fault.culprits:
-        truth = common(delays, done)
     with trace.connect() as con:
+        if culprits:
+            delays = _asked_by(con, delays, culprits)
+        slow = joined((delay.begin_ns, delay.end_ns) for delay in delays)
+        truth = slow if fault.delays else done
+        if fault.delays and fault.culprits:
+            truth = common(slow, done)
         explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
     least_ns = min((delay.delay_ns for delay in fault.delays), default=0) // 2
     found = score(calls, truth, fault.right, culprits, least_ns)
     return Outcome(fault.name, fstype, found, explanation)
+
+
+def _asked_by(
+    con: duckdb.DuckDBPyConnection, delays: Sequence[Delayed], culprits: AbstractSet[int]
+) -> list[Delayed]:
+    """Leave out delays of what others asked the disk for: these are no culprit's."""
+    asked = con.execute(
+        "SELECT op, sector * 512, bytes, ts_ns, ts_ns + queue_ns + device_ns FROM block_ios "
+        f"WHERE pid IN ({', '.join(map(str, culprits))})"
+    ).fetchall()
+
+    def is_theirs(delay: Delayed) -> bool:
+        return any(
+            op == delay.kind
+            and start <= delay.offset < start + size
+            # The clocks of the disk and of the recorder are the same one, read at different times.
+            and 2 * (min(end, delay.end_ns) - max(begin, delay.begin_ns))
+            > delay.end_ns - delay.begin_ns
+            for op, start, size, begin, end in asked
+        )
+
+    return [delay for delay in delays if is_theirs(delay)]
 
 
 def record_load(

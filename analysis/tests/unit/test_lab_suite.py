@@ -1,0 +1,31 @@
+"""What of a slow disk's log is a culprit's doing."""
+
+from spoolscope.lab.slowdisk import Delayed
+from spoolscope.lab.suite import _asked_by
+from spoolscope.traces.trace import Trace
+
+MS = 1_000_000
+CULPRIT, VICTIM = 7, 8
+
+
+def test_a_delay_is_the_culprits_only_if_it_asked_for_those_bytes_at_that_time(builder):
+    builder.call("unlink", 0, 10)
+    for pid, at, sector in ((CULPRIT, 0, 8), (VICTIM, 50, 80), (CULPRIT, 100, 80)):
+        builder.block_io(
+            at * MS, 0, 40 * MS, pid=pid, tid=pid, sector=sector, bytes=4096, op="read"
+        )
+    began = min(row["ts_ns"] for row in builder.rows["block_ios"])
+
+    def delayed(kind, offset, begin_ms):
+        begin = began + begin_ms * MS
+        return Delayed(kind, offset, 4096, begin, begin + 40 * MS)
+
+    theirs = [delayed("read", 4096, 0), delayed("read", 80 * 512, 101)]
+    others = [
+        delayed("read", 80 * 512, 50),  # the victim's
+        delayed("read", 4096, 100),  # at that time the culprit asked for other bytes
+        delayed("write", 4096, 0),
+        delayed("read", 4096, 30),  # long after it had asked
+    ]
+    with Trace.open(builder.write()).connect() as con:
+        assert _asked_by(con, [*theirs, *others], {CULPRIT}) == theirs
