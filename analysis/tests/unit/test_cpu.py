@@ -75,3 +75,4 @@ def test_classes_share_out_the_exact_time():
 def test_agreement_allows_the_error_of_sampling(sampled, agrees):
     report = CpuReport(1000, sampled, 10**9, sampled * 10**6, sampled**-0.5, [], {}, [])
     assert report.agrees is agrees
+    assert report.deviation == pytest.approx(sampled / 1000 - 1)

@@ -6,6 +6,7 @@ timer, a task that is not recorded) is not charged to anybody, and listed by wha
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -71,34 +72,26 @@ GROUP BY ALL
 """
 
 _CHARGED = """
-SELECT {columns}, CAST(sum(n) AS BIGINT), CAST(sum(commit_ns) AS BIGINT),
-    CAST(sum(own_ns) AS BIGINT), CAST(sum(others_ns) AS BIGINT), CAST(sum(n_others) AS BIGINT)
+SELECT CAST(sum(n) AS BIGINT), CAST(sum(commit_ns) AS BIGINT), CAST(sum(own_ns) AS BIGINT),
+    CAST(sum(others_ns) AS BIGINT), CAST(sum(n_others) AS BIGINT), {who}
 FROM charges GROUP BY ALL ORDER BY {order}
 """
-# Columns 1 to 4 name who; then n, commit_ns, own_ns, others_ns.
-_BY_COST = "6 DESC, 5 DESC, 1, 2, 3, 4"
-_BY_OTHERS = "8 DESC, 7 DESC, 5 DESC, 1, 2, 3, 4"
+# The columns are n, commit_ns, own_ns, others_ns, n_others, then one or four that say who.
+_BY_COST = "2 DESC, 1 DESC, 6"
+_BY_OTHERS = "4 DESC, 3 DESC, 1 DESC, 6"
 
 
 @dataclass(frozen=True)
-class Blame:
-    """Commits charged to what triggered them.
+class Charge:
+    """Commits, and the waits for them, in sum.
 
     Attributes:
-        comm: Process name, or in brackets what is known instead: "(timer)", "(checkpoint)".
-        pid: Process, None in tables that do not tell processes of one name apart.
-        syscall: The triggering call, "-" if unknown or not told apart.
-        path_class: The kind of file it was made on, likewise; or the mailbox, by mailbox.
         n: Number of commits.
         commit_ns: Sum of the commits' lengths.
         own_ns: Time the triggering threads themselves waited for these commits.
         others_ns: Time all other threads waited for them, in n_others waits.
     """
 
-    comm: str
-    pid: int | None
-    syscall: str
-    path_class: str
     n: int
     commit_ns: int
     own_ns: int
@@ -107,15 +100,27 @@ class Blame:
 
 
 @dataclass(frozen=True)
-class MailboxBlame:
-    """As ``Blame``, for all commits that calls on the files of one mailbox triggered."""
+class Blame(Charge):
+    """Commits charged to what triggered them.
+
+    Attributes:
+        comm: Process name, or in brackets what is known instead: "(timer)", "(checkpoint)".
+        pid: Process, None in tables that do not tell processes of one name apart.
+        syscall: The triggering call, "-" if unknown or not told apart.
+        path_class: The kind of file it was made on, likewise.
+    """
+
+    comm: str
+    pid: int | None
+    syscall: str
+    path_class: str
+
+
+@dataclass(frozen=True)
+class MailboxBlame(Charge):
+    """Commits charged to the mailbox or queue whose files were synced; "-" is none."""
 
     mailbox: str
-    n: int
-    commit_ns: int
-    own_ns: int
-    others_ns: int
-    n_others: int
 
 
 @dataclass(frozen=True)
@@ -160,22 +165,18 @@ def charge_commits(con: duckdb.DuckDBPyConnection) -> BlameTable:
         "CAST(coalesce(sum(commit_ns) FILTER (charged), 0) AS BIGINT), "
         "CAST(coalesce(sum(commit_ns) FILTER (NOT charged), 0) AS BIGINT) FROM charges"
     ).fetchall()
-    by_mailbox = _charged(con, "mailbox, 0, 0, 0", _BY_COST)
     return BlameTable(
         commit_ns,
         charged_ns,
         uncharged_ns,
-        by_call=_rows(con, "comm, NULL, syscall, path_class", _BY_OTHERS),
-        by_process=_rows(con, "comm, pid, '-', '-'", _BY_COST),
-        by_mailbox=[MailboxBlame(row[0], *row[4:]) for row in by_mailbox],
+        by_call=[
+            Blame(*row)
+            for row in _charged(con, "comm, NULL, syscall, path_class", f"{_BY_OTHERS}, 8, 9")
+        ],
+        by_process=[Blame(*row) for row in _charged(con, "comm, pid, '-', '-'", f"{_BY_COST}, 7")],
+        by_mailbox=[MailboxBlame(*row) for row in _charged(con, "mailbox", _BY_COST)],
     )
 
 
-def _rows(con: duckdb.DuckDBPyConnection, columns: str, order: str) -> list[Blame]:
-    return [Blame(*row) for row in _charged(con, columns, order)]
-
-
-def _charged(
-    con: duckdb.DuckDBPyConnection, columns: str, order: str
-) -> list[tuple[str, int | None, str, str, int, int, int, int, int]]:
-    return con.execute(_CHARGED.format(columns=columns, order=order)).fetchall()
+def _charged(con: duckdb.DuckDBPyConnection, who: str, order: str) -> list[tuple[Any, ...]]:
+    return con.execute(_CHARGED.format(who=who, order=order)).fetchall()

@@ -87,6 +87,11 @@ class CpuReport:
     unknown: list[tuple[tuple[str, ...], int]]
 
     @property
+    def deviation(self) -> float:
+        """By what part of the exact time the sampled one is longer, 0 where nothing was exact."""
+        return self.sampled_ns / self.exact_ns - 1 if self.exact_ns else 0.0
+
+    @property
     def agrees(self) -> bool:
         """Tell whether samples and switches agree within four standard errors and 3 %."""
         allowed = 4 * (self.error or 1.0) + 0.03
@@ -96,6 +101,7 @@ class CpuReport:
         """Return the object that ``explain --json`` has under ``cpu``."""
         return {
             **{k: v for k, v in asdict(self).items() if k != "unknown"},
+            "deviation": self.deviation,
             "agrees": self.agrees,
             "unknown": [{"frames": frames, "samples": n} for frames, n in self.unknown],
         }

@@ -1,7 +1,5 @@
 """Explain a trace: where the time of its calls went, and how sure that is."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +24,7 @@ from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
+from spoolscope.analysis.scratch import scratch
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.errors import SpoolscopeError
@@ -221,9 +220,8 @@ def _ns_per_sample(cpu: CpuReport | None) -> float | None:
 
 def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
     """Let DuckDB keep at most ``MEMORY`` of intermediate tables, the rest in temporary files."""
-    spill = Path(tempfile.gettempdir()) / f"spoolscope-{os.getpid()}"
     con.execute(f"SET memory_limit = '{MEMORY}'")
-    con.execute("SET temp_directory = '{}'".format(str(spill).replace("'", "''")))
+    con.execute("SET temp_directory = '{}'".format(str(scratch()).replace("'", "''")))
     con.execute("SET preserve_insertion_order = false")
 
 

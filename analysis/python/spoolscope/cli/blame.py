@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from spoolscope.cli.output import wrapped
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.blame import Blame, MailboxBlame
+    from spoolscope.analysis.blame import Charge
     from spoolscope.analysis.culprits import Link
     from spoolscope.analysis.explain import Explanation
 
@@ -41,10 +41,10 @@ def _charges(found: "Explanation") -> Iterable[str]:
     yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for row in charges.by_process[:TOP_BLAME]:
         pid = "-" if row.pid is None else str(row.pid)
-        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row.n, row)}"
+        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row)}"
     yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for box in charges.by_mailbox[:TOP_BLAME]:
-        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box.n, box)}"
+        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box)}"
     yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
     for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
@@ -52,11 +52,11 @@ def _charges(found: "Explanation") -> Iterable[str]:
         yield f"  {where}{count(row.n):>7}{times}"
 
 
-def _cost(n: int, row: "Blame | MailboxBlame") -> str:
+def _cost(row: "Charge") -> str:
     from spoolscope.analysis.wording import count, duration
 
     times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
-    return f"{count(n):>9}" + "".join(f"{time:>10}" for time in times)
+    return f"{count(row.n):>9}" + "".join(f"{time:>10}" for time in times)
 
 
 def _tail_of(text: str, width: int) -> str:

@@ -110,8 +110,8 @@ def _cpu(found: "Explanation") -> Iterable[str]:
         return
     yield f"\nOn the CPU, by {count(found.cpu.samples)} samples"
     if not found.cpu.agrees:
-        far = 100 * (found.cpu.sampled_ns / found.cpu.exact_ns - 1)
-        yield f"  {far:+.0f} % against the exact time: other tracing or a busy host disturbed them"
+        far = f"{100 * found.cpu.deviation:+.0f} %"
+        yield f"  {far} against the exact time: other tracing or a busy host disturbed them"
     for part in found.cpu.classes[:TOP_CLASSES]:
         interval = f"({100 * part.low:.1f} to {100 * part.high:.1f})"
         label = CPU_CLASSES[part.name].label

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from spoolscope.analysis.blame import Blame, MailboxBlame
+from spoolscope.analysis.blame import Charge
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.commits import Commit, CommitKind
 from spoolscope.analysis.study import Study
@@ -167,6 +167,6 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
     ]
 
 
-def _cost(row: Blame | MailboxBlame) -> list[str]:
+def _cost(row: Charge) -> list[str]:
     times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
     return [count(row.n), *times, count(row.n_others)]
