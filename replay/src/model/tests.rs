@@ -385,3 +385,19 @@ fn a_result_nobody_can_explain_does_not_spoil_the_rest() {
     assert_eq!(unexplained, 1);
     assert_eq!(&order[4..], [4, 5]);
 }
+
+#[test]
+fn appends_at_places_nobody_told_make_the_file_longer_all_the_same() {
+    let plan = plan(
+        "
+        A 0-5 openat f flags=2102 ino=9 osize=0 = 3
+        A 6-50 write fd=3 ino=9 off=-1 size=10 osize=-1 = 10
+        B 7-40 write fd=3 ino=9 off=-1 size=20 osize=-1 = 20
+        A 60-70 fstat fd=3 ino=9 omode=100644 osize=30 = 0
+    ",
+    );
+    let linear = Linear::walk(&plan);
+    let tree = Tree::expected(&plan, &linear.world);
+    assert_eq!(tree.bytes(), 30);
+    assert!(tree.things.iter().all(|thing| thing.blurred));
+}

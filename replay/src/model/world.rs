@@ -356,7 +356,8 @@ impl<'a> World<'a> {
     pub fn write(&mut self, op: &PlanOp, object: u32) {
         let appends = self.appends(op);
         let at = write_offset(op, appends);
-        let end = at.map_or(0, |at| at + op.ret);
+        let grown = i64::from(appends) * (self.object(object).now.size + op.ret);
+        let end = at.map_or(grown, |at| at + op.ret);
         let after = if op.obj_size >= 0 { op.obj_size } else { end };
         if self.object(object).tentative {
             let before = if after > end || (after == end && !appends) {
@@ -482,12 +483,12 @@ impl<'a> World<'a> {
     }
 }
 
-/// Where a write went: the end of the file for appending descriptors.
+/// Where a write went: the end of the file for appending descriptors, if its size was told.
 pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
-    let at = if appends && op.obj_size >= 0 {
-        op.obj_size - op.ret
-    } else {
-        op.offset
+    let at = match (appends, op.obj_size) {
+        (true, size) if size < 0 => -1,
+        (true, size) => size - op.ret,
+        (false, _) => op.offset,
     };
     (at >= 0).then_some(at)
 }

@@ -45,6 +45,7 @@ def remarks(
         blame: Also say what the blame lacks.
     """
     return [
+        *_imported(meta),
         *_lost(con, meta),
         *_segments(parts),
         *_unnamed(con, meta, parts),
@@ -108,6 +109,17 @@ def _unnamed(
 def _version(release: str) -> tuple[int, int] | None:
     found = re.match(r"(\d+)\.(\d+)", release)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def _imported(meta: Mapping[str, Any]) -> Iterator[str]:
+    """What was never recorded cannot be explained."""
+    if imported := meta.get("imported"):
+        yield (
+            f"Imported from {imported['from']}: there are no segments, so nothing tells what the "
+            "time of a call was spent on. All of it is called unexplained."
+        )
+        if n := imported.get("without_duration"):
+            yield f"{n:,} calls were imported without their duration and count as 0."
 
 
 def _evidence(meta: Mapping[str, Any]) -> Iterator[str]:

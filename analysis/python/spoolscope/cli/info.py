@@ -112,6 +112,7 @@ _MORE = (
     "snapshot",
     "programs",
     "block_trace",
+    "imported",
     "counts",
 )
 
@@ -144,6 +145,7 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("paths unresolved", f"{facts['paths_unresolved']:,}"),
         ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
         ("tier", facts["tier"]),
+        *_imported(facts["imported"]),
         ("tree at start", _tree(facts)),
         ("names", "pseudonyms" if facts["pseudonymised"] else "as they are"),
         ("clock drift", _drift(facts["clock_drift_ns"])),
@@ -167,6 +169,16 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         click.echo("The recording ended when the disk of its output was full.")
     _print_losses(trace)
     click.echo(f"Next: spoolscope explain {trace.path}")
+
+
+def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Say what an import could not tell."""
+    if not facts:
+        return []
+    open_points = ("not_understood", "unfinished", "unplaced", "names_cut", "without_duration")
+    said = [f"{facts[name]:,} {name.replace('_', ' ')}" for name in open_points if facts[name]]
+    lines = f"{facts['lines']:,} lines of {facts['from']}"
+    return [("imported", ", ".join([lines, *said]))]
 
 
 def _cost(ppm: dict[str, int] | None) -> str:

@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from importlib.metadata import version
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +16,7 @@ VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
     "top": "Show who uses the spool now, interval by interval.",
+    "import": "Make a trace of what strace recorded.",
     "freeze": "Keep the last window of a flight recorder as a trace.",
     "info": "Show what a trace holds: duration, counts, loss.",
     "scrub": "Copy a trace with its names hidden.",
@@ -37,7 +39,8 @@ class VerbGroup(click.Group):
         """Import and return a verb's command."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"spoolscope.cli.{cmd_name}")
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"spoolscope.cli.{name}")
         command: click.Command = module.command
         return command
 

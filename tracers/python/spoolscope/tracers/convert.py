@@ -68,6 +68,25 @@ def _convert(
     parts = [read_capture(file) for file in segments]
     capture = join(parts) if len(parts) > 1 else parts[0]
     parts.clear()
+    return write(capture, trace, key, frozen, BlockEvents.beside(segments[0]))
+
+
+def write(
+    capture: Capture,
+    trace: Path,
+    key: bytes | None,
+    frozen: str | None = None,
+    blocks: BlockEvents | None = None,
+) -> dict[str, Any]:
+    """Write the trace directory of a capture that is in memory and return its meta.
+
+    Args:
+        capture: The capture; its calls are renumbered.
+        trace: Directory to fill; must exist.
+        key: Pseudonym key, or None to keep names.
+        frozen: Why a flight recorder was frozen at its end.
+        blocks: Block events recorded beside it.
+    """
     lives = continue_numbering(capture)
     resolved = resolve(capture)
     names = Names(capture, resolved)
@@ -100,7 +119,7 @@ def _convert(
         "sheds": lambda: shed_columns(capture),
         "paths": lambda: names.columns(private),
     }
-    if blocks := BlockEvents.beside(segments[0]):
+    if blocks:
         tables["block_stages"] = lambda: blocks.columns(capture, comms)
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
@@ -195,6 +214,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
     shed, lost = (int(np.sum(losses["n"][which])) for which in (on_purpose, ~on_purpose))
     counted = int(native.get("lost_records", {}).get("1", 0))  # perhaps located elsewhere
     whole = capture.closed and capture.bytes_unread == 0 and native.get("ended") != DISK_FULL
+    whole &= native.get("imported", {}).get("whole", True)
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),
@@ -231,6 +251,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "pseudonymised": False,
         "key_id": None,
         "filter": native.get("filter", {}),
+        "imported": native.get("imported"),
     }
 
 
@@ -249,7 +270,7 @@ def _last(capture: Capture) -> int:
 def _drift(capture: Capture) -> int | None:
     """How far CLOCK_REALTIME moved against CLOCK_MONOTONIC while recording."""
     native = capture.meta
-    if "end_mono_ns" not in native:
+    if "end_real_ns" not in native:
         return None
     mono = int(native["end_mono_ns"]) - capture.start_mono_ns
     return int(native["end_real_ns"]) - capture.start_real_ns - mono

@@ -8,6 +8,7 @@ found by inode or not at all, never guessed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,22 @@ class Resolved:
     comms: list[bytes] = field(default_factory=list)
     unresolved: int = 0
     state: State = field(init=False)
+
+
+class Used(NamedTuple):
+    """What a call is about.
+
+    Attributes:
+        path, path2: Ids, -1 unknown.
+        base, base2: How they were given (enum spsc_path_base).
+        node: What its descriptor, or address, stands for, if there is no path.
+    """
+
+    path: int
+    base: int
+    path2: int
+    base2: int
+    node: Node | None
 
 
 class Names:
@@ -172,6 +189,33 @@ class Resolver:
             process.fds[fd] = OpenFile(found, key, file.cloexec)
         return found
 
+    def used(self, process: Process, shape: Shape, row: Row) -> Used:
+        """Return what a call is about, as far as it is known where that is."""
+        strings, args = self.capture.strings, row.args
+        first, base, second, base2 = -1, BASE_NONE, -1, BASE_NONE
+        node: Node | None = None
+        if shape.path >= 0 and row.path:
+            dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
+            first, base = self.named(process, dirfd, strings[row.path])
+        else:
+            node = self.behind(process, shape, row)
+            first = self.id_of(node)
+            if shape.path >= 0 and first >= 0:
+                base = BASE_FD
+        if shape.path2 >= 0 and row.path2:
+            dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
+            second, base2 = self.named(process, dirfd, strings[row.path2])
+        elif shape.has_text and row.path2:
+            second = self.text(strings[row.path2])
+        return Used(first, base, second, base2, node)
+
+    def done(self, process: Process, shape: Shape, row: Row, used: Used) -> Done:
+        """Return a call with the names it used."""
+        paths = self.names.paths
+        path = paths[used.path] if used.path >= 0 else None
+        path2 = paths[used.path2] if used.path2 >= 0 else None
+        return Done(self.space, process, shape, row, path, path2, used.node)
+
     def text(self, raw: bytes) -> int:
         """Intern a name that is not resolved (symlink target, xattr name)."""
         return self.names.id(b"\0" + raw)
@@ -234,7 +278,7 @@ def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
 
 def _go(resolver: Resolver, out: Resolved, order: Int, timeline: Timeline) -> None:
     """Resolve calls in the order they returned, with what else happened meanwhile."""
-    for row in _rows(resolver.capture.records["syscall"], order):
+    for row in rows_of(resolver.capture.records["syscall"], order):
         timeline.until(row.end_ns)
         process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
         # The kernel told the working directory when the thread's first call returned.
@@ -248,7 +292,7 @@ def _go(resolver: Resolver, out: Resolved, order: Int, timeline: Timeline) -> No
             resolver.processes.check_cwd(process, key)
 
 
-def _rows(calls: Records, order: Int) -> Iterator[Row]:
+def rows_of(calls: Records, order: Int) -> Iterator[Row]:
     """Calls in an order; chunk by chunk, as a Python value takes much memory."""
     for begin in range(0, len(order), CHUNK):
         places = order[begin : begin + CHUNK]
@@ -261,28 +305,12 @@ def _resolve_call(
     resolver: Resolver, process: Process, shape: Shape, out: Resolved, row: Row
 ) -> None:
     """Resolve one call's names, then apply what it did to descriptors and cwd."""
-    strings, args, i = resolver.capture.strings, row.args, row.position
-    first = second = -1
-    node: Node | None = None
-    if shape.path >= 0 and row.path:
-        dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
-        first, out.base[i] = resolver.named(process, dirfd, strings[row.path])
-    else:
-        node = resolver.behind(process, shape, row)
-        first = resolver.id_of(node)
-        if shape.path >= 0 and first >= 0:
-            out.base[i] = BASE_FD
-    if shape.path2 >= 0 and row.path2:
-        dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
-        second, out.base2[i] = resolver.named(process, dirfd, strings[row.path2])
-    elif shape.has_text and row.path2:
-        second = resolver.text(strings[row.path2])
-    out.path[i], out.path2[i] = first, second
-    if first < 0 and (row.ino or row.path or row.flags & PATH_FAULT) and not shape.is_exec:
+    i = row.position
+    used = resolver.used(process, shape, row)
+    out.path[i], out.path2[i] = used.path, used.path2
+    out.base[i], out.base2[i] = used.base, used.base2
+    if used.path < 0 and (row.ino or row.path or row.flags & PATH_FAULT) and not shape.is_exec:
         resolver.unresolved += (
             i >= resolver.n_prelude
         )  # an empty path, as in open(""), names nothing
-    paths = resolver.names.paths
-    path = paths[first] if first >= 0 else None
-    path2 = paths[second] if second >= 0 else None
-    apply(Done(resolver.space, process, shape, row, path, path2, node))
+    apply(resolver.done(process, shape, row, used))

@@ -61,6 +61,14 @@ META_FIELDS = (
         "block_trace",
         "How block_stages came about: disks, by (blktrace, ftrace), lost; or null.",
     ),
+    (
+        "imported",
+        "Of a trace that was not recorded but made of what another program wrote: from; lines; "
+        "not_understood; unfinished calls; unplaced: calls that may have been on the spool; "
+        "names_cut; without_duration: dur_ns is 0; other_calls on the spool, by name; whole: "
+        "nothing is missing. Inodes are then numbers that tell objects apart, and all of dur_ns "
+        "is blocked_ns, as nothing divides it. Else null.",
+    ),
     ("counts", "Rows of every table; a table of another length is damaged."),
 )
 

@@ -1,0 +1,109 @@
+"""The verb import."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import (
+    claim_output,
+    emit_json,
+    force_option,
+    json_option,
+    progress,
+    quiet_option,
+    warn,
+    wrote,
+)
+from spoolscope.traces.errors import INCOMPLETE
+
+EPILOG = """\b
+Examples:
+  strace -f -ff -ttt -T -s 0 -y -o log -p "$(pidof lmtp imap)"
+  spoolscope import strace log.* --root /var/mail -o monday.trace
+"""
+
+
+@click.group()
+def command() -> None:
+    """Make a trace of what another program recorded."""
+
+
+@command.command(epilog=EPILOG)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The mail spool, as strace saw it.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Trace directory to write.",
+)
+@click.option("--keep-names", is_flag=True, help="Keep file names instead of hiding them.")
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
+)
+@force_option
+@quiet_option
+@json_option
+def strace(
+    files: tuple[Path, ...],
+    root: Path,
+    output: Path,
+    key_file: Path | None,
+    *,
+    keep_names: bool,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Make a trace of what strace wrote, for machines where BPF cannot be had.
+
+    FILES is what 'strace -f -ff -ttt -T -s 0 -y -o PREFIX' wrote, or the one
+    file of -f without -ff. The trace can be replayed and compared; it does not
+    tell why a call took long. Content of mail in FILES is not copied.
+    """
+    from spoolscope.tracers.strace.importer import import_strace
+    from spoolscope.traces.pseudonym import load_key
+
+    key = None if keep_names else load_key(key_file, outside=output)
+    claim_output(output, force=force)
+    with progress(quiet=quiet) as show:
+        meta = import_strace(files, root, output, key, show)
+    facts = meta["imported"]
+    for sentence in _doubts(facts):
+        warn(sentence)
+    if as_json:
+        emit_json({"trace": str(output), "complete": meta["complete"], **facts, **_sums(meta)})
+    else:
+        n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
+        click.echo(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
+        wrote(output, f"spoolscope replay {output} --on ext4 --on xfs")
+    return 0 if meta["complete"] else INCOMPLETE
+
+
+def _sums(meta: dict[str, Any]) -> dict[str, Any]:
+    return {"syscalls": meta["counts"]["syscalls"], "duration_ns": meta["duration_ns"]}
+
+
+def _doubts(facts: dict[str, Any]) -> list[str]:
+    """Say what the files left open, and which option of strace tells it."""
+    sayings = (
+        ("not_understood", "lines were not understood; 'spoolscope info' tells of which threads"),
+        ("unfinished", "calls had not returned at the end"),
+        ("unplaced", "calls have a descriptor or directory that nothing tells of: use strace -y"),
+        ("names_cut", "names of extended attributes were cut: use strace -s 64"),
+        ("without_duration", "calls without a duration count as 0: use strace -T"),
+    )
+    said = [f"{facts[name]:,} {what}" for name, what in sayings if facts[name]]
+    if others := facts["other_calls"]:
+        names = ", ".join(f"{name} {n:,}" for name, n in others.items())
+        said.append(f"calls that name the spool and that no trace holds were left out: {names}")
+    return said

@@ -1,0 +1,1 @@
+"""The output of strace as a capture: calls without segments, for machines without BPF."""

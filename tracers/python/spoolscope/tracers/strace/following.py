@@ -1,0 +1,284 @@
+"""Which calls are below the root, and on which object: descriptors and names followed.
+
+The recorder asks the kernel for both. Here the same code that names its calls goes through all
+calls of strace, on the spool or not, and believes the paths that strace gave with descriptors.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.tracers.effects import O_CREAT, O_EXCL, O_TMPFILE, SHAPES, Row, Shape, apply, signed
+from spoolscope.tracers.nodes import Node
+from spoolscope.tracers.processes import OpenFile, Process
+from spoolscope.tracers.resolve import AT_FDCWD, Resolver, rows_of
+from spoolscope.tracers.strace.measuring import OPENS, STATS, Measuring, flags_of_open
+from spoolscope.tracers.strace.objects import DEVICE, S_IFMT, Object
+from spoolscope.tracers.strace.records import WORDS
+from spoolscope.tracers.timeline import Timeline
+from spoolscope.traces.calls import BY_ID
+from spoolscope.traces.capture import Capture, Records
+
+S_IFDIR, S_IFLNK = 0o040000, 0o120000
+ALWAYS = ("sync", "inotify_rm_watch")
+DIRECTORY_CALLS = ("fchdir", "getdents", "getdents64")
+LAST_STANDARD = 2  # terminals and logs
+Bool = npt.NDArray[np.bool_]
+
+
+class AtStart(NamedTuple):
+    """A descriptor that must have been open when strace began."""
+
+    pid: int
+    fd: int
+    path: bytes
+    node: Node
+    ino: int
+
+
+class Following:
+    """Goes through all calls in the order in which they returned.
+
+    Args:
+        capture: All calls, and the lives of threads.
+        beside: What strace said of descriptors, call by call (records.BESIDE).
+        root: Directory that counts as the spool.
+        began: Processes that there were at the start, with whether strace began them.
+        parents: Process that made each process.
+
+    Attributes:
+        kept: Calls below the root, and those of processes.
+        unplaced: Calls of which nobody can tell whether they are.
+        cwds: Working directories at the start, by process.
+        files: Descriptors open at the start.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        beside: Records,
+        root: bytes,
+        began: dict[int, bool],
+        parents: dict[int, int],
+    ) -> None:
+        self._capture, self._root, self._began, self._parents = capture, root, began, parents
+        self._resolver = Resolver(capture)
+        self._space = self._resolver.space
+        self._measuring = Measuring(capture.records["syscall"])
+        self._objects = self._measuring.objects
+        self._moved: set[int] = set()
+        self._used: set[tuple[int, int]] = set()
+        self._maps: dict[int, list[tuple[int, int, int]]] = {}
+        n = len(capture.records["syscall"])
+        self._beside = [beside[word].tolist() for word in WORDS]
+        self._words = WORDS
+        self._with_paths = bool(n) and any(map(any, self._beside))
+        self.kept: Bool = np.zeros(n, np.bool_)
+        self.unplaced = 0
+        self.cwds: dict[int, bytes] = {}
+        self.files: list[AtStart] = []
+
+    def go(self) -> None:
+        """Follow all calls, then fill in what was worked out."""
+        calls = self._capture.records["syscall"]
+        timeline = Timeline(self._capture, self._resolver.processes)
+        for row in rows_of(calls, np.argsort(calls["end_ns"], kind="stable")):
+            timeline.until(row.end_ns)
+            process = self._resolver.processes.of(row.pid)
+            self._call(process, SHAPES[row.call], row)
+        self._measuring.fill()
+
+    def _call(self, process: Process, shape: Shape, row: Row) -> None:
+        if self._with_paths:
+            self._learn(process, shape, row)
+        used = self._resolver.used(process, shape, row)
+        done = self._resolver.done(process, shape, row, used)
+        found = self._target(process, shape, row, done.path, used.node)
+        if found is not None:
+            row = row._replace(dev=DEVICE, ino=found.ino)
+        kept = found is not None or self._is_kept(process, shape, row, done.path, done.path2)
+        self.kept[row.position] = kept
+        if not kept and used.path < 0 and self._may_be_below(shape, row):
+            self.unplaced += 1
+        if shape.moves and row.ret >= 0:
+            self._moved.add(row.pid)
+        apply(done._replace(row=row))
+        if row.ret >= 0:
+            self._succeeded(process, shape, row)
+        if found is not None:
+            self._measuring.call(process, shape, row, found)
+        elif shape.name == "truncate" and row.ret >= 0:
+            self._truncated(done.path, row)
+
+    def _truncated(self, path: bytes | None, row: Row) -> None:
+        if path is not None and self._is_below(path):
+            found = self._object(self._space.node(path))
+            if found is not None:
+                self._measuring.truncated(found, row)
+
+    # -- what strace said of descriptors -------------------------------------------
+
+    def _learn(self, process: Process, shape: Shape, row: Row) -> None:
+        for word, column in zip(self._words, self._beside, strict=True):
+            text = column[row.position]
+            if not text or word == "ret":
+                continue
+            path = self._capture.strings[text]
+            fd = signed(row.args[getattr(shape, word)])
+            if fd == AT_FDCWD:
+                if process.cwd.node is None:
+                    process.cwd.node = self._space.node(path)
+                    self._was_in(row.pid, path)
+            elif fd not in process.fds:
+                directory = word.startswith("dirfd") or shape.name in DIRECTORY_CALLS
+                self._was_open(process, row.pid, fd, path, directory=directory)
+
+    def _was_in(self, pid: int, path: bytes) -> None:
+        first = self._first(pid)
+        if pid not in self._moved and first not in self._moved:
+            self.cwds.setdefault(first, path)
+
+    def _was_open(
+        self, process: Process, pid: int, fd: int, path: bytes, *, directory: bool
+    ) -> None:
+        """A descriptor that no call opened: there at the start, or passed over a socket."""
+        node, key = self._space.node(path), None
+        if self._is_below(path) and (found := self._object(node)) is not None:
+            key = (DEVICE, found.ino)
+            first = self._first(pid)
+            if not self._used & {(pid, fd), (first, fd)}:
+                self.files.append(AtStart(first, fd, path, node, found.ino))
+        if directory and node.children is None:
+            node.children = {}
+        own = -(1 << 40) - len(self._used)  # its own description, unlike those of opens
+        process.fds[fd] = OpenFile(node, key, cloexec=False, description=own)
+        self._used.add((pid, fd))
+
+    def _first(self, pid: int) -> int:
+        """Return the process at the start that a process descends from."""
+        seen = {pid}
+        while (above := self._parents.get(pid, pid)) not in seen:
+            seen.add(above)
+            pid = above
+        return pid
+
+    # -- which object ---------------------------------------------------------------
+
+    def _is_below(self, path: bytes | None) -> bool:
+        root = self._root
+        return path is not None and (path.startswith(root + b"/") or path == (root or b"/"))
+
+    def _object(self, node: Node) -> Object | None:
+        """Return the object at a name; a symbolic link leads nobody knows where."""
+        while node.same is not None:
+            node = node.same
+        if node.key is None:
+            if node.symlink:
+                return None
+            self._space.bind(node, (DEVICE, self._objects.new(empty=False).ino))
+        return self._objects.of(node.key[1]) if node.key else None
+
+    def _target(
+        self, process: Process, shape: Shape, row: Row, path: bytes | None, node: Node | None
+    ) -> Object | None:
+        """Return the object that a call is on, where the recorder would tell its inode."""
+        if shape.name in OPENS:
+            return self._opened(shape, row, path) if row.ret >= 0 else None
+        if shape.fd >= 0:
+            file = process.fds.get(signed(row.args[shape.fd]))
+            return self._objects.of(file.key[1]) if file is not None and file.key else None
+        if shape.name in ("munmap", "msync"):
+            return self._mapped_at(row)
+        if not self._is_below(path) or path is None or row.ret < 0:
+            return None
+        if shape.name in STATS:
+            at = node or self._space.node(path)
+            at.symlink |= row.obj_mode & S_IFMT == S_IFLNK
+            return self._object(at)
+        if shape.name in ("link", "linkat"):
+            self._object(node or self._space.node(path))
+        return None
+
+    def _opened(self, shape: Shape, row: Row, path: bytes | None) -> Object | None:
+        flags = flags_of_open(shape, row)
+        said = self._said("ret", row)
+        nameless = flags & O_TMPFILE == O_TMPFILE
+        if not self._is_below(path if said is None else said):
+            return None
+        if said is not None and said != path and not nameless:
+            if path is not None:
+                self._space.node(path).symlink = True
+            found = self._object(self._space.node(said))
+        elif path is None:
+            return None
+        elif nameless or (flags & O_CREAT and (flags & O_EXCL or self._is_absent(path))):
+            found = self._objects.new(empty=True)
+        else:
+            found = self._object(self._space.node(path))
+        return found
+
+    def _is_absent(self, path: bytes) -> bool:
+        """Tell whether calls made sure that there is no such name."""
+        above, _, name = path.rpartition(b"/")
+        parent = self._space.find(above)
+        if parent is None or (parent.children and name in parent.children):
+            return False
+        return parent.born or bool(parent.gone and name in parent.gone)
+
+    def _said(self, word: str, row: Row) -> bytes | None:
+        text = self._beside[self._words.index(word)][row.position]
+        return self._capture.strings[text] if text else None
+
+    def _mapped_at(self, row: Row) -> Object | None:
+        pid = row.pid
+        while pid not in self._maps and pid in self._parents and self._parents[pid] != pid:
+            pid = self._parents[pid]
+        for begin, end, ino in self._maps.get(pid, ()):
+            if begin <= row.args[0] < end:
+                return self._objects.of(ino)
+        return None
+
+    # -- which calls ----------------------------------------------------------------
+
+    def _is_kept(
+        self, process: Process, shape: Shape, row: Row, path: bytes | None, path2: bytes | None
+    ) -> bool:
+        if BY_ID[row.call].klass == "task" or shape.name in ALWAYS:
+            return True
+        if self._is_below(path) or (shape.path2 >= 0 and self._is_below(path2)):
+            return True
+        if shape.path >= 0 and not row.path and shape.dirfd < 0:  # open("")
+            cwd = process.cwd.node
+            return cwd is not None and self._is_below(self._space.path(cwd))
+        if shape.fd2 < 0:
+            return False
+        file = process.fds.get(signed(row.args[shape.fd2]))
+        return file is not None and self._is_below(self._space.path(file.node))
+
+    def _may_be_below(self, shape: Shape, row: Row) -> bool:
+        if shape.path >= 0 and row.path:
+            return True
+        at = shape.fd if shape.fd >= 0 else shape.dirfd
+        if at < 0 or signed(row.args[at]) <= LAST_STANDARD or self._with_paths:
+            return False
+        return not self._began.get(self._first(row.pid), False)
+
+    # -- what it did ----------------------------------------------------------------
+
+    def _succeeded(self, process: Process, shape: Shape, row: Row) -> None:
+        """Note descriptors and mappings made, and links that opens went through."""
+        if shape.returns_fd or shape.name == "fcntl":
+            self._used.add((row.pid, row.ret))
+        file = process.fds.get(row.ret) if shape.name in OPENS else None
+        if file is not None and row.ino:
+            said = self._said("ret", row)
+            if said is not None and file.node.symlink:
+                process.fds[row.ret] = file._replace(node=self._space.node(said))
+            self._measuring.opened(file.description, flags_of_open(shape, row))
+        elif shape.name == "mmap":
+            maps = self._maps.setdefault(row.pid, [])
+            begin, end = row.ret, row.ret + row.args[1]
+            maps[:] = [m for m in maps if m[1] <= begin or m[0] >= end]
+            if row.ino:
+                maps.append((begin, end, row.ino))

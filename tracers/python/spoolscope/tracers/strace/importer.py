@@ -1,0 +1,174 @@
+"""strace's files -> trace: what there is to replay and to compare, without attribution."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spoolscope.tracers.convert import write
+from spoolscope.tracers.lives import END, EXIT, FORK, SEEN
+from spoolscope.tracers.strace.files import OPTIONS, Progress, lines_of
+from spoolscope.tracers.strace.following import S_IFDIR, Following
+from spoolscope.tracers.strace.lives import Lives
+from spoolscope.tracers.strace.objects import DEVICE
+from spoolscope.tracers.strace.reading import EXECUTING, Reading
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.capture import ROWS, Capture, Records
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.output import check_output, publish, work_directory
+
+O_RDWR, O_DIRECTORY = 2, 0o200000
+SYSCALL = "1"  # kind of record, as in lost_records
+
+
+def import_strace(
+    files: Sequence[Path], root: Path, output: Path, key: bytes | None, progress: Progress
+) -> dict[str, Any]:
+    """Write the trace of what strace saw below a directory, and return its meta.
+
+    Args:
+        files: What ``strace -f -o`` or ``strace -ff -o`` wrote.
+        root: The directory that counts as the spool, as strace saw it; need not be here.
+        output: Trace directory to write; it appears when it is whole.
+        key: Pseudonym key, or None to keep names.
+        progress: Told what is being done, and how far it is.
+
+    Raises:
+        SpoolscopeError: a file is not strace's, or nothing in them is below the root.
+    """
+    check_output(output)
+    top = os.path.normpath(os.fsencode(root)).rstrip(b"/")
+    if not root.is_absolute() or os.fsdecode(top).encode(errors="replace") != top:
+        raise SpoolscopeError(
+            f"{root} cannot be the root", remedy="give an absolute path", exit_code=USAGE
+        )
+    read = Reading(top.decode("latin-1"))
+    read.read(lines_of(files, progress))
+    capture = _capture(read, top, progress)
+    progress("writing", None)
+    work = work_directory(output)
+    try:
+        meta = write(capture, work, key)
+        publish(work, output)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return meta
+
+
+def _capture(read: Reading, root: bytes, progress: Progress) -> Capture:
+    """Return the capture that the recorder might have written."""
+    calls, beside = read.calls.arrays()
+    lives = Lives(read)
+    for name in ("start_ns", "end_ns"):
+        calls[name] -= np.uint64(lives.zero_ns)
+    calls["pid"] = lives.pids(calls["tid"], calls["start_ns"])
+    capture = Capture(lives.start_ns, lives.start_ns + lives.zero_ns, closed=True)
+    capture.strings = read.strings.texts
+    capture.records = {name: np.zeros(0, rows) for name, rows in ROWS.items()}
+    capture.records |= {"syscall": calls, "task": lives.tasks}
+    progress("following names", None)
+    following = Following(capture, beside, root, _began(calls, lives), _parents(lives.tasks))
+    following.go()
+    if not np.any(following.kept & (calls["ino"] > 0)):
+        raise SpoolscopeError(
+            f"no call below {os.fsdecode(root) or '/'} in these files",
+            remedy=f"give the directory as strace saw it with --root, and use '{OPTIONS}'",
+        )
+    capture.records["syscall"] = calls[following.kept]
+    capture.records["open_file"] = _open_files(following, read, lives)
+    _place(capture.records["task"], following, read)
+    bad = [(tid, ts_ns - lives.zero_ns) for tid, ts_ns in read.bad if tid]
+    _number(capture.records["syscall"], capture.records["task"], bad)
+    capture.meta = _meta(read, following, lives, os.fsdecode(root) or "/")
+    return capture
+
+
+def _parents(tasks: Records) -> dict[int, int]:
+    forks = tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]
+    return dict(zip(forks["pid"].tolist(), forks["parent_pid"].tolist(), strict=True))
+
+
+def _began(calls: Records, lives: Lives) -> dict[int, bool]:
+    """Processes at the start, and whether strace began them: then execve is their first call."""
+    seen = lives.tasks[lives.tasks["event"] == SEEN]["tid"]
+    order = np.argsort(calls["start_ns"], kind="stable")
+    tids, first = np.unique(calls["tid"][order], return_index=True)
+    executing = [CALLS[name].id for name in EXECUTING]
+    begins = np.isin(calls["call"][order[first]], executing)
+    began = dict(zip(tids.tolist(), begins.tolist(), strict=True))
+    return {tid: began.get(tid, False) for tid in seen.tolist()}
+
+
+def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
+    """Descriptors that must have been open; how is not known: for both ways, at the beginning."""
+    rows = np.zeros(len(following.files), ROWS["open_file"])
+    for number, (row, file) in enumerate(zip(rows, following.files, strict=True), 1):
+        directory = file.node.children is not None
+        row["ts_ns"], row["pid"], row["tid"] = lives.start_ns, file.pid, file.pid
+        row["fd"] = file.fd
+        row["flags"] = O_DIRECTORY if directory else O_RDWR
+        row["mode"] = S_IFDIR | 0o755 if directory else 0
+        row["dev"], row["ino"], row["size"] = DEVICE, file.ino, -1
+        row["path"] = read.strings.id(file.path)
+        row["description"] = number
+    return rows
+
+
+def _place(tasks: Records, following: Following, read: Reading) -> None:
+    """Say where processes worked at the start, as far as it is known."""
+    for i in np.flatnonzero(tasks["event"] == SEEN).tolist():
+        tasks["path"][i] = read.strings.id(following.cwds.get(int(tasks["pid"][i])))
+
+
+def _number(calls: Records, tasks: Records, bad_lines: list[tuple[int, int]]) -> None:
+    """Number the calls of each life; a line that was not understood leaves a hole."""
+    bad = np.array(bad_lines, np.int64).reshape(-1, 2)
+    borders = np.flatnonzero(np.isin(tasks["event"], (FORK, EXIT, END)))
+    ends = tasks[borders]
+    tid = np.concatenate([calls["tid"], bad[:, 0], ends["tid"]]).astype(np.int64)
+    times = (calls["end_ns"], bad[:, 1], ends["ts_ns"])
+    ts_ns = np.concatenate([part.astype(np.int64) for part in times])
+    counts = np.arange(len(tid)) < len(calls) + len(bad)
+    forks = np.concatenate([counts[: len(calls) + len(bad)] & False, ends["event"] == FORK])
+    order = np.lexsort((~counts & ~forks, ~forks, ts_ns, tid))
+    begins = forks[order].copy()
+    begins[1:] |= tid[order][1:] != tid[order][:-1]
+    begins[1:] |= (~counts & ~forks)[order][:-1]
+    so_far = np.cumsum(counts[order])
+    before = np.maximum.accumulate(np.where(begins, so_far - counts[order], 0))
+    number = np.empty(len(tid), np.int64)
+    number[order] = so_far - before
+    calls["seq"] = number[: len(calls)] - 1
+    last = ends["event"] != FORK
+    tasks["n_calls"][borders[last]] = number[len(calls) + len(bad) :][last]
+
+
+def _meta(read: Reading, following: Following, lives: Lives, root: str) -> dict[str, Any]:
+    """Return what a recorder would have said at its end."""
+    counts = read.counts
+    doubts = len(read.bad) + counts["unfinished"] + following.unplaced + counts["cut"]
+    spool = {"mount": root, "fstype": "unknown", "options": "", "source": "", "dev": DEVICE}
+    return {
+        "kernel": "unknown",
+        "arch": "x86_64",
+        "end_mono_ns": read.last_ns - lives.zero_ns,
+        "ended": None,
+        "spools": [{**spool, "size_bytes": None, "features": None}],
+        "tier": "T0",
+        "lost_records": {SYSCALL: len(read.bad)} if read.bad else {},
+        "imported": {
+            "from": "strace",
+            "whole": not doubts,
+            "lines": counts["lines"],
+            "not_understood": len(read.bad),
+            "unfinished": counts["unfinished"],
+            "unplaced": following.unplaced,
+            "names_cut": counts["cut"],
+            "without_duration": counts["untimed"],
+            "other_calls": dict(read.left_out.most_common()),
+        },
+    }

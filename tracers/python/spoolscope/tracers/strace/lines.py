@@ -1,0 +1,99 @@
+"""Lines of strace: a call, its beginning or its end, a signal, the end of a thread."""
+
+import errno
+import re
+import signal
+from typing import NamedTuple
+
+from spoolscope.tracers.strace.symbols import RESTARTS
+from spoolscope.tracers.strace.words import NotUnderstoodError, number, signed, split
+
+_CALL = re.compile(r"(\w+)\(")
+_RESUMED = re.compile(r"<\.\.\. (\w+) resumed> ?")
+_TAIL = re.compile(
+    r"\s*= (\?|-?[0-9]\w*)(<(?:->|[^<>]|<[^<>]*>)*>)?(?:\(deleted\))?"
+    r"(?: (E[A-Z0-9_]+))?( \(errno \d+\))?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
+)
+_END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
+UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
+CORE_DUMPED = 0x80  # in exit_code, see wait(2)
+
+
+class Called(NamedTuple):
+    """A call that returned, or never did.
+
+    Attributes:
+        name: As strace calls it.
+        args: Its arguments as text.
+        ret: Result, -errno on failure; None if it never returned.
+        behind: What a descriptor that it returned leads to, as <path>.
+        dur_ns: Time in it, None if not told.
+    """
+
+    name: str
+    args: list[str]
+    ret: int | None
+    behind: str
+    dur_ns: int | None
+
+
+def name_of(text: str) -> str:
+    """Return the name of the call that a line begins, "" if it begins none."""
+    found = _CALL.match(text)
+    return found[1] if found else ""
+
+
+def resumed(text: str) -> tuple[str, str]:
+    """Read ``<... read resumed>"", 5) = 5``: the name and the rest."""
+    found = _RESUMED.match(text)
+    if not found:
+        raise NotUnderstoodError
+    return found[1], text[found.end() :]
+
+
+def called(text: str) -> Called:
+    """Read a whole call.
+
+    Raises:
+        NotUnderstoodError: it is none.
+    """
+    found = _CALL.match(text)
+    if not found:
+        raise NotUnderstoodError
+    args, end = split(text, found.end())
+    tail = _TAIL.match(text, end)
+    if not tail:
+        raise NotUnderstoodError
+    if args and args[-1].endswith(UNFINISHED):
+        args[-1] = args[-1].removesuffix(UNFINISHED).strip()
+        args = args if args[-1] else args[:-1]
+    ret, behind, error, unknown, whole, part = tail.groups()
+    dur = int(whole) * 10**9 + int(part.ljust(9, "0")) if whole else None
+    return Called(found[1], args, _result(ret, error, unknown), behind or "", dur)
+
+
+def _result(text: str, error: str | None, unknown: str | None) -> int | None:
+    if error is not None:
+        code = RESTARTS.get(error) or getattr(errno, error, None)
+        if code is None:
+            raise NotUnderstoodError
+        return -int(code)
+    if text == "?":
+        return None
+    if unknown and text == "-1":
+        return -int(unknown.split()[1].rstrip(")"))
+    return signed(number(text))
+
+
+def ended(text: str) -> int | None:
+    """Read ``+++ exited with 1 +++``: the exit code as in wait(2), None if it goes on."""
+    found = _END.match(text)
+    if not found:
+        raise NotUnderstoodError
+    if found[1]:
+        return int(found[1]) << 8
+    if found[2]:
+        core = CORE_DUMPED if "core dumped" in text else 0
+        number = getattr(signal, found[2], 0)
+        return int(number) | core
+    return None

@@ -1,0 +1,128 @@
+"""The lives of threads that strace told of, as task records of a capture."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.tracers.lives import COMM, END, EXEC, EXIT, FORK, SEEN
+from spoolscope.tracers.processes import SHARE_FILES, SHARE_FS
+from spoolscope.tracers.strace import reading
+from spoolscope.tracers.strace.reading import Event, Fork, Reading
+from spoolscope.tracers.threads import IN_CALL
+from spoolscope.traces.capture import Records
+from spoolscope.traces.flat import DTYPES
+
+Times = npt.NDArray[np.integer]
+CLONE_FS, CLONE_FILES, CLONE_THREAD = 0x200, 0x400, 0x10000
+UMASK = 0o022
+"""Where strace told no umask."""
+START_NS = 10**9
+"""As after a second of uptime: times since the epoch are too long for float64."""
+COMM_BYTES = 15
+UNKNOWN_COMM = b"?"
+
+
+class Lives:
+    """Threads with their processes, names and umasks, gone through in order of time.
+
+    Args:
+        read: What strace said.
+
+    Attributes:
+        start_ns: Just before the first line, counted from ``zero_ns``, as all times here.
+        tasks: Task records, in order; of SEEN-at-start ``path`` is still to be filled in.
+        forks: When each thread was made, in order, with its process.
+    """
+
+    def __init__(self, read: Reading) -> None:
+        self._read = read
+        self.start_ns = START_NS
+        self.zero_ns = read.first_ns - 1 - START_NS
+        self._rows: list[Any] = []
+        self._first_umask = {  # what the first call of umask found
+            event.tid: event.number & 0o777
+            for event in reversed(read.events)
+            if event.kind == reading.UMASK
+        }
+        self._pid: dict[int, int] = {}
+        self._comm: dict[int, bytes] = {}
+        self._umask: dict[int, int] = {}
+        self._made: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        happened: list[tuple[int, int, Fork | Event]] = [
+            *((self._moment(fork), 0, fork) for fork in read.forks),
+            *((event.ts_ns, 1, event) for event in read.events),
+        ]
+        children = {fork.child for fork in read.forks}
+        for tid in sorted(read.begins.keys() - children - {0}):
+            self._begin(tid)
+        for ts_ns, _, what in sorted(happened, key=lambda item: item[:2]):
+            if isinstance(what, Fork):
+                self._fork(ts_ns, what)
+            else:
+                self._event(what)
+        for tid in sorted(self._pid):
+            self._row(read.last_ns, END, tid)["flags"] = IN_CALL * (tid in read.in_flight)
+        self.tasks: Records = np.array(self._rows, DTYPES["task"])
+
+    def pids(self, tid: Times, ts_ns: Times) -> Times:
+        """Return the process of each thread at a time."""
+        pids = tid.copy()
+        for thread, made in self._made.items():
+            if any(pid != thread for _, pid in made):
+                rows = np.flatnonzero(tid == thread)
+                at = np.searchsorted([ts for ts, _ in made], ts_ns[rows], "right") - 1
+                pids[rows] = np.array([pid for _, pid in made])[np.maximum(at, 0)]
+        return pids
+
+    def _moment(self, fork: Fork) -> int:
+        """A child may run before the call that made it has returned."""
+        begins = self._read.begins.get(fork.child, [])
+        at = bisect_right(begins, fork.start_ns)
+        first = begins[at] if at < len(begins) else fork.end_ns
+        return max(min(fork.end_ns, first - 1), fork.start_ns)
+
+    def _begin(self, tid: int) -> None:
+        """A thread that was there already: a process of its own, as far as anybody knows."""
+        self._pid[tid] = tid
+        self._comm[tid] = self._read.comms.get(tid, UNKNOWN_COMM)
+        self._umask[tid] = self._first_umask.get(tid, UMASK)
+        self._row(self._read.first_ns - 1, SEEN, tid)
+
+    def _fork(self, ts_ns: int, fork: Fork) -> None:
+        parent = self._pid.get(fork.parent, fork.parent)
+        pid = parent if fork.flags & CLONE_THREAD else fork.child
+        self._pid[fork.child] = pid
+        self._comm[fork.child] = self._comm.get(fork.parent, UNKNOWN_COMM)
+        self._umask[pid] = self._umask.get(parent, UMASK)
+        self._made[fork.child].append((ts_ns - self.zero_ns, pid))
+        row = self._row(ts_ns, FORK, fork.child)
+        row["parent_tid"], row["parent_pid"] = fork.parent, parent
+        row["flags"] = SHARE_FILES * bool(fork.flags & CLONE_FILES)
+        row["flags"] |= SHARE_FS * bool(fork.flags & CLONE_FS)
+
+    def _event(self, event: Event) -> None:
+        tid = event.tid
+        if tid not in self._pid:
+            return
+        if event.kind == reading.UMASK:
+            self._umask[self._pid[tid]] = event.number >> 12 & 0o777
+        elif event.kind == reading.COMM:
+            self._comm[tid] = event.text[:COMM_BYTES]
+            self._row(event.ts_ns, COMM, tid)
+        elif event.kind == reading.EXEC:
+            self._comm[tid] = event.text.rpartition(b"/")[2][:COMM_BYTES] or UNKNOWN_COMM
+            self._row(event.ts_ns, EXEC, tid)["path"] = self._read.strings.id(event.text)
+        else:
+            self._row(event.ts_ns, EXIT, tid)["exit_code"] = event.number
+            del self._pid[tid]
+
+    def _row(self, ts_ns: int, event: int, tid: int) -> Any:
+        row = np.zeros(1, DTYPES["task"])[0]
+        pid = self._pid[tid]
+        row["ts_ns"], row["event"], row["pid"], row["tid"] = ts_ns - self.zero_ns, event, pid, tid
+        row["comm"], row["umask"] = self._comm[tid], self._umask.get(pid, UMASK)
+        self._rows.append(row)
+        return row

@@ -1,0 +1,173 @@
+"""One call of strace as the members of a record, by the words of calls.txt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spoolscope.tracers.strace.lines import Called
+from spoolscope.tracers.strace.words import (
+    Behind,
+    NotUnderstoodError,
+    descriptor,
+    member,
+    number,
+    signed,
+    split,
+    string,
+)
+from spoolscope.tracers.syscalls import FCNTL_LOCKS
+from spoolscope.traces.calls import CALLS, Call
+
+# Calls whose arguments strace joins: the kernel gets the offset in two halves.
+_JOINED_OFFSET = ("preadv2", "pwritev2")
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass
+class Members:
+    """What a record of a call is made of.
+
+    Attributes:
+        call: Id in calls.txt.
+        args: By position.
+        path, path2: As given, None if there is none.
+        cut: strace cut the second text.
+        count: Bytes asked for by an iovec.
+        pos, size: Of a lock.
+        lock_type: Of a lock.
+        obj_mode, obj_size: What stat told; 0 and -1 if it did not.
+        behind: Paths that strace gave with descriptors, by argument word; "ret": the result's.
+    """
+
+    call: int
+    args: list[int] = field(default_factory=lambda: [0] * 6)
+    path: bytes | None = None
+    path2: bytes | None = None
+    cut: bool = False
+    count: int = 0
+    pos: int = -1
+    size: int = -1
+    lock_type: int = 0
+    obj_mode: int = 0
+    obj_size: int = -1
+    behind: dict[str, Behind] = field(default_factory=dict)
+
+
+def members_of(line: Called) -> Members:
+    """Work out the members of a call that is in calls.txt.
+
+    Raises:
+        NotUnderstoodError: an argument says nothing that is known.
+    """
+    call = CALLS[line.name]
+    made = Members(call.id)
+    if call.name in ("clone", "clone3"):
+        made.args[0] = clone_flags(line.args) if call.name == "clone" else 0
+        return made
+    args = line.args
+    if call.name in _JOINED_OFFSET and len(args) == 5:
+        args = [*args[:4], "", args[4]]
+    for at, (word, text) in enumerate(zip(call.args, args, strict=False)):
+        if reader := _READERS.get(word):
+            reader(made, call, line, at, text)
+    if call.returns_fd and line.ret is not None and line.ret >= 0 and line.behind:
+        made.behind["ret"] = descriptor(f"{line.ret}{line.behind}")
+    return made
+
+
+def clone_flags(args: list[str]) -> int:
+    """Return the flags of clone or clone3."""
+    text = next((member(arg, "flags") for arg in args if "flags=" in arg), None)
+    if text is None:
+        raise NotUnderstoodError
+    return number(text)
+
+
+def _descriptor(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
+    found = descriptor(text)
+    made.args[at] = found.fd & _MASK
+    if found.path is not None:
+        made.behind[_call.args[at]] = found
+
+
+def _number(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
+    made.args[at] = number(text) & _MASK
+
+
+def _path(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
+    made.path, cut = string(text)
+    if cut or (made.path is None and text != "NULL" and not text.startswith("0x")):
+        raise NotUnderstoodError
+
+
+def _path2(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
+    made.path2, cut = string(text)
+    if cut or made.path2 is None:
+        raise NotUnderstoodError
+
+
+def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
+    """A symlink's target, or the name of an extended attribute, which -s cuts."""
+    made.path2, made.cut = string(text)
+
+
+def _stat(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
+    if line.ret != 0 or not text.startswith("{"):
+        return
+    prefix = "stx" if line.name == "statx" else "st"
+    mode, size = (member(text, f"{prefix}_{what}") for what in ("mode", "size"))
+    made.obj_mode = number(mode) & 0xFFFF if mode is not None else 0
+    made.obj_size = signed(number(size)) if size is not None else -1
+
+
+def _lock(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
+    if number(line.args[1]) not in FCNTL_LOCKS:
+        made.args[at] = 0 if text.startswith("{") else number(text) & _MASK
+        return
+    # F_GETLK: what was asked is before the arrow, if strace shows it. An address tells nothing.
+    asked = text.split(" => ", 1)[0]
+    kind, whence = member(asked, "l_type"), member(asked, "l_whence")
+    if kind is None or whence is None:
+        return
+    made.lock_type = (number(kind) & 0xFF) | (number(whence) & 0xFF) << 8
+    made.pos, made.size = (
+        signed(number(member(asked, name) or "0")) for name in ("l_start", "l_len")
+    )
+
+
+def _iov(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
+    """With -s 0 strace leaves the vectors out; then what was done is what was asked."""
+    vectors = split(text, 1)[0] if text.startswith("[") else ["..."]
+    if any(not vector.startswith("{") for vector in vectors):
+        made.count = max(line.ret or 0, 0)
+        return
+    lengths = (
+        number(part.removeprefix("iov_len="))
+        for vector in vectors
+        for part in split(vector, 1)[0]
+        if part.startswith("iov_len=")
+    )
+    made.count = min(sum(lengths), _MASK >> 1)
+
+
+def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
+    """The kernel refused to read it where strace shows an address: then any refusal will do."""
+    if not text.startswith("{"):
+        made.args[at] = made.args[at + 1] = _MASK
+        return
+    for place, name in ((at, "flags"), (at + 1, "mode")):
+        made.args[place] = number(member(text, name) or "0") & _MASK
+
+
+_Reader = Callable[[Members, Call, Called, int, str], None]
+_READERS: dict[str, _Reader] = {
+    **dict.fromkeys(("fd", "fd2", "dirfd", "dirfd2"), _descriptor),
+    **dict.fromkeys(("flags", "mode", "cmd", "size", "offset"), _number),
+    **dict.fromkeys(("uid", "gid", "arg", "iovcnt"), _number),
+    "path": _path,
+    "path2": _path2,
+    **dict.fromkeys(("target", "name"), _name),
+    **dict.fromkeys(("stat", "statx"), _stat),
+    "flock": _lock,
+    "iov": _iov,
+    "how": _how,
+}

@@ -1,0 +1,118 @@
+"""What strace does not print of files, worked out: identity, size, type, positions.
+
+A size that is not known yet is an unknown plus what was appended since; a later call may tell
+it, for the calls before, too. Everything else stays unknown, never guessed.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+S_IFMT, S_IFREG = 0o170000, 0o100000
+DEVICE = 1
+"""Of the spool: strace does not tell its number."""
+
+
+class Quantity(NamedTuple):
+    """An unknown, by number (0: none), plus a number of bytes."""
+
+    unknown: int
+    plus: int
+
+    def __add__(self, n: int) -> "Quantity":  # type: ignore[override]
+        return Quantity(self.unknown, self.plus + n)
+
+
+ZERO = Quantity(0, 0)
+NOWHERE = Quantity(1, 0)
+"""Never told."""
+
+
+def known(n: int) -> Quantity:
+    """Return a number of bytes."""
+    return Quantity(0, n)
+
+
+class Unknowns:
+    """Values that are told later, or never (-1)."""
+
+    def __init__(self) -> None:
+        self._values: list[int] = [0, -1]
+
+    def new(self) -> Quantity:
+        """Return a quantity that nobody knows yet."""
+        self._values.append(-1)
+        return Quantity(len(self._values) - 1, 0)
+
+    def told(self, quantity: Quantity, value: int) -> None:
+        """Learn what a quantity is."""
+        if quantity.unknown > NOWHERE.unknown and self._values[quantity.unknown] < 0:
+            self._values[quantity.unknown] = max(value - quantity.plus, 0)
+
+    def value(self, quantity: Quantity) -> int:
+        """Return a quantity in bytes, -1 if it was never told."""
+        base = self._values[quantity.unknown]
+        return base + quantity.plus if base >= 0 else -1
+
+    def values(self) -> npt.NDArray[np.int64]:
+        """Return all unknowns by number; -1: never told."""
+        return np.array(self._values, np.int64)
+
+    def larger(self, one: Quantity, other: Quantity) -> Quantity:
+        """Return the larger of two, a new unknown if that cannot be told."""
+        if one.unknown == other.unknown:
+            return max(one, other)
+        return self.new()
+
+
+@dataclass
+class Object:
+    """A file or directory.
+
+    Attributes:
+        ino: Number that tells it from others; not the kernel's.
+        size: Its size now.
+        mode: An unknown: st_mode since the last change of it.
+    """
+
+    ino: int
+    size: Quantity
+    mode: Quantity
+
+
+class Objects:
+    """All objects, numbered from 1 as they are met."""
+
+    def __init__(self) -> None:
+        self.unknowns = Unknowns()
+        self._objects: list[Object] = []
+
+    def new(self, *, empty: bool) -> Object:
+        """Return a new object; ``empty``: a call made it just now."""
+        size = ZERO if empty else self.unknowns.new()
+        made = Object(len(self._objects) + 1, size, self.unknowns.new())
+        self._objects.append(made)
+        return made
+
+    def of(self, ino: int) -> Object:
+        """Return an object by its number."""
+        return self._objects[ino - 1]
+
+    def told_mode(self, found: Object, mode: int) -> None:
+        """A call told an object's mode."""
+        if mode:
+            self.unknowns.told(found.mode, mode)
+
+    def chmod(self, found: Object, mode: int) -> None:
+        """A call set an object's permissions."""
+        before = self.unknowns.value(found.mode)
+        found.mode = self.unknowns.new()
+        if before >= 0:
+            self.unknowns.told(found.mode, before & S_IFMT | mode & 0o7777)
+
+    def told_size(self, found: Object, size: int) -> None:
+        """A call told an object's size."""
+        self.unknowns.told(found.size, size)
+        found.size = known(size)

@@ -1,0 +1,171 @@
+"""What the lines of strace say: calls, lives of threads, and what was not understood."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spoolscope.tracers.strace import lines
+from spoolscope.tracers.strace.files import Line
+from spoolscope.tracers.strace.lines import DETACHED, UNFINISHED, Called
+from spoolscope.tracers.strace.members import clone_flags, members_of
+from spoolscope.tracers.strace.records import Calls, Strings
+from spoolscope.tracers.strace.words import NotUnderstoodError, string
+from spoolscope.traces.calls import CALLS
+
+FORKING = ("fork", "vfork", "clone", "clone3")
+EXECUTING = ("execve", "execveat")
+EXIT, EXEC, COMM, UMASK = "exit", "exec", "comm", "umask"
+# Calls that strace is too old for: a number, and addresses instead of names.
+_NUMBERED = ("syscall_0x1c4",)  # fchmodat2
+
+
+class Fork(NamedTuple):
+    """A thread was made by a call."""
+
+    child: int
+    parent: int
+    start_ns: int
+    end_ns: int
+    flags: int
+
+
+class Event(NamedTuple):
+    """Something in the life of a thread."""
+
+    ts_ns: int
+    tid: int
+    kind: str
+    number: int = 0
+    text: bytes = b""
+
+
+class Reading:
+    """What the lines say.
+
+    Attributes:
+        strings: All names.
+        calls: Calls of calls.txt.
+        forks, events: Of threads.
+        begins: When each thread was first seen, and first again after it ended.
+        comms: Names of threads that strace told (-Y).
+        bad: Thread and time of each line that was not understood; thread 0: not known.
+        unfinished: Calls that have not returned yet, by thread.
+        in_flight: Threads that were in a call at the end.
+        first_ns, last_ns: Times of the first and last line.
+        counts: lines; timed and untimed: calls with -T and without; cut: names that -s
+            cut; unfinished: calls that had not returned at the end.
+        left_out: Calls that are not in calls.txt and name the root, by name.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.strings = Strings()
+        self.calls = Calls(self.strings)
+        self.forks: list[Fork] = []
+        self.events: list[Event] = []
+        self.begins: dict[int, list[int]] = {}
+        self.comms: dict[int, bytes] = {}
+        self.bad: list[tuple[int, int]] = []
+        self.unfinished: dict[int, tuple[str, int]] = {}
+        self.in_flight: set[int] = set()
+        self.first_ns, self.last_ns = 1 << 62, 0
+        self.counts: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self._ended: set[int] = set()
+        self._until: dict[int, int] = {}
+
+    def read(self, given: Iterable[Line]) -> None:
+        """Go through lines; those of each thread come in order of time."""
+        for line in given:
+            self.counts["lines"] += 1
+            if line.comm:
+                self.comms.setdefault(line.tid, line.comm.encode("latin-1"))
+            if line.ts_ns:
+                self._seen(line.tid, line.ts_ns)
+            try:
+                if line.text is None:
+                    raise NotUnderstoodError
+                self._line(line.tid, line.ts_ns, line.text)
+            except (NotUnderstoodError, OverflowError):
+                self.bad.append((line.tid, line.ts_ns))
+        for tid in list(self.unfinished):
+            self.in_flight.add(tid)
+            self._abandon(tid)
+
+    def _abandon(self, tid: int) -> None:
+        """A call never returned."""
+        begun, start_ns = self.unfinished.pop(tid)
+        name = lines.name_of(begun)
+        self.counts["unfinished"] += name in CALLS and tid in self.in_flight
+        try:
+            self._call(tid, name, begun.rstrip(", ") + ") = ?", start_ns, None)
+        except NotUnderstoodError:
+            self.bad.append((tid, start_ns))
+
+    def _seen(self, tid: int, ts_ns: int) -> None:
+        self.first_ns, self.last_ns = min(self.first_ns, ts_ns), max(self.last_ns, ts_ns)
+        if tid not in self.begins:
+            self.begins[tid] = [ts_ns]
+        elif tid in self._ended:
+            self._ended.discard(tid)
+            self.begins[tid].append(ts_ns)
+
+    def _line(self, tid: int, ts_ns: int, text: str) -> None:
+        if text.startswith("---"):
+            return
+        if text.startswith("+++"):
+            if (code := lines.ended(text)) is not None:
+                if tid in self.unfinished:
+                    self._abandon(tid)
+                self.events.append(Event(ts_ns, tid, EXIT, code))
+                self._ended.add(tid)
+            return
+        if text.startswith("<... "):
+            name, rest = lines.resumed(text)
+            begun, start_ns = self.unfinished.pop(tid, ("", 0))
+            if not begun.startswith(name + "("):
+                raise NotUnderstoodError
+            self._call(tid, name, begun + rest, start_ns, ts_ns)
+        elif text.endswith((UNFINISHED, DETACHED)):
+            if tid in self.unfinished:
+                raise NotUnderstoodError
+            self.unfinished[tid] = text.rpartition("<")[0], ts_ns
+        else:
+            self._call(tid, lines.name_of(text), text, ts_ns, None)
+
+    def _call(self, tid: int, name: str, text: str, start_ns: int, resumed_ns: int | None) -> None:
+        if name in CALLS:
+            self._wanted(tid, lines.called(text), start_ns, resumed_ns)
+        elif name == "prctl":
+            self._renamed(tid, lines.called(text), start_ns)
+        elif " = " not in text or not name or name in _NUMBERED:
+            raise NotUnderstoodError
+        elif self.root in text:
+            self.left_out[name] += 1
+
+    def _wanted(self, tid: int, line: Called, start_ns: int, resumed_ns: int | None) -> None:
+        made = members_of(line)
+        dur_ns = line.dur_ns
+        if dur_ns is None and resumed_ns is not None:
+            dur_ns = resumed_ns - start_ns
+        if line.ret is not None:
+            self.counts["timed" if dur_ns is not None else "untimed"] += 1
+        # strace measures both in microseconds: calls of a thread never overlap.
+        start_ns = max(start_ns, self._until.get(tid, 0) + 1)
+        end_ns = self._until[tid] = start_ns + max(dur_ns or 0, 0)
+        self.last_ns = max(self.last_ns, end_ns)
+        self.counts["cut"] += made.cut
+        if line.name in FORKING and (line.ret or 0) > 0:
+            flags = clone_flags(line.args) if line.name.startswith("clone") else 0
+            self.forks.append(Fork(line.ret or 0, tid, start_ns, end_ns, flags))
+        elif line.name in EXECUTING and line.ret == 0:
+            self.events.append(Event(end_ns, tid, EXEC, text=made.path or b""))
+        elif line.name == "umask" and line.ret is not None:
+            self.events.append(Event(end_ns, tid, UMASK, made.args[0] << 12 | line.ret))
+        self.calls.add(line, made, tid, start_ns, end_ns)
+
+    def _renamed(self, tid: int, line: Called, ts_ns: int) -> None:
+        if line.args and line.args[0] == "PR_SET_NAME" and len(line.args) > 1:
+            name, cut = string(line.args[1])
+            if name and not cut:
+                self.events.append(Event(ts_ns, tid, COMM, text=name))

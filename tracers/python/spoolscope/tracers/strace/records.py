@@ -1,0 +1,81 @@
+"""Records of calls, and what strace said beside them, collected into arrays."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from spoolscope.tracers.strace.lines import Called
+from spoolscope.tracers.strace.members import Members
+from spoolscope.tracers.strace.words import Behind
+from spoolscope.traces.capture import Records
+from spoolscope.traces.flat import DTYPES
+
+IN_FLIGHT, PATH_CUT = 1 << 3, 1 << 2
+CHUNK = 65_536
+# String ids of the paths that strace gave with descriptors (-y), by argument word; 0: none.
+WORDS = ("fd", "fd2", "dirfd", "dirfd2", "ret")
+BESIDE = np.dtype([(word, "<u4") for word in WORDS])
+
+
+class Strings:
+    """Strings of a capture, each once; id 0 is none."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = [b""]
+        self._ids: dict[bytes, int] = {}
+
+    def id(self, text: bytes | None) -> int:
+        """Return the id of a string; an empty one is none."""
+        if not text:
+            return 0
+        number = self._ids.get(text)
+        if number is None:
+            number = self._ids[text] = len(self.texts)
+            self.texts.append(text)
+        return number
+
+
+class Calls:
+    """Collects calls; a Python value takes much memory, so chunk by chunk."""
+
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings
+        self._rows: list[tuple[object, ...]] = []
+        self._beside: list[tuple[int, ...]] = []
+        self._chunks: list[tuple[Records, Records]] = []
+
+    def add(self, line: Called, made: Members, tid: int, start_ns: int, end_ns: int) -> None:
+        """Add one call; its process is found out later."""
+        flags = (0 if line.ret is not None else IN_FLIGHT) | made.cut * PATH_CUT
+        size = made.obj_size if made.obj_size >= 0 else made.size
+        path2 = 0 if made.cut else self._strings.id(made.path2)
+        # Nothing tells what the time was spent on: all of it counts as waiting, unexplained.
+        times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0)
+        what = (0, line.ret or 0, made.args, 0, 0, made.pos, size, made.count, 0, tid, tid)
+        names = (self._strings.id(made.path), path2, made.call, 0)
+        self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0))
+        behind = made.behind
+        said = tuple(self._path(behind.get(word)) for word in WORDS) if behind else _NOTHING
+        self._beside.append(said)
+        if len(self._rows) == CHUNK:
+            self._flush()
+
+    def _path(self, found: Behind | None) -> int:
+        return 0 if found is None or found.deleted else self._strings.id(found.path)
+
+    def _flush(self) -> None:
+        rows = np.array(self._rows, DTYPES["syscall"])
+        self._chunks.append((rows, np.array(self._beside, BESIDE)))
+        self._rows, self._beside = [], []
+
+    def arrays(self) -> tuple[Records, Records]:
+        """Return the records, and what was said beside each."""
+        self._flush()
+        return _joined(rows for rows, _ in self._chunks), _joined(b for _, b in self._chunks)
+
+
+_NOTHING = (0,) * len(WORDS)
+
+
+def _joined(chunks: Iterable[Records]) -> Records:
+    return np.concatenate(list(chunks))

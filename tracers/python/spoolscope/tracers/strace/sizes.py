@@ -1,0 +1,120 @@
+"""What calls on data tell of sizes and positions."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spoolscope.tracers.effects import Row
+from spoolscope.tracers.strace.objects import Object, Objects, Quantity, known
+from spoolscope.tracers.strace.words import signed
+
+SEEK_END = 2
+KEEP_SIZE = 1
+
+
+class Place(NamedTuple):
+    """A call on an open file: the object, and where the file stood before.
+
+    Attributes:
+        asked: Bytes asked for.
+        certain: No call changed the size meanwhile.
+    """
+
+    objects: Objects
+    row: Row
+    found: Object
+    appends: bool
+    position: Quantity | None
+    asked: int
+    certain: bool
+
+    def tell(self, size: int) -> None:
+        """The call told a size; if others changed it meanwhile, not whether before or after."""
+        if self.certain:
+            self.objects.told_size(self.found, size)
+
+
+Moved = Quantity | None
+"""Where an open file stands after a call; None: nobody knows."""
+
+
+def moved(name: str, place: Place) -> Moved:
+    """Apply what a call did to the object's size, and return where the file stands then."""
+    effect = _EFFECTS.get(name)
+    return effect(place) if effect and place.row.ret >= 0 else place.position
+
+
+def _read(place: Place) -> Moved:
+    if place.position is None:
+        return None
+    after = place.position + place.row.ret
+    if 0 < place.row.ret < place.asked and not after.unknown:  # it came to the end
+        place.tell(after.plus)
+    return after
+
+
+def _pread(place: Place) -> Moved:
+    if 0 < place.row.ret < place.asked:
+        place.tell(place.row.args[3] + place.row.ret)
+    return place.position
+
+
+def _write(place: Place) -> Moved:
+    found, unknowns = place.found, place.objects.unknowns
+    if place.appends:
+        found.size += place.row.ret
+        return found.size
+    if place.position is None:
+        found.size = unknowns.new()
+        return None
+    after = place.position + place.row.ret
+    found.size = unknowns.larger(found.size, after)
+    return after
+
+
+def _pwrite(place: Place) -> Moved:
+    found = place.found
+    if place.appends:
+        found.size += place.row.ret
+    else:
+        after = known(place.row.args[3] + place.row.ret)
+        found.size = place.objects.unknowns.larger(found.size, after)
+    return place.position
+
+
+def _seek(place: Place) -> Moved:
+    offset = signed(place.row.args[1])
+    if place.row.args[2] == SEEK_END:
+        place.tell(place.row.ret - offset)
+    return known(place.row.ret)
+
+
+def _truncated(place: Place) -> Moved:
+    place.found.size = known(place.row.args[1])
+    return place.position
+
+
+def _allocated(place: Place) -> Moved:
+    mode, offset, size = place.row.args[1:4]
+    if mode == 0:
+        end = known(offset + size)
+        place.found.size = place.objects.unknowns.larger(place.found.size, end)
+    elif not mode & KEEP_SIZE:
+        place.found.size = place.objects.unknowns.new()
+    return place.position
+
+
+def _lost(_place: Place) -> Moved:
+    """Whether the file's position or an offset of its own was used is not read."""
+    return None
+
+
+_EFFECTS: dict[str, Callable[[Place], Moved]] = {
+    **dict.fromkeys(("read", "readv"), _read),
+    **dict.fromkeys(("pread64", "preadv", "preadv2"), _pread),
+    **dict.fromkeys(("write", "writev"), _write),
+    **dict.fromkeys(("pwrite64", "pwritev", "pwritev2"), _pwrite),
+    "lseek": _seek,
+    "ftruncate": _truncated,
+    "fallocate": _allocated,
+    **dict.fromkeys(("copy_file_range", "sendfile", "splice"), _lost),
+}

@@ -1,0 +1,275 @@
+"""Texts of strace as traces."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spoolscope.tracers.strace.importer import import_strace
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
+
+Import = Callable[..., Trace]
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    """Return ``imported({name: text})``: the trace of these files; lines get times of their own."""
+
+    def make(files: dict[str, str], key: bytes | None = None, root: str = "/spool") -> Trace:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        paths = [tmp_path / name for name in files]
+        output = tmp_path / "trace"
+        import_strace(paths, Path(root), output, key, lambda _what, _fraction: None)
+        return Trace.open(output)
+
+    return make
+
+
+def timed(*lines: str, tid: str = "", first: int = 0) -> str:
+    """Lines a millisecond apart."""
+    return "".join(f"{tid}1700000000.{first + i:03}000 {line}\n" for i, line in enumerate(lines))
+
+
+def calls(trace: Trace) -> list[dict[str, Any]]:
+    paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
+    rows = trace.table("syscalls").to_pylist()
+    for row in rows:
+        row["path"], row["path2"] = paths.get(row["path_id"]), paths.get(row["path2_id"])
+    return rows
+
+
+DELIVERY = timed(
+    'execve("/usr/bin/lmtp", ["lmtp"], 0x7ff /* 3 vars */) = 0 <0.000100>',
+    'chdir("/spool/alice") = 0 <0.000010>',
+    'openat(AT_FDCWD</spool/alice>, "tmp/1", O_WRONLY|O_CREAT|O_EXCL, 0600)'
+    " = 3</spool/alice/tmp/1> <0.000200>",
+    'write(3</spool/alice/tmp/1>, "Subject: very secret words"..., 900) = 900 <0.000030>',
+    'openat(AT_FDCWD</spool/alice>, "/etc/passwd", O_RDONLY) = 4</etc/passwd> <0.000010>',
+    'read(4</etc/passwd>, "root"..., 4096) = 900 <0.000010>',
+    "close(4</etc/passwd>) = 0 <0.000010>",
+    "write(3</spool/alice/tmp/1>, "
+    '"more of it"..., 100) = ? ERESTARTSYS (To be restarted if SA_RESTART is set) <0.000030>',
+    "--- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9} ---",
+    'write(3</spool/alice/tmp/1>, "more of it"..., 100) = 100 <0.000030>',
+    "fsync(3</spool/alice/tmp/1>) = 0 <0.004000>",
+    "close(3</spool/alice/tmp/1>) = 0 <0.000010>",
+    'rename("tmp/1", "new/1") = 0 <0.000050>',
+    "futex(0x7fff, FUTEX_WAKE_PRIVATE, 1) = 0 <0.000010>",
+    "exit_group(0) = ?",
+    "+++ exited with 0 +++",
+)
+
+
+def test_a_delivery(imported: Import) -> None:
+    trace = imported({"log.70": DELIVERY})
+    rows = calls(trace)
+    names = [row["syscall"] for row in rows]
+    assert names == [
+        *("execve", "chdir", "openat", "write", "write", "write", "fsync", "close", "rename"),
+        "exit_group",
+    ]
+    assert [row["seq"] for row in rows] == list(range(10))
+    assert rows[2]["path"] == "alice/tmp/1"
+    assert [(row["offset"], row["ret"], row["errno"]) for row in rows[3:6]] == [
+        (0, 900, 0),
+        (900, -1, 4),
+        (900, 100, 0),
+    ]
+    assert [row["obj_size"] for row in rows[2:7]] == [0, 900, 900, 1000, 1000]
+    assert (rows[8]["path"], rows[8]["path2"]) == ("alice/tmp/1", "alice/new/1")
+    assert len({row["ino"] for row in rows[2:8]}) == 1
+    assert rows[6]["dur_ns"] == rows[6]["blocked_ns"] == 4_000_000
+    meta = trace.meta
+    assert (meta["complete"], meta["tier"], meta["lost"]) == (True, "T0", 0)
+    assert meta["imported"]["from"] == "strace"
+    thread = trace.table("threads").to_pylist()[0]
+    assert (thread["comm"], thread["exe"], thread["exit_code"]) == ("lmtp", "/usr/bin/lmtp", 0)
+
+
+def test_no_content_and_no_name_is_in_the_trace(imported: Import) -> None:
+    trace = imported({"log.70": DELIVERY}, key=bytes(32))
+    assert trace.meta["pseudonymised"]
+    texts = "".join(str(trace.table(name).to_pylist()) for name in trace.meta["counts"])
+    for word in ("secret", "more of", "alice", "root", "passwd"):
+        assert word not in texts + (trace.path / "meta.json").read_text()
+
+
+def test_one_file_of_several_processes_with_calls_torn_apart(imported: Import) -> None:
+    def line(tid: int, at: int, text: str) -> str:
+        return f"{tid} 1700000000.{at:06} {text}\n"
+
+    text = (
+        line(
+            70,
+            1,
+            'openat(AT_FDCWD</spool>, "box", O_RDWR|O_CREAT, 0600) = 3</spool/box> <0.000001>',
+        )
+        + line(70, 10, "clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>")
+        + line(
+            71, 12, "fcntl(3</spool/box>, F_SETLKW, {l_type=F_WRLCK, l_whence=SEEK_SET, "
+        ).replace("SET, \n", "SET, l_start=0, l_len=0} <unfinished ...>\n")
+        + line(70, 14, "<... clone resumed>) = 71")
+        + line(70, 20, "fsync(3</spool/box> <unfinished ...>")
+        + line(71, 25, "<... fcntl resumed>) = 0")
+        + line(71, 30, "+++ exited with 1 +++")
+        + line(70, 45, "<... fsync resumed>) = 0")
+    )
+    trace = imported({"log": text})
+    rows = calls(trace)
+    assert [(row["syscall"], row["tid"]) for row in rows] == [
+        ("openat", 70),
+        ("clone", 70),
+        ("fcntl", 71),
+        ("fsync", 70),
+    ]
+    assert [row["dur_ns"] for row in rows] == [1000, 4000, 13_000, 25_000]
+    assert rows[2]["path"] == "box"
+    lives = {row["tid"]: row for row in trace.table("threads").to_pylist()}
+    assert lives[71]["parent_tid"] == 70
+    assert lives[71]["start_ns"] < rows[2]["ts_ns"]
+    assert trace.meta["complete"]
+
+
+def test_what_was_open_before_is_told_by_its_path(imported: Import) -> None:
+    text = timed(
+        "read(7</spool/bob/index>, 0x7f, 100) = 100 <0.000010>",
+        'openat(8</spool/bob>, "cur", O_RDONLY|O_DIRECTORY) = 9</spool/bob/cur> <0.000010>',
+        "read(5<socket:[99]>, 0x7f, 100) = 100 <0.000010>",
+        'unlink("old") = 0 <0.000010>',
+        'openat(AT_FDCWD</spool/bob>, "new", O_RDONLY|O_DIRECTORY) = 6</spool/bob/new> <0.000010>',
+    )
+    trace = imported({"log.70": text})
+    files = trace.table("open_files").to_pylist()
+    assert [(row["fd"], row["obj_mode"] & 0o170000) for row in files] == [(7, 0), (8, 0o040000)]
+    assert [row["path"] for row in calls(trace)] == ["bob/index", "bob/cur", "bob/new"]
+    # The unlink came before anything told the working directory.
+    assert trace.meta["imported"]["unplaced"] == 1
+    assert not trace.meta["complete"]
+
+
+def test_a_line_that_is_not_understood_leaves_a_hole_in_its_thread(imported: Import) -> None:
+    lines = DELIVERY.splitlines(keepends=True)
+    lines[9] = "1700000000.009000 write(3</spool/alice/tmp/1>, garb\x07age\n"
+    trace = imported({"log.70": "".join(lines)})
+    holes = trace.table("losses").to_pylist()
+    assert [(h["tid"], h["first_seq"], h["last_seq"], h["n"]) for h in holes] == [(70, 5, 5, 1)]
+    assert not trace.meta["complete"]
+    assert trace.meta["lost"] == 1
+
+
+def test_a_file_that_ends_within_a_line(imported: Import) -> None:
+    trace = imported({"log.70": DELIVERY[: DELIVERY.index("fsync") + 9]})
+    assert trace.meta["imported"]["not_understood"] == 1
+    assert trace.table("losses").to_pylist()[0]["tid"] == 70
+    assert not trace.meta["complete"]
+
+
+def test_a_call_that_never_returned(imported: Import) -> None:
+    text = DELIVERY.splitlines(keepends=True)[:3]
+    text.append("1700000000.003000 fsync(3</spool/alice/tmp/1> <unfinished ...>\n")
+    trace = imported({"log.70": "".join(text)})
+    assert trace.meta["calls_in_flight"] == trace.meta["imported"]["unfinished"] == 1
+    assert calls(trace)[-1]["flags_seen"] & 1 << 3
+    assert not trace.meta["complete"]
+
+
+def test_without_durations(imported: Import) -> None:
+    text = DELIVERY
+    while " <0.0" in text:
+        at = text.index(" <0.0")
+        text = text[:at] + text[text.index(">", at) + 1 :]
+    trace = imported({"log.70": text})
+    assert trace.meta["imported"]["without_duration"] == 12
+    assert {row["dur_ns"] for row in calls(trace)} == {0}
+
+
+def test_threads_share_what_their_process_has_open(imported: Import) -> None:
+    first = timed(
+        'openat(AT_FDCWD</spool>, "log", O_WRONLY|O_APPEND) = 3</spool/log> <0.000001>',
+        "fstat(3</spool/log>, {st_mode=S_IFREG|0640, st_size=500, ...}) = 0 <0.000001>",
+        "clone(child_stack=0x1, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGHAND|CLONE_THREAD)"
+        " = 71 <0.000001>",
+    )
+    second = timed(
+        "write(3</spool/log>, 0x7f, 10) = 10 <0.000001>",
+        "close(3</spool/log>) = 0 <0.000001>",
+        first=5,
+    )
+    trace = imported({"log.70": first, "log.71": second})
+    rows = calls(trace)
+    assert {row["pid"] for row in rows} == {70}
+    assert [row["obj_size"] for row in rows] == [500, 500, None, 510, None]
+    assert [row["obj_mode"] for row in rows if row["ino"]][:3] == [0o100640] * 3
+
+
+def test_nobody_knows_who_wrote_first_of_two_at_once(imported: Import) -> None:
+    def line(tid: int, at: int, text: str) -> str:
+        return f"{tid} 1700000000.{at:06} {text}\n"
+
+    opened = 'openat(AT_FDCWD</spool>, "log", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3</spool/log>'
+    text = (
+        line(70, 1, f"{opened} <0.000001>")
+        + line(70, 10, "clone(child_stack=NULL, flags=SIGCHLD) = 71 <0.000005>")
+        + line(70, 20, "write(3</spool/log>, 0x7f, 5) = 5 <0.000003>")
+        + line(70, 30, "write(3</spool/log>, 0x7f, 10 <unfinished ...>")
+        + line(71, 31, "write(3</spool/log>, 0x7f, 20) = 20 <0.000003>")
+        + line(70, 40, "<... write resumed>) = 10 <0.000010>")
+        + line(71, 50, "write(3</spool/log>, 0x7f, 1) = 1 <0.000003>")
+    )
+    rows = [row for row in calls(imported({"log": text})) if row["syscall"] == "write"]
+    assert [row["offset"] for row in rows] == [0, None, None, 35]
+    assert rows[-1]["obj_size"] == 36
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("close(3) = 0\n", "no times"),
+        ("12:00:01.123456 close(3) = 0\n", "of the day"),
+        ("     0.000123 close(3) = 0\n", "relative"),
+        ("1700000000 close(3) = 0\n", "whole seconds"),
+        ("1700000000.123456 close(3) = 0\n", "process ids"),
+        ("\x00\x01\x02\xff\n", "not the output of strace"),
+        ("PK\x03\x04", "not the output of strace"),
+        ("", "no call below /spool"),
+    ],
+)
+def test_other_files_and_other_options(imported: Import, text: str, said: str) -> None:
+    with pytest.raises(SpoolscopeError, match=said) as raised:
+        imported({"log": text})
+    assert "strace -f -ff -ttt -T -s 0 -y -o" in raised.value.remedy
+    assert "\n" not in str(raised.value)
+
+
+def test_a_root_that_no_call_was_below(imported: Import) -> None:
+    with pytest.raises(SpoolscopeError, match="no call below /elsewhere"):
+        imported({"log.70": DELIVERY}, root="/elsewhere")
+
+
+def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
+    log = tmp_path / "log.70"
+    with log.open("w") as file:
+        file.write(DELIVERY[: DELIVERY.index("1700000000.010")])
+        file.write('1700000000.009900 write(3</spool/alice/tmp/1>, "')
+        for _ in range(100):
+            file.write("x" * (1 << 20))
+        file.write('", 104857600) = 104857600\n')
+        file.write(DELIVERY[DELIVERY.index("1700000000.010") :])
+    import_strace([log], Path("/spool"), tmp_path / "trace", None, lambda _what, _fraction: None)
+    trace = Trace.open(tmp_path / "trace")
+    assert trace.meta["imported"]["not_understood"] == trace.meta["lost"] == 1
+    assert [row["syscall"] for row in calls(trace)][-1] == "exit_group"
+
+
+def test_garbage_after_a_good_beginning(imported: Import) -> None:
+    noise = random.Random(1)
+    words = [*DELIVERY.split(" "), "\x00", "<", '"', "(", "<unfinished ...>", "<... read resumed>"]
+    lines = (" ".join(noise.choices(words, k=9)).replace("\n", "") for _ in range(3000))
+    trace = imported({"log.70": DELIVERY + timed(*lines)})
+    assert trace.meta["counts"]["syscalls"] >= 10
+    assert trace.meta["imported"]["not_understood"] > 1000
+    assert not trace.meta["complete"]
