@@ -3,12 +3,16 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+use crate::pattern::Content;
+
 use crate::engine::pace::Pace;
 
 /// Re-executes a replay plan below a target directory, and nowhere else.
 #[derive(Debug, Parser)]
 #[command(name = "spoolscope-replay", version)]
 pub struct Cli {
+    #[command(flatten)]
+    pub content: Content,
     #[command(subcommand)]
     pub verb: Verb,
 }

@@ -15,7 +15,7 @@ use crate::engine::{self, Options, Summary};
 use crate::fixture;
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
-use crate::pattern::{self, Pattern};
+use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
 use crate::sandbox::{self, Confinement};
 use crate::semantics::{self, Kind};
@@ -25,6 +25,7 @@ use crate::verify;
 const INTERRUPTED: u8 = 130;
 
 pub fn run(cli: Cli) -> Result<u8> {
+    let content = cli.content;
     match cli.verb {
         Verb::Layout => print(&layout()),
         Verb::Check { plan } => print(&check(&Plan::open(&plan)?)),
@@ -35,15 +36,16 @@ pub fn run(cli: Cli) -> Result<u8> {
                 &plan,
                 &Linear::walk(&plan),
                 &sandbox::enter(&target)?,
+                &Pattern::new(1 << 20, content)?,
             )?)
         }
-        Verb::Run(arguments) => execute(&arguments),
+        Verb::Run(arguments) => execute(&arguments, content),
         Verb::Verify { plan, target } => {
             let plan = Plan::open(&plan)?;
             let linear = Linear::walk(&plan);
             let tree = Tree::expected(&plan, &linear.world);
             let confinement = sandbox::enter(&target)?;
-            let pattern = Pattern::new(1 << 20)?;
+            let pattern = Pattern::new(1 << 20, content)?;
             print(&verify::compare(&tree, &confinement, &pattern).json())
         }
     }
@@ -115,14 +117,19 @@ fn beyond_record(op: &PlanOp) -> i64 {
     }
 }
 
-fn prepare(plan: &Plan, linear: &Linear, confinement: &Confinement) -> Result<Value> {
+fn prepare(
+    plan: &Plan,
+    linear: &Linear,
+    confinement: &Confinement,
+    pattern: &Pattern,
+) -> Result<Value> {
     let tree = Tree::initial(plan, &linear.world);
     fixture::check_space(
         confinement,
         peak_bytes(plan, &tree, linear),
         tree.names.len(),
     )?;
-    let built = fixture::build(plan, &tree, confinement, &Pattern::new(1 << 20)?)?;
+    let built = fixture::build(plan, &tree, confinement, pattern)?;
     Ok(json!({
         "files": built.files,
         "directories": built.directories,
@@ -136,7 +143,7 @@ fn prepare(plan: &Plan, linear: &Linear, confinement: &Confinement) -> Result<Va
     }))
 }
 
-fn execute(arguments: &cli::Run) -> Result<u8> {
+fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     if !arguments.prepared {
         sandbox::require_empty(&arguments.target)?;
     }
@@ -153,7 +160,12 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
     let cpus = Meter::open();
     let confinement = sandbox::enter(&arguments.target)?;
     if !arguments.prepared {
-        prepare(plan, &linear, &confinement)?;
+        prepare(
+            plan,
+            &linear,
+            &confinement,
+            &Pattern::new(1 << 20, content)?,
+        )?;
     }
     drop(linear);
     let how = json!({
@@ -165,6 +177,7 @@ fn execute(arguments: &cli::Run) -> Result<u8> {
         stall_ns: (arguments.stall * 1e9) as i64,
         progress,
         cpus,
+        content,
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
     if let Some(mut file) = output {

@@ -16,7 +16,7 @@ use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
 use crate::engine::watchdog::Watchdog;
-use crate::pattern::Pattern;
+use crate::pattern::{Content, Pattern};
 use crate::sandbox::Confinement;
 
 /// Time between set-up and the first operation.
@@ -31,6 +31,7 @@ pub struct Options {
     /// Holds one JSON line, written over again and again.
     pub progress: Option<File>,
     pub cpus: Meter,
+    pub content: Content,
 }
 
 /// What came out, besides the outcomes.
@@ -66,7 +67,7 @@ pub fn run(
     sink: i32,
     options: Options,
 ) -> Result<(Summary, Vec<Outcome>)> {
-    let context = context(schedule, confinement, sink)?;
+    let context = context(schedule, confinement, sink, options.content)?;
     args::prepare();
     let mut engine = Supervisor {
         context,
@@ -91,13 +92,18 @@ pub fn run(
     Ok((engine.summary, outcomes))
 }
 
-fn context(schedule: Schedule, confinement: Confinement, sink: i32) -> Result<&'static Context> {
+fn context(
+    schedule: Schedule,
+    confinement: Confinement,
+    sink: i32,
+    content: Content,
+) -> Result<&'static Context> {
     let longest_write = args::longest_write(schedule.plan.ops());
     let buffer = crate::engine::shared::allocate_private(schedule.longest_read as usize)?;
     // SAFETY: plain system calls.
     let (own_id, engine_pid) = unsafe { (libc::geteuid(), libc::getpid()) };
     Ok(Box::leak(Box::new(Context {
-        pattern: Pattern::new(longest_write)?,
+        pattern: Pattern::new(longest_write, content)?,
         shared_files: SharedFiles::open(schedule.plan, &confinement),
         schedule,
         confinement,

@@ -48,7 +48,7 @@ def touched(trace: Path) -> set[int]:
     return {row["page"] for row in table.to_pylist() if row["write"]}
 
 
-def test_what_was_held_before_is_held_again(recorded, tmp_path):
+def test_held_again(recorded, tmp_path):
     def recorder(mount: Path, command: list[str], output: Path) -> int:
         request = Request([mount], output, command=command, keep_names=True, snapshot="none")
         return record(request).command_status or 0

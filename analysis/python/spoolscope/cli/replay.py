@@ -17,8 +17,9 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.engine import Content
 from spoolscope.replay.pace import HELP as PACES
-from spoolscope.replay.run import Recorder, is_true, replay
+from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -42,6 +43,29 @@ Examples:
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--pace", default="original", show_default=True, help=PACES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order of candidates.")
+@click.option(
+    "--cache",
+    type=click.Choice(CACHES),
+    default=CACHES[0],
+    show_default=True,
+    help="What is in memory when a replay begins: nothing, or all that was there.",
+)
+@click.option(
+    "--compressible",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="PERCENT",
+    help="How much of the data compresses to nothing.",
+)
+@click.option(
+    "--duplicate",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="PERCENT",
+    help="How many files hold the same data.",
+)
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
@@ -79,6 +103,7 @@ def command(**options: Any) -> int:
             recorder=None if options["no_record"] else _recorder(),
             progress=show,
             work=options["work"],
+            begin=Begin(options["cache"], Content(options["compressible"], options["duplicate"])),
         )
     complete = bool(trace.meta.get("complete"))
     if options["as_json"]:

@@ -249,4 +249,10 @@ def environment_rows(found: Comparison) -> list[list[str]]:
             str(run.row.get("position", "?")) for run in found.replay.runs if run.candidate == name
         )
         rows.append([f"{name}: place in its round", order])
+        first = next(run.row for run in found.replay.runs if run.candidate == name)
+        rows.append([f"{name}: caches at start", str(first.get("cache", "?"))])
+        data = ", ".join(
+            f"{first[key]} % {key}" for key in ("compressible", "duplicate") if first.get(key)
+        )
+        rows.append([f"{name}: data", data or "neither compressible nor duplicate"])
     return rows

@@ -68,6 +68,13 @@ PRESETS = {
         ),
         Candidate("xfs", "xfs", ("mkfs.xfs", "-q", "-f"), package="xfsprogs"),
         Candidate("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f"), package="btrfs-progs"),
+        Candidate(
+            "btrfs-zstd",
+            "btrfs",
+            ("mkfs.btrfs", "-q", "-f"),
+            f"{SAFE},compress=zstd",
+            package="btrfs-progs",
+        ),
     )
 }
 
@@ -166,30 +173,43 @@ class Target:
     Attributes:
         mount: Directory that becomes the spool.
         options: Mount options as the kernel lists them.
+        copied: The image is a copy of one that holds the fixture already.
     """
 
     mount: Path
     options: str
     image: Path | None = None
+    copied: bool = False
 
-    def cool(self, candidate: Candidate) -> None:
-        """Write everything back and forget it, so that the replay starts with cold caches."""
+    def cool(self, candidate: Candidate, keep: Path | None = None) -> None:
+        """Write everything back and forget it, so that the replay starts with cold caches.
+
+        Args:
+            candidate: What the target was made of.
+            keep: Where to leave a copy of the image as it is then.
+        """
         if self.image is None:
             images.run("sync", "-f", self.mount)
             return
         images.unmount(self.mount)
+        if keep is not None and not self.copied:
+            images.copy(self.image, keep)
+            images.drop_cached(keep)
         images.drop_cached(self.image)
         images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
 
 
 @contextmanager
-def prepared(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Target]:
+def prepared(
+    candidate: Candidate, work: Path, size_bytes: int, kept: Path | None = None
+) -> Iterator[Target]:
     """Make a candidate ready and remove every trace of it afterwards, whatever happens.
 
     Args:
         candidate: What to make.
         work: Directory for the image.
         size_bytes: Size of the image.
+        kept: Image to copy instead of making one, if it is there.
 
     Raises:
         SpoolscopeError: no space for the image, or mkfs or mount failed.
@@ -204,9 +224,13 @@ def prepared(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Targ
     image, mount = place / f"{candidate.name}.img", place / "mnt"
     try:
         mount.mkdir()
-        images.make(image, size_bytes, candidate.mkfs)
+        copied = kept is not None and kept.exists()
+        if kept is not None and copied:
+            images.copy(kept, image)
+        else:
+            images.make(image, size_bytes, candidate.mkfs)
         images.mount(image, mount, candidate.fstype, candidate.mount_options)
-        yield Target(mount, _mounted_options(mount), image)
+        yield Target(mount, _mounted_options(mount), image, copied)
     finally:
         images.unmount(mount)
         shutil.rmtree(place, ignore_errors=True)

@@ -24,11 +24,29 @@ class Files:
     progress: Path
 
 
+@dataclass(frozen=True)
+class Content:
+    """What the data of files is like.
+
+    Attributes:
+        compressible: Percent of it that compress to nothing.
+        duplicate: Percent of files that hold the same data, as far as they reach.
+    """
+
+    compressible: int = 0
+    duplicate: int = 0
+
+    def words(self) -> list[str]:
+        """Return it as spoolscope-replay is told."""
+        return [f"--compressible={self.compressible}", f"--duplicate={self.duplicate}"]
+
+
 class Engine:
     """Runs the verbs of spoolscope-replay on one plan."""
 
-    def __init__(self, plan: Path) -> None:
+    def __init__(self, plan: Path, content: Content | None = None) -> None:
         self._plan = plan
+        self._content = (content or Content()).words()
         self._binary = find_binary("spoolscope-replay")
 
     def check(self) -> dict[str, Any]:
@@ -45,7 +63,7 @@ class Engine:
 
     def _json(self, *words: str) -> dict[str, Any]:
         done = subprocess.run(
-            [str(self._binary), *words], capture_output=True, text=True, check=False
+            [str(self._binary), *self._content, *words], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise _failure(done.stderr)
@@ -63,7 +81,7 @@ class Engine:
     def command(self, target: Path, pace: str, files: Files) -> list[str]:
         """Return the command that replays the plan on a target that holds the fixture."""
         return [
-            str(self._binary), "run", str(self._plan.resolve()),
+            str(self._binary), *self._content, "run", str(self._plan.resolve()),
             "--target", str(target), "--prepared", "--pace", pace,
             "--outcomes", str(files.outcomes),
             "--summary", str(files.summary),

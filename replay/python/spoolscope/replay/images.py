@@ -74,3 +74,41 @@ def drop_cached(image: Path) -> None:
     with image.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def copy(image: Path, to: Path) -> None:
+    """Copy an unmounted image; holes stay holes, and blocks are shared where that is possible.
+
+    Raises:
+        SpoolscopeError: no space left.
+    """
+    run("cp", "--sparse=always", "--reflink=auto", "--", image, to)
+
+
+def read_all(place: Path) -> None:
+    """Read every name, attribute and byte below a directory, so that caches are warm.
+
+    Raises:
+        SpoolscopeError: something could not be read.
+    """
+    run("find", place, "-xdev", "-printf", "")
+    command: list[str | Path] = [
+        "find",
+        place,
+        "-xdev",
+        "-type",
+        "f",
+        "-exec",
+        "cat",
+        "--",
+        "{}",
+        "+",
+    ]
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise SpoolscopeError(
+            f"cannot read all of {place}: {done.stderr.strip().splitlines()[-1:]}",
+            remedy="use --cache cold, or run as root",
+        )

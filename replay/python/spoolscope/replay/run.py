@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spoolscope.replay import images
 from spoolscope.replay.candidates import (
     Candidate,
     Target,
@@ -22,7 +23,7 @@ from spoolscope.replay.candidates import (
     parse,
     prepared,
 )
-from spoolscope.replay.engine import Engine
+from spoolscope.replay.engine import Content, Engine
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
@@ -38,10 +39,25 @@ from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.plan import PlanSummary, build
 from spoolscope.traces.trace import Trace
 
+
+@dataclass(frozen=True)
+class Begin:
+    """The state in which every replay begins.
+
+    Attributes:
+        cache: cold: nothing of the filesystem is in memory; warm: everything was read once.
+        content: What the data of files is like.
+    """
+
+    cache: str = "cold"
+    content: Content = field(default_factory=Content)
+
+
 Progress = Callable[[str, float | None], None]
 Recorder = Callable[[Path, list[str], Path], int]
 # Time a run takes besides the replay itself, for the ETA only.
 OVERHEAD_S = 4.0
+CACHES = COLD, WARM = "cold", "warm"
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,8 @@ class Job:
     pace: Pace
     names: int
     recorder: Recorder | None
+    begin: Begin
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,7 @@ def replay(
     recorder: Recorder | None = None,
     progress: Progress | None = None,
     work: Path | None = None,
+    begin: Begin | None = None,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -96,6 +115,7 @@ def replay(
         recorder: Runs a command while recording a mount into a trace; None records nothing.
         progress: Called with a sentence and the fraction done.
         work: Directory for images; the output directory by default.
+        begin: The state in which every replay begins; cold by default.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -109,7 +129,7 @@ def replay(
     with ending_on_signals(), _scratch(work or out) as scratch:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, kept, recorder)
+        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
@@ -121,7 +141,15 @@ def replay(
     return rows
 
 
-def _job(trace: Trace, scratch: Path, out: Path, pace: Pace, recorder: Recorder | None) -> Job:
+def _job(
+    trace: Trace,
+    scratch: Path,
+    out: Path,
+    pace: Pace,
+    recorder: Recorder | None,
+    begin: Begin,
+    rounds: int,
+) -> Job:
     plan_file = scratch / "replay.plan"
     summary = build(trace, plan_file)
     checked = Engine(plan_file).check()
@@ -135,6 +163,8 @@ def _job(trace: Trace, scratch: Path, out: Path, pace: Pace, recorder: Recorder 
         pace=pace,
         names=int(checked["fixture_names"]),
         recorder=recorder,
+        begin=begin,
+        rounds=rounds,
     )
     (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
     return job
@@ -180,16 +210,16 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     """Make, fill, replay, verify and remove one candidate; return the row of the run."""
     directory = job.out / slot.name
     directory.mkdir(parents=True)
-    engine = Engine(job.plan_file)
+    engine = Engine(job.plan_file, job.begin.content)
     size = image_bytes(job.summary.tree_bytes, job.summary.written_bytes, job.names)
     if slot.candidate.directory is None:
         check_space(job.work, size // 2)
     began = time.monotonic()
     progress("making the filesystem", None)
-    with prepared(slot.candidate, job.work, size) as target:
-        progress("building the fixture", None)
-        built = engine.fixture(target.mount)
-        target.cool(slot.candidate)
+    roomy = shutil.disk_usage(job.work).free > size
+    keep = job.work / f"{slot.candidate.name}.fixture" if job.rounds > 1 and roomy else None
+    with prepared(slot.candidate, job.work, size, keep) as target:
+        built = _fill(job, slot, engine, target, keep, progress)
         summary = _execute(job, engine, target, directory, progress)
         progress("verifying", 1.0)
         state = engine.verify(target.mount)
@@ -202,12 +232,37 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     row["wall_ns"] = int((time.monotonic() - began) * 1e9)
     row["run"] = str(directory)
     row["faults"] = _faults(job, outcomes)
+    row["fixture"] = "copied" if target.copied else "built"
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet")
     (directory / "outcomes.bin").unlink()
     _write_json(directory / "divergences.json", divergences(job.plan, outcomes))
     _write_json(directory / "run.json", row)
     return row
+
+
+def _fill(
+    job: Job, slot: Slot, engine: Engine, target: Target, keep: Path | None, progress: Progress
+) -> dict[str, Any]:
+    """Build the fixture, or know what a copied one holds; make caches cold or warm."""
+    note = keep.with_suffix(".json") if keep else None
+    if note is not None and target.copied:
+        built: dict[str, Any] = json.loads(note.read_text())
+    else:
+        progress("building the fixture", None)
+        built = engine.fixture(target.mount)
+        if note is not None and target.image is not None:
+            _write_json(note, built)
+    progress("making caches " + job.begin.cache, None)
+    target.cool(slot.candidate, keep)
+    if job.begin.cache == WARM:
+        images.read_all(target.mount)
+    return built
+
+
+def _cache(job: Job, slot: Slot) -> str:
+    known = job.begin.cache == WARM or slot.candidate.directory is None
+    return job.begin.cache if known else "as it was"
 
 
 def filesystem_type(place: Path) -> str:
@@ -255,7 +310,8 @@ def _row(
         "orders_given_up": summary["orders_given_up"],
         "tasks_crashed": summary["tasks_crashed"],
         "owners": summary["owners"],
-        "cache": "cold" if slot.candidate.directory is None else "as it was",
+        "cache": _cache(job, slot),
+        **asdict(job.begin.content),
         "recorded": job.recorder is not None,
     }
 

@@ -1,0 +1,129 @@
+"""The state in which a replay begins: kept images, caches, and what the data is like."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay import images
+from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.engine import Content, Engine
+from spoolscope.replay.plan import build
+from spoolscope.replay.run import Begin, replay
+from spoolscope.traces.trace import Trace
+
+pytestmark = [pytest.mark.root]
+REG, DIR = 0o100640, 0o040750
+MIB = 1 << 20
+
+
+@pytest.fixture
+def trace(script, tmp_path) -> Path:
+    """Directories, files of 1 MiB, a link, a symlink, and a call that reads a file."""
+    script.entry("box", ino=2, mode=DIR)
+    for number in range(40):
+        script.entry(f"box/m{number}", ino=100 + number, mode=REG, size=MIB, mtime_ns=10**18)
+    script.entry("link", ino=100, mode=REG, size=MIB)
+    script.call(10, 1, "openat", "box/m7", ret=3, flags=0, ino=107, obj_mode=REG, obj_size=MIB)
+    script.call(10, 2, "read", "box/m7", ret=4096, base=0, fd=3, ino=107, obj_mode=REG,
+                obj_size=MIB, size=4096, offset=0)  # fmt: skip
+    return script.write(tmp_path / "trace")
+
+
+def tree(mount: Path) -> list[tuple]:
+    found = []
+    for path in sorted(mount.rglob("*")):
+        stat = path.lstat()
+        found.append((path.name, stat.st_mode, stat.st_size, stat.st_nlink, stat.st_mtime_ns,
+                      path.read_bytes() if path.is_file() else b""))  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
+def test_a_copied_image_is_the_one_that_was_kept(fstype, trace, tmp_path, require):
+    require(fstype)
+    build(Trace.open(trace), tmp_path / "plan")
+    engine, candidate = Engine(tmp_path / "plan"), parse(fstype)
+    kept = tmp_path / "kept"
+    with prepared(candidate, tmp_path, SMALLEST_BYTES, kept) as target:
+        assert not target.copied
+        engine.fixture(target.mount)
+        target.cool(candidate, kept)
+        first = tree(target.mount)
+        (target.mount / "box" / "m3").unlink()  # nothing done later gets into what was kept
+    with prepared(candidate, tmp_path, SMALLEST_BYTES, kept) as target:
+        assert target.copied
+        assert tree(target.mount) == first
+        assert engine.verify(target.mount)["mismatched"] == 0
+    assert kept.stat().st_blocks * 512 < kept.stat().st_size
+
+
+def test_later_rounds_begin_with_a_copy(trace, tmp_path, require):
+    require("ext4")
+    rows = replay(trace, ["ext4"], tmp_path / "out", rounds=3, pace="afap")
+    assert [row["fixture"] for row in rows] == ["built", "copied", "copied"]
+    assert {row["divergent"] + row["final_state"]["mismatched"] for row in rows} == {0}
+    assert {row["cache"] for row in rows} == {"cold"}
+
+
+def in_memory(mount: Path) -> int:
+    """Bytes of the files below a directory that are in the page cache, by fincore(1)."""
+    files = sorted(str(path) for path in mount.rglob("m*"))
+    done = subprocess.run(
+        ["fincore", "--noheadings", "--bytes", "--output", "RES", *files],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return sum(map(int, done.stdout.split()))
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_caches_are_what_was_asked_for(cache, trace, tmp_path, require):
+    require("ext4")
+    seen = []
+
+    def look(mount: Path, command: list[str], _output: Path) -> int:
+        seen.append(in_memory(mount))
+        return subprocess.run(command, check=False).returncode
+
+    (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap", recorder=look,
+                    begin=Begin(cache))  # fmt: skip
+    assert row["cache"] == cache
+    assert seen == [40 * MIB if cache == "warm" else 0]
+
+
+def used(trace: Path, place: Path, content: Content) -> int:
+    """Bytes that the fixture takes on btrfs with compress=zstd."""
+    place.mkdir()
+    build(Trace.open(trace), place / "plan")
+    engine = Engine(place / "plan", content)
+    with prepared(parse("btrfs-zstd"), place, SMALLEST_BYTES) as target:
+        images.run("sync", "-f", target.mount)
+        before = os.statvfs(target.mount)
+        engine.fixture(target.mount)
+        images.run("sync", "-f", target.mount)
+        after = os.statvfs(target.mount)
+        assert engine.verify(target.mount)["mismatched"] == 0
+    return (before.f_bfree - after.f_bfree) * after.f_frsize
+
+
+def test_data_compresses_as_asked_for(trace, tmp_path, require):
+    """By the space that btrfs says is gone: all of it, and a fifth and its bookkeeping."""
+    require("btrfs")
+    noise = used(trace, tmp_path / "noise", Content())
+    easy = used(trace, tmp_path / "easy", Content(compressible=80))
+    assert noise > 38 * MIB
+    assert 0.1 * noise < easy < 0.4 * noise
+
+
+def test_files_are_as_equal_as_asked_for(trace, tmp_path):
+    build(Trace.open(trace), tmp_path / "plan")
+    contents = {}
+    for percent in (0, 100):
+        target = tmp_path / f"target{percent}"
+        target.mkdir()
+        engine = Engine(tmp_path / "plan", Content(duplicate=percent))
+        engine.fixture(target)
+        contents[percent] = {path.read_bytes() for path in target.glob("box/m*")}
+        assert engine.verify(target)["mismatched"] == 0
+    assert (len(contents[0]), len(contents[100])) == (40, 1)
