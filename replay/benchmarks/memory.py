@@ -1,0 +1,174 @@
+"""How much memory each step of a replay needs, for plans of a million calls and more.
+
+The plan of a trace is repeated as often as needed: each copy in a directory of its own, with
+threads of its own, after the one before it. Prints the peak resident memory of every step.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import engine_speed
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay.plan import FORK
+from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.native import find_binary
+
+SECTIONS = {"threads": "plan_thread", "ops": "plan_op", "entries": "plan_entry", "fds": "plan_fd",
+            "xattrs": "plan_xattr"}  # fmt: skip
+PATHS = {"threads": ("cwd",), "ops": ("path", "path2"), "entries": ("path", "target"),
+         "fds": ("path",), "xattrs": ("path", "name")}  # fmt: skip
+JUDGE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from spoolscope.replay.fidelity import Conditions, fidelity
+from spoolscope.replay.outcomes import divergences, read_outcomes, read_plan, write_parquet
+from spoolscope.replay.pace import parse_pace
+plan, outcomes = read_plan(Path(sys.argv[1])), read_outcomes(Path(sys.argv[2]))
+planned = SimpleNamespace(syscalls=len(outcomes), in_flight=0, strangers=0)
+fidelity(plan, outcomes, planned, Conditions(parse_pace("original"), {}, 0, True))
+write_parquet(plan, outcomes, Path(sys.argv[3]))
+divergences(plan, outcomes)
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from spoolscope.replay.plan import build
+from spoolscope.traces.trace import Trace
+build(Trace.open(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", type=Path, help="trace directory")
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="for plan and target")
+    options = parser.parse_args()
+    trace = options.trace or engine_speed.shipped_trace()
+    if trace is None:
+        print("no trace: give --trace, or make the sample first")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir=options.work) as scratch:
+        measure(trace, options.calls, Path(scratch))
+    return 0
+
+
+def measure(trace: Path, calls: int, place: Path) -> None:
+    """Print the peak memory of each step."""
+    step("plan of the trace itself", sys.executable, "-c", BUILD, trace, place / "one")
+    n_ops = repeat(place / "one", calls, place / "plan")
+    binary, target = find_binary("spoolscope-replay"), place / "target"
+    target.mkdir()
+    print(f"{n_ops:,} operations, plan of {(place / 'plan').stat().st_size / 2**20:,.0f} MiB")
+    step("check and order", binary, "check", place / "plan")
+    step("fixture", binary, "fixture", place / "plan", "--target", target)
+    step("run (no calls made)", binary, "run", place / "plan", "--target", target, "--prepared",
+         "--pace", "afap", "--noop", "--outcomes", place / "outcomes")  # fmt: skip
+    step("judge", sys.executable, "-c", JUDGE, place / "plan", place / "outcomes", place / "out")
+    shutil.rmtree(target)
+
+
+def step(name: str, *words: object) -> None:
+    """Run a program; print what it needed. Of a run, the engine itself: its tasks share it."""
+    child = os.fork()
+    if child == 0:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.execv(str(words[0]), [str(word) for word in words])
+    _, status, used = os.wait4(child, 0)
+    cpu_s = used.ru_utime + used.ru_stime
+    said = "" if status == 0 else f" FAILED ({status})"
+    print(f"{name:<26}{used.ru_maxrss / 1024:>8,.0f} MiB{cpu_s:>9.2f} CPU-s{said}", flush=True)
+
+
+def repeat(one: Path, calls: int, out: Path) -> int:
+    """Write a plan that is another one over and over; return the number of operations."""
+    raw = np.fromfile(one, np.uint8)
+    header = raw[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0].copy()
+    parts = {name: _section(raw, header, f"{name}_at", DTYPES[kind], int(header[f"n_{name}"]))
+             for name, kind in SECTIONS.items()}  # fmt: skip
+    n_strings = int(header["n_strings"])
+    index = _section(raw, header, "string_index_at", np.dtype(np.uint64), n_strings + 1)
+    at = int(header["string_bytes_at"])
+    strings = [raw[at + int(a) : at + int(b)].tobytes() for a, b in pairwise(index)]
+    n = -(-calls // int((parts["ops"]["call"] != NO_CALL_ROW).sum()))
+    length = int(max(header["duration_ns"], parts["ops"]["end_ns"].max())) + 1
+    flat = [string for number in range(n) for string in _prefixed(number, strings)]
+    sizes = np.cumsum([0, *map(len, flat)]).astype(np.uint64)
+    header["n_strings"], header["string_bytes"] = len(flat), int(sizes[-1])
+    header["duration_ns"] = n * length
+    at = header.dtype.itemsize
+    with out.open("wb") as file:
+        file.seek(at)
+        for name, rows in parts.items():
+            header[f"{name}_at"], header[f"n_{name}"] = file.tell(), n * len(rows)
+            extra = _directories(n, n_strings + 1) if name == "entries" else rows[:0]
+            header[f"n_{name}"] += len(extra)
+            file.write(extra.tobytes())
+            for number in range(n):
+                moved = _moved(name, rows, number, n_strings + 1, length, len(parts["threads"]))
+                file.write(moved.tobytes())
+            file.write(bytes(-file.tell() % 8))
+        for key, data in (
+            ("string_index_at", sizes.tobytes()),
+            ("string_bytes_at", b"".join(flat)),
+        ):
+            header[key] = file.tell()
+            file.write(data + bytes(-len(data) % 8))
+        file.seek(0)
+        file.write(header.tobytes())
+    return int(header["n_ops"])
+
+
+def _section(raw: npt.NDArray[np.uint8], header: Any, at: str, dtype: Any, n: int) -> Any:
+    return raw[int(header[at]) : int(header[at]) + n * dtype.itemsize].view(dtype)
+
+
+def _prefixed(number: int, strings: list[bytes]) -> list[bytes]:
+    """The strings of a copy, below its directory, which is the last of them."""
+    below = b"copy%d" % number
+    return [*(below + b"/" + text if text else below for text in strings), below]
+
+
+def _directories(n: int, n_strings: int) -> Any:
+    rows = np.zeros(n, DTYPES["plan_entry"])
+    rows["path"], rows["target"] = (np.arange(n) + 1) * n_strings - 1, NONE
+    rows["mode"] = 0o040755
+    return rows
+
+
+def _moved(name: str, rows: Any, number: int, n_strings: int, length: int, n_threads: int) -> Any:
+    moved = rows.copy()
+    for column in PATHS[name]:
+        known = moved[column] != NONE
+        moved[column][known] += number * n_strings
+    if name == "threads":
+        known = moved["parent"] != NONE
+        moved["parent"][known] += number * n_threads
+        moved["start_ns"] += number * length
+    if name == "ops":
+        moved["start_ns"] += number * length
+        moved["end_ns"] += number * length
+        forks = (moved["op"] == FORK) & (moved["arg"] != NONE)
+        moved["arg"][forks] += number * n_threads
+        calls = moved["call"] != NO_CALL_ROW
+        moved["call"][calls] += number * len(rows)
+    if name in ("ops", "fds"):
+        moved["thread"] += number * n_threads
+    if name in ("ops", "entries"):
+        known = moved["ino"] > 0
+        moved["ino"][known] += number << 40
+    return moved
+
+
+if __name__ == "__main__":
+    sys.exit(main())
