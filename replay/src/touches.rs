@@ -187,6 +187,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
         libc::ENOTEMPTY if rename => (Need::Present(0), Need::Full),
         libc::ENOTEMPTY => (Need::Full, Need::Any),
         libc::EISDIR if rename => (Need::File, Need::Directory),
+        libc::ENOTDIR if rename => (Need::Directory, Need::File),
         libc::EISDIR => (Need::Directory, Need::Any),
         libc::ENOTDIR if wants_directory => (Need::File, Need::Any),
         _ => (Need::Any, Need::Any),

@@ -1,14 +1,11 @@
 """--snapshot touched: of a big tree only the directories that calls use, and these as they were."""
 
 import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from spoolscope.replay.run import replay
 from spoolscope.tracers.request import Limit, Snapshot
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.recording import Recording
@@ -17,10 +14,9 @@ from spoolscope.traces.trace import Trace
 
 sys.path.insert(0, str(Path(__file__).parent))
 from storm import prepare
-from test_attach import tree
+from storms import STORM, Tree, record_storm, replayed, tree
 
 pytestmark = pytest.mark.root
-STORM = Path(__file__).with_name("storm.py")
 BOXES, MAILS = 200, 100
 # A storm that ends by itself: its standard input does.
 WHOLE_STORM = ["sh", "-c", 'sleep 0.7 | "$@"', "storm", sys.executable, str(STORM)]
@@ -87,44 +83,16 @@ def test_it_shows_what_the_full_walk_shows_of_them(spool, tmp_path):
 def test_its_replay_ends_where_the_storm_did(spool, tmp_path, when_ready, seed):
     mount = spool("ext4")
     populate(mount)
-    command = [sys.executable, STORM, mount, str(seed)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as storm:
-        storm.stdout.readline()
-
-        def end_soon() -> None:
-            time.sleep(0.7)
-            storm.stdin.close()
-
-        when_ready(tmp_path / "trace", end_soon)
-        request = Request(
-            spools=[mount],
-            output=tmp_path / "trace",
-            duration_s=2.5,
-            keep_names=True,
-            snapshot="touched",
-            snapshot_rate=20_000,
-        )
-        summary = record(request)
-    assert storm.returncode == 0
-    replayed = {}
-
-    def look(target: Path, command: list[str], _: Path) -> int:
-        """In the recorder's place: see what the replay leaves."""
-        done = subprocess.run(command, check=False)
-        replayed.update(tree(target))
-        return done.returncode
-
-    (row,) = replay(summary.trace, ["ext4"], tmp_path / "out", pace="afap", recorder=look)
-    assert (row["divergent"], row["final_state"]["examples"]) == (0, [])
-    assert of_used(replayed, Trace.open(summary.trace)) == of_used(
-        tree(mount), Trace.open(summary.trace)
+    trace = record_storm(
+        mount, seed, tmp_path / "trace", when_ready, snapshot="touched", snapshot_rate=20_000
     )
-    assert not [name for name in replayed if name.startswith("idle/")]
+    row, left = replayed(trace, tmp_path / "out")
+    assert (row["divergent"], row["final_state"]["examples"]) == (0, [])
+    assert of_used(left, trace) == of_used(tree(mount), trace)
+    assert not [name for name in left if name.startswith("idle/")]
 
 
-def of_used(left: dict[str, tuple[int, int, int]], trace: Trace) -> dict[str, tuple[int, int]]:
+def of_used(left: Tree, trace: Trace) -> dict[str, tuple[int, int]]:
     """What lies in directories that calls used; how many links lie elsewhere is open."""
     directories = used(trace)
     return {

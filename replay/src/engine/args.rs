@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use crate::engine::fds::FdTable;
 use crate::engine::task::Task;
-use crate::model::world::write_offset;
+use crate::model::sizes::write_offset;
 use crate::pattern;
 use crate::semantics::{self, Kind};
 

@@ -11,11 +11,26 @@ struct Ticks {
     steal: u64,
 }
 
+impl Ticks {
+    fn since(self, before: Self, least: u64) -> Option<Shares> {
+        let all = self.all.checked_sub(before.all)?;
+        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / all as f64;
+        (all >= least).then(|| Shares {
+            idle: share(self.idle, before.idle),
+            steal: share(self.steal, before.steal),
+        })
+    }
+}
+
+/// Ticks that are enough to judge the machine by.
+const TELLING: u64 = 20;
+
 /// Reads /proc/stat, opened before the root directory changed.
 #[derive(Debug)]
 pub struct Meter {
     file: Option<File>,
     began: Ticks,
+    lately: Ticks,
 }
 
 /// Shares of the CPUs' time since the meter was started.
@@ -28,24 +43,30 @@ pub struct Shares {
 
 impl Meter {
     pub fn open() -> Self {
-        Self {
+        let mut meter = Self {
             file: File::open("/proc/stat").ok(),
             began: Ticks::default(),
-        }
+            lately: Ticks::default(),
+        };
+        meter.lately = meter.read().unwrap_or_default();
+        meter
     }
 
     pub fn start(&mut self) {
         self.began = self.read().unwrap_or_default();
     }
 
-    /// `None` if it cannot be read, or no tick has passed.
+    /// Since the start; `None` if it cannot be read, or no tick has passed.
     pub fn shares(&self) -> Option<Shares> {
+        self.read()?.since(self.began, 1)
+    }
+
+    /// Since the last answer to this question; `None` if that is too short a time to tell.
+    pub fn lately(&mut self) -> Option<Shares> {
         let now = self.read()?;
-        let all = now.all.checked_sub(self.began.all).filter(|all| *all > 0)? as f64;
-        Some(Shares {
-            idle: now.idle.saturating_sub(self.began.idle) as f64 / all,
-            steal: now.steal.saturating_sub(self.began.steal) as f64 / all,
-        })
+        let shares = now.since(self.lately, TELLING)?;
+        self.lately = now;
+        Some(shares)
     }
 
     fn read(&self) -> Option<Ticks> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
+use crate::engine::spin::Spinning;
 
 /// How often the counter is looked at before sleeping: about a microsecond.
 const SPINS: u32 = 40;
@@ -66,23 +67,10 @@ impl Gate {
         reached
     }
 
-    /// Sleeps until a moment of CLOCK_MONOTONIC.
-    pub fn sleep_until(&self, deadline_ns: i64) {
+    /// Waits until a moment of CLOCK_MONOTONIC.
+    pub fn sleep_until(&self, deadline_ns: i64, spinning: &Spinning) {
         self.enter(state::PACING);
-        let time = libc::timespec {
-            tv_sec: deadline_ns / 1_000_000_000,
-            tv_nsec: deadline_ns % 1_000_000_000,
-        };
-        // SAFETY: `time` is valid; EINTR only means to look at the clock again.
-        let sleep = || unsafe {
-            libc::clock_nanosleep(
-                libc::CLOCK_MONOTONIC,
-                libc::TIMER_ABSTIME,
-                &raw const time,
-                std::ptr::null_mut(),
-            )
-        };
-        while sleep() == libc::EINTR {}
+        spinning.sleep_until(deadline_ns);
         self.enter(state::RUNNING);
     }
 }

@@ -11,6 +11,7 @@ mod opened;
 pub mod pace;
 pub mod schedule;
 pub mod shared;
+mod spin;
 mod supervisor;
 mod task;
 mod verdict;

@@ -4,6 +4,8 @@ use anyhow::{Result, ensure};
 use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use crate::engine::spin::Spinning;
+
 /// Zeroed memory shared with every process forked from here; it lives as long as they do.
 pub fn allocate<T>(count: usize) -> Result<*mut T> {
     let bytes = (count * size_of::<T>()).max(1);
@@ -99,6 +101,7 @@ pub struct Control {
     pub finished: AtomicU32,
     /// Futex word: the replay is over, tasks that outlived their stream may go.
     pub over: AtomicU32,
+    pub spinning: Spinning,
 }
 
 // SAFETY: atomics only.

@@ -21,6 +21,8 @@ use crate::sandbox::Confinement;
 
 /// Time between set-up and the first operation.
 const LEAD_NS: i64 = 50_000_000;
+/// How often the CPUs are looked at.
+const LOOK_NS: i64 = 250_000_000;
 /// Roots are started this much recorded time before they are needed.
 const AHEAD_NS: i64 = 1_000_000_000;
 
@@ -78,6 +80,7 @@ pub fn run(
         summary: Summary::default(),
         watchdog: Watchdog::new(options.stall_ns),
         last_report_ns: 0,
+        last_look_ns: 0,
     };
     let result = engine.supervise();
     engine.summary.cpus = engine.cpus.shares();
@@ -134,6 +137,7 @@ struct Supervisor {
     summary: Summary,
     watchdog: Watchdog,
     last_report_ns: i64,
+    last_look_ns: i64,
 }
 
 impl Supervisor {
@@ -144,6 +148,8 @@ impl Supervisor {
         let start = now_ns() + LEAD_NS;
         self.summary.start_epoch_ns = start + epoch_less_monotonic_ns();
         self.cpus.start();
+        let n_cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        control.spinning.adapt(self.cpus.lately(), n_cpus);
         control.begin(start);
         let n_threads = self.context.schedule.gates.len();
         while (control.finished.load(SeqCst) as usize) < n_threads {
@@ -155,6 +161,7 @@ impl Supervisor {
             self.reap();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
             self.report();
+            self.look_at_cpus(n_cpus);
             // Waiting tasks end at the latest here, so that a root is never started too late.
             let finished = control.finished.load(SeqCst);
             if (finished as usize) < n_threads {
@@ -167,6 +174,19 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Lets tasks wait awake while CPUs are to spare.
+    fn look_at_cpus(&mut self, n_cpus: usize) {
+        let now = now_ns();
+        if now - self.last_look_ns < LOOK_NS {
+            return;
+        }
+        self.last_look_ns = now;
+        if let Some(shares) = self.cpus.lately() {
+            let control = self.context.schedule.control();
+            control.spinning.adapt(Some(shares), n_cpus);
+        }
     }
 
     /// Starts the processes that were there when the recording began, and waits until each has

@@ -131,7 +131,7 @@ impl Task {
         life::settle(self);
         let start = self.wait_for_start();
         if now_ns() < start {
-            self.gate().sleep_until(start);
+            self.gate().sleep_until(start, &schedule.control().spinning);
         }
         let mut exited = false;
         let n_ops = schedule.n_ops(self.thread);
@@ -163,7 +163,8 @@ impl Task {
         let schedule = &self.context.schedule;
         let due = self.standing.due_ns(schedule.pace, op);
         if due > self.standing.ended_ns {
-            self.gate().sleep_until(start + due);
+            let spinning = &schedule.control().spinning;
+            self.gate().sleep_until(start + due, spinning);
         }
         let ready = self.wait_for_others(slot).max(due);
         let kind = semantics::kind(op);

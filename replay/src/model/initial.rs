@@ -4,7 +4,7 @@ use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::objects::Attributes;
 use crate::model::world::{Slot, World};
-use crate::semantics::{self, Kind};
+use crate::semantics;
 use crate::touches::{Makes, Need, Touch};
 
 impl World<'_> {
@@ -14,10 +14,33 @@ impl World<'_> {
             return object;
         }
         let object = self.initial_object(path, ino, op);
-        self.initial[path as usize] = Slot::Present(object);
+        let origin = self.origin(path);
+        self.initial[origin as usize] = Slot::Present(object);
+        self.first_name.entry(object).or_insert(origin);
         self.slots[path as usize] = Slot::Present(object);
         self.object_mut(object).nlink += 1;
         object
+    }
+
+    /// What a name was called at start: a directory above it may have been moved since.
+    fn origin(&mut self, path: u32) -> u32 {
+        let above = self.names.ancestors(path).iter().rev();
+        let moved = above.copied().find_map(|above| match self.slot(above) {
+            Slot::Present(object) => Some((above, *self.first_name.get(&object)?)),
+            _ => None,
+        });
+        let Some((above, first)) = moved.filter(|(above, first)| above != first) else {
+            return path;
+        };
+        let mut name = self.names.bytes(first).to_vec();
+        name.extend_from_slice(&self.names.bytes(path)[self.names.bytes(above).len()..]);
+        let origin = self.names.intern(name);
+        self.slots.resize(self.names.len(), Slot::Unknown);
+        self.initial.resize(self.names.len(), Slot::Absent);
+        if self.slots[origin as usize] == Slot::Unknown {
+            self.slots[origin as usize] = Slot::Absent;
+        }
+        origin
     }
 
     fn initial_object(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
@@ -33,7 +56,7 @@ impl World<'_> {
         }
         let (first, target) = match entry {
             Some(entry) if entry.mode != 0 => (Attributes::of_entry(&entry), entry.target),
-            _ => (self.guess_from(op), NONE),
+            _ => (self.guess(path, op), NONE),
         };
         let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
         let object = self.add(ino, first, target);
@@ -44,20 +67,16 @@ impl World<'_> {
         object
     }
 
-    fn guess_from(&self, op: Option<&PlanOp>) -> Attributes {
+    fn guess(&self, path: u32, op: Option<&PlanOp>) -> Attributes {
+        let directory = self.evidence.is_directory(path);
         let Some(op) = op else {
+            let kind = if directory { libc::S_IFDIR } else { 0 };
             return Attributes {
-                mode: 0o755,
+                mode: kind | 0o755,
                 ..Attributes::default()
             };
         };
         let thread = &self.threads[op.thread as usize];
-        let opens_directory = semantics::open_flags(op) & libc::O_DIRECTORY != 0;
-        let directory = match semantics::kind(op) {
-            Kind::Chdir | Kind::Rmdir => true,
-            Kind::Open => opens_directory,
-            _ => false,
-        };
         let mode = match (u32::from(op.obj_mode), directory) {
             (0, true) => libc::S_IFDIR | 0o755,
             (0, false) => libc::S_IFREG | 0o644,
@@ -114,6 +133,74 @@ impl World<'_> {
         }
     }
 
+    /// Notes a directory that could not be removed or replaced as something was in it.
+    pub fn settle_full(&mut self, op: &PlanOp) {
+        if op.ret != -i64::from(libc::ENOTEMPTY) || !semantics::uses_path(op) {
+            return;
+        }
+        let path = match semantics::has_second_path(op) {
+            true => op.path2,
+            false => op.path,
+        };
+        if let Slot::Present(object) = self.slot(path) {
+            let below = self.names.below(path);
+            let known = |below: &u32| {
+                matches!(self.slots[*below as usize], Slot::Present(_)) || self.is_shown(*below)
+            };
+            if !below.iter().any(known) {
+                let told = self.told_below(object);
+                self.full.push((object, told));
+            }
+        }
+    }
+
+    /// Gives these directories something to hold, unless a later call told what it was.
+    pub fn fill_full(&mut self) {
+        for (object, before) in std::mem::take(&mut self.full) {
+            let slots = (0..).zip(&self.slots);
+            let now = slots.filter(|(_, slot)| **slot == Slot::Present(object));
+            let now = now.map(|(path, _)| path).next();
+            let (Some(now), Some(first)) = (now, self.first_name.get(&object).copied()) else {
+                continue;
+            };
+            if self.told_below(object) > before {
+                continue;
+            }
+            let filler = self.add_filler(first);
+            let object = self.plant(filler, 0, None);
+            self.object_mut(object).first.mode |= libc::S_IFREG;
+            self.object_mut(object).now.mode |= libc::S_IFREG;
+            self.slots[filler as usize] = Slot::Absent;
+            let filler = self.add_filler(now);
+            self.slots[filler as usize] = Slot::Present(object);
+        }
+    }
+
+    /// How many names are known to have been in a directory at start.
+    fn told_below(&mut self, object: u32) -> usize {
+        let Some(first) = self.first_name.get(&object).copied() else {
+            return 0;
+        };
+        let below = self.names.below(first);
+        let told = below.iter().filter(|below| {
+            matches!(self.initial[**below as usize], Slot::Present(_)) || self.is_shown(**below)
+        });
+        told.count()
+    }
+
+    fn add_filler(&mut self, directory: u32) -> u32 {
+        let name = [self.names.bytes(directory), b"/.spoolscope-unknown"].concat();
+        let name = self.names.intern(name);
+        self.slots.resize(self.names.len(), Slot::Absent);
+        self.initial.resize(self.names.len(), Slot::Absent);
+        name
+    }
+
+    /// Whether the snapshot has a name that nobody touched.
+    fn is_shown(&self, path: u32) -> bool {
+        self.slots[path as usize] == Slot::Unknown && self.entry_at.contains_key(&path)
+    }
+
     /// open(O_CREAT) of a name nobody touched before: did it create, or find?
     fn existed_before_open(&self, op: &PlanOp, path: u32) -> bool {
         let entry = self
@@ -123,7 +210,7 @@ impl World<'_> {
         let truncates = semantics::open_flags(op) & libc::O_TRUNC != 0;
         match entry {
             _ if op.obj_size > 0 => true,
-            None => false,
+            None => self.evidence.found(op),
             Some(entry) if entry.ino != op.ino && op.ino != 0 => false,
             Some(entry) => truncates || entry.size == 0 || op.obj_size < 0,
         }
@@ -136,6 +223,18 @@ impl World<'_> {
             .get(&path)
             .map(|at| self.entries[*at as usize].ino);
         entry.is_some_and(|ino| ino != moved_ino && !self.by_ino.contains_key(&ino))
+    }
+
+    /// A file of which only calls tell has at least as many bytes as were read of it.
+    pub fn observe_least(&mut self, object: u32, least: i64) {
+        let entry = self.object_mut(object);
+        let grown = least - entry.first.size;
+        if !entry.tentative || grown <= 0 {
+            return;
+        }
+        (entry.first.size, entry.now.size) = (least, least);
+        entry.written.add(0, least);
+        self.grow(grown);
     }
 
     /// Notes that a call found its way to a name.

@@ -109,6 +109,7 @@ impl<'a> Linear<'a> {
         while let Some(Reverse((_, ended))) = ends.pop() {
             self.place(ended);
         }
+        self.world.fill_full();
     }
 
     /// A thread does one thing at a time, and nothing before its fork.
@@ -422,6 +423,7 @@ impl<'a> Linear<'a> {
             }
             self.world.settle_initial(op, touch, moved);
         }
+        self.world.settle_full(op);
         for touch in touches::of(op).iter().flatten() {
             match touch.makes {
                 Makes::Same => {}
@@ -453,6 +455,7 @@ impl<'a> Linear<'a> {
         let Some(object) = self.world.target_of(op).filter(|_| op.ret >= 0) else {
             return;
         };
+        self.world.learn_ino(object, op.ino);
         match semantics::kind(op) {
             Kind::Write if op.ret > 0 => self.world.write(op, object),
             Kind::Truncate | Kind::Ftruncate => self.world.resize(object, op.offset),
@@ -467,6 +470,11 @@ impl<'a> Linear<'a> {
     /// A size that no recorded operation explains is believed, but its contents are not known.
     fn observe(&mut self, op: &PlanOp, object: u32) {
         self.world.observe_size(object, op.obj_size);
+        match Seen::by(op) {
+            Some(Seen::AtLeast(least)) => self.world.observe_least(object, least),
+            Some(Seen::Exactly(size)) => self.world.observe_size(object, size),
+            _ => {}
+        }
         if let (Some(Seen::Exactly(size)), Some(known)) =
             (Seen::by(op), self.world.known_size(object))
             && size != known

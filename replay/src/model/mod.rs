@@ -3,6 +3,7 @@
 mod contest;
 pub mod descriptors;
 pub mod edges;
+pub mod evidence;
 pub mod extents;
 mod initial;
 pub mod linear;
@@ -16,5 +17,7 @@ pub mod sizes;
 pub mod state;
 pub mod world;
 
+#[cfg(test)]
+mod inferred;
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,8 @@ pub enum Seen {
 impl Seen {
     /// The evidence in an operation's result, if there is any.
     pub fn by(op: &PlanOp) -> Option<Self> {
-        if op.ret < 0 || !semantics::is_regular(u32::from(op.obj_mode)) {
+        let mode = u32::from(op.obj_mode);
+        if op.ret < 0 || !(mode == 0 || semantics::is_regular(mode)) {
             return None;
         }
         match semantics::kind(op) {
@@ -50,4 +51,14 @@ impl Seen {
             Self::AtLeast(seen) => size >= seen,
         }
     }
+}
+
+/// Where a write went: the end of the file for appending descriptors, if its size was told.
+pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
+    let at = match (appends, op.obj_size) {
+        (true, size) if size < 0 => -1,
+        (true, size) => size - op.ret,
+        (false, _) => op.offset,
+    };
+    (at >= 0).then_some(at)
 }

@@ -33,7 +33,23 @@ pub struct Tree {
 impl Tree {
     /// The fixture: what must exist before the first operation.
     pub fn initial(plan: &Plan, world: &World) -> Self {
-        Self::build(plan, world, &world.initial, |object| object.first)
+        let mut tree = Self::build(plan, world, &world.initial, |object| object.first);
+        tree.cut_off();
+        tree
+    }
+
+    /// Names that have no place in this tree: what a trace that lost calls implies may not fit.
+    fn cut_off(&mut self) {
+        let mut directories: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let things = &self.things;
+        self.names.retain(|name, thing| {
+            let placed = parent_of(name).is_none_or(|parent| directories.contains(parent));
+            let mode = things[*thing].attributes.mode;
+            if placed && mode & libc::S_IFMT == libc::S_IFDIR {
+                directories.insert(name.clone());
+            }
+            placed
+        });
     }
 
     /// What must exist after the last one.

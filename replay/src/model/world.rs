@@ -4,9 +4,11 @@ use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
 use std::collections::HashMap;
 
 use crate::model::descriptors::Descriptors;
+use crate::model::evidence::Evidence;
 use crate::model::extents::Extents;
 use crate::model::names::Names;
 use crate::model::objects::{Attributes, Object};
+use crate::model::sizes::write_offset;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::Need;
@@ -38,6 +40,11 @@ pub struct World<'a> {
     pub(super) threads: &'a [PlanThread],
     umasks: Vec<u32>,
     descriptors: Descriptors,
+    pub(super) evidence: Evidence,
+    /// The name at start of objects that were there.
+    pub(super) first_name: HashMap<u32, u32>,
+    /// Directories that were not empty for an unknown reason; names known to be below at start.
+    pub(super) full: Vec<(u32, usize)>,
     live_bytes: i64,
     /// Largest sum of sizes of linked files.
     pub peak_bytes: i64,
@@ -52,6 +59,9 @@ impl<'a> World<'a> {
         let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
         let known = |(_, entry): &(usize, &PlanEntry)| entry.ino != 0;
         let mut world = Self {
+            evidence: Evidence::gather(plan, &names),
+            first_name: HashMap::new(),
+            full: Vec::new(),
             names,
             slots: vec![Slot::Unknown; n],
             initial: vec![Slot::Unknown; n],
@@ -126,7 +136,10 @@ impl<'a> World<'a> {
             return Some(*object);
         }
         match self.slot(op.path) {
-            Slot::Present(object) if op.path != NONE && op.ino == 0 => Some(object),
+            Slot::Present(object) if op.path != NONE => {
+                let told = semantics::uses_path(op) && self.object(object).ino == 0;
+                (op.ino == 0 || told).then_some(object)
+            }
             _ => None,
         }
     }
@@ -176,7 +189,7 @@ impl<'a> World<'a> {
         self.slots[path as usize] = Slot::Present(object);
     }
 
-    fn learn_ino(&mut self, object: u32, ino: u64) {
+    pub(super) fn learn_ino(&mut self, object: u32, ino: u64) {
         if ino != 0 && self.object(object).ino == 0 {
             self.object_mut(object).ino = ino;
             self.by_ino.insert(ino, object);
@@ -481,14 +494,4 @@ impl<'a> World<'a> {
                     .all(|path| self.initial[*path as usize] != Slot::Absent)
         })
     }
-}
-
-/// Where a write went: the end of the file for appending descriptors, if its size was told.
-pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
-    let at = match (appends, op.obj_size) {
-        (true, size) if size < 0 => -1,
-        (true, size) => size - op.ret,
-        (false, _) => op.offset,
-    };
-    (at >= 0).then_some(at)
 }

@@ -19,6 +19,22 @@ LIVE = Path(__file__).resolve().parents[2] / "live"
 # The workload's own name, so that nobody else on the machine is taken for it.
 COMM = "mailwork"
 
+# One process after the other makes as many fsyncs as it is told, and says who made how many.
+SYNCERS = """
+import os, sys, time
+for who, n in enumerate(map(int, sys.argv[2:])):
+    if not (kid := os.fork()):
+        fd = os.open(f"{sys.argv[1]}/{who}", os.O_CREAT | os.O_WRONLY)
+        for i in range(n):
+            os.write(fd, b"x" * 5000)
+            os.fsync(fd)
+            time.sleep(0.02)
+        os.close(fd)
+        os._exit(0)
+    print(kid, n, flush=True)
+    os.waitpid(kid, 0)
+"""
+
 # Calls as the bpftrace scripts name them.
 CALLS = {
     "open": ("open", "openat", "openat2"),

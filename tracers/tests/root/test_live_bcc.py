@@ -8,23 +8,10 @@ from pathlib import Path
 
 import pytest
 from journals import device_of, ftrace
-from live import COMM, LIVE, ask, bcc, beside, missing_bcc, workload
+from live import COMM, LIVE, SYNCERS, ask, bcc, beside, missing_bcc, workload
 
 pytestmark = pytest.mark.root
 SLACK_MS = 0.02
-
-SYNCERS = """
-import os, sys
-for who, n in enumerate(map(int, sys.argv[2:])):
-    if not (kid := os.fork()):
-        for i in range(n):
-            fd = os.open(f"{sys.argv[1]}/{who}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-            os.write(fd, b"x" * 5000)
-            os.fsync(fd)
-            os.close(fd)
-        os._exit(0)
-    os.waitpid(kid, 0)
-"""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from live import CALLS, COMM, ask, bpftrace, workload
+from live import CALLS, COMM, SYNCERS, ask, bpftrace, workload
 
 pytestmark = pytest.mark.root
 SLACK_NS = 20_000
@@ -156,19 +156,6 @@ def test_spoolsnoop_tells_the_slow_call_and_what_it_waited_for(mail, tmp_path):
 
 
 # argv: mount, then how many fsyncs each process makes, one process after the other.
-SYNCERS = """
-import os, sys
-for who, n in enumerate(map(int, sys.argv[2:])):
-    if not (kid := os.fork()):
-        fd = os.open(f"{sys.argv[1]}/{who}", os.O_CREAT | os.O_WRONLY)
-        for i in range(n):
-            os.write(fd, b"x" * 5000)
-            os.fsync(fd)
-        os._exit(0)
-    os.waitpid(kid, 0)
-"""
-
-
 def asked(maps, journal: str) -> Counter[int]:
     """Commits by the process that asked for them, as commitblame.bt has it.
 

@@ -11,25 +11,9 @@ from pathlib import Path
 
 import pytest
 from journals import device_of, ftrace_counts
-from live import COMM, workload
+from live import COMM, SYNCERS, workload
 
 pytestmark = pytest.mark.root
-
-# argv: mount, fsyncs of each process, one after the other; each process says its pid.
-SYNCERS = """
-import os, sys, time
-for who, n in enumerate(map(int, sys.argv[2:])):
-    if not (kid := os.fork()):
-        fd = os.open(f"{sys.argv[1]}/{who}", os.O_CREAT | os.O_WRONLY)
-        for i in range(n):
-            os.write(fd, b"x" * 5000)
-            os.fsync(fd)
-            time.sleep(0.02)
-        os.close(fd)
-        os._exit(0)
-    print(kid, n, flush=True)
-    os.waitpid(kid, 0)
-"""
 
 
 def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
@@ -37,7 +21,7 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
     _, dev = device_of(mount)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--json", "-i", "1500ms"]
+    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--json", "-i", "2500ms"]
     environment = os.environ | {"TMPDIR": str(temporary)}
     with subprocess.Popen(
         [*command, "--spool", mount], stdout=subprocess.PIPE, text=True, env=environment
@@ -46,7 +30,7 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
             first = process.stdout.readline()
             with ftrace_counts({"jbd2/jbd2_start_commit": f"dev == {dev}"}) as counted:
                 said = subprocess.run(
-                    workload(tmp_path, SYNCERS, mount, 101, 23, 7).split(),
+                    workload(tmp_path, SYNCERS, mount, 211, 23, 7).split(),
                     capture_output=True,
                     text=True,
                     check=True,
@@ -57,7 +41,7 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
     assert process.returncode == 0
     assert list(temporary.iterdir()) == []
     intervals = [json.loads(line) for line in [first, *rest.splitlines()]]
-    # 131 fsyncs take 2.6 s at least: more than one interval.
+    # 241 fsyncs take 4.8 s at least: more than one interval.
     assert sum(any(p["comm"] == COMM for p in i["processes"]) for i in intervals) >= 2
     calls, commits = Counter(), Counter()
     for interval in intervals:
@@ -74,7 +58,7 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
         assert calls[pid] == 2 * n + 2  # open, close, and a write and an fsync each
         assert n - borders <= commits[pid] <= n
     started = counted["jbd2/jbd2_start_commit"]
-    assert started >= 131
+    assert started >= 241
     assert started - borders <= sum(i["commits"] for i in intervals) <= started
 
 

@@ -1,0 +1,152 @@
+//! What all calls together prove of the time before the first of them, where no snapshot shows it.
+
+use spoolscope_traces::records::PlanOp;
+use std::collections::{HashMap, HashSet};
+
+use crate::model::names::{Names, parent_of};
+use crate::plan::Plan;
+use crate::semantics::{self, Kind};
+use crate::touches::{self, Makes, Need};
+
+/// Which call it was: a thread makes one at a time.
+type Call = (u32, i64);
+
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// Names that were directories at start, and at some time; index = path.
+    directories: Vec<bool>,
+    ever: Vec<bool>,
+    /// What was there at start has gone, or another thing has come.
+    changed: Vec<bool>,
+    /// Names that were made before anything else was done to them.
+    begun: HashSet<u32>,
+    /// open(O_CREAT) calls that found a file, as it had contents that nobody wrote.
+    found: HashSet<Call>,
+}
+
+impl Evidence {
+    pub fn gather(plan: &Plan, names: &Names) -> Self {
+        let mut evidence = Self {
+            directories: vec![false; names.len()],
+            ever: vec![false; names.len()],
+            changed: vec![false; names.len()],
+            begun: HashSet::new(),
+            found: HashSet::new(),
+        };
+        let mut below = vec![false; names.len()];
+        let mut created: HashMap<(u32, i32), Call> = HashMap::new();
+        for op in plan.ops() {
+            evidence.note_directory(op);
+            for touch in touches::of(op).into_iter().flatten() {
+                let existed = op.ret >= 0 || touch.need.is_present();
+                if existed && !std::mem::replace(&mut below[touch.path as usize], true) {
+                    evidence.note_parents(names, touch.path);
+                }
+            }
+            evidence.note_contents(op, &mut created);
+            evidence.note_change(op);
+        }
+        // Who moves a directory need not have used it by its old name.
+        for op in plan.ops().iter().rev().filter(|op| op.ret >= 0) {
+            let moved = evidence.ever.get(op.path2 as usize) == Some(&true);
+            if moved && op.obj_mode == 0 && semantics::kind(op) == Kind::Rename {
+                let known = &mut evidence.directories[op.path as usize];
+                *known |= !evidence.begun.contains(&op.path);
+            }
+        }
+        evidence
+    }
+
+    pub fn is_directory(&self, path: u32) -> bool {
+        self.directories
+            .get(path as usize)
+            .copied()
+            .unwrap_or(false)
+    }
+
+    /// Whether an open that may create did not.
+    pub fn found(&self, op: &PlanOp) -> bool {
+        self.found.contains(&(op.thread, op.start_ns))
+    }
+
+    /// Names outside the spool have no index.
+    fn mark(&mut self, path: u32, directory: bool) {
+        if let Some(known) = self.ever.get_mut(path as usize).filter(|_| directory) {
+            *known = true;
+            self.directories[path as usize] |= !self.changed[path as usize];
+        }
+    }
+
+    fn note_change(&mut self, op: &PlanOp) {
+        for touch in touches::of(op).into_iter().flatten() {
+            if op.ret >= 0 && touch.makes != Makes::Same {
+                let created = touch.makes != Makes::Gone && touch.need == Need::Absent;
+                if created && !self.changed[touch.path as usize] {
+                    self.begun.insert(touch.path);
+                }
+                self.changed[touch.path as usize] = true;
+            }
+        }
+    }
+
+    fn note_directory(&mut self, op: &PlanOp) {
+        let succeeds = op.ret >= 0;
+        let full = op.ret == -i64::from(libc::ENOTEMPTY);
+        let refused = op.ret == -i64::from(libc::EISDIR);
+        if semantics::kind(op) == Kind::Rename {
+            // A directory cannot take the place of a file, nor the other way round.
+            let from = full || op.ret == -i64::from(libc::ENOTDIR);
+            self.mark(op.path, from);
+            self.mark(op.path2, full || refused);
+        }
+        let directory = match semantics::kind(op) {
+            Kind::Getdents | Kind::Fchdir | Kind::Chdir => succeeds,
+            Kind::Rmdir => succeeds || full,
+            Kind::Stat | Kind::Fstat | Kind::Rename if succeeds => is_directory(op),
+            Kind::Open if succeeds => {
+                is_directory(op) || semantics::open_flags(op) & libc::O_DIRECTORY != 0
+            }
+            Kind::Open | Kind::Unlink => refused,
+            _ => false,
+        };
+        self.mark(op.path, directory);
+    }
+
+    fn note_parents(&mut self, names: &Names, path: u32) {
+        let mut above = parent_of(names.bytes(path));
+        while let Some(parent) = above {
+            if let Some(known) = names.find(parent) {
+                self.mark(known, true);
+            }
+            above = parent_of(parent);
+        }
+    }
+
+    /// A read of a file opened with O_CREAT that got something before anything was written.
+    fn note_contents(&mut self, op: &PlanOp, created: &mut HashMap<(u32, i32), Call>) {
+        let flags = semantics::open_flags(op);
+        match semantics::kind(op) {
+            Kind::Open if op.ret >= 0 => {
+                let unsure = flags & (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+                created.remove(&(op.thread, op.ret as i32));
+                if unsure == libc::O_CREAT {
+                    let call = (op.thread, op.start_ns);
+                    created.insert((op.thread, op.ret as i32), call);
+                }
+            }
+            Kind::Read if op.ret > 0 => {
+                if let Some(call) = created.remove(&(op.thread, op.fd)) {
+                    self.found.insert(call);
+                }
+            }
+            Kind::Write | Kind::Close | Kind::Ftruncate | Kind::Fallocate => {
+                created.remove(&(op.thread, op.fd));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_directory(op: &PlanOp) -> bool {
+    u32::from(op.obj_mode) & libc::S_IFMT == libc::S_IFDIR
+}
