@@ -22,6 +22,8 @@ mod plan;
 mod sandbox;
 #[path = "../../src/semantics.rs"]
 mod semantics;
+#[path = "../../src/touches.rs"]
+mod touches;
 #[path = "../../src/verify.rs"]
 mod verify;
 
