@@ -104,6 +104,11 @@ class TraceBuilder:
             stack_id=stack_id,
         )
 
+    def held(self, pid: int, after_ns: int, ns: int, comm: str = "hog") -> None:
+        """Say who had the CPU during the last wait for one."""
+        held = {"held_pid": pid, "held_tid": pid, "held_comm": comm, "held_after_ns": after_ns}
+        self.rows["segments"][-1].update(held, held_ns=ns)
+
     def commit(self, at_ns: int, dur_ns: int, kind: str = "jbd2_commit", **columns: Any) -> None:
         """Add a commit."""
         row = {"trigger": "unknown", "tid": 7, "comm": "jbd2/loop0-8", "txn_id": 1}

@@ -61,6 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
         .context("no constants in the object")?;
     settings::apply(rodata, &spools, &targets, command.is_some())?;
     open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
+    open.maps.turns.set_max_entries(rings::cpus()?)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
     let own = command.as_ref().map(|c| c.pid as u32);
     targets.name(&skel.maps.target_pids, own)?;

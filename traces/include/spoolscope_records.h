@@ -52,7 +52,7 @@ enum spsc_kind {
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
-	__u32 version; /* 3 */
+	__u32 version; /* 4 */
 	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
@@ -138,17 +138,22 @@ struct spsc_switch {
 	__u64 in_ns;
 	__u64 waker_call_ns; /* start_ns of the call the waker was in, or SPSC_NO_CALL */
 	__u64 dir_ino; /* directory in which the kernel was looking up a name, 0 none */
+	__u64 held_from_ns; /* since when another process had the CPU that it waited for */
+	__u64 held_ns; /* and how long, all in all; 0: nobody is known */
 	__u32 dir_dev; /* kernel dev_t of dir_ino */
 	__u32 pid;
 	__u32 tid;
 	__u32 stack; /* stack id at switch-out, 0 none */
 	__u32 waker_pid;
 	__u32 waker_tid;
+	__u32 held_pid; /* of several the one that had it longest at a time */
+	__u32 held_tid;
 	__u16 cpu; /* where it was switched out */
 	__u8 state; /* enum spsc_switch_state */
 	__u8 waker; /* enum spsc_waker */
 	__u32 pad;
 	char waker_comm[SPSC_COMM];
+	char held_comm[SPSC_COMM];
 };
 
 /* What a thread was running inside a traced call, looked at on every CPU at a steady rate. */

@@ -66,8 +66,9 @@ records! {
     }
     Switch "switch" {
         call_ns: u64, out_ns: u64, wake_ns: u64, in_ns: u64, waker_call_ns: u64,
-        dir_ino: u64, dir_dev: u32, pid: u32, tid: u32, stack: u32, waker_pid: u32, waker_tid: u32,
-        cpu: u16, state: u8, waker: u8, pad: u32, waker_comm: [u8; 16],
+        dir_ino: u64, held_from_ns: u64, held_ns: u64, dir_dev: u32, pid: u32, tid: u32, stack: u32,
+        waker_pid: u32, waker_tid: u32, held_pid: u32, held_tid: u32, cpu: u16, state: u8,
+        waker: u8, pad: u32, waker_comm: [u8; 16], held_comm: [u8; 16],
     }
     Sample "sample" {
         ts_ns: u64, call_ns: u64, pid: u32, tid: u32, stack: u32, cpu: u32,
@@ -164,7 +165,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 3, CAPTURE_VERSION = 3,
+        VERSION = 3, CAPTURE_VERSION = 4,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }

@@ -15,9 +15,9 @@ from spoolscope.traces.flat import DTYPES
 CALLS_PER_CHUNK, CHUNKS = 10, 20
 
 
-def header(state: int = 0) -> bytes:
+def header(state: int = 0, version: int = 4) -> bytes:
     head = np.zeros(1, DTYPES["file_header"])
-    head["magic"], head["version"], head["state"] = b"SPOOLSEG", 3, state
+    head["magic"], head["version"], head["state"] = b"SPOOLSEG", version, state
     head["number"] = 1
     head["crc32"] = zlib.crc32(head.tobytes())
     return head.tobytes()
@@ -58,10 +58,19 @@ def test_a_whole_capture(parts: list[bytes], tmp_path: Path) -> None:
 def test_names_end_at_their_nul(tmp_path: Path) -> None:
     switches = np.zeros(2, DTYPES["switch"])
     switches["waker_comm"] = [b"imap\0junk", b"a-name-of-15-ch"]
+    switches["held_comm"] = [b"hog\0ger", b""]
     file = tmp_path / "capture.seg"
     file.write_bytes(header() + chunk(2, switches.tobytes(), 2))
-    names = read_capture(file).records["switch"]["waker_comm"]
-    assert names.tolist() == [b"imap", b"a-name-of-15-ch"]
+    found = read_capture(file).records["switch"]
+    assert found["waker_comm"].tolist() == [b"imap", b"a-name-of-15-ch"]
+    assert found["held_comm"].tolist() == [b"hog", b""]
+
+
+def test_a_capture_of_another_version_is_refused_by_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "capture.seg"
+    file.write_bytes(header(version=3))
+    with pytest.raises(SpoolscopeError, match="version 3, this reads 4"):
+        read_capture(file)
 
 
 def test_a_cut_keeps_every_whole_chunk(parts: list[bytes], tmp_path: Path) -> None:

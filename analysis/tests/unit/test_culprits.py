@@ -179,7 +179,39 @@ def test_the_origin_of_a_wait_is_what_the_last_of_its_chain_slept_for(builder):
     }
 
 
-def test_edges_never_overlap_and_never_exceed_the_blocked_time(
+def test_who_had_the_cpu_that_was_waited_for(builder, edges_of):
+    builder.call("write", 0, 5000, tid=9, comm="hog")
+    builder.call("fsync", 0, 10, ((COMMIT, 300),), tid=2, comm="lmtp", runq_ns=700)
+    builder.held(9, 150, 500)
+    builder.call("fsync", 0, 10, tid=3, comm="lmtp", preempted_ns=400)  # nobody is known
+    (edge,) = edges_of()
+    assert short([edge]) == [(2, "cpu", 9, 500)]
+    assert edge["from_ns"] == builder.rows["syscalls"][1]["ts_ns"] + 300 + 150
+    assert (edge["cause"], edge["evidence"]) == ("runq", "recorded")
+    assert (edge["culprit_comm"], edge["culprit_syscall"]) == ("hog", "write")
+
+
+def test_a_lock_whose_holder_has_no_cpu_leads_to_who_has_it(builder, edges_of):
+    builder.call("rename", 0, 100, tid=3, comm="mover", preempted_ns=800)
+    builder.held(9, 0, 800)
+    builder.call("link", 0, 10, ((LOCKED, 1000),), tid=2)
+    builder.lock_wait(2, 0, 1000, "rwsem_write", owner_pid=3, owner_tid=3, owner_seq=0)
+    assert short(edges_of()) == [(2, "lock_holder", 3, 1000), (3, "cpu", 9, 800)]
+    (second,) = edges_of(2)
+    assert (second["victim_tid"], second["mechanism"], second["culprit_comm"]) == (3, "cpu", "hog")
+
+
+def test_a_journal_without_a_cpu_leads_to_who_has_it(builder, edges_of):
+    builder.call("fsync", 0, 10, ((COMMIT, 1000),), tid=2, dev=1)
+    builder.commit(0, 1000, dev=1, trigger="call", trigger_pid=4, trigger_tid=4, trigger_seq=0,
+                   trigger_comm="asker")  # fmt: skip
+    builder.sleep(100, 600, None, state="runq")
+    builder.held(9, 0, 600)
+    (second,) = edges_of(2)
+    assert (second["victim_tid"], second["cause"], second["culprit_tid"]) == (7, "runq", 9)
+
+
+def test_edges_never_overlap_and_never_exceed_the_time_off_the_cpu(
     builder, edges_of, monkeypatch, tmp_path
 ):
     rng = random.Random(11)
@@ -190,7 +222,11 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(
         waits = tuple(
             (rng.choice(frames), rng.randrange(1, 10**6)) for _ in range(rng.randrange(4))
         )
-        row = builder.call("fsync", free[tid], rng.randrange(1, 10**5), waits, tid=tid, dev=1)
+        row = builder.call("fsync", free[tid], rng.randrange(1, 10**5), waits, tid=tid, dev=1,
+                           preempted_ns=rng.randrange(10**5))  # fmt: skip
+        if builder.rows["segments"] and builder.rows["segments"][-1]["state"] == "preempted":
+            dur = builder.rows["segments"][-1]["dur_ns"]
+            builder.held(rng.randrange(1, 9), dur // 4, dur // 2)
         free[tid] += row["dur_ns"] + rng.randrange(10**5)
     last = max(free.values())
     for _ in range(300):
@@ -222,7 +258,7 @@ def test_edges_never_overlap_and_never_exceed_the_blocked_time(
         own = sorted((r["from_ns"], r["to_ns"]) for r in mine)
         assert all(begin <= a < b <= end for a, b in own)
         assert all(b <= c for (_, b), (c, _) in pairwise(own))
-        assert sum(b - a for a, b in own) <= call["blocked_ns"]
+        assert sum(b - a for a, b in own) <= call["blocked_ns"] + call["preempted_ns"]
     ends = {r["edge_id"]: r for hop in (1, 2, 3) for r in edges_of(hop)}
     for hop in (2, 3, 4):
         for row in edges_of(hop):

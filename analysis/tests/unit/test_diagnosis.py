@@ -7,6 +7,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
+from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.diagnosis import (
     _REQUESTS,
     Evidence,
@@ -25,13 +26,14 @@ LINEAR = LookupCost("shared", 60_000, "none", S // 2, S, 2 * S, 3000, 0.35)
 SLOW = Requests("flush", 240, 25_000_000, 6 * S)
 
 
-def explanation(causes=None, trigger=None, requests=(), directories=(), spools=()):
+def explanation(causes=None, trigger=None, requests=(), directories=(), spools=(), holder=None):
     causes = causes or {"journal_commit": 8 * S, "cpu": 2 * S}
     return SimpleNamespace(
         causes=causes,
         filesystem_ns=sum(causes.values()),
         meta={"duration_ns": 10 * S, "spools": list(spools)},
-        evidence=Evidence(trigger, tuple(requests)),
+        evidence=Evidence(trigger, tuple(requests), holder),
+        by_syscall={"fsync": SimpleNamespace(latency=SimpleNamespace(total_ns=4 * S))},
         lookups=list(directories),
     )
 
@@ -118,3 +120,25 @@ def test_explain_begins_with_what_was_found():
     began = " ".join(lines.partition(" calls, ")[0].split())
     assert began.startswith(" ".join(f"* {finding.text}" for finding in found))
     assert began.count("* ") == len(found)
+
+
+def test_who_has_the_cpus_that_calls_wait_for_is_named():
+    causes = {"runq": 4 * S, "cpu": 6 * S}
+    [found] = diagnose(explanation(causes, holder=CpuHolder("cc1", None, 3 * S, "fsync", 2 * S)))
+    assert (found.kind, found.culprit) == ("busy_cpu", "cc1")
+    assert "50.0 % of the time of fsync was waiting for a CPU that cc1 had" in found.mechanism
+    assert found.share == pytest.approx(0.3)
+    assert kinds(explanation(causes, holder=CpuHolder("cc1", 7, S // 2, "fsync", S // 2))) == []
+
+
+def test_the_worst_holder_is_the_one_of_the_most_time(builder):
+    for pid, runq in ((9, 500), (8, 300), (8, 300)):
+        builder.call("fsync", 0, 10, ((None, 1),), tid=pid)
+        builder.call("write", 0, 10, tid=2, comm="imap", runq_ns=runq)
+        builder.held(pid, 0, runq, comm="cc1" if pid == 8 else "ld")
+    builder.sleep(0, 5000, None, state="runq")  # a kernel thread's wait is no call's
+    builder.held(9, 0, 5000, comm="ld")
+    found = explain(builder.write())
+    assert found.evidence.holder == CpuHolder("cc1", 8, 600, "write", 600)
+    [worst] = [f for f in diagnose(found) if f.kind == "busy_cpu"]
+    assert worst.culprit == "cc1 (process 8)"

@@ -10,7 +10,7 @@
 #ifndef SPOOLSCOPE_ABSENCE_BPF_H
 #define SPOOLSCOPE_ABSENCE_BPF_H
 
-#include "state.bpf.h"
+#include "turns.bpf.h"
 
 static __always_inline void account(struct task_state *st, u64 now)
 {
@@ -47,6 +47,17 @@ static __always_inline void fill_switch(struct spsc_switch *r, struct task_struc
 	r->waker = st->waker;
 	r->pad = 0;
 	__builtin_memcpy(r->waker_comm, st->waker_comm, sizeof(r->waker_comm));
+	r->held_ns = st->held_ns;
+	if (!st->held_ns) { /* what is in the state is of some wait before */
+		r->held_from_ns = 0;
+		r->held_pid = r->held_tid = 0;
+		__builtin_memset(r->held_comm, 0, sizeof(r->held_comm));
+		return;
+	}
+	r->held_from_ns = st->held_from_ns;
+	r->held_pid = st->held_pid;
+	r->held_tid = st->held_tid;
+	__builtin_memcpy(r->held_comm, st->held_comm, sizeof(r->held_comm));
 }
 
 static __always_inline void switched_in(struct task_struct *t, struct task_state *st, u64 now)
@@ -59,6 +70,7 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 	if (st->wake_ns < st->out_ns)
 		st->wake_ns = st->out_state == SPSC_SWITCH_BLOCKED ? now : 0;
 	account(st, now);
+	end_waiting(st);
 	if (st->out_state == SPSC_SWITCH_PREEMPTED) {
 		p = reserve(SPSC_KIND_SWITCH, sizeof(*p));
 		if (p) {

@@ -266,6 +266,10 @@ struct thread_info {
 	u32 status; /* x86: TS_COMPAT while in a 32-bit system call */
 };
 
+struct sched_info {
+	unsigned long long last_arrival;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -285,6 +289,7 @@ struct task_struct {
 	unsigned long min_flt; /* page faults that ended, without and with reading */
 	unsigned long maj_flt;
 	struct nameidata *nameidata;
+	struct sched_info sched_info;
 };
 
 /* A walk along a path, fs/namei.c: path is the directory that was reached. */

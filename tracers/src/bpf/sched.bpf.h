@@ -35,9 +35,11 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 	st->out_cpu = bpf_get_smp_processor_id();
 	st->wake_ns = 0;
 	st->waker = SPSC_WAKER_NONE;
+	st->held_ns = 0;
 	st->n_frames = 0;
 	if (runnable) {
 		st->out_state = SPSC_SWITCH_PREEMPTED;
+		begin_waiting(st);
 		return;
 	}
 	st->out_state = SPSC_SWITCH_BLOCKED;
@@ -62,15 +64,20 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	st = state_of(prev);
 	if (st && (st->call || st->watched))
 		switched_out(ctx, prev, st, preempt || prev_state == 0, bpf_ktime_get_ns());
+	if (waiting)
+		end_turn(prev, next, bpf_ktime_get_ns());
 	st = state_of(next);
-	if (st && st->out_ns)
+	if (st && st->out_ns) {
+		find_holder(st, next->pid);
 		switched_in(next, st, bpf_ktime_get_ns());
+	}
 	return 0;
 }
 
 static __always_inline void woken(struct task_struct *me, struct task_state *st, u8 waker)
 {
 	st->wake_ns = bpf_ktime_get_ns();
+	begin_waiting(st);
 	st->waker = waker;
 	st->waker_pid = me->tgid;
 	st->waker_tid = me->pid;

@@ -124,6 +124,9 @@ struct task_state {
 	u64 out_ns, wake_ns, waker_call_ns;
 	u32 waker_pid, waker_tid;
 	char waker_comm[SPSC_COMM];
+	u64 held_from_ns, held_ns; /* who had the CPU meanwhile: turns.bpf.h */
+	u32 held_pid, held_tid;
+	u64 held_comm[SPSC_COMM / 8];
 	u64 dir_ino;
 	u32 dir_dev;
 	/* life */
@@ -133,7 +136,8 @@ struct task_state {
 	u8 decided, target, touched, seen;
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
-	u8 pad[2];
+	u8 waits; /* counted in `waiting`: turns.bpf.h */
+	u8 pad;
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
 	char head[PATH_SHORT]; /* start of the path, read at entry */

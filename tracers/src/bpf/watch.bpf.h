@@ -45,6 +45,7 @@ static __always_inline struct task_state *watch_thread(struct task_struct *t, u8
 	st->watched = kind;
 	st->decided = 1;
 	st->out_ns = 0;
+	end_waiting(st);
 	st->last_ns = bpf_ktime_get_ns();
 	if (st->seen)
 		return st;

@@ -30,6 +30,9 @@ def tell(story) -> None:
     story.opened(9, "/spool/alice/tmp/1700000000.M1P2.mailhost7", 3, 50)
     story.call(9, "rename", "/spool/alice/tmp/1", "/spool/alice/cur/1,S=5:2,S")
     story.call(9, "symlink", "../bob", "/spool/example.org/100% \u00fc~")
+    waited = {"pid": 9, "tid": 9, "state": 2, "out_ns": story.now - 2, "in_ns": story.now - 1}
+    held = {"held_pid": 4, "held_tid": 4, "held_ns": 1, "held_from_ns": story.now - 2}
+    story.add("switch", call_ns=story.now - 5, **waited, **held, held_comm=b"alice-hog")
     story.name("/spool/alice", 51, 0o040700)
     story.task(EXIT, 9, n_calls=3, comm=b"alice-filter")
 
@@ -53,6 +56,8 @@ def test_scrubbing_gives_what_recording_with_the_key_gives(
     for name in TABLES:
         one, other = (trace.table(name).to_pylist() for trace in (hidden, scrubbed))
         assert one == other, name
+    assert kept.table("segments")["held_comm"].to_pylist() == ["alice-hog"]
+    assert hidden.table("segments")["held_comm"].to_pylist() != ["alice-hog"]
     assert kept.table("paths")["path"] != hidden.table("paths")["path"]
     assert pa.compute.count_distinct(kept.table("paths")["path"]) == pa.compute.count_distinct(
         scrubbed.table("paths")["path"]

@@ -19,10 +19,12 @@ MECHANISMS = (
     "commit_trigger",
     "device",
     "waker",
+    "cpu",
 )
 """How a culprit kept its victim waiting: it held the contended lock; the file lock; a handle of
 the transaction that had to be closed; it wrote the data that a commit had to write first; it asked
-for the commit; its request was the oldest at the disk; it did what the victim was woken by."""
+for the commit; its request was the oldest at the disk; it did what the victim was woken by; it had
+the CPU that the victim was ready for (see ``cpu_holders``, which needs no claims)."""
 
 LAYER_BITS = (12, 10, 12, 20, 1, 1)
 LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(6)

@@ -1,7 +1,8 @@
 """Victims and culprits: who kept whom waiting, for how long, and how; chains of it.
 
-Every instant of a sleep is charged to the most direct claim on it (see ``claims``), so the edges
-of one victim never overlap and add up to at most the time it was blocked. An edge's culprit was
+Every instant of a sleep is charged to the most direct claim on it (see ``claims``), and of a wait
+for a CPU to the thread that had it, so the edges of one victim never overlap and add up to at most
+the time it was off the CPU. An edge's culprit was
 perhaps waiting itself: the chain follows it, up to ``MAX_HOPS``.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from spoolscope.analysis.claims import LAYER_BITS, find_sleeps, make_claims
+from spoolscope.analysis.cpu_holders import add_cpu_waits
 from spoolscope.analysis.overlay import layers, overlaps
 
 MAX_HOPS = 4
@@ -203,6 +205,7 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     for first in range(1, n + 1, BATCH):
         make_claims(con, first, first + BATCH - 1)
         con.execute(_PIECES)
+    add_cpu_waits(con, above=n)
     for statement in (_FIRST_HOP, _ASLEEP):
         con.execute(statement)
     for hop in range(1, MAX_HOPS):

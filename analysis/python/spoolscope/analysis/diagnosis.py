@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.cpu_holders import CpuHolder, worst_holder
 from spoolscope.analysis.wording import count, duration, percent
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Evidence:
 
     trigger: Trigger | None = None
     requests: tuple[Requests, ...] = ()
+    holder: CpuHolder | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Finding:
     """One thing that makes calls slow.
 
     Attributes:
-        kind: forced_commits, full_journal, linear_directory or slow_disk.
+        kind: forced_commits, full_journal, linear_directory, slow_disk or busy_cpu.
         culprit: Who or what.
         mechanism: What it does to the calls.
         remedy: What to try.
@@ -130,11 +132,12 @@ class Finding:
 
 
 def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
-    """Read the evidence (needs ``named_waits`` and the tables of ``study_commits``)."""
+    """Read the evidence (needs the tables of ``split`` and ``study_commits``)."""
     busiest = con.execute(_TRIGGERS).fetchall()
     return Evidence(
         trigger=_trigger(con, *busiest[0]) if busiest else None,
         requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
+        holder=worst_holder(con),
     )
 
 
@@ -154,6 +157,7 @@ def diagnose(found: "Explanation") -> list[Finding]:
         *_full_journal(found),
         *_linear_directories(found),
         *_slow_disk(found),
+        *_busy_cpu(found),
     ]
     worth = [finding for finding in findings if finding.share >= LEAST_SHARE]
     return sorted(worth, key=lambda finding: -finding.share)
@@ -233,4 +237,21 @@ def _slow_disk(found: "Explanation") -> Iterator[Finding]:
         "Look at the disk itself and at what else uses it; a disk or a journal device with a "
         "protected write cache would take the load.",
         waited / found.filesystem_ns,
+    )
+
+
+def _busy_cpu(found: "Explanation") -> Iterator[Finding]:
+    """Calls that were ready to run while somebody else had their CPU."""
+    held = found.evidence.holder
+    if held is None:
+        return
+    of_call = held.syscall_ns / found.by_syscall[held.syscall].latency.total_ns
+    yield Finding(
+        "busy_cpu",
+        held.comm if held.pid is None else f"{held.comm} (process {held.pid})",
+        f"had the CPU that calls waited for, {duration(held.ns)} in sum: {percent(of_call)} of the "
+        f"time of {held.syscall} was waiting for a CPU that {held.comm} had",
+        f"Give {held.comm} less of the CPUs (nice, or cpu.weight of its control group), or the "
+        "machine more of them.",
+        held.ns / found.filesystem_ns,
     )

@@ -21,6 +21,7 @@ _HOW = {
     "commit_trigger": "asked for by",
     "device": "behind a request of",
     "waker": "until woken by",
+    "cpu": "on a CPU that was with",
 }
 
 

@@ -196,7 +196,6 @@ FAULTS = {
             ),
             culprits=("hog",),
             filesystems=ALL,
-            remark="The recording says that a call was off the CPU, not who was on it.",
         ),
         Fault(
             "throttled",

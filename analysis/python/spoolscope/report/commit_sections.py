@@ -28,7 +28,7 @@ def commits_section(studies: Mapping[str, Study]) -> Section:
 def culprits_section(studies: Mapping[str, Study]) -> Section:
     """Who kept whom waiting."""
     blocks = [_culprits(name, study) for name, study in studies.items()]
-    intro = "A victim is a call that slept; its culprit had what it slept for."
+    intro = "A victim is a call that slept or was ready to run; its culprit had what it waited for."
     return Section("culprits", "Culprits", "Who kept whom waiting", intro, blocks)
 
 
@@ -45,8 +45,9 @@ def _culprits(name: str, study: Study) -> TableBlock:
         rows,
         "Each instant of a wait has one culprit at most: who held the lock; whose open handle or "
         "unwritten data a commit waited for; who asked for the commit; whose request was the "
-        "oldest at the disk; or who woke the victim. Recorded: the kernel named it. Inferred: it "
-        "follows from the order of requests, writes and waits. Waits for oneself are left out. "
+        "oldest at the disk; who woke the victim; or who had its CPU. Recorded: the kernel named "
+        "it. Inferred: it follows from the order of requests, writes and waits. Waits for oneself "
+        "are left out. "
         "'spoolscope explain TRACE --edges FILE' writes every one of them, and what each "
         "culprit waited for meanwhile.",
     )

@@ -103,6 +103,7 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
                 "waker": WAKERS[rows["waker"]],
                 "waker_seq": waker_seq[where],
                 "dir_id": np.where(is_blocked, dir_id[where], -1),
+                **_holders(rows, start, comms, of_cpu=not is_blocked),
             }
         )
     columns: Columns = {k: np.concatenate([p[k] for p in pieces]) for k in pieces[0]}
@@ -112,10 +113,24 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
     columns["waker_seq"] = np.ma.array(
         columns["waker_seq"], mask=~known | (columns["waker_seq"] < 0)
     )
+    for name in ("held_pid", "held_tid", "held_comm", "held_after_ns"):
+        columns[name] = np.ma.array(columns[name], mask=columns["held_ns"] == 0)
+    columns["held_ns"] = np.ma.masked_equal(columns["held_ns"], 0)
     columns["seq"] = np.ma.masked_less(columns["seq"], 0)
     columns["dir_id"] = np.ma.masked_less(columns["dir_id"], 0)
     columns["stack_id"] = np.ma.masked_equal(columns["stack_id"], 0)
     return columns
+
+
+def _holders(rows: Records, start: Int, comms: Comms, *, of_cpu: bool) -> Columns:
+    """Who had the CPU that was waited for, and when; with held_ns 0 nobody is known."""
+    return {
+        "held_pid": rows["held_pid"].astype(np.int32),
+        "held_tid": rows["held_tid"].astype(np.int32),
+        "held_comm": comms.texts(rows["held_comm"]),
+        "held_after_ns": rows["held_from_ns"].astype(np.int64) - start,
+        "held_ns": rows["held_ns"].astype(np.int64) * of_cpu,
+    }
 
 
 def sample_columns(capture: Capture) -> Columns:

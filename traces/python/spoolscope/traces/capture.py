@@ -15,7 +15,7 @@ from spoolscope.traces.flat import DTYPES, STACK_FRAMES
 
 FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
-VERSION = 3
+VERSION = 4
 CLOSED = 0
 # A recorder's chunks hold 16 MiB of calls at most, and a kernel's symbols less than these.
 LARGEST_CHUNK = 256 << 20
@@ -152,7 +152,7 @@ def _records(name: str, chunks: list[_Chunk]) -> Records:
 
 def _end_names(records: Records) -> Records:
     """End thread names at their NUL: the kernel side leaves what was there behind it."""
-    for member in ("comm", "waker_comm", "owner_comm"):
+    for member in ("comm", "waker_comm", "held_comm", "owner_comm"):
         if member in (records.dtype.names or ()):
             width = records.dtype[member].itemsize
             letters = records[member].copy().view(np.uint8).reshape(len(records), width)

@@ -36,12 +36,12 @@ _LAYOUTS = {
         u8 ts_ns
         u4 level overhead_ppm""",
     "switch": """
-        u8 call_ns out_ns wake_ns in_ns waker_call_ns dir_ino
-        u4 dir_dev pid tid stack waker_pid waker_tid
+        u8 call_ns out_ns wake_ns in_ns waker_call_ns dir_ino held_from_ns held_ns
+        u4 dir_dev pid tid stack waker_pid waker_tid held_pid held_tid
         u2 cpu
         u1 state waker
         u4 pad
-        S16 waker_comm""",
+        S16 waker_comm held_comm""",
     "sample": """
         u8 ts_ns call_ns
         u4 pid tid stack cpu""",
