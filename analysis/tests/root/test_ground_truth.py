@@ -55,10 +55,19 @@ def test_an_injected_fault_is_found(require, name, fstype):
         assert row["culprit"] >= 0.95
 
 
-@pytest.mark.xfail(reason="the stack of a wait does not show that its request was held back")
+@pytest.mark.xfail(
+    reason="a request over the limit is put aside before it is one, and the stack of the wait is "
+    "that of any other; the limits of control groups are not recorded",
+    raises=AssertionError,
+    strict=True,
+)
 def test_a_control_group_limit_is_found(require):
     require("ext4")
-    assert inject("throttled", "ext4")["right"] >= 0.98
+    row = inject("throttled", "ext4")
+    # Not an AssertionError: an injection that did not work is no expected failure.
+    if not (row["n_judged"] and row["injected_ns"] > 500e6 and row["sum_error_ns"] == 0):
+        pytest.fail(f"nothing was held back, or the parts do not add up: {row}")
+    assert row["right"] >= 0.98, row["wrong"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
