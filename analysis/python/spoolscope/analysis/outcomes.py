@@ -27,7 +27,8 @@ class Run:
         candidate: Its name; block is the pair (replay, round) that runs are paired by.
         row: run.json, see the replayer.
         directory: Where its files are.
-        latency_ns: By row of the original trace's syscalls, -1 where it was not executed.
+        latency_ns: By row of the original trace's syscalls, -1 where it was not executed; 0 where
+            it was left out on purpose.
         tids: Thread that issued it, likewise.
         divergences: divergences.json as it stands: groups, skipped and listed ones.
     """
@@ -101,7 +102,7 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
         )
     trace, names, comms, starts = _original(headers[0], outputs[0])
     runs = [
-        _run(path, number, row, len(names))
+        _run(path, number, row, names)
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
         for row in header["runs"]
     ]
@@ -121,12 +122,18 @@ def _header(path: Path) -> dict[str, Any]:
         )
     try:
         header = json.loads(file.read_text("utf-8"))
-        runs = [dict(row, candidate=str(row["candidate"])) for row in header["runs"]]
+        runs = [dict(row, candidate=_candidate(row)) for row in header["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(file, error) from None
     if not runs:
         raise SpoolscopeError(f"replay {path} has no finished run", remedy="replay again")
     return {**header, "runs": runs}
+
+
+def _candidate(row: dict[str, Any]) -> str:
+    """What a replay left out on purpose is another candidate."""
+    what_if = row.get("what_if")
+    return f"{row['candidate']} {what_if['label']}" if what_if else str(row["candidate"])
 
 
 def _original(
@@ -148,12 +155,15 @@ def _original(
     return None, nothing, nothing, np.empty(0, np.int64)
 
 
-def _run(output: Path, number: int, row: dict[str, Any], n_calls: int) -> Run:
+def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> Run:
     directory = _directory(output, row)
     block = (number, int(row.get("round", 0)))
     divergences = directory / "divergences.json"
     try:
-        latency, tids = _latency(directory / "outcomes.parquet", n_calls)
+        latency, tids = _latency(directory / "outcomes.parquet", len(names))
+        if row.get("what_if"):  # what was left out cost nothing
+            gone = np.isin(names, list(row["what_if"]["left_out"]))
+            latency[: len(gone)][gone & (latency[: len(gone)] < 0)] = 0
         listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else {}
         listed = dict(listed)
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:

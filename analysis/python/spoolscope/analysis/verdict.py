@@ -45,6 +45,8 @@ def give_verdict(
     problems = [
         f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
     ]
+    asked = (run.row.get("what_if") for run in replay.runs)
+    problems[:0] = dict.fromkeys(told["sentence"] for told in asked if told)
     if replay.trace is None:
         problems.append("The replayed trace is not where it was: calls have no names here.")
     if replay.trace is not None and not replay.trace.meta.get("complete", False):

@@ -20,6 +20,7 @@ from spoolscope.replay.candidates import PRESETS
 from spoolscope.replay.engine import Content
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
+from spoolscope.replay.whatif import parse as parse_what_if
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -27,6 +28,7 @@ EPILOG = """\b
 Examples:
   sudo spoolscope replay monday.trace --on ext4 --on xfs --on btrfs
   sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 10
+  sudo spoolscope replay monday.trace --on ext4 --skip fsync -o without
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
 """
 
@@ -66,6 +68,19 @@ Examples:
     metavar="PERCENT",
     help="How many files hold the same data.",
 )
+@click.option(
+    "--skip",
+    multiple=True,
+    metavar="CALL",
+    help="Leave out these calls: what do they cost? E.g. fsync, or sync for all of the kind.",
+)
+@click.option(
+    "--fsync-every",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Make only every N-th fsync and fdatasync of each thread.",
+)
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
@@ -87,6 +102,7 @@ def command(**options: Any) -> int:
             "no candidate given", remedy="add --on ext4, or --on dir:PATH", exit_code=USAGE
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
+    what_if = parse_what_if(options["skip"], options["fsync_every"])
     claim_output(output, force=options["force"])
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
@@ -103,8 +119,11 @@ def command(**options: Any) -> int:
             recorder=None if options["no_record"] else _recorder(),
             progress=show,
             work=options["work"],
+            what_if=what_if,
             begin=Begin(options["cache"], Content(options["compressible"], options["duplicate"])),
         )
+    if (asked := rows[0]["what_if"]) is not None:
+        warn(asked["sentence"])
     complete = bool(trace.meta.get("complete"))
     if options["as_json"]:
         emit_json({"output": str(output), "complete": complete, "runs": rows})

@@ -20,6 +20,7 @@ from spoolscope.replay.threads import (
     exits,
     read_lives,
 )
+from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES, NONE
@@ -56,6 +57,7 @@ class PlanSummary:
         threads: Recorded threads.
         faults: Page faults on mapped files.
         held_skipped: Locks and mappings at start that cannot be had again.
+        left_out: Calls left out on purpose, by name.
         duration_ns: Length of the recording.
         tree_bytes: Bytes of all files in the snapshot.
         written_bytes: Bytes that calls wrote.
@@ -69,6 +71,7 @@ class PlanSummary:
     threads: int
     faults: int
     held_skipped: int
+    left_out: dict[str, int]
     duration_ns: int
     tree_bytes: int
     written_bytes: int
@@ -78,12 +81,13 @@ class PlanSummary:
         return {**asdict(self), "path": str(self.path)}
 
 
-def build(trace: Trace, out: Path) -> PlanSummary:
+def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     """Write the plan of a trace.
 
     Args:
         trace: An opened trace.
         out: The plan file to write.
+        what_if: Which calls are left out on purpose.
 
     Raises:
         SpoolscopeError: the trace holds no call.
@@ -102,6 +106,8 @@ def build(trace: Trace, out: Path) -> PlanSummary:
     strangers = (ops["thread"] == NONE) & ~in_flight & ~before
     kept = ~in_flight & ~strangers & ~before
     ops = _with_life(trace, ops, kept, faults(trace, lives), lives)
+    left_out = what_if.left_out(ops)
+    gone, ops = by_name(ops[left_out]), ops[~left_out]
     threads = _threads(lives, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
@@ -125,6 +131,7 @@ def build(trace: Trace, out: Path) -> PlanSummary:
         threads=len(threads),
         faults=int((ops["op"] == FAULT).sum()),
         held_skipped=before_all.skipped,
+        left_out=gone,
         duration_ns=int(trace.meta["duration_ns"]),
         tree_bytes=int(entries["size"].sum()),
         written_bytes=int(np.maximum(ops["ret"][writes], 0).sum()),

@@ -37,6 +37,7 @@ from spoolscope.replay.outcomes import (
 )
 from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.plan import PlanSummary, build
+from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.trace import Trace
 
 
@@ -75,6 +76,7 @@ class Job:
     recorder: Recorder | None
     begin: Begin
     rounds: int
+    what_if: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def replay(
     progress: Progress | None = None,
     work: Path | None = None,
     begin: Begin | None = None,
+    what_if: WhatIf = WHOLE,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -116,6 +119,7 @@ def replay(
         progress: Called with a sentence and the fraction done.
         work: Directory for images; the output directory by default.
         begin: The state in which every replay begins; cold by default.
+        what_if: Which calls are left out on purpose.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -129,7 +133,7 @@ def replay(
     with ending_on_signals(), _scratch(work or out) as scratch:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds)
+        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds, what_if)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
@@ -149,9 +153,10 @@ def _job(
     recorder: Recorder | None,
     begin: Begin,
     rounds: int,
+    what_if: WhatIf,
 ) -> Job:
     plan_file = scratch / "replay.plan"
-    summary = build(trace, plan_file)
+    summary = build(trace, plan_file, what_if)
     checked = Engine(plan_file).check()
     job = Job(
         trace=trace,
@@ -165,6 +170,7 @@ def _job(
         recorder=recorder,
         begin=begin,
         rounds=rounds,
+        what_if=what_if.told(summary.left_out),
     )
     (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
     return job
@@ -313,6 +319,7 @@ def _row(
         "cache": _cache(job, slot),
         **asdict(job.begin.content),
         "recorded": job.recorder is not None,
+        "what_if": job.what_if,
     }
 
 
@@ -334,6 +341,7 @@ def _write_header(
             "seed": seed,
             "order": [slot.name for slot in slots],
             "finished": len(rows) == len(slots),
+            "what_if": job.what_if,
             "complete": bool(job.trace.meta.get("complete")),
             "kernel": platform.release(),
             "plan": job.summary.as_dict() | {"path": "replay.plan"},

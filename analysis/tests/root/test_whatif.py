@@ -1,0 +1,62 @@
+"""What does durability cost? The replay of a sample with and without its fsyncs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+
+SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
+SYNCS = ("fsync", "fdatasync")
+
+
+def run(*words: object, log: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "spoolscope.cli.main", *map(str, words)]
+    if log is not None:
+        command = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(log), *command]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode in (0, 3), done.stderr
+    return done
+
+
+def replayed(tmp_path: Path, name: str, *words: str) -> tuple[dict[str, Any], int, str]:
+    """Replay the sample; return its run, the fsyncs that strace saw, and what was warned of."""
+    target, log = tmp_path / f"{name}.target", tmp_path / f"{name}.log"
+    target.mkdir()
+    where = ("--on", f"dir:{target}", "--pace", "afap", "--no-record", "-o", tmp_path / name)
+    done = run("replay", SAMPLE, *where, *words, "--json", "-q", log=log)
+    (row,) = json.loads(done.stdout)["runs"]
+    begun = [line for line in log.read_text().splitlines() if "sync(" in line]
+    return row, len(begun), done.stderr
+
+
+def test_what_is_left_out_is_not_made_and_is_said_everywhere(tmp_path: Path, require) -> None:
+    require("strace")
+    whole, made, _ = replayed(tmp_path, "with")
+    row, left, warned = replayed(tmp_path, "without", "--skip", "fsync", "--skip", "fdatasync")
+    gone = sum(row["what_if"]["left_out"].get(name, 0) for name in SYNCS)
+    assert made - left == gone > 0
+    assert (row["divergent"], row["final_state"]["mismatched"]) == (whole["divergent"], 0)
+    assert row["executed"] == whole["executed"] - gone
+    assert whole["what_if"] is None
+    sentence = row["what_if"]["sentence"]
+    assert sentence.startswith("WHAT IF: ")
+    assert sentence in warned
+    both = run("compare", tmp_path / "with", tmp_path / "without").stdout
+    assert sentence in " ".join(both.split())
+    assert "without fdatasync and without fsync" in both
+    report = tmp_path / "report.html"
+    run("report", tmp_path / "without", "-o", report)
+    assert sentence in report.read_text()
+
+
+def test_every_tenth_fsync(tmp_path: Path, require) -> None:
+    require("strace")
+    _, made, _ = replayed(tmp_path, "all")
+    row, left, _ = replayed(tmp_path, "tenth", "--fsync-every", "10")
+    assert made - left == sum(row["what_if"]["left_out"].values()) > 0
+    assert row["final_state"]["mismatched"] == 0
