@@ -136,6 +136,8 @@ def test_the_worst_holder_is_the_one_of_the_most_time(builder):
         builder.call("fsync", 0, 10, ((None, 1),), tid=pid)
         builder.call("write", 0, 10, tid=2, comm="imap", runq_ns=runq)
         builder.held(pid, 0, runq, comm="cc1" if pid == 8 else "ld")
+    builder.call("write", 0, 10, tid=3, comm="imap", runq_ns=3000)
+    builder.held(2, 0, 3000, comm="imap")  # one of its own
     builder.sleep(0, 5000, None, state="runq")  # a kernel thread's wait is no call's
     builder.held(9, 0, 5000, comm="ld")
     found = explain(builder.write())

@@ -41,18 +41,19 @@ SELECT id, from_ns, to_ns, held_pid AS culprit_pid, held_tid AS culprit_tid,
 FROM cpu_waits
 """
 
+# Calls that wait for others of their own name are too many for the CPUs, which is no culprit.
 _WORST = """
 WITH held AS (
-    SELECT tid, seq, held_pid, held_comm, held_ns FROM segments
-    WHERE held_ns > 0 AND seq IS NOT NULL
+    SELECT c.syscall, s.held_pid, s.held_comm, s.held_ns
+    FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
+    WHERE s.held_ns > 0 AND s.held_comm != c.comm
 ), worst AS (
     SELECT held_comm AS comm, CASE WHEN count(DISTINCT held_pid) = 1 THEN any_value(held_pid) END
         AS pid, CAST(sum(held_ns) AS BIGINT) AS ns
     FROM held GROUP BY 1 ORDER BY ns DESC, comm LIMIT 1
 ), hurt AS (
-    SELECT c.syscall, CAST(sum(h.held_ns) AS BIGINT) AS ns
-    FROM held h JOIN waited c ON c.tid = h.tid AND c.seq = h.seq
-    WHERE h.held_comm = (SELECT comm FROM worst) GROUP BY 1 ORDER BY ns DESC, syscall LIMIT 1
+    SELECT syscall, CAST(sum(held_ns) AS BIGINT) AS ns FROM held
+    WHERE held_comm = (SELECT comm FROM worst) GROUP BY 1 ORDER BY ns DESC, syscall LIMIT 1
 )
 SELECT w.comm, w.pid, w.ns, h.syscall, h.ns FROM worst w, hurt h
 """
@@ -60,7 +61,7 @@ SELECT w.comm, w.pid, w.ns, h.syscall, h.ns FROM worst w, hurt h
 
 @dataclass(frozen=True)
 class CpuHolder:
-    """Those that had, longest of all, the CPUs that calls waited for.
+    """Those that had, longest of all, the CPUs that calls of others waited for.
 
     Attributes:
         comm: Their name; pid their process, if it was one only.
@@ -86,6 +87,6 @@ def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
 
 
 def worst_holder(con: duckdb.DuckDBPyConnection) -> CpuHolder | None:
-    """Return who held up calls longest by having their CPU (needs ``waited``)."""
+    """Return who held up calls of others longest by having their CPU (needs ``waited``)."""
     row = con.execute(_WORST).fetchone()
     return CpuHolder(*row) if row else None

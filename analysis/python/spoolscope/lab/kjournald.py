@@ -52,7 +52,7 @@ class Case:
     Attributes:
         variant: Which.
         data: The journal's mode, ordered or journal.
-        findings: Everything that was found, the largest share first; the first is the verdict.
+        findings: Everything that was found, the largest share first.
         explanation: The explanation behind it.
     """
 
@@ -62,24 +62,28 @@ class Case:
     explanation: Explanation = field(repr=False)
 
     @property
+    def verdict(self) -> Finding | None:
+        """The first finding that is not about who else uses the CPUs of this machine."""
+        about = (finding for finding in self.findings if finding.kind != "busy_cpu")
+        return next(about, None)
+
+    @property
     def as_expected(self) -> bool:
         """Tell whether the verdict names what was set up."""
-        if not self.findings:
-            return False
-        verdict = self.findings[0]
-        return verdict.kind == self.variant.expected and self.variant.culprit in verdict.culprit
+        said, wanted = self.verdict, self.variant
+        return said is not None and said.kind == wanted.expected and wanted.culprit in said.culprit
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``lab kjournald --json`` prints."""
-        found = [asdict(finding) for finding in self.findings]
+        verdict = asdict(self.verdict) if self.verdict else None
         wanted = ("culprit", "mechanism", "remedy", "share")
         return {
             "variant": self.variant.name,
             "data": self.data,
             "story": self.variant.story,
-            "verdict": {key: found[0][key] for key in wanted} if found else None,
+            "verdict": verdict and {key: verdict[key] for key in wanted},
             "as_expected": self.as_expected,
-            "findings": found,
+            "findings": [asdict(finding) for finding in self.findings],
             "causes": self.explanation.causes,
             "sum_error_ns": self.explanation.split.sum_error_ns,
         }
