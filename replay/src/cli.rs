@@ -55,8 +55,8 @@ pub struct Run {
     /// File for the results, one record per operation.
     #[arg(long)]
     pub outcomes: Option<PathBuf>,
-    /// recorded keeps the recorded partial order; none only that within threads.
-    #[arg(long, value_enum, default_value = "recorded")]
+    /// What a call waits for, besides its own thread.
+    #[arg(long, value_enum, default_value = "resource")]
     pub order: Order,
     /// Keep one JSON line with the progress in this file.
     #[arg(long)]
@@ -74,7 +74,11 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
+    /// The calls that explain its result, and every call that had ended when it began.
     Recorded,
+    /// The calls on the same names, files and locks that explain its result.
+    Resource,
+    /// Nothing but the fork of its thread.
     None,
 }
 

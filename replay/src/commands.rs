@@ -14,6 +14,7 @@ use crate::engine::schedule::Schedule;
 use crate::engine::{self, Options, Summary};
 use crate::fixture;
 use crate::model::linear::Linear;
+use crate::model::moments;
 use crate::model::state::Tree;
 use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
@@ -149,8 +150,8 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     }
     let plan: &'static Plan = Box::leak(Box::new(Plan::open(&arguments.plan)?));
     let linear = Linear::walk(plan);
-    let ordered = (arguments.order == Order::Recorded).then_some(&linear);
-    let schedule = Schedule::new(plan, ordered, arguments.pace, arguments.noop)?;
+    let waits = waits(plan, &linear, arguments.order);
+    let schedule = Schedule::new(plan, &waits, arguments.pace, arguments.noop)?;
     let edges = schedule.n_edges();
     let sink = engine::open_sink();
     // Opened now: inside the target these paths do not exist.
@@ -215,6 +216,19 @@ fn told(summary: &Summary, outcomes: &[Outcome]) -> Value {
         "tasks_crashed": summary.crashed,
         "interrupted": summary.interrupted,
     })
+}
+
+/// What each operation waits for: (operation, thread, operations it must have finished).
+fn waits(plan: &Plan, linear: &Linear, order: Order) -> Vec<(u32, u32, u32)> {
+    let edges = &linear.edges;
+    match order {
+        Order::None => Vec::new(),
+        Order::Resource => edges.found.clone(),
+        Order::Recorded => {
+            let moments = moments::edges(plan, &edges.position);
+            [edges.found.as_slice(), &moments].concat()
+        }
+    }
 }
 
 fn create(path: &Path) -> Result<std::fs::File> {

@@ -5,7 +5,6 @@ use spoolscope_traces::records::{NONE, Outcome, PLAN_FORK, REASON_NONE};
 
 use crate::engine::pace::Pace;
 use crate::engine::shared::{self, Control, Gate};
-use crate::model::linear::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
@@ -42,17 +41,14 @@ unsafe impl Send for Schedule {}
 impl Schedule {
     pub fn new(
         plan: &'static Plan,
-        linear: Option<&Linear>,
+        waits: &[(u32, u32, u32)],
         pace: Pace,
         noop: bool,
     ) -> Result<Self> {
         let ops = plan.ops();
         let n_threads = plan.threads().len();
         let (first, slots, slot_of) = streams(plan);
-        let (first_edge, edges) = match linear {
-            Some(linear) => edges_by_slot(&linear.edges.found, &slot_of),
-            None => (vec![0; ops.len() + 1], Vec::new()),
-        };
+        let (first_edge, edges) = edges_by_slot(waits, &slot_of);
         let mut denied = vec![false; n_threads];
         for op in ops {
             let refused = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);

@@ -8,6 +8,7 @@ pub mod extents;
 mod initial;
 pub mod linear;
 pub mod locks;
+pub mod moments;
 pub mod names;
 pub mod needs;
 pub mod objects;

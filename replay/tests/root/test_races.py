@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.outcomes import read_plan
+from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
+from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
@@ -120,3 +124,33 @@ def test_the_recorded_process_wins_each_race(program, fstype, tmp_path, require)
     lost = f"{wrong} wrong results in {calls} calls, {swapped} of {races} races"
     assert races > calls // 4, lost
     assert swapped <= wrong <= calls // CALLS, lost
+
+
+def overtaken(ops: np.ndarray, outcomes: pa.Table) -> int:
+    """Count calls issued before one had ended that had ended before them in the recording."""
+    issue, end = (outcomes[name].to_numpy() for name in ("issue_ns", "end_ns"))
+    calls = ops["call"] != NO_CALL_ROW
+    ended = np.flatnonzero(calls)[np.argsort(ops["end_ns"][calls], kind="stable")]
+    latest = np.maximum.accumulate(end[ended])
+    before = np.searchsorted(ops["end_ns"][ended], ops["start_ns"][calls], "right") - 1
+    return int((latest[before] > issue[calls])[before >= 0].sum())
+
+
+def test_each_order_keeps_what_it_says(program, tmp_path, require):
+    require("bpf")
+    require("ext4")
+    recorded = run_races(program, "ext4", tmp_path / "races", 1)
+    build(Trace.open(recorded.trace), tmp_path / "plan")
+    ops = read_plan(tmp_path / "plan").ops
+    wrong, late = {}, {}
+    for order in ("none", "resource", "recorded"):
+        (row,) = replay(recorded.trace, ["ext4"], tmp_path / order, pace="afap", order=order)
+        assert row["order"] == order
+        assert row["orders_given_up"] == 0
+        wrong[order] = row["divergent"]
+        late[order] = overtaken(ops, pq.read_table(Path(row["run"]) / "outcomes.parquet"))
+    assert wrong["none"] > 0, wrong
+    assert max(wrong["resource"], wrong["recorded"]) <= 1, wrong
+    assert late["recorded"] == 0, late
+    # Calls on other objects may overtake: that is what keeps the concurrency.
+    assert late["resource"] > 0, late

@@ -17,7 +17,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.replay.candidates import PRESETS
-from spoolscope.replay.engine import Content
+from spoolscope.replay.engine import ORDERS, Content
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
 from spoolscope.replay.whatif import parse as parse_what_if
@@ -44,6 +44,14 @@ Examples:
 )
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--pace", default="original", show_default=True, help=PACES)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    show_default=True,
+    help="A call waits for those that explain its result (resource), also for all that had "
+    "ended when it began (recorded), or for no other thread (none).",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order of candidates.")
 @click.option(
     "--cache",
@@ -120,6 +128,7 @@ def command(**options: Any) -> int:
             progress=show,
             work=options["work"],
             what_if=what_if,
+            order=options["order"],
             begin=Begin(options["cache"], Content(options["compressible"], options["duplicate"])),
         )
     if (asked := rows[0]["what_if"]) is not None:

@@ -13,6 +13,9 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.25
+# What a call waits for: the calls on the same objects that explain its result; besides these every
+# call that had ended when it began; or nothing outside its thread.
+ORDERS = ("resource", "recorded", "none")
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,11 @@ class Engine:
             (scratch / "progress.json").resolve(),
         )
 
-    def command(self, target: Path, pace: str, files: Files) -> list[str]:
+    def command(self, target: Path, pace: str, order: str, files: Files) -> list[str]:
         """Return the command that replays the plan on a target that holds the fixture."""
         return [
             str(self._binary), *self._content, "run", str(self._plan.resolve()),
-            "--target", str(target), "--prepared", "--pace", pace,
+            "--target", str(target), "--prepared", "--pace", pace, "--order", order,
             "--outcomes", str(files.outcomes),
             "--summary", str(files.summary),
             "--progress", str(files.progress),

@@ -23,7 +23,7 @@ from spoolscope.replay.candidates import (
     parse,
     prepared,
 )
-from spoolscope.replay.engine import Content, Engine
+from spoolscope.replay.engine import ORDERS, Content, Engine
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
@@ -77,6 +77,7 @@ class Job:
     begin: Begin
     rounds: int
     what_if: dict[str, Any] | None
+    order: str
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def replay(
     work: Path | None = None,
     begin: Begin | None = None,
     what_if: WhatIf = WHOLE,
+    order: str = ORDERS[0],
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -120,6 +122,7 @@ def replay(
         work: Directory for images; the output directory by default.
         begin: The state in which every replay begins; cold by default.
         what_if: Which calls are left out on purpose.
+        order: What a call waits for, one of ``engine.ORDERS``.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -133,7 +136,7 @@ def replay(
     with ending_on_signals(), _scratch(work or out) as scratch:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds, what_if)
+        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds, what_if, order)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
@@ -154,6 +157,7 @@ def _job(
     begin: Begin,
     rounds: int,
     what_if: WhatIf,
+    order: str,
 ) -> Job:
     plan_file = scratch / "replay.plan"
     summary = build(trace, plan_file, what_if)
@@ -171,6 +175,7 @@ def _job(
         begin=begin,
         rounds=rounds,
         what_if=what_if.told(summary.left_out),
+        order=order,
     )
     (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
     return job
@@ -285,7 +290,7 @@ def _execute(
     job: Job, engine: Engine, target: Target, directory: Path, progress: Progress
 ) -> dict[str, Any]:
     files = engine.files(directory, job.work)
-    command = engine.command(target.mount, job.pace.text, files)
+    command = engine.command(target.mount, job.pace.text, job.order, files)
     with engine.watching(files, lambda done: progress("replaying", done)):
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace")
@@ -310,6 +315,7 @@ def _row(
         "mount_options": options or slot.candidate.mount_options,
         "pace": job.pace.text,
         "loop": job.pace.loop,
+        "order": job.order,
         "start_epoch_ns": summary["start_epoch_ns"],
         "makespan_ns": summary["makespan_ns"],
         "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
