@@ -1,8 +1,10 @@
 //! Builds the tree that existed before the first operation.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::model::state::{Thing, Tree};
 use crate::pattern::Pattern;
@@ -28,6 +30,18 @@ pub struct Built {
     pub xattrs_skipped: u64,
 }
 
+impl Built {
+    fn add(&mut self, part: &Self) {
+        self.files += part.files;
+        self.directories += part.directories;
+        self.others += part.others;
+        self.bytes += part.bytes;
+        self.refused += part.refused;
+        self.xattrs += part.xattrs;
+        self.xattrs_skipped += part.xattrs_skipped;
+    }
+}
+
 /// Fails if the target cannot hold the fixture and what the replay will add to it.
 pub fn check_space(confinement: &Confinement, needed: i64, names: usize) -> Result<()> {
     let root = confinement.path(b"");
@@ -48,7 +62,9 @@ pub fn check_space(confinement: &Confinement, needed: i64, names: usize) -> Resu
     Ok(())
 }
 
-/// Builds the whole tree; modes, owners and times are set when a directory is complete.
+/// Builds the whole tree: directories, then files by several threads, then further names.
+///
+/// Modes, owners and times are set when an object is complete.
 pub fn build(
     plan: &Plan,
     tree: &Tree,
@@ -57,51 +73,168 @@ pub fn build(
 ) -> Result<Built> {
     // SAFETY: plain system call.
     unsafe { libc::umask(0) };
+    let parts = Parts::of(plan, tree);
+    let maker = Maker {
+        tree,
+        xattrs: &parts.xattrs,
+        confinement,
+        pattern,
+    };
     let mut built = Built::default();
-    let mut made: Vec<Option<CString>> = vec![None; tree.things.len()];
-    for (name, thing) in &tree.names {
-        let path = confinement.path(name);
-        let shown = || format!("cannot make '{}'", String::from_utf8_lossy(name));
-        if let Some(first) = &made[*thing] {
-            // SAFETY: both strings are NUL-terminated.
-            check(unsafe { libc::link(first.as_ptr(), path.as_ptr()) }).with_context(shown)?;
-            continue;
-        }
-        let done = make(
-            &tree.things[*thing],
-            &path,
-            confinement,
-            pattern,
-            &mut built,
-        );
-        if done.with_context(shown)? {
-            made[*thing] = Some(path);
+    for (name, thing) in &parts.directories {
+        maker.make(name, *thing, &mut built)?;
+    }
+    let refused = maker.make_all(&parts.files, &mut built)?;
+    for (name, first, thing) in &parts.links {
+        if !refused.contains(thing) {
+            maker.link(first, name)?;
         }
     }
-    for xattr in plan.xattrs() {
-        let thing = tree.names.get(plan.string(xattr.path));
-        if let Some(thing) = thing.filter(|thing| made[**thing].is_some()) {
-            let path = confinement.path(plan.string(xattr.path));
-            let ino = tree.things[*thing].ino;
-            match set_xattr(plan.string(xattr.name), &path, ino, xattr.length, pattern)? {
+    for (name, thing) in parts.directories.iter().rev() {
+        maker.finish(name, *thing, &mut built)?;
+    }
+    Ok(built)
+}
+
+type Named<'a> = (&'a [u8], usize);
+
+/// What is made in which order.
+struct Parts<'a> {
+    directories: Vec<Named<'a>>,
+    files: Vec<Named<'a>>,
+    /// Name, first name of the same object, object.
+    links: Vec<(&'a [u8], &'a [u8], usize)>,
+    /// Name and length of extended attributes, by object.
+    xattrs: HashMap<usize, Vec<(&'a [u8], u32)>>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(plan: &'a Plan, tree: &'a Tree) -> Self {
+        let mut parts = Self {
+            directories: Vec::new(),
+            files: Vec::new(),
+            links: Vec::new(),
+            xattrs: HashMap::new(),
+        };
+        let mut first_names: Vec<Option<&[u8]>> = vec![None; tree.things.len()];
+        for (name, thing) in &tree.names {
+            let mode = tree.things[*thing].attributes.mode;
+            match first_names[*thing].replace(name) {
+                Some(first) => {
+                    first_names[*thing] = Some(first);
+                    parts.links.push((name, first, *thing));
+                }
+                None if mode & libc::S_IFMT == libc::S_IFDIR => {
+                    parts.directories.push((name, *thing));
+                }
+                None => parts.files.push((name, *thing)),
+            }
+        }
+        for xattr in plan.xattrs() {
+            let path = plan.string(xattr.path);
+            // Each name of an object lists them.
+            if let Some(thing) = tree.names.get(path).copied()
+                && first_names[thing] == Some(path)
+            {
+                let of_thing = parts.xattrs.entry(thing).or_default();
+                of_thing.push((plan.string(xattr.name), xattr.length));
+            }
+        }
+        parts
+    }
+}
+
+/// What making any object needs; threads share it.
+struct Maker<'a> {
+    tree: &'a Tree,
+    xattrs: &'a HashMap<usize, Vec<(&'a [u8], u32)>>,
+    confinement: &'a Confinement,
+    pattern: &'a Pattern,
+}
+
+/// Names that a thread takes at once: most of them in one directory, which threads then do not
+/// wait for each other to change.
+const SHARE: usize = 256;
+const MOST_THREADS: usize = 8;
+
+impl Maker<'_> {
+    /// Makes and finishes files; returns those refused.
+    fn make_all(&self, files: &[Named], built: &mut Built) -> Result<HashSet<usize>> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<(Built, Vec<usize>)> {
+            let (mut built, mut refused) = (Built::default(), Vec::new());
+            loop {
+                let at = next.fetch_add(SHARE, Relaxed);
+                if at >= files.len() {
+                    return Ok((built, refused));
+                }
+                for (name, thing) in &files[at..files.len().min(at + SHARE)] {
+                    match self.make(name, *thing, &mut built)? {
+                        true => self.finish(name, *thing, &mut built)?,
+                        false => refused.push(*thing),
+                    }
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(MOST_THREADS).min(files.len().div_ceil(SHARE));
+        let mut all_refused = HashSet::new();
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for thread in running {
+                let done = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+                let (part, refused) = done?;
+                built.add(&part);
+                all_refused.extend(refused);
+            }
+            Ok(all_refused)
+        })
+    }
+
+    fn make(&self, name: &[u8], thing: usize, built: &mut Built) -> Result<bool> {
+        let path = self.confinement.path(name);
+        let mode = self.mode_at_once(thing).unwrap_or(0o600);
+        let thing = &self.tree.things[thing];
+        make(thing, &path, mode, self.confinement, self.pattern, built)
+            .with_context(|| format!("cannot make '{}'", String::from_utf8_lossy(name)))
+    }
+
+    /// The mode of a file that can be made with it: a further call for each costs as much as this.
+    fn mode_at_once(&self, thing: usize) -> Option<u32> {
+        let mode = self.tree.things[thing].attributes.mode;
+        let plain = semantics::is_regular(mode) && mode & 0o7000 == 0;
+        (plain && !self.xattrs.contains_key(&thing)).then_some(mode & 0o777)
+    }
+
+    fn link(&self, first: &[u8], name: &[u8]) -> Result<()> {
+        let (first, path) = (self.confinement.path(first), self.confinement.path(name));
+        // SAFETY: both strings are NUL-terminated.
+        check(unsafe { libc::link(first.as_ptr(), path.as_ptr()) })
+            .map(drop)
+            .with_context(|| format!("cannot make '{}'", String::from_utf8_lossy(name)))
+    }
+
+    /// Attributes come before the mode, which may forbid them.
+    fn finish(&self, name: &[u8], thing: usize, built: &mut Built) -> Result<()> {
+        let path = self.confinement.path(name);
+        let ino = self.tree.things[thing].ino;
+        for (xattr, length) in self.xattrs.get(&thing).into_iter().flatten() {
+            match set_xattr(xattr, &path, ino, *length, self.pattern)? {
                 true => built.xattrs += 1,
                 false => built.xattrs_skipped += 1,
             }
         }
+        let moded = self.mode_at_once(thing).is_some();
+        finish(&self.tree.things[thing], &path, self.confinement, moded)
+            .with_context(|| format!("cannot own '{}'", String::from_utf8_lossy(name)))
     }
-    for (name, thing) in tree.names.iter().rev() {
-        if made[*thing].is_some() {
-            finish(&tree.things[*thing], &confinement.path(name), confinement)
-                .with_context(|| format!("cannot own '{}'", String::from_utf8_lossy(name)))?;
-        }
-    }
-    Ok(built)
 }
 
 /// Makes one object; `false` if it is refused.
 fn make(
     thing: &Thing,
     path: &CStr,
+    first_mode: u32,
     confinement: &Confinement,
     pattern: &Pattern,
     built: &mut Built,
@@ -126,7 +259,7 @@ fn make(
                 built.others += 1;
             }
             libc::S_IFREG | 0 => {
-                write_file(thing, path, pattern)?;
+                write_file(thing, path, first_mode, pattern)?;
                 built.files += 1;
                 built.bytes += thing.attributes.size;
             }
@@ -139,10 +272,10 @@ fn make(
     Ok(true)
 }
 
-fn write_file(thing: &Thing, path: &CStr, pattern: &Pattern) -> Result<()> {
+fn write_file(thing: &Thing, path: &CStr, mode: u32, pattern: &Pattern) -> Result<()> {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW;
     // SAFETY: the path is NUL-terminated; the descriptor is closed below.
-    let fd = check(unsafe { libc::open(path.as_ptr(), flags, 0o600) })?;
+    let fd = check(unsafe { libc::open(path.as_ptr(), flags, mode) })?;
     let mut at = 0;
     let mut result = Ok(());
     while at < thing.attributes.size && result.is_ok() {
@@ -185,7 +318,7 @@ fn set_xattr(name: &[u8], path: &CStr, ino: u64, length: u32, pattern: &Pattern)
     Ok(done == 0)
 }
 
-fn finish(thing: &Thing, path: &CStr, confinement: &Confinement) -> Result<()> {
+fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) -> Result<()> {
     let attributes = &thing.attributes;
     let link = attributes.mode & libc::S_IFMT == libc::S_IFLNK;
     let time = libc::timespec {
@@ -194,10 +327,11 @@ fn finish(thing: &Thing, path: &CStr, confinement: &Confinement) -> Result<()> {
     };
     // SAFETY: the path is NUL-terminated and `times` has two elements.
     unsafe {
-        if confinement.owners {
+        let own = (attributes.uid, attributes.gid) == (libc::geteuid(), libc::getegid());
+        if confinement.owners && !own {
             check(libc::lchown(path.as_ptr(), attributes.uid, attributes.gid))?;
         }
-        if !link {
+        if !link && !moded {
             check(libc::chmod(path.as_ptr(), attributes.mode & 0o7777))?;
         }
         if attributes.mtime_ns > 0 {
