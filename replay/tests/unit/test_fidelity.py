@@ -35,7 +35,7 @@ def results(*rows: tuple[int, int, int]) -> np.ndarray:
 
 
 def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary):
-    planned = SimpleNamespace(syscalls=len(calls), in_flight=0, strangers=0)
+    planned = SimpleNamespace(syscalls=len(calls), in_flight=0, strangers=0, left_out={"fsync": 3})
     given = Conditions(pace, CLEAN | summary, mismatched, same)
     return fidelity(Plan(calls, []), outcomes, planned, given)
 
@@ -194,6 +194,7 @@ def test_results_count_and_are_named():
     assert (counts["same"], counts["diverged"], counts["never_reached"]) == (981, 4, 10)
     assert (counts["skipped"], counts["skipped_for"]) == (4, {"unsupported": 4})
     assert (counts["executed"], counts["reconstructed"]) == (985, 1)
+    assert counts["left_out_on_purpose"] == 3
     assert (found.executed, found.divergent, found.skipped) == (985, 4, 15)
     said = "; ".join(found.certificate["reasons"])
     for part in ("0.406 % of the calls had another", "1.5 % of the recorded calls were not",

@@ -80,7 +80,8 @@ def _numbers(found: Certificate) -> TableBlock:
         f"{count(calls['diverged'])} with another result; {count(calls['skipped'])} were skipped, "
         f"{count(calls['never_reached'])} not reached, {count(calls['never_returned'])} had not "
         f"returned when the recording ended, {count(calls['of_unknown_threads'])} are of threads "
-        f"it does not know; {count(calls['reconstructed'])} are reconstructed."
+        f"it does not know; {count(calls['reconstructed'])} are reconstructed, "
+        f"{count(calls['left_out_on_purpose'])} were left out on purpose."
     )
     return TableBlock(
         f"{found.candidate}: lateness",

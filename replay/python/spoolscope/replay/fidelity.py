@@ -123,8 +123,9 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
     """Count recorded calls by what became of them.
 
     ``same``, ``diverged``, ``skipped`` and ``never_reached`` are calls of the plan, as are
-    ``skipped_for`` by reason. ``never_returned`` and ``of_unknown_threads`` were left out of the
-    plan. ``reconstructed`` calls are in no record: they bring about what was so at the start.
+    ``skipped_for`` by reason. ``never_returned``, ``of_unknown_threads`` and
+    ``left_out_on_purpose`` are not in the plan. ``reconstructed`` calls are in no record: they
+    bring about what was so at the start.
     """
     calls = plan.ops["call"] != NO_CALL_ROW
     verdict, reason = outcomes["verdict"], outcomes["reason"]
@@ -140,6 +141,7 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
         "never_reached": int((calls & (verdict == PENDING)).sum()),
         "never_returned": planned.in_flight,
         "of_unknown_threads": planned.strangers,
+        "left_out_on_purpose": sum(planned.left_out.values()),
         "reconstructed": int((~calls & (plan.ops["op"] < FORK)).sum()),
     }
 
