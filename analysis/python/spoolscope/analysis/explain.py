@@ -205,12 +205,13 @@ def explain_with(
     if blame:
         try:
             find_culprits(con)
+            found = culprits(con), longest_chains(con), origins(con)
         except duckdb.OutOfMemoryException:
             explanation.remarks.append(TOO_LONG)
         else:
-            explanation.culprits.extend(culprits(con))
-            explanation.chains.extend(longest_chains(con))
-            explanation.origins.extend(origins(con))
+            explanation.culprits.extend(found[0])
+            explanation.chains.extend(found[1])
+            explanation.origins.extend(found[2])
     return explanation
 
 
