@@ -29,8 +29,14 @@ impl Locks {
         match role {
             Lock::Exclusive => !self.others(key(op), process, false),
             Lock::Shared => !self.others(key(op), process, true),
+            Lock::Refused if was_refused(op) => self.is_held(key(op)),
             Lock::Refused | Lock::Release => true,
         }
+    }
+
+    fn is_held(&self, key: LockKey) -> bool {
+        let holders = self.holders.get(&key);
+        holders.is_some_and(|holders| !holders.is_empty())
     }
 
     fn others(&self, key: LockKey, process: u32, only_exclusive: bool) -> bool {
@@ -40,9 +46,17 @@ impl Locks {
             .any(|(holder, exclusive)| *holder != process && (*exclusive || !only_exclusive))
     }
 
-    /// Whether `cause` gives up a lock that `op` got.
+    /// Whether `cause` gives up a lock that `op` got, or takes the one that `op` was refused.
     pub fn explained_by(&self, op: &PlanOp, cause: &PlanOp, world: &World) -> bool {
-        !self.fits(op, world.leader(op.thread)) && self.releases(cause, key(op), world)
+        let took = || {
+            let role = semantics::lock(cause).map(|(role, _)| role);
+            matches!(role, Some(Lock::Exclusive | Lock::Shared)) && key(cause) == key(op)
+        };
+        !self.fits(op, world.leader(op.thread))
+            && match was_refused(op) {
+                true => took(),
+                false => self.releases(cause, key(op), world),
+            }
     }
 
     /// Whether `op` gives up the lock that `before` was refused for.
@@ -110,6 +124,11 @@ impl Locks {
             held.insert(key);
         }
     }
+}
+
+/// Whether a try failed because somebody held the lock.
+fn was_refused(op: &PlanOp) -> bool {
+    op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES)
 }
 
 /// The lock an fcntl or flock call is about.

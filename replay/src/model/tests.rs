@@ -401,3 +401,15 @@ fn appends_at_places_nobody_told_make_the_file_longer_all_the_same() {
     assert_eq!(tree.bytes(), 30);
     assert!(tree.things.iter().all(|thing| thing.blurred));
 }
+
+#[test]
+fn a_try_that_was_refused_comes_after_the_one_that_got_the_lock() {
+    // By their ends the refusal would come first, and the try would succeed.
+    let script = "
+        A 0-100 flock fd=3 ino=4 cmd=2 = 0
+        B 20-50 flock fd=3 ino=4 cmd=6 = -11
+        A 110-120 flock fd=3 ino=4 cmd=8 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
