@@ -46,16 +46,25 @@ static int64_t now_ns(void)
 
 static long issue(const struct call *call, const char *strings, const int *slots, char *buffer)
 {
-	struct flock lock = { .l_type = call->lock_type, .l_whence = SEEK_SET };
+	struct flock lock = {.l_type = call->lock_type, .l_whence = SEEK_SET};
 	long r[6];
 	for (int i = 0; i < 6; i++) {
 		int64_t value = call->args[i];
 		switch (call->kinds[i]) {
-		case STRING: r[i] = (long)(strings + value); break;
-		case SLOT: r[i] = value < 0 ? -1 : slots[value]; break;
-		case BUFFER: r[i] = (long)buffer; break;
-		case LOCK: r[i] = (long)&lock; break;
-		default: r[i] = value;
+		case STRING:
+			r[i] = (long)(strings + value);
+			break;
+		case SLOT:
+			r[i] = value < 0 ? -1 : slots[value];
+			break;
+		case BUFFER:
+			r[i] = (long)buffer;
+			break;
+		case LOCK:
+			r[i] = (long)&lock;
+			break;
+		default:
+			r[i] = value;
 		}
 	}
 	return syscall(call->nr, r[0], r[1], r[2], r[3], r[4], r[5]);

@@ -99,7 +99,7 @@ static void with_lock_file(int number, int round)
 /* An index that grows under a record lock. */
 static void append(void)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open("index", O_RDWR | O_APPEND);
 
 	if (fd < 0 || fcntl(fd, F_SETLKW, &lock) || write(fd, data, 24) != 24)
