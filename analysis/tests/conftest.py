@@ -286,8 +286,8 @@ def _check_every_row(trace: Trace) -> int:
         found = explain_with(con, trace, blame=True)
         waits = con.execute("SELECT tid, seq, pid, call_ns, dur_ns FROM named_waits").fetchnumpy()
         edges = con.execute(
-            "SELECT victim_tid AS tid, victim_seq AS seq, to_ns - from_ns AS ns FROM edges "
-            "WHERE hop = 1"
+            "SELECT victim_tid AS tid, victim_seq AS seq, to_ns - from_ns AS ns, "
+            "mechanism IS NOT DISTINCT FROM 'cpu' AS cpu FROM edges WHERE hop = 1"
         ).fetchnumpy()
         parts = con.execute(
             "SELECT sum(ns) FROM wait_parts UNION ALL SELECT sum(dur_ns) FROM journal_waits"
@@ -308,10 +308,12 @@ def _check_every_row(trace: Trace) -> int:
     np.add.at(named, [row[key] for key in wait_keys], np.asarray(waits["dur_ns"]))
     assert (named + machine == column["dur_ns"]).all()
     at = {key[:2]: n for key, n in row.items()}
-    charged = np.zeros(len(calls), np.int64)
-    edge_keys = zip(edges["tid"].tolist(), edges["seq"].tolist(), strict=True)
-    np.add.at(charged, [at[key] for key in edge_keys], np.asarray(edges["ns"]))
-    assert (charged <= column["blocked_ns"]).all()
+    ready = column["runq_ns"] + column["preempted_ns"]
+    for of, whole in ((~edges["cpu"], column["blocked_ns"]), (edges["cpu"], ready)):
+        charged = np.zeros(len(calls), np.int64)
+        edge_keys = zip(edges["tid"][of].tolist(), edges["seq"][of].tolist(), strict=True)
+        np.add.at(charged, [at[key] for key in edge_keys], np.asarray(edges["ns"][of]))
+        assert (charged <= whole).all()
     assert parts[0] == parts[1]
     assert found.split.sum_error_ns == found.split.segment_error_ns == 0
     assert sum(found.causes.values()) == int(column["dur_ns"].sum()) == found.latency_ns

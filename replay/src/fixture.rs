@@ -132,12 +132,14 @@ impl<'a> Parts<'a> {
         }
         for xattr in plan.xattrs() {
             let path = plan.string(xattr.path);
-            // Each name of an object lists them.
-            if let Some(thing) = tree.names.get(path).copied()
-                && first_names[thing] == Some(path)
-            {
-                let of_thing = parts.xattrs.entry(thing).or_default();
-                of_thing.push((plan.string(xattr.name), xattr.length));
+            let Some(thing) = tree.names.get(path) else {
+                continue;
+            };
+            // Any of an object's names may list them, or several.
+            let of_thing: &mut Vec<_> = parts.xattrs.entry(*thing).or_default();
+            let listed = (plan.string(xattr.name), xattr.length);
+            if !of_thing.contains(&listed) {
+                of_thing.push(listed);
             }
         }
         parts
