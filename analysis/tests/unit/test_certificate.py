@@ -78,6 +78,8 @@ def test_the_report_says_it_in_words_and_figures(replay, tmp_path):
         "ext4: unfaithful (2 of 3 runs are faithful)", "ext4: lateness",
         "xfs: faithful (3 of 3 runs are faithful)", "xfs: lateness", "Calls in flight over time",
     ]  # fmt: skip
+    (faithful,) = [fact for fact in page.facts if fact.label == "faithful runs"]
+    assert (faithful.value, faithful.good) == ("5 of 6", False)
     goals, numbers = section.blocks[:2]
     assert goals.rows[0] == ["late by the machine, p99", "7.00 ms", "100 µs", "no"]
     assert goals.rows[1][-1] == "does not apply"
@@ -103,6 +105,7 @@ def test_without_a_schedule_or_a_certificate_the_report_is_whole(builder, new_re
     page = replay_page([replay.write()], lambda *_: None)
     (section,) = [section for section in page.sections if section.key == "certificate"]
     assert section.blocks[0].title == "ext4: untimed"
+    assert "faithful runs" not in [fact.label for fact in page.facts]
     assert "no schedule to be late for" in section.blocks[1].caption
     old = new_replay("old", builder.path, N)
     old.run("ext4", [MS] * N)

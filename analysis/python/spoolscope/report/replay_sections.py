@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.certificate import certificates
 from spoolscope.analysis.compare import Candidate, Comparison
 from spoolscope.analysis.latency import Curve, family_curves, family_latencies, supported
 from spoolscope.analysis.metrics import METRICS, PRIMARY, common_calls
@@ -73,7 +74,17 @@ def facts(found: Comparison) -> list[Fact]:
             not any(f.late for f in all_) if late and pace == "original" else None,
         ),
         Fact("rounds", str(max(c.rounds for c in found.candidates.values()))),
+        *_faithful(found),
     ]
+
+
+def _faithful(found: Comparison) -> list[Fact]:
+    """How many runs met every goal of their certificate; nothing where no time was to be kept."""
+    given = [c for c in certificates(found.replay.runs) if c.verdict != "untimed"]
+    if not given:
+        return []
+    faithful, runs = sum(c.faithful for c in given), sum(c.rounds for c in given)
+    return [Fact("faithful runs", f"{faithful} of {runs}", faithful == runs)]
 
 
 def compare_section(found: Comparison) -> Section:
