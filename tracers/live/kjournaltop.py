@@ -110,7 +110,9 @@ TRACEPOINT_PROBE(jbd2, jbd2_handle_stats)
 
     if (work) {
         lock_xadd(&work->handles, 1);
-        lock_xadd(&work->blocks, args->dirtied_blocks);
+        /* The kernel tells less than none at times: credits asked for, less those it counts. */
+        if (args->dirtied_blocks > 0)
+            lock_xadd(&work->blocks, args->dirtied_blocks);
     }
     return 0;
 }
