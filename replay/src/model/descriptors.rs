@@ -22,6 +22,8 @@ pub struct Descriptors {
     /// Files of the plan's descriptors at start, with the first process that had each.
     at_start: HashMap<u32, (u32, u32)>,
     files: u32,
+    /// When the last of the calls ended that moved the position of an open file.
+    moved: HashMap<u32, i64>,
 }
 
 impl Descriptors {
@@ -36,6 +38,18 @@ impl Descriptors {
     /// Whether several processes have this open file.
     pub fn is_shared(&self, file: u32) -> bool {
         self.shared.contains(&file)
+    }
+
+    /// Whether a call overlapped with another one that moved the position it used.
+    pub fn races_for_position(&mut self, process: u32, op: &PlanOp) -> bool {
+        let known = self.get(process, op.fd);
+        let Some(file) = known.file.filter(|_| semantics::moves_position(op)) else {
+            return false;
+        };
+        let last = self.moved.entry(file).or_insert(i64::MIN);
+        let races = *last > op.start_ns && !known.appends;
+        *last = op.end_ns.max(*last);
+        races
     }
 
     pub fn open(&mut self, process: u32, fd: i32, appends: bool, object: Option<u32>) {

@@ -413,3 +413,22 @@ fn a_try_that_was_refused_comes_after_the_one_that_got_the_lock() {
     assert_eq!(order(script), (vec![0, 1, 2], 0));
     assert_eq!(edges(script), [(1, 0), (2, 1)]);
 }
+
+#[test]
+fn bytes_written_at_once_through_one_position_are_not_foretold() {
+    let script = |second: &str| {
+        format!(
+            "A 0-1 openat box flags=101 ino=4 = 3
+             A 2-3 FORK B = 0
+             A 10-30 write fd=3 ino=4 size=100 off=0 osize=300 = 100
+             B {second} write fd=3 ino=4 size=200 off=100 osize=300 = 200"
+        )
+    };
+    let blurred = |second| {
+        let plan = plan(&script(second));
+        let tree = Tree::expected(&plan, &Linear::walk(&plan).world);
+        tree.things.iter().any(|thing| thing.blurred)
+    };
+    assert!(blurred("20-40"));
+    assert!(!blurred("31-40"));
+}

@@ -381,7 +381,10 @@ impl<'a> World<'a> {
             self.guess_size(object, before, after, end);
         }
         let size = self.object(object).now.size.max(end).max(after);
+        let leader = self.leader(op.thread);
+        let races = self.descriptors.races_for_position(leader, op);
         let entry = self.object_mut(object);
+        entry.blurred |= races;
         match at {
             Some(at) => entry.written.add(at, at + op.ret),
             None => entry.blurred = true,
