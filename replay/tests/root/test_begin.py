@@ -89,8 +89,8 @@ def test_caches_are_what_was_asked_for(cache, trace, tmp_path, require):
     (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap", recorder=look,
                     begin=Begin(cache))  # fmt: skip
     assert row["cache"] == cache
-    # A kernel short of memory drops clean pages again: most of them are there.
-    assert (20 * MIB < seen[0] <= 40 * MIB) if cache == "warm" else seen == [0]
+    # A kernel that reclaims in advance (DAMON) has dropped 45 of the 10,240 pages at once.
+    assert (36 * MIB < seen[0] <= 40 * MIB) if cache == "warm" else seen == [0]
 
 
 def used(trace: Path, place: Path, content: Content) -> int:

@@ -13,13 +13,11 @@ import pytest
 
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.plan import build
-from spoolscope.tracers.session import Request, record
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
-ORACLE = Path(__file__).resolve().parents[3] / "tracers" / "tests" / "oracle"
 PLANS = 100
 INTERESTING = (0, 1, -1, 2, 3, 4, 5, 255, 4095, 4096, 65_535, 65_536, 2**31 - 1, -(2**31), 2**32,
                2**40, 2**62, 2**63 - 1, -(2**63), -2, -13, -100)  # fmt: skip
@@ -34,18 +32,9 @@ NAMES = (
 
 
 @pytest.fixture
-def plan(tmp_path, require, monkeypatch) -> np.ndarray:
+def plan(every_call, tmp_path) -> np.ndarray:
     """The bytes of the plan of a program that makes every call."""
-    require("bpf")
-    require("ext4")
-    program = tmp_path / "allcalls"
-    sources = sorted(map(str, ORACLE.glob("*.c")))
-    subprocess.run(["cc", "-O1", "-static", "-pthread", "-o", str(program), *sources], check=True)
-    monkeypatch.setenv("ALLCALLS_COUNTS", str(tmp_path / "counts"))
-    with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as spool:
-        command = [str(program), str(spool.mount)]
-        done = record(Request([spool.mount], tmp_path / "trace", command=command))
-    build(Trace.open(done.trace), tmp_path / "plan")
+    build(Trace.open(every_call), tmp_path / "plan")
     return np.fromfile(tmp_path / "plan", np.uint8)
 
 

@@ -48,6 +48,12 @@ def certificates(runs: Sequence[Run]) -> list[Certificate]:
     return found
 
 
+def faithful_runs(runs: Sequence[Run]) -> tuple[int, int] | None:
+    """Return how many runs met every goal, and of how many; None where no time was to be kept."""
+    given = [one for one in certificates(runs) if one.verdict != "untimed"]
+    return (sum(one.faithful for one in given), sum(one.rounds for one in given)) if given else None
+
+
 def _badness(data: dict[str, Any]) -> tuple[int, float]:
     missed = sum(goal["met"] is False for goal in data["goals"])
     late = data["lateness"]

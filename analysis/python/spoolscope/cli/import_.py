@@ -10,6 +10,8 @@ from spoolscope.cli.output import (
     emit_json,
     force_option,
     json_option,
+    key_file_option,
+    new_trace_option,
     progress,
     quiet_option,
     warn,
@@ -39,17 +41,9 @@ def command() -> None:
     required=True,
     help="The mail spool, as strace saw it.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Trace directory to write.",
-)
+@new_trace_option
 @click.option("--keep-names", is_flag=True, help="Keep file names instead of hiding them.")
-@click.option(
-    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
-)
+@key_file_option
 @force_option
 @quiet_option
 @json_option

@@ -19,6 +19,16 @@ Progress = Callable[[str, float | None], None]
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 force_option = click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress display.")
+key_file_option = click.option(
+    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
+)
+new_trace_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Trace directory to write.",
+)
 
 PLAIN_INTERVAL_S = 5.0
 

@@ -11,6 +11,7 @@ from spoolscope.cli.output import (
     emit_json,
     force_option,
     json_option,
+    key_file_option,
     progress,
     quiet_option,
     warn,
@@ -81,9 +82,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     help="Keep to this share of all CPUs: leave out stacks, then most reads and writes.",
 )
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
-@click.option(
-    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
-)
+@key_file_option
 @click.option(
     "--snapshot-rate",
     type=click.IntRange(1),

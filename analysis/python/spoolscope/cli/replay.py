@@ -32,6 +32,13 @@ Examples:
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
 """
 
+PERCENT: dict[str, Any] = {
+    "type": click.IntRange(0, 100),
+    "default": 0,
+    "show_default": True,
+    "metavar": "PERCENT",
+}
+
 
 @click.command(epilog=EPILOG)
 @click.argument("trace", type=click.Path(path_type=Path))
@@ -60,22 +67,8 @@ Examples:
     show_default=True,
     help="What is in memory when a replay begins: nothing, or all that was there.",
 )
-@click.option(
-    "--compressible",
-    type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    metavar="PERCENT",
-    help="How much of the data compresses to nothing.",
-)
-@click.option(
-    "--duplicate",
-    type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    metavar="PERCENT",
-    help="How many files hold the same data.",
-)
+@click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
+@click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
 @click.option(
     "--skip",
     multiple=True,

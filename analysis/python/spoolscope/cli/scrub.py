@@ -4,7 +4,15 @@ from pathlib import Path
 
 import click
 
-from spoolscope.cli.output import emit_json, json_option, progress, quiet_option, wrote
+from spoolscope.cli.output import (
+    emit_json,
+    json_option,
+    key_file_option,
+    new_trace_option,
+    progress,
+    quiet_option,
+    wrote,
+)
 from spoolscope.traces.pseudonym import key_id, load_key
 
 EPILOG = """\b
@@ -16,16 +24,8 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("trace", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Trace directory to write.",
-)
-@click.option(
-    "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
-)
+@new_trace_option
+@key_file_option
 @quiet_option
 @json_option
 def command(trace: Path, output: Path, key_file: Path | None, quiet: bool, as_json: bool) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.causes import CAUSES
-from spoolscope.analysis.certificate import certificates
+from spoolscope.analysis.certificate import faithful_runs
 from spoolscope.analysis.compare import Candidate, Comparison
 from spoolscope.analysis.latency import Curve, family_curves, family_latencies, supported
 from spoolscope.analysis.metrics import METRICS, PRIMARY, common_calls
@@ -80,10 +80,10 @@ def facts(found: Comparison) -> list[Fact]:
 
 def _faithful(found: Comparison) -> list[Fact]:
     """How many runs met every goal of their certificate; nothing where no time was to be kept."""
-    given = [c for c in certificates(found.replay.runs) if c.verdict != "untimed"]
-    if not given:
+    known = faithful_runs(found.replay.runs)
+    if known is None:
         return []
-    faithful, runs = sum(c.faithful for c in given), sum(c.rounds for c in given)
+    faithful, runs = known
     return [Fact("faithful runs", f"{faithful} of {runs}", faithful == runs)]
 
 
