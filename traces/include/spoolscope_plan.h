@@ -67,7 +67,7 @@ struct spsc_plan_op {
 	__s64 ret; /* -errno on failure */
 	__s64 offset; /* file offset, length for truncate; -1 none */
 	__s64 size; /* bytes asked for, -1 none */
-	__s64 arg; /* uid | gid << 32 for chown; child for FORK */
+	__s64 arg; /* uid | gid << 32 for chown; child for FORK; 1 for a getdents that reads on */
 	__s64 obj_size; /* size of the object after the call, -1 unknown */
 	__u64 ino; /* identity of the object (dev folded in), 0 unknown */
 	__u64 call; /* row in the trace's syscalls table, or all ones */
@@ -99,7 +99,11 @@ struct spsc_plan_entry {
 	__u32 mode;
 	__u32 uid;
 	__u32 gid;
-	__u32 pad;
+	__u32 flags; /* enum spsc_entry_flags */
+};
+
+enum spsc_entry_flags {
+	SPSC_ENTRY_LISTED = 1, /* a directory: all names in it are entries */
 };
 
 /* A descriptor open in a thread's process at start. */
@@ -137,6 +141,7 @@ enum spsc_outcome_reason {
 	SPSC_REASON_NOT_A_FILE = 5, /* skipped: pipe, socket or device */
 	SPSC_REASON_UNSUPPORTED = 6, /* skipped: this call is not replayed */
 	SPSC_REASON_NO_ORDER = 7, /* its order was given up after the watchdog fired */
+	SPSC_REASON_NAMES = 8, /* a listing showed other names */
 };
 
 /* Result of one op, same index as the op. */

@@ -52,7 +52,7 @@ enum spsc_kind {
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
-	__u32 version; /* 4 */
+	__u32 version; /* 5 */
 	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
@@ -130,6 +130,14 @@ enum spsc_waker {
 	SPSC_WAKER_IDLE = 3, /* interrupt on an idle CPU */
 };
 
+/* In which string of the call the name stands that is being looked up. */
+enum spsc_name_of {
+	SPSC_NAME_NONE = 0, /* no name, or one that the kernel was not given by the call */
+	SPSC_NAME_PATH = 1,
+	SPSC_NAME_PATH2 = 2,
+	SPSC_NAME_LINK = 3, /* in the body of a symlink, which is not recorded */
+};
+
 /* One absence from the CPU, inside a traced call or of a watched kernel thread. */
 struct spsc_switch {
 	__u64 call_ns; /* start_ns of the call; SPSC_NO_CALL for watched kernel threads */
@@ -151,7 +159,9 @@ struct spsc_switch {
 	__u16 cpu; /* where it was switched out */
 	__u8 state; /* enum spsc_switch_state */
 	__u8 waker; /* enum spsc_waker */
-	__u32 pad;
+	__u16 name_at; /* byte of the path at which the name begins that was looked up in dir_ino */
+	__u8 name_bytes; /* its length */
+	__u8 name_of; /* enum spsc_name_of */
 	char waker_comm[SPSC_COMM];
 	char held_comm[SPSC_COMM];
 };
@@ -261,6 +271,7 @@ struct spsc_journal {
 	char comm[SPSC_COMM];
 };
 
+enum spsc_block_flags { SPSC_BLOCK_HELD_BACK = 1 }; /* until start_ns, by a control group's limit */
 /* One block request, written when it completes. start <= issue <= done. */
 struct spsc_block {
 	__u64 start_ns; /* first seen: accounted, inserted or issued */
@@ -269,6 +280,7 @@ struct spsc_block {
 	__u64 sector;
 	__u64 call_ns; /* call the submitter was in, or SPSC_NO_CALL */
 	__u64 parent_sector; /* where parent_dev had it; 0 for a loop device */
+	__u64 cgroup_id; /* HELD_BACK: for whom, in the hierarchy of block I/O */
 	__u32 bytes;
 	__u32 dev; /* kernel dev_t of the disk */
 	__u32 cmd_flags; /* request.cmd_flags: low 8 bits REQ_OP, rest REQ_* */
@@ -276,7 +288,7 @@ struct spsc_block {
 	__u32 tid;
 	__s32 error;
 	__u32 parent_dev; /* partition, dm, md or loop device it was made for, 0 unknown */
-	__u32 pad;
+	__u32 flags; /* enum spsc_block_flags */
 	char comm[SPSC_COMM];
 };
 

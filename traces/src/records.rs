@@ -68,7 +68,8 @@ records! {
         call_ns: u64, out_ns: u64, wake_ns: u64, in_ns: u64, waker_call_ns: u64,
         dir_ino: u64, held_from_ns: u64, held_ns: u64, dir_dev: u32, pid: u32, tid: u32, stack: u32,
         waker_pid: u32, waker_tid: u32, held_pid: u32, held_tid: u32, cpu: u16, state: u8,
-        waker: u8, pad: u32, waker_comm: [u8; 16], held_comm: [u8; 16],
+        waker: u8, name_at: u16, name_bytes: u8, name_of: u8, waker_comm: [u8; 16],
+        held_comm: [u8; 16],
     }
     Sample "sample" {
         ts_ns: u64, call_ns: u64, pid: u32, tid: u32, stack: u32, cpu: u32,
@@ -86,7 +87,8 @@ records! {
     }
     Block "block" {
         start_ns: u64, issue_ns: u64, done_ns: u64, sector: u64, call_ns: u64, parent_sector: u64,
-        bytes: u32, dev: u32, cmd_flags: u32, pid: u32, tid: u32, error: i32, parent_dev: u32, pad: u32,
+        cgroup_id: u64, bytes: u32, dev: u32, cmd_flags: u32, pid: u32, tid: u32, error: i32,
+        parent_dev: u32, flags: u32,
         comm: [u8; 16],
     }
     Shed "shed" {
@@ -143,7 +145,7 @@ records! {
     }
     PlanEntry "plan_entry" {
         ino: u64, size: i64, mtime_ns: i64, path: u32, target: u32, mode: u32,
-        uid: u32, gid: u32, pad: u32,
+        uid: u32, gid: u32, flags: u32,
     }
     PlanFd "plan_fd" {
         pos: i64, thread: u32, fd: i32, flags: u32, path: u32, file: u32, pad: u32,
@@ -165,7 +167,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 3, CAPTURE_VERSION = 4,
+        VERSION = 3, CAPTURE_VERSION = 5,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
@@ -204,14 +206,14 @@ constants! {
     }
     u8 { LOCK_POSIX = 1, LOCK_OPEN_FILE = 2, LOCK_FLOCK = 3, LOCK_LEASE = 4 }
     u32 { MAP_READ = 1, MAP_WRITE = 1 << 1, MAP_EXEC = 1 << 2, MAP_SHARED = 1 << 3 }
-    u32 { NONE = 0xffff_ffff }
+    u32 { NONE = 0xffff_ffff, ENTRY_LISTED = 1 }
     u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002, PLAN_FAULT = 1003 }
     u8 {
         BASE_NONE = 0, BASE_ROOT = 1, BASE_CWD = 2, BASE_FD = 3,
         VERDICT_PENDING = 0, VERDICT_SAME = 1, VERDICT_DIVERGED = 2, VERDICT_SKIPPED = 3,
         REASON_NONE = 0, REASON_ERRNO = 1, REASON_BYTES = 2, REASON_VALUE = 3,
         REASON_BAD_FD = 4, REASON_NOT_A_FILE = 5, REASON_UNSUPPORTED = 6,
-        REASON_NO_ORDER = 7,
+        REASON_NO_ORDER = 7, REASON_NAMES = 8,
     }
 }
 

@@ -15,7 +15,7 @@ from spoolscope.traces.flat import DTYPES
 CALLS_PER_CHUNK, CHUNKS = 10, 20
 
 
-def header(state: int = 0, version: int = 4) -> bytes:
+def header(state: int = 0, version: int = 5) -> bytes:
     head = np.zeros(1, DTYPES["file_header"])
     head["magic"], head["version"], head["state"] = b"SPOOLSEG", version, state
     head["number"] = 1
@@ -68,8 +68,8 @@ def test_names_end_at_their_nul(tmp_path: Path) -> None:
 
 def test_a_capture_of_another_version_is_refused_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "capture.seg"
-    file.write_bytes(header(version=3))
-    with pytest.raises(SpoolscopeError, match="version 3, this reads 4"):
+    file.write_bytes(header(version=4))
+    with pytest.raises(SpoolscopeError, match="version 4, this reads 5"):
         read_capture(file)
 
 

@@ -36,7 +36,7 @@ def test_every_text_is_private_or_one_of_few_words() -> None:
     """A new column of text that names people, hosts or their programs is marked, or it leaks."""
     words = {
         "syscall", "state", "waker", "symbol", "kind", "event", "object", "trigger", "op",
-        "level", "rwbs",
+        "level", "rwbs", "name_of",
     }  # fmt: skip
     for table in TABLES.values():
         for column in table.columns:

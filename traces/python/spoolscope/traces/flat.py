@@ -40,7 +40,8 @@ _LAYOUTS = {
         u4 dir_dev pid tid stack waker_pid waker_tid held_pid held_tid
         u2 cpu
         u1 state waker
-        u4 pad
+        u2 name_at
+        u1 name_bytes name_of
         S16 waker_comm held_comm""",
     "sample": """
         u8 ts_ns call_ns
@@ -58,10 +59,10 @@ _LAYOUTS = {
         u4 pad
         S16 comm""",
     "block": """
-        u8 start_ns issue_ns done_ns sector call_ns parent_sector
+        u8 start_ns issue_ns done_ns sector call_ns parent_sector cgroup_id
         u4 bytes dev cmd_flags pid tid
         i4 error
-        u4 parent_dev pad
+        u4 parent_dev flags
         S16 comm""",
     "wait": """
         u8 begin_ns end_ns call_ns object ino
@@ -126,7 +127,7 @@ _LAYOUTS = {
     "plan_entry": """
         u8 ino
         i8 size mtime_ns
-        u4 path target mode uid gid pad""",
+        u4 path target mode uid gid flags""",
     "plan_fd": """
         i8 pos
         u4 thread

@@ -58,6 +58,11 @@ META_FIELDS = (
         "Who was asked for: command, pids, units, cgroups, exes, comms.",
     ),
     (
+        "io_limits",
+        "Limits of control groups on block I/O: cgroup, dev, and of read_bps, write_bps, read_iops "
+        "and write_iops those that there are; cgroup is hidden as in the tables.",
+    ),
+    (
         "block_trace",
         "How block_stages came about: disks, by (blktrace, ftrace), lost; or null.",
     ),

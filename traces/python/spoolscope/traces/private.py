@@ -40,6 +40,10 @@ class Private:
         return {
             **meta,
             "spools": [self._spool(spool) for spool in meta.get("spools", [])],
+            "io_limits": [
+                {**limit, "cgroup": self._asked("cgroups", limit["cgroup"])}
+                for limit in meta.get("io_limits", [])
+            ],
             "filter": {k: self._asked(k, v) for k, v in meta.get("filter", {}).items()},
             "pseudonymised": True,
             "key_id": self._key_id,

@@ -103,6 +103,8 @@ SEGMENTS = Table(
         Column("held_after_ns", I64, "ns", "From ts_ns until the process first had the CPU.", nullable=True),
         Column("held_ns", I64, "ns", "Part of dur_ns for which it had it, all in all.", nullable=True),
         Column("dir_id", I64, "", "Directory that a walk along a path had reached (paths.path_id): while a name is looked up, the one that is searched.", nullable=True),
+        Column("name_id", I64, "", "Name that was being looked up in it (paths.path_id).", nullable=True),
+        Column("name_of", SYMBOL, "", "String that this name stands in: path or path2 of the call, or link, the body of a symlink, then the name is unknown.", nullable=True),
     ),
     sorted_by="ts_ns",
 )

@@ -1,7 +1,7 @@
 """A trace directory: meta.json and one Parquet file per table."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -63,6 +63,24 @@ class Trace:
             if column.name in absent and (wanted is None or column.name in wanted):
                 table = table.append_column(column.name, pa.nulls(table.num_rows, column.type))
         return table if wanted is None else table.select(wanted)
+
+    def parts(self, name: str, columns: Iterable[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a table row group by row group, so that only one is in memory."""
+        wanted = TABLES[name].schema.names if columns is None else list(columns)
+        if not self.file(name).exists():
+            return
+        absent = self._absent(name)
+        present = [column for column in wanted if column not in absent]
+        with pq.ParquetFile(self.file(name)) as file:
+            for group in range(file.num_row_groups):
+                try:
+                    table = file.read_row_group(group, columns=present)
+                except (pa.ArrowException, OSError) as error:
+                    _damaged(self.path, self.file(name).name, error)
+                for column in absent:
+                    kind = TABLES[name].schema.field(column).type
+                    table = table.append_column(column, pa.nulls(table.num_rows, kind))
+                yield table.select(wanted)
 
     def file(self, name: str) -> Path:
         """Return the Parquet file of a table; an empty table may have none."""
