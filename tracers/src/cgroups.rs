@@ -7,21 +7,25 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use serde_json::{Value, json};
 
 use crate::host::mounts;
+use crate::io_limits::IoLimits;
 
 /// How often the groups are listed again.
 const REFRESH: Duration = Duration::from_secs(10);
 /// Kinds of units that have a control group; a name without one is a service's.
 const KINDS: [&str; 3] = [".service", ".slice", ".scope"];
 
-/// The hierarchies that systemd keeps its units in: where they are mounted.
+/// Hierarchies and where they are mounted.
 #[derive(Debug, Default)]
 pub struct Hierarchies {
     /// cgroup v2: the kernel side knows its groups by inode.
     pub unified: Option<PathBuf>,
     /// v1 `name=systemd`: only its lists of processes are of use.
     pub systemd: Option<PathBuf>,
+    /// v1 `blkio`, where it has limits on block I/O; else v2 has.
+    pub blkio: Option<PathBuf>,
 }
 
 impl Hierarchies {
@@ -29,10 +33,15 @@ impl Hierarchies {
     pub fn mounted() -> Result<Self> {
         let mut found = Self::default();
         for mount in mounts()? {
-            let named = || mount.options.split(',').any(|o| o == "name=systemd");
+            let has = |option| mount.options.split(',').any(|o| o == option);
             match mount.fstype.as_str() {
                 "cgroup2" if found.unified.is_none() => found.unified = Some(mount.mount),
-                "cgroup" if found.systemd.is_none() && named() => found.systemd = Some(mount.mount),
+                "cgroup" if found.systemd.is_none() && has("name=systemd") => {
+                    found.systemd = Some(mount.mount);
+                }
+                "cgroup" if found.blkio.is_none() && has("blkio") => {
+                    found.blkio = Some(mount.mount);
+                }
                 _ => {}
             }
         }
@@ -63,11 +72,12 @@ impl Hierarchies {
     }
 }
 
-/// Names of the v2 groups that were there at some time of the recording.
+/// Names of the v2 groups that were there at some time of the recording, and limits on block I/O.
 #[derive(Debug)]
 pub struct Names {
-    root: Option<PathBuf>,
+    mounted: Hierarchies,
     known: BTreeMap<u64, String>,
+    limits: IoLimits,
     listed: Instant,
 }
 
@@ -75,8 +85,9 @@ impl Names {
     /// Those that are there now.
     pub fn now() -> Result<Self> {
         let mut names = Self {
-            root: Hierarchies::mounted()?.unified,
+            mounted: Hierarchies::mounted()?,
             known: BTreeMap::new(),
+            limits: IoLimits::default(),
             listed: Instant::now(),
         };
         names.list();
@@ -92,7 +103,17 @@ impl Names {
 
     fn list(&mut self) {
         self.listed = Instant::now();
-        let Some(root) = &self.root else { return };
+        let io = self
+            .mounted
+            .blkio
+            .as_ref()
+            .or(self.mounted.unified.as_ref());
+        if let Some(root) = io {
+            self.limits.look(root);
+        }
+        let Some(root) = &self.mounted.unified else {
+            return;
+        };
         for dir in below(root) {
             if let (Ok(rest), Ok(meta)) = (dir.strip_prefix(root), fs::metadata(&dir)) {
                 let name = || format!("/{}", rest.display());
@@ -101,10 +122,12 @@ impl Names {
         }
     }
 
-    /// Path below the root of the hierarchy ("/" is the root itself) of every group, by id.
-    pub fn by_id(&mut self) -> &BTreeMap<u64, String> {
+    /// `cgroups` of the capture's meta, the path below the root of the hierarchy ("/" is the root
+    /// itself) of every group, by id; and what `IoLimits::tell` adds.
+    pub fn tell(&mut self, meta: &mut Value) {
         self.list();
-        &self.known
+        meta["cgroups"] = json!(self.known);
+        self.limits.tell(meta);
     }
 }
 
@@ -144,11 +167,13 @@ pub fn members(group: &Path) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     /// Hierarchies as systemd lays them out, in an ordinary directory.
-    fn hierarchies(v2: &[&str], v1: &[&str]) -> (tempdir::Dir, Hierarchies) {
-        let dir = tempdir::Dir::new();
+    fn hierarchies(v2: &[&str], v1: &[&str]) -> (TempDir, Hierarchies) {
+        let dir = tempfile::tempdir().unwrap();
         let make = |root: &str, groups: &[&str]| {
             let root = dir.path().join(root);
             for group in groups {
@@ -159,39 +184,9 @@ mod tests {
         let found = Hierarchies {
             unified: make("v2", v2),
             systemd: make("v1", v1),
+            blkio: None,
         };
         (dir, found)
-    }
-
-    mod tempdir {
-        use std::path::{Path, PathBuf};
-        use std::sync::atomic::{AtomicU32, Ordering};
-
-        pub struct Dir(PathBuf);
-
-        impl Dir {
-            pub fn new() -> Self {
-                static NEXT: AtomicU32 = AtomicU32::new(0);
-                let name = format!(
-                    "spoolscope-cgroups.{}.{}",
-                    std::process::id(),
-                    NEXT.fetch_add(1, Ordering::Relaxed)
-                );
-                let path = std::env::temp_dir().join(name);
-                std::fs::create_dir_all(&path).unwrap();
-                Self(path)
-            }
-
-            pub fn path(&self) -> &Path {
-                &self.0
-            }
-        }
-
-        impl Drop for Dir {
-            fn drop(&mut self) {
-                let _ = std::fs::remove_dir_all(&self.0);
-            }
-        }
     }
 
     #[test]

@@ -221,7 +221,8 @@ fn whole_disk(major: u32, minor: u32) -> u32 {
         .unwrap_or_else(|| pack(major, minor))
 }
 
-fn parse_dev(text: &str) -> Option<u32> {
+/// "major:minor", kernel-packed.
+pub fn parse_dev(text: &str) -> Option<u32> {
     let (major, minor) = text.trim().split_once(':')?;
     Some(pack(major.parse().ok()?, minor.parse().ok()?))
 }

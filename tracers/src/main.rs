@@ -15,6 +15,7 @@ mod directory;
 mod drain;
 mod held;
 mod host;
+mod io_limits;
 mod iterators;
 mod kthreads;
 mod lister;

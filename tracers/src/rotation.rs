@@ -220,7 +220,7 @@ impl<'a> Rotation<'a> {
         drop(segments);
         let number = old.number();
         let mut meta = merged(&self.first_meta, &self.probes.end_meta(border)?);
-        meta["cgroups"] = json!(cgroups.by_id());
+        cgroups.tell(&mut meta);
         meta["listed"] = listed;
         if number > 1 {
             meta["tree"] = self.has_tree().into();

@@ -168,7 +168,7 @@ fn record(
     let mut meta = merged(&first, &probes.end_meta(clocks)?);
     pump.budget.tell(&mut meta);
     meta["listed"] = json!(segments.borrow().touched.as_ref().map(Touched::facts));
-    meta["cgroups"] = json!(pump.cgroups.by_id());
+    pump.cgroups.tell(&mut meta);
     meta["ended"] = end.name().into();
     meta["command_status"] = json!(status.map(exit_code));
     rotation.finish(&meta)

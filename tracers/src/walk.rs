@@ -2,13 +2,16 @@
 //! descriptors, so that the walk follows a directory that is renamed under it.
 //!
 //! A directory moved from where the walk has not been to where it has been would be missed:
-//! directories that changed since they were listed are listed again, until nothing new is found.
+//! directories that changed since they were listed are listed again, and those that were not in
+//! their place are looked for until they are back, or found elsewhere.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -20,6 +23,11 @@ use crate::snapshot::Found;
 
 /// How often changed directories are listed again; what is new then, the calls tell.
 const PASSES: usize = 4;
+/// How often a directory is looked for that is not in its place; those that were removed, too.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+/// The longest way from the root; places that were noted at different times may form a circle.
+const DEEPEST: usize = 4096;
 /// Times of files are as coarse as the timer tick.
 const TICK_NS: i64 = 20_000_000;
 
@@ -57,6 +65,20 @@ pub struct Walk<'a> {
     dev: u32,
     known: HashSet<u64>,
     listed: HashMap<u32, Listed>,
+    /// Rows of listed directories by inode.
+    row_of: HashMap<u64, u32>,
+    /// Directories that were met and gone before they were entered: where, by inode.
+    escaped: HashMap<u64, u32>,
+}
+
+/// What a look at listed directories showed.
+#[derive(Debug, Default)]
+struct Again {
+    /// There was a directory that had not been walked.
+    found: bool,
+    changed: Vec<u32>,
+    /// Not in their place.
+    away: Vec<u32>,
 }
 
 impl<'a> Walk<'a> {
@@ -66,6 +88,8 @@ impl<'a> Walk<'a> {
             dev: 0,
             known: HashSet::new(),
             listed: HashMap::new(),
+            row_of: HashMap::new(),
+            escaped: HashMap::new(),
         }
     }
 
@@ -75,6 +99,8 @@ impl<'a> Walk<'a> {
         self.dev = spool.dev;
         self.known.clear();
         self.listed.clear();
+        self.row_of.clear();
+        self.escaped.clear();
         let mount = CString::new(spool.mount.as_os_str().as_bytes())?;
         let failed = || format!("Failed to walk {}", spool.mount.display());
         let root = directory::open(&mount).with_context(failed)?;
@@ -86,12 +112,29 @@ impl<'a> Walk<'a> {
             name: c".".to_owned(),
         };
         self.below(&root, 0, &top)?;
-        for _ in 0..PASSES {
-            if !self.again(&root)? {
+        self.catch_up(&root)?;
+        self.rows.send()
+    }
+
+    /// Looks again at what changed or was away while the walk passed.
+    fn catch_up(&mut self, root: &OwnedFd) -> Result<()> {
+        let mut rows: Vec<u32> = self.listed.keys().copied().collect();
+        for turn in 0..TRIES {
+            let mut seen = self.again(root, &rows)?;
+            rows = std::mem::take(&mut seen.away);
+            rows.extend(self.escaped.values());
+            if turn < PASSES {
+                rows.append(&mut seen.changed);
+            }
+            if turn < PASSES && seen.found {
+                rows = self.listed.keys().copied().collect();
+            }
+            if rows.is_empty() {
                 break;
             }
+            thread::sleep(PAUSE);
         }
-        self.rows.send()
+        Ok(())
     }
 
     /// Lists a directory met in `at`, and all below it.
@@ -117,15 +160,18 @@ impl<'a> Walk<'a> {
     /// stays unknown, so that it is walked where it turns up again.
     fn frame(&mut self, parent: u32, met: &Below) -> Result<Option<Frame>> {
         let (row, name) = (met.row, &met.name);
+        self.escaped.insert(met.ino, parent);
         let Ok(fd) = directory::open(name) else {
             return Ok(None);
         };
         if attributes::inode(&fd)? != met.ino {
             return Ok(None); // another one has that name now
         }
+        self.escaped.remove(&met.ino);
         enter(&fd)?;
         let own = attributes::of(c".")?;
         self.known.insert(own.ino);
+        self.row_of.insert(own.ino, row);
         let listed = Listed {
             parent,
             name: name.clone(),
@@ -164,54 +210,142 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// Looks through directories that changed since they were listed; true if there was a
-    /// directory in one that had not been walked.
-    fn again(&mut self, root: &OwnedFd) -> Result<bool> {
-        let rows: Vec<u32> = self.listed.keys().copied().collect();
-        let mut found = false;
-        for row in rows {
-            let Some(path) = self.path(row) else { continue };
+    /// Looks through those of some listed directories that changed since they were listed.
+    fn again(&mut self, root: &OwnedFd, rows: &[u32]) -> Result<Again> {
+        let mut seen = Again::default();
+        for row in rows.iter().copied() {
             enter(root)?;
-            let Ok(now) = attributes::of(&path) else {
-                continue; // removed or moved
-            };
-            let Some(listed) = self.listed.get_mut(&row).filter(|l| l.ino == now.ino) else {
+            let there = self.path(row).and_then(|path| {
+                let now = attributes::of(&path).ok()?;
+                Some((now, directory::open(&path).ok()?))
+            });
+            let listed = self.listed.get_mut(&row);
+            let Some(((now, directory), listed)) = there.zip(listed) else {
+                seen.away.push(row); // removed or moved
                 continue;
             };
+            if listed.ino != now.ino {
+                seen.away.push(row);
+                continue;
+            }
             let settled = listed.mtime_ns < listed.listed_ns - TICK_NS;
             if settled && now.mtime_ns == listed.mtime_ns {
                 continue;
             }
             (listed.mtime_ns, listed.listed_ns) = (now.mtime_ns, clock(libc::CLOCK_REALTIME));
-            let Ok(directory) = directory::open(&path) else {
-                continue;
-            };
-            for name in entries(&directory)? {
-                enter(&directory)?;
-                if attributes::of(&name).is_ok_and(|f| self.known.contains(&f.ino)) {
-                    continue;
-                }
-                if let Some(met) = self.look(row, &name)? {
-                    found = true;
-                    self.below(&directory, row, &met)?;
-                }
+            seen.changed.push(row);
+            seen.found |= self.list_again(row, &directory)?;
+        }
+        Ok(seen)
+    }
+
+    /// Walks what is new in a directory; true if there was a directory among it.
+    fn list_again(&mut self, row: u32, directory: &OwnedFd) -> Result<bool> {
+        let mut found = false;
+        for name in entries(directory)? {
+            enter(directory)?;
+            let known = attributes::of(&name).map(|named| named.ino);
+            if let Some(ino) = known.ok().filter(|ino| self.known.contains(ino)) {
+                self.note_place(ino, row, name);
+            } else if let Some(met) = self.look(row, &name)? {
+                found = true;
+                self.below(directory, row, &met)?;
             }
         }
         Ok(found)
     }
 
-    /// Where a directory was listed, relative to the root.
+    /// A directory that was listed elsewhere may lie here now.
+    fn note_place(&mut self, ino: u64, parent: u32, name: CString) {
+        let row = self.row_of.get(&ino);
+        if let Some(listed) = row.and_then(|row| self.listed.get_mut(row)) {
+            (listed.parent, listed.name) = (parent, name);
+        }
+    }
+
+    /// Where a directory lies, as far as is known, relative to the root.
     fn path(&self, row: u32) -> Option<CString> {
         let mut parts = Vec::new();
         let mut at = self.listed.get(&row)?;
         loop {
             parts.push(at.name.to_bytes());
             match self.listed.get(&at.parent) {
-                Some(above) => at = above,
+                Some(above) if parts.len() < DEEPEST => at = above,
+                Some(_) => return None,
                 None => break,
             }
         }
         parts.reverse();
         CString::new(parts.join(&b"/"[..])).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Spool, Walk};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+    use std::time::Duration;
+
+    const BOXES: usize = 4;
+
+    /// Moves the folder of each box away, and what lies in it elsewhere, and all of it back.
+    fn move_about(top: &Path, over: &AtomicBool) {
+        let rename = |from: &str, to: &str| fs::rename(top.join(from), top.join(to)).unwrap();
+        for turn in (0..).take_while(|_| !over.load(Relaxed)) {
+            let (here, there) = (turn % BOXES, (turn * 7 + 1) % BOXES);
+            rename(&format!("{here}/cur/deep"), &format!("{there}/cur/moved"));
+            rename(
+                &format!("{there}/cur/moved/deeper"),
+                &format!("{there}/new/d"),
+            );
+            thread::sleep(Duration::from_micros(200));
+            rename(
+                &format!("{there}/new/d"),
+                &format!("{there}/cur/moved/deeper"),
+            );
+            rename(&format!("{there}/cur/moved"), &format!("{here}/cur/deep"));
+            thread::sleep(Duration::from_micros(turn as u64 * 97 % 300));
+        }
+    }
+
+    fn walked(top: &Path, files: &[u64]) -> bool {
+        let (to, found) = sync_channel::<Found>(1 << 10);
+        let spool = Spool {
+            mount: PathBuf::from(top),
+            fstype: String::new(),
+            options: String::new(),
+            source: String::new(),
+            dev: 0,
+            root: PathBuf::from("/"),
+        };
+        thread::spawn(move || found.iter().count());
+        let mut walk = Walk::new(&to, None);
+        walk.spool(&spool).unwrap();
+        files.iter().all(|file| walk.known.contains(file))
+    }
+
+    #[test]
+    fn a_directory_that_is_moved_to_and_fro_is_walked() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path();
+        for name in 0..BOXES {
+            fs::create_dir_all(top.join(format!("{name}/cur/deep/deeper"))).unwrap();
+            fs::create_dir(top.join(format!("{name}/new"))).unwrap();
+            fs::write(top.join(format!("{name}/cur/deep/deeper/file")), "").unwrap();
+        }
+        let files = (0..BOXES).map(|name| top.join(format!("{name}/cur/deep/deeper/file")));
+        let inos: Vec<u64> = files.map(|file| file.metadata().unwrap().ino()).collect();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| move_about(top, &over));
+            let missed = (0..500).filter(|_| !walked(top, &inos)).count();
+            over.store(true, Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 }

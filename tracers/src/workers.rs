@@ -15,12 +15,14 @@ const EXT4_INODE: u32 = 5;
 const XFS_INODE: u32 = 6;
 const XFS_CIL: u32 = 7;
 const BTRFS: u32 = 8;
+const THROTTLE: u32 = 9;
 
 /// Function, filesystem ("" for all of them), how to tell whose work it is.
 const FUNCTIONS: &[(&str, &str, u32)] = &[
     ("wb_workfn", "", WRITEBACK),
     ("loop_rootcg_workfn", "", LOOP),
     ("loop_workfn", "", LOOP_CGROUP),
+    ("blk_throtl_dispatch_work_fn", "", THROTTLE),
     ("ext4_end_io_rsv_work", "ext4", EXT4_INODE),
     ("xfs_end_io", "xfs", XFS_INODE),
     ("xfs_inodegc_worker", "xfs", ANY),

@@ -45,7 +45,9 @@ static __always_inline void fill_switch(struct spsc_switch *r, struct task_struc
 	r->cpu = st->out_cpu;
 	r->state = st->out_state;
 	r->waker = st->waker;
-	r->pad = 0;
+	r->name_at = st->name_at;
+	r->name_bytes = st->name_bytes;
+	r->name_of = st->name_of;
 	__builtin_memcpy(r->waker_comm, st->waker_comm, sizeof(r->waker_comm));
 	r->held_ns = st->held_ns;
 	if (!st->held_ns) { /* what is in the state is of some wait before */
@@ -78,6 +80,7 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 			st->waker_pid = st->waker_tid = 0;
 			st->waker_call_ns = 0;
 			st->dir_ino = st->dir_dev = 0;
+			st->name_of = st->name_bytes = st->name_at = 0;
 			fill_switch(&p->rec, t, st, now);
 			bpf_ringbuf_submit(p, BPF_RB_NO_WAKEUP);
 		}

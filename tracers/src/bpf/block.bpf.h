@@ -10,11 +10,12 @@
 #ifndef SPOOLSCOPE_BLOCK_BPF_H
 #define SPOOLSCOPE_BLOCK_BPF_H
 
+#include "kernel_limits.h"
 #include "state.bpf.h"
 
 struct request_state {
-	u64 start_ns, issue_ns, call_ns, parent_sector;
-	u32 pid, tid, cmd_flags, parent_dev;
+	u64 start_ns, issue_ns, call_ns, parent_sector, cgroup_id;
+	u32 pid, tid, cmd_flags, parent_dev, flags, pad;
 	char comm[SPSC_COMM];
 };
 
@@ -90,6 +91,25 @@ static __always_inline void find_parent(struct request_state *fresh, struct requ
 		bpf_map_delete_elem(&remaps, &bio);
 }
 
+/* What a limit of a control group held back is submitted by a worker; until then the kernel tells
+ * nothing of it: block_bio_queue, too, comes only now. */
+static __always_inline void find_limit(struct request_state *fresh, struct request *rq)
+{
+	struct blkcg_gq *group;
+
+	fresh->flags = SPSC_BLOCK_HELD_BACK;
+	if (!bpf_core_field_exists(struct bio, bi_blkg))
+		return;
+	group = BPF_CORE_READ(rq, bio, bi_blkg);
+	fresh->cgroup_id = BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
+}
+
+/* Works for the spool alone, not for whoever uses the disk. */
+static __always_inline bool works_for_us(const struct task_state *st)
+{
+	return st && (st->call || (st->watched && st->watched != WATCH_THROTTLE));
+}
+
 enum request_stage { STARTED, INSERTED, ISSUED };
 
 /* There if the kernel has the tracepoint: see on_io_start. */
@@ -129,8 +149,10 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	 * need not be who made it. */
 	if (disk >= n_own_disks &&
 	    ((stage != STARTED && bpf_core_type_exists(btf_trace_block_io_start)) ||
-	     !(fresh.parent_dev || (st && (st->call || st->watched)))))
+	     !(fresh.parent_dev || works_for_us(st))))
 		return;
+	if (st && st->watched == WATCH_THROTTLE)
+		find_limit(&fresh, rq);
 	fresh.start_ns = made(rq, now);
 	fresh.issue_ns = stage == ISSUED ? now : 0;
 	fresh.call_ns = st && st->call ? st->start_ns : SPSC_NO_CALL;
@@ -200,7 +222,8 @@ int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
 		e->rec.error = error;
 		e->rec.parent_dev = st->parent_dev;
 		e->rec.parent_sector = st->parent_sector;
-		e->rec.pad = 0;
+		e->rec.cgroup_id = st->cgroup_id;
+		e->rec.flags = st->flags;
 		__builtin_memcpy(e->rec.comm, st->comm, sizeof(e->rec.comm));
 		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 	}

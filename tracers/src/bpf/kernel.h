@@ -171,7 +171,14 @@ struct folio___desc {
 	} flags;
 };
 
+struct qstr {
+	u32 hash; /* salted with the directory */
+	u32 len; /* both at once, as hash_len, the verifier of 6.1 does not read */
+	const unsigned char *name;
+};
+
 struct dentry {
+	struct qstr d_name;
 	struct inode *d_inode;
 	struct super_block *d_sb;
 };
@@ -292,9 +299,18 @@ struct task_struct {
 	struct sched_info sched_info;
 };
 
-/* A walk along a path, fs/namei.c: path is the directory that was reached. */
+struct filename {
+	const char *name;
+	const char *uptr;
+};
+
+/* A walk along a path, fs/namei.c: path is the directory that was reached, last the name that
+ * is looked up in it; depth counts the symlinks under way. */
 struct nameidata {
 	struct path path;
+	struct qstr last;
+	unsigned int depth;
+	struct filename *name;
 };
 
 struct linux_binprm {
@@ -318,6 +334,7 @@ struct bvec_iter {
 
 struct bio {
 	struct block_device *bi_bdev;
+	struct blkcg_gq *bi_blkg; /* with CONFIG_BLK_CGROUP */
 	struct bvec_iter bi_iter;
 };
 

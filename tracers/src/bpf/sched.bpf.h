@@ -12,15 +12,7 @@
 
 #include "absence.bpf.h"
 #include "journal.bpf.h"
-
-/* The directory in which a name is being looked up; NULL reads as 0. */
-static __always_inline void note_directory(struct task_struct *t, struct task_state *st)
-{
-	struct inode *dir = t->nameidata ? t->nameidata->path.dentry->d_inode : NULL;
-
-	st->dir_ino = dir ? dir->i_ino : 0;
-	st->dir_dev = dir ? dir->i_sb->s_dev : 0;
-}
+#include "lookup.bpf.h"
 
 static __always_inline void switched_out(void *ctx, struct task_struct *t, struct task_state *st,
 					 bool runnable, u64 now)
@@ -43,7 +35,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 		return;
 	}
 	st->out_state = SPSC_SWITCH_BLOCKED;
-	note_directory(t, st);
+	note_lookup(t, st);
 	/* A loop device sleeps five times a mail: with their stacks 10 of 465 us. */
 	if (st->watched == WATCH_LOOP || (shed >= SPSC_SHED_STACKS && !st->watched))
 		return;

@@ -22,6 +22,7 @@
 #define PATH_SHORT 256
 #define PATH_LONG 4096
 #define PATH_HEAD 128 /* compared with the mount path */
+#define NAME_LONGEST 255 /* NAME_MAX */
 #define SKIP_BPF_FRAMES 2 /* bpf_prog_*, bpf_trace_run*: the innermost, on every stack */
 
 /* ---- settings, written by the recorder before load ---------------------- */
@@ -127,8 +128,10 @@ struct task_state {
 	u64 held_from_ns, held_ns; /* who had the CPU meanwhile: turns.bpf.h */
 	u32 held_pid, held_tid;
 	u64 held_comm[SPSC_COMM / 8];
-	u64 dir_ino;
+	u64 dir_ino; /* where a name was being looked up, and which: lookup.bpf.h */
 	u32 dir_dev;
+	u16 name_at;
+	u8 name_bytes, name_of;
 	/* life */
 	u64 n_calls; /* = next seq */
 	u32 skipped; /* of them shed since the last record */
@@ -151,6 +154,7 @@ enum watch {
 	WATCH_WORKER, /* until the end of a work item: workers.bpf.h */
 	WATCH_CIL, /* the same, of an xfs log push */
 	WATCH_LOOP, /* the same, of a loop device: without stacks */
+	WATCH_THROTTLE, /* the same, while it submits what limits had held back */
 };
 
 /* key: task; value: its state; lives and dies with the task. When memory is

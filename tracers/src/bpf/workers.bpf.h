@@ -26,6 +26,7 @@ enum work {
 	WORK_XFS_INODE = 6,
 	WORK_XFS_CIL = 7,
 	WORK_BTRFS = 8,
+	WORK_THROTTLE = 9,
 };
 
 /* key: address of a work function; value: enum work. Filled before attaching. */
@@ -71,6 +72,13 @@ static __always_inline struct gendisk *loop_disk(struct work_struct *work, u32 k
 	return BPF_CORE_READ(HOLDER(work, loop_worker, work), lo, lo_disk);
 }
 
+static __always_inline struct gendisk *limited_disk(struct work_struct *work)
+{
+	if (!bpf_core_type_exists(struct throtl_data))
+		return NULL;
+	return BPF_CORE_READ(HOLDER(work, throtl_data, dispatch_work), queue, disk);
+}
+
 static __always_inline bool works_for_spool(struct work_struct *work, u32 kind)
 {
 	switch (kind) {
@@ -81,6 +89,8 @@ static __always_inline bool works_for_spool(struct work_struct *work, u32 kind)
 	case WORK_LOOP:
 	case WORK_LOOP_CGROUP:
 		return disk_index(loop_disk(work, kind)) >= 0;
+	case WORK_THROTTLE:
+		return disk_index(limited_disk(work)) >= 0;
 	case WORK_EXT4_INODE:
 		return bpf_core_type_exists(struct ext4_inode_info) &&
 		       is_spool(BPF_CORE_READ(HOLDER(work, ext4_inode_info, i_rsv_conversion_work),
@@ -108,6 +118,8 @@ static __always_inline u8 watch_of(u32 kind)
 	case WORK_LOOP:
 	case WORK_LOOP_CGROUP:
 		return WATCH_LOOP;
+	case WORK_THROTTLE:
+		return WATCH_THROTTLE;
 	}
 	return WATCH_WORKER;
 }

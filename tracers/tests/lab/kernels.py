@@ -5,13 +5,15 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[3] / "build" / "lab"
 # Debian's names: linux-image-6.1.0-56-amd64, linux-image-6.12.117+deb12-amd64.
 PACKAGE = r"linux-image-{}\.\d+(-\d+|\+deb\d+)-amd64"
-# Of the 400 MB of a kernel, what a machine with ext4, xfs and btrfs on virtio disks needs.
+# Of the 400 MB of a kernel, what a machine with ext4, xfs and btrfs on virtio disks, and
+# device-mapper on these, needs.
 UNPACKED = (
     "*/boot/vmlinuz-*",
     "*/lib/modules/*/modules.*",
@@ -21,6 +23,7 @@ UNPACKED = (
     "*/kernel/arch/x86/crypto/*",
     "*/kernel/drivers/virtio/*",
     "*/kernel/drivers/block/*",
+    "*/kernel/drivers/md/*",
 )
 
 
@@ -69,7 +72,7 @@ def fetch(series: str) -> Kernel:
             raise NoKernelError(f"no program {program}")
     package = _newest(series)
     release = package.removeprefix("linux-image-")
-    root = CACHE / release
+    root = CACHE / f"{release}-{zlib.crc32(' '.join(UNPACKED).encode()):08x}"
     if not root.exists():
         _unpack(package, release, root)
     return Kernel(release, root)

@@ -15,7 +15,7 @@ from kernels import Kernel, module_bytes
 
 INIT = Path(__file__).with_name("init")
 BOOT_MODULES = ("virtio_pci", "virtio_blk")
-FILESYSTEMS = ("ext4", "xfs", "btrfs")
+MODULES = ("ext4", "xfs", "btrfs", "dm-delay")
 PROGRAMS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe")
 RESULT_BYTES = 64 << 20
 # A boot takes seconds; what has not ended by then, on however busy a machine, never will.
@@ -39,7 +39,7 @@ def run(kernel: Kernel, job: str, programs: list[Path], disks: list[Path], work:
     Args:
         kernel: What to boot.
         job: Its working directory is /out, all files of which are results; ``load NAME``
-            inserts a filesystem's modules. Its output is in stdout and stderr.
+            inserts one of MODULES and what it needs. Its output is in stdout and stderr.
         programs: Copied to /bin with the libraries that they are linked to.
         disks: Images that appear as /dev/vdb, /dev/vdc and so on.
         work: Directory for the machine's files.
@@ -85,7 +85,7 @@ def _root(kernel: Kernel, job: str, programs: list[Path], root: Path) -> Path:
             (root / library.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
             shutil.copy(library, root / library.relative_to("/"))
     _add_modules(kernel, "boot", BOOT_MODULES, root)
-    for name in FILESYSTEMS:
+    for name in MODULES:
         _add_modules(kernel, name, (name,), root)
     return root
 

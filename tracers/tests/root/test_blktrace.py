@@ -78,6 +78,9 @@ def settings() -> dict[str, str]:
     """Everything that block tracing changes."""
     names = ["current_tracer", "trace_clock", "tracing_on", "buffer_size_kb"]
     files = [TRACEFS / name for name in (*names, "options/bin", "options/context-info")]
+    size = TRACEFS / "buffer_size_kb"
+    if "expanded" in size.read_text():  # not used since boot: the first use fixes its size
+        size.write_text("1408")
     files += Path("/sys/block").glob("*/trace/enable")
     return {str(file): file.read_text() for file in files if file.exists()}
 

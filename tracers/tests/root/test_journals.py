@@ -1,6 +1,5 @@
 """Journals and logs: compared with the kernel's own counters and with injected delays."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,32 +90,6 @@ def test_a_journal_on_a_device_of_its_own_is_found(require, tmp_path):
     assert (dev, comm) == (trace.meta["spools"][0]["dev"], f"jbd2/{Path(device).name}")
 
 
-@pytest.fixture
-def slow_reads(require):
-    """Return ``slow_reads(mount) -> cgroup``: two reads a second for the processes in it."""
-    made = []
-
-    def make(mount: Path) -> Path:
-        dev = mount.stat().st_dev
-        number = f"{os.major(dev)}:{os.minor(dev)}"
-        old = Path("/sys/fs/cgroup/blkio")
-        cgroup = (old if old.is_dir() else old.parent) / f"evidence-{os.getpid()}"
-        limit = cgroup / "blkio.throttle.read_iops_device"
-        if not old.is_dir():
-            limit = cgroup / "io.max"
-            if "io" not in (old.parent / "cgroup.controllers").read_text().split():
-                require("blkio", reason="no cgroup limits I/O: neither blkio nor io is there")
-            (old.parent / "cgroup.subtree_control").write_text("+io")
-        cgroup.mkdir()
-        made.append(cgroup)
-        limit.write_text(f"{number} 2" if old.is_dir() else f"{number} riops=2")
-        return cgroup
-
-    yield make
-    for cgroup in made:
-        cgroup.rmdir()
-
-
 # argv: mount, cgroup; prints how long the unlink and the slowest fsync took by its own clock.
 HOLDER = """
 import os, sys, time
@@ -143,7 +116,7 @@ print("fsync", slowest, kid)
 """
 
 
-def test_the_handle_that_a_commit_waits_for_is_named(slow_reads, require, tmp_path, capfd):
+def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path, capfd):
     """Freeing blocks, a thread that may read but twice a second must read a bitmap."""
     require("bpf")
     require("ext4")
@@ -154,7 +127,8 @@ def test_the_handle_that_a_commit_waits_for_is_named(slow_reads, require, tmp_pa
         (mount / "big").write_bytes(bytes(100 << 20))
         subprocess.run(["umount", mount], check=True)  # forgets the bitmaps
         subprocess.run(["mount", "-o", options, image, mount], check=True)
-        command = [sys.executable, "-S", "-c", HOLDER, str(mount), str(slow_reads(mount))]
+        cgroup = io_limit(mount, "read_iops", 2)
+        command = [sys.executable, "-S", "-c", HOLDER, str(mount), str(cgroup)]
         request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
         trace = Trace.open(record(request).trace)
     finally:

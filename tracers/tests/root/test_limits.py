@@ -145,7 +145,8 @@ def test_names_that_the_kernel_refuses_and_paths_beyond_its_limit(spool, tmp_pat
         ("mknod", (ODD,), (at + b"/" + ODD, None), 0),
         ("setxattr", (ODD, attribute, b"v"), (at + b"/" + ODD, attribute), 0),
         ("stat", (wide,), (wide, None), ENAMETOOLONG),
-        ("stat", (long,), (long[:LONGEST], None), ENAMETOOLONG),
+        # Cut behind a slash if the length of the mount point is even.
+        ("stat", (long,), (long[:LONGEST].rstrip(b"/"), None), ENAMETOOLONG),
     ]
     take(steps, mount, tmp_path)
 

@@ -1,6 +1,7 @@
 """The BCC tools beside a recording of the same workload, and what they say when they cannot run."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -31,10 +32,45 @@ def traced_calls() -> set[str]:
     return set(module.CALLS)
 
 
+@pytest.fixture
+def kernel_times_programs():
+    """The kernel counts how long BPF programs run."""
+    switch = Path("/proc/sys/kernel/bpf_stats_enabled")
+    before = switch.read_text()
+    switch.write_text("1")
+    yield
+    switch.write_text(before)
+
+
+def spent_ms(program: str) -> float:
+    """How long BPF programs of this name have run, by the kernel's own count."""
+    command = ["bpftool", "-j", "prog", "show"]
+    shown = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return sum(p["run_time_ns"] for p in shown if p.get("name") == program) / 1e6
+
+
+@pytest.mark.usefixtures("kernel_times_programs")
 def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
+    """Counts agree in every run, all times in one of three.
+
+    A task can lose its CPU between the two programs at one system call, or the machine to its
+    host: then they see other lengths of it.
+    """
+    runs = []
+    while not runs or (runs[-1] and len(runs) < 3):
+        place = tmp_path / str(len(runs))
+        place.mkdir()
+        runs.append(other_times(mail, place))
+    assert runs[-1] == [], runs
+
+
+def other_times(mail: Path, tmp_path: Path) -> list[tuple[str, float]]:
+    """Run spooltop beside a recording; return the times in which they differ, and by how much."""
     command = workload(tmp_path, SYNCERS, mail, 23, 7, 101).split()
     with bcc("spooltop.py", "-C", "-d", mail, 600) as rows:
         trace = beside(mail, tmp_path, command)
+        spent = spent_ms("tracepoint__sched__sched_switch")
+    assert spent > 0
     ours = {
         pid: numbers
         for pid, *numbers in ask(
@@ -47,14 +83,23 @@ def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
     }
     theirs = {int(row["PID"]): row for row in rows if row["COMM"] == COMM}
     assert sorted(n[5] for n in ours.values()) == [7, 23, 101]
+    n_calls = sum(n[0] for n in ours.values())
+    others = []
     for pid, (n, total, longest, blocked, runq, _) in ours.items():
         row = theirs[pid]
         assert int(row["CALLS"]) == n
         slack = n * SLACK_MS
-        assert float(row["TOTALms"]) == pytest.approx(float(total), rel=0.02, abs=slack)
-        assert float(row["MAXms"]) == pytest.approx(longest, rel=0.02, abs=0.1)
-        assert float(row["BLKms"]) == pytest.approx(float(blocked), rel=0.02, abs=slack)
-        assert float(row["RUNQms"]) == pytest.approx(float(runq), rel=0.05, abs=slack)
+        # spooltop was there first: it reads the clock, and walks the stack before we read it.
+        walks = spent * n / n_calls
+        for name, ms, share, least, more in (
+            ("TOTALms", total, 0.02, slack, 0),
+            ("MAXms", longest, 0.02, 0.1, 0),
+            ("BLKms", blocked, 0.02, slack, walks),
+            ("RUNQms", runq, 0.05, slack, 0),
+        ):
+            off, bound = float(row[name]) - float(ms), max(share * float(ms), least)
+            if not -bound <= off <= bound + more:
+                others.append((name, off))
         # All of these sleep for fsync: what for says the trace by its own stacks.
         frames = {
             name
@@ -66,6 +111,7 @@ def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
         }
         assert any(frame.startswith(row["TOPWAIT"]) for frame in frames)
     assert all(len(line) < 80 for line in rows.text.splitlines())
+    return others
 
 
 def test_spooltop_shows_one_process_or_name_and_no_other_mount(mail, tmp_path):

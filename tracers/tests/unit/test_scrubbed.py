@@ -33,6 +33,10 @@ def tell(story) -> None:
     waited = {"pid": 9, "tid": 9, "state": 2, "out_ns": story.now - 2, "in_ns": story.now - 1}
     held = {"held_pid": 4, "held_tid": 4, "held_ns": 1, "held_from_ns": story.now - 2}
     story.add("switch", call_ns=story.now - 5, **waited, **held, held_comm=b"alice-hog")
+    story.capture.meta["io_limits"] = [{"cgroup": "/user.slice/alice", "dev": 7, "read_bps": 9}]
+    story.capture.meta["io_cgroups"] = {"77": "/user.slice/alice/mail"}
+    story.add("block", start_ns=story.now - 3, done_ns=story.now, flags=1, cgroup_id=77)
+    story.add("block", start_ns=story.now - 2, done_ns=story.now)
     story.name("/spool/alice", 51, 0o040700)
     story.task(EXIT, 9, n_calls=3, comm=b"alice-filter")
 
@@ -58,6 +62,11 @@ def test_scrubbing_gives_what_recording_with_the_key_gives(
         assert one == other, name
     assert kept.table("segments")["held_comm"].to_pylist() == ["alice-hog"]
     assert hidden.table("segments")["held_comm"].to_pylist() != ["alice-hog"]
+    limited = [trace.table("block_ios") for trace in (kept, hidden)]
+    assert [table["held_back"].to_pylist() for table in limited] == [[True, False]] * 2
+    assert limited[0]["cgroup"].to_pylist() == ["/user.slice/alice/mail", None]
+    assert limited[1]["cgroup"][0].as_py() != "/user.slice/alice/mail"
+    assert "alice" not in hidden.meta["io_limits"][0]["cgroup"]
     assert kept.table("paths")["path"] != hidden.table("paths")["path"]
     assert pa.compute.count_distinct(kept.table("paths")["path"]) == pa.compute.count_distinct(
         scrubbed.table("paths")["path"]

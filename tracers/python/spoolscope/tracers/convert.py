@@ -98,7 +98,7 @@ def write(
 
     # One table after the other is made and written, the largest in parts: memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
-        "segments": lambda: events.segment_columns(capture, comms, inodes()),
+        "segments": lambda: events.segment_columns(capture, comms, inodes(), names),
         "samples": lambda: events.sample_columns(capture),
         "stacks": lambda: events.stack_columns(capture),
         "threads": lambda: Threads(capture, lives, comms, names.id).columns(resolved.state),
@@ -155,6 +155,10 @@ class Names:
             self._ids[path] = len(self._paths)
             self._paths.append(path)
         return self._ids[path]
+
+    def path(self, number: int) -> bytes:
+        """Return the path of an id."""
+        return self._paths[number]
 
     def text_id(self, text: bytes) -> int:
         """Return the id of a text that is not a path of its own."""
@@ -248,6 +252,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "tree": bool(native.get("tree")),
         "sample_hz": native.get("sample_hz"),
         "snapshot": _snapshot(capture.meta),
+        "io_limits": native.get("io_limits", []),
         "pseudonymised": False,
         "key_id": None,
         "filter": native.get("filter", {}),

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers.components import Paths, looked_up
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.programs import group
 
 BLOCKED, PREEMPTED = 1, 2
 WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
@@ -18,6 +20,7 @@ OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
 STATUS_ERRNO = -np.array([0, 95, 110, 28, 67, 121, 52, 61, 84, 12, 5, 78, 11, 16, 5], np.int32)
 LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
+HELD_BACK = 1 << 0  # enum spsc_block_flags
 
 Columns = dict[str, Any]
 Int = npt.NDArray[np.int64]
@@ -31,7 +34,7 @@ class CallIndex:
         key = self._key(calls["tid"], calls["start_ns"])
         self._order = np.argsort(key)
         self._keys = key[self._order]
-        self._seq = calls["seq"][self._order].astype(np.int64)
+        self._seq = calls["seq"].astype(np.int64)
 
     def _key(
         self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]
@@ -45,10 +48,8 @@ class CallIndex:
         key[~exact] = np.iinfo(np.uint64).max
         return key
 
-    def seq(
-        self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[np.int64]:
-        """Return the seq of each call, -1 where there is no such record."""
+    def row(self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]) -> Int:
+        """Return the number of each call's record, -1 where there is none."""
         found = np.full(len(tid), -1, np.int64)
         if not len(self._keys):
             return found
@@ -56,24 +57,34 @@ class CallIndex:
         at = np.searchsorted(self._keys, key)
         at[at == len(self._keys)] = 0
         hit = self._keys[at] == key
-        found[hit] = self._seq[at[hit]]
+        found[hit] = self._order[at[hit]]
         return found
 
+    def seq(self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]) -> Int:
+        """Return the seq of each call, -1 where there is no such record."""
+        return self.seq_of(self.row(tid, start))
 
-def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
+    def seq_of(self, row: Int) -> Int:
+        """Return the seq of each record, -1 for -1."""
+        return np.where(row >= 0, self._seq[row], -1) if len(self._seq) else row
+
+
+def segment_columns(capture: Capture, comms: Comms, inodes: Inodes, paths: Paths) -> Columns:
     """Expand each absence from the CPU into blocked + runq, or preempted.
 
     Absences of calls that turned out not to be on a spool have no call and are dropped.
     """
     index = CallIndex(capture.records["syscall"])
     switches = capture.records["switch"]
-    seq = index.seq(switches["tid"], switches["call_ns"])
-    kept = (seq >= 0) | (switches["call_ns"] == 0)
-    switches, seq = switches[kept], seq[kept]
+    call = index.row(switches["tid"], switches["call_ns"])
+    kept = (call >= 0) | (switches["call_ns"] == 0)
+    switches, call = switches[kept], call[kept]
+    seq = index.seq_of(call)
     in_walk = switches["dir_ino"] > 0
     dir_id = np.full(len(switches), -1, np.int64)
     walks = switches[in_walk]
     dir_id[in_walk] = inodes.path(walks["dir_dev"], walks["dir_ino"], walks["out_ns"])
+    name_id, name_of = looked_up(capture, switches, call, dir_id, paths)
     waker_seq = index.seq(switches["waker_tid"], switches["waker_call_ns"])
     blocked = switches["state"] == BLOCKED
     waiting = blocked & (switches["in_ns"] > switches["wake_ns"])
@@ -103,6 +114,8 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
                 "waker": WAKERS[rows["waker"]],
                 "waker_seq": waker_seq[where],
                 "dir_id": np.where(is_blocked, dir_id[where], -1),
+                "name_id": np.where(is_blocked, name_id[where], -1),
+                "name_of": np.where(is_blocked, name_of[where], "none"),
                 **_holders(rows, start, comms, of_cpu=not is_blocked),
             }
         )
@@ -117,7 +130,9 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes) -> Columns:
         columns[name] = np.ma.array(columns[name], mask=columns["held_ns"] == 0)
     columns["held_ns"] = np.ma.masked_equal(columns["held_ns"], 0)
     columns["seq"] = np.ma.masked_less(columns["seq"], 0)
-    columns["dir_id"] = np.ma.masked_less(columns["dir_id"], 0)
+    for name in ("dir_id", "name_id"):
+        columns[name] = np.ma.masked_less(columns[name], 0)
+    columns["name_of"] = np.ma.array(columns["name_of"], mask=columns["name_of"] == "none")
     columns["stack_id"] = np.ma.masked_equal(columns["stack_id"], 0)
     return columns
 
@@ -189,8 +204,21 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
             block["parent_sector"].astype(np.int64),
             mask=(block["parent_dev"] == 0) | (block["parent_dev"] >> 20 == LOOP_MAJOR),
         ),
+        "held_back": block["flags"] & HELD_BACK > 0,
+        "cgroup": _limited_groups(capture, comms),
         "pid": block["pid"].astype(np.int32),
         "tid": block["tid"].astype(np.int32),
         "comm": comms.texts(block["comm"]),
         "seq": np.ma.masked_less(seq, 0),
     }
+
+
+def _limited_groups(capture: Capture, comms: Comms) -> npt.NDArray[np.object_]:
+    """Name the control group of every request that a limit held back."""
+    names = {int(number): name for number, name in capture.meta.get("io_cgroups", {}).items()}
+    known = {
+        number: group(names[number].encode(errors="surrogateescape"), comms)
+        for number in np.unique(capture.records["block"]["cgroup_id"]).tolist()
+        if number in names
+    }
+    return np.array([known.get(n) for n in capture.records["block"]["cgroup_id"].tolist()], object)

@@ -36,14 +36,22 @@ NO_SIZE = ("close", "close_range")
 LOOKS, TELLS, APPENDS, GROWS, CHANGES = range(5)
 CHANGING = {APPENDS, GROWS, CHANGES}
 MOST_AT_ONCE = 64
+# strace notes when a call begins, prints its arguments, and counts its time from then: a call ends
+# later than these two add up to, by what printing took.
+LATE_NS = 1_000_000
 
 
 class Use(NamedTuple):
     """A recent call on an object: what it had to do with the size (LOOKS and so on)."""
 
     position: int
+    tid: int
     end_ns: int
     kind: int
+
+    def may_meet(self, row: Row) -> bool:
+        """Tell whether a later call of another thread may have begun before this one ended."""
+        return self.tid != row.tid and self.end_ns + LATE_NS > row.start_ns
 
 
 class Measuring:
@@ -60,7 +68,7 @@ class Measuring:
         self._calls = calls
         self._positions: dict[int, Quantity | None] = {}
         self._flags: dict[int, int] = {}
-        self._movers: dict[int, deque[tuple[int, int]]] = {}
+        self._movers: dict[int, deque[Use]] = {}
         self._uses: dict[int, deque[Use]] = {}
         # ino; position and size, each an unknown and bytes; mode, an unknown
         self._found = np.tile(np.array([0, *NOWHERE, *NOWHERE, 0]), (len(calls), 1))
@@ -126,24 +134,23 @@ class Measuring:
         if after == before:
             return
         recent = self._movers.setdefault(own, deque(maxlen=MOST_AT_ONCE))
-        others = [i for i, end_ns in recent if end_ns > row.start_ns]
-        recent.append((row.position, row.end_ns))
+        others = [use.position for use in recent if use.may_meet(row)]
+        recent.append(Use(row.position, row.tid, row.end_ns, CHANGES))
         if others:
             self._found[[*others, row.position], 1:3] = NOWHERE
 
     def _used(self, found: Object, row: Row, kind: int) -> bool:
         """Note a call on an object; tell whether what it says of the size is certain."""
         uses = self._uses.setdefault(found.ino, deque(maxlen=MOST_AT_ONCE))
-        at_once = {use.kind for use in uses if use.end_ns > row.start_ns}
-        uses.append(Use(row.position, row.end_ns, kind))
+        at_once = {use.kind for use in uses if use.may_meet(row)}
+        uses.append(Use(row.position, row.tid, row.end_ns, kind))
         if kind in (APPENDS, GROWS):  # neither a sum nor a maximum depends on the order
             return at_once <= {LOOKS, kind}
         return at_once <= {LOOKS} if kind == CHANGES else not at_once & CHANGING
 
     def _at_once(self, found: Object, row: Row, kind: int) -> bool:
         """Tell whether the size changed while the call went on; take back what others found."""
-        others = [use for use in self._uses[found.ino] if use.end_ns > row.start_ns]
-        others = [use for use in others if use.position != row.position]
+        others = [use for use in self._uses[found.ino] if use.may_meet(row)]
         if kind in CHANGING:
             for use in others:
                 self._found[use.position, 3:5] = NOWHERE

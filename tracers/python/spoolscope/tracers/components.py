@@ -1,0 +1,76 @@
+"""The names that calls were looking up when they went to sleep.
+
+The recorder says in which string of the call a name stands and where in it; here that becomes a
+path: the name in the directory that was searched.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.traces.capture import Capture, Records
+
+Int = npt.NDArray[np.int64]
+STRINGS = np.array(["none", "path", "path2", "link"], object)
+"""enum spsc_name_of."""
+PATH, PATH2 = 1, 2
+
+
+class Paths(Protocol):
+    """Absolute paths by id."""
+
+    def id(self, path: bytes, /) -> int:
+        """Return the id of a path, adding it if needed."""
+
+    def path(self, number: int, /) -> bytes:
+        """Return the path of an id."""
+
+
+def looked_up(
+    capture: Capture, switches: Records, calls: Int, dir_id: Int, paths: Paths
+) -> tuple[Int, npt.NDArray[np.object_]]:
+    """Return which name each absence was looking up, and where the call has it.
+
+    Args:
+        capture: The capture.
+        switches: Absences of its calls.
+        calls: Row of each one's call, -1 none.
+        dir_id: Path id of the directory that each had reached, -1 unknown.
+        paths: Takes the names that are new.
+
+    Returns:
+        Path ids, -1 unknown; and STRINGS, "none" where nothing was being looked up.
+    """
+    of = switches["name_of"].clip(0, len(STRINGS) - 1)
+    of = np.where((calls >= 0) & (dir_id >= 0), of, 0)
+    found = np.full(len(switches), -1, np.int64)
+    told = np.flatnonzero((of == PATH) | (of == PATH2))
+    rows = capture.records["syscall"][calls[told]]
+    text = np.where(of[told] == PATH, rows["path"], rows["path2"])
+    at, length = switches["name_at"][told], switches["name_bytes"][told]
+    keys = np.column_stack([text, at, length, dir_id[told]]).astype(np.int64)
+    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    ids = [_id(capture.strings, paths, *key) for key in unique.tolist()]
+    found[told] = np.array(ids, np.int64)[where.ravel()]
+    of[told[found[told] < 0]] = 0
+    return found, STRINGS[of]
+
+
+def _id(
+    strings: Sequence[bytes], paths: Paths, text: int, at: int, length: int, dir_id: int
+) -> int:
+    name = component(strings[text], at, length)
+    return -1 if name is None else paths.id(paths.path(dir_id).rstrip(b"/") + b"/" + name)
+
+
+def component(path: bytes, at: int, length: int) -> bytes | None:
+    """Return the component of a path that begins at a byte; None if there is none of that length.
+
+    A path may have changed, or be known in part only, when it was recorded.
+    """
+    name = path[at : at + length]
+    around = path[at - 1 : at] + path[at + length : at + length + 1]
+    whole = len(name) == length and not around.strip(b"/") and b"/" not in name
+    return name if whole and name not in (b"", b".", b"..") else None
