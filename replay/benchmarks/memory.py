@@ -1,7 +1,10 @@
 """How much memory each step of a replay needs, for plans of a million calls and more.
 
-The plan of a trace is repeated as often as needed: each copy in a directory of its own, with
-threads of its own, after the one before it. Prints the peak resident memory of every step.
+The plan of a trace is repeated as often as needed: each copy with threads of its own, after the
+one before it, and in a directory of its own unless --same-names. Every step runs in a memory
+cgroup that allows --limit MiB, page cache included, without swap. Prints the peak of what the
+kernel cannot reclaim (anonymous and shared anonymous memory of all processes of the step), and
+whether the step ended. Needs root.
 """
 
 import argparse
@@ -9,6 +12,8 @@ import os
 import shutil
 import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +22,7 @@ import engine_speed
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.plan import FORK
+from spoolscope.replay.life import FORK
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 from spoolscope.traces.native import find_binary
 
@@ -25,18 +30,23 @@ SECTIONS = {"threads": "plan_thread", "ops": "plan_op", "entries": "plan_entry",
             "xattrs": "plan_xattr"}  # fmt: skip
 PATHS = {"threads": ("cwd",), "ops": ("path", "path2"), "entries": ("path", "target"),
          "fds": ("path",), "xattrs": ("path", "name")}  # fmt: skip
+CGROUPS = Path("/sys/fs/cgroup")
+V1_KINDS = ("total_rss", "total_shmem")
+POLL_S = 0.02
 JUDGE = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from spoolscope.replay.differences import Types
+from spoolscope.replay.divergences import judge
 from spoolscope.replay.fidelity import Conditions, fidelity
-from spoolscope.replay.outcomes import divergences, read_outcomes, read_plan, write_parquet
+from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
 from spoolscope.replay.pace import parse_pace
 plan, outcomes = read_plan(Path(sys.argv[1])), read_outcomes(Path(sys.argv[2]))
 planned = SimpleNamespace(syscalls=len(outcomes), in_flight=0, strangers=0, left_out={})
+judge(plan, outcomes, Types(frozenset(["ext4"]), "ext4"))
 fidelity(plan, outcomes, planned, Conditions(parse_pace("original"), {}, 0, True))
 write_parquet(plan, outcomes, Path(sys.argv[3]))
-divergences(plan, outcomes)
 """
 BUILD = """
 import sys
@@ -51,6 +61,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trace", type=Path, help="trace directory")
     parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--limit", type=int, default=256, help="MiB that a step may have")
+    parser.add_argument("--same-names", action="store_true", help="copies share their directory")
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="for plan and target")
     options = parser.parse_args()
     trace = options.trace or engine_speed.shipped_trace()
@@ -58,14 +70,20 @@ def main() -> int:
         print("no trace: give --trace, or make the sample first")
         return 0
     with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir=options.work) as scratch:
-        measure(trace, options.calls, Path(scratch))
+        limit = options.limit << 20
+        measure(trace, options.calls, Path(scratch), limit, own_names=not options.same_names)
     return 0
 
 
-def measure(trace: Path, calls: int, place: Path) -> None:
-    """Print the peak memory of each step."""
+def measure(trace: Path, calls: int, place: Path, limit: int, *, own_names: bool) -> None:
+    """Print the peak memory of each step, in bytes at most ``limit``."""
+
+    def step(name: str, *words: object) -> None:
+        print(f"{name:<26}{limited(limit, *words)}", flush=True)
+
     step("plan of the trace itself", sys.executable, "-c", BUILD, trace, place / "one")
-    n_ops = repeat(place / "one", calls, place / "plan")
+    n_ops = repeat(place / "one", calls, place / "plan", own_names=own_names)
+    evict(place / "plan")
     binary, target = find_binary("spoolscope-replay"), place / "target"
     target.mkdir()
     print(f"{n_ops:,} operations, plan of {(place / 'plan').stat().st_size / 2**20:,.0f} MiB")
@@ -77,21 +95,61 @@ def measure(trace: Path, calls: int, place: Path) -> None:
     shutil.rmtree(target)
 
 
-def step(name: str, *words: object) -> None:
-    """Run a program; print what it needed. Of a run, the engine itself: its tasks share it."""
-    child = os.fork()
-    if child == 0:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.execv(str(words[0]), [str(word) for word in words])
-    _, status, used = os.wait4(child, 0)
-    cpu_s = used.ru_utime + used.ru_stime
-    said = "" if status == 0 else f" FAILED ({status})"
-    print(f"{name:<26}{used.ru_maxrss / 1024:>8,.0f} MiB{cpu_s:>9.2f} CPU-s{said}", flush=True)
+@dataclass(frozen=True)
+class Used:
+    """What a program needed: status, peak unreclaimable bytes, and CPU seconds."""
+
+    status: int
+    peak_bytes: int
+    cpu_s: float
+
+    def __str__(self) -> str:
+        """Return it as a row of the table."""
+        said = "" if self.status == 0 else f" FAILED ({self.status})"
+        return f"{self.peak_bytes / 2**20:>8,.0f} MiB{self.cpu_s:>9.2f} CPU-s{said}"
 
 
-def repeat(one: Path, calls: int, out: Path) -> int:
-    """Write a plan that is another one over and over; return the number of operations."""
+def limited(limit: int, *words: object) -> Used:
+    """Run a program in a memory cgroup of its own that allows ``limit`` bytes."""
+    v2 = (CGROUPS / "cgroup.controllers").exists()
+    group = (CGROUPS if v2 else CGROUPS / "memory") / f"spoolscope-bench-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
+        child = os.fork()
+        if child == 0:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.execv(str(words[0]), [str(word) for word in words])
+        peak, ended = 0, 0
+        while not ended:
+            time.sleep(POLL_S)
+            peak = max(peak, unreclaimable(group, ("anon", "shmem") if v2 else V1_KINDS))
+            ended, status, used = os.wait4(child, os.WNOHANG)
+        return Used(status, peak, used.ru_utime + used.ru_stime)
+    finally:
+        group.rmdir()
+
+
+def unreclaimable(group: Path, kinds: tuple[str, ...]) -> int:
+    """Return the bytes of these kinds that the processes of a cgroup have."""
+    rows = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return sum(int(value) for name, value in rows if name in kinds)
+
+
+def evict(file: Path) -> None:
+    """Drop a file from the page cache, so that who reads it is charged for it."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def repeat(one: Path, calls: int, out: Path, *, own_names: bool = True) -> int:
+    """Write a plan that is another one over and over; return the number of operations.
+
+    ``own_names``: each copy has a directory of its own; else all work on the same names, and what
+    the first leaves there explains few results of the others.
+    """
     raw = np.fromfile(one, np.uint8)
     header = raw[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0].copy()
     parts = {name: _section(raw, header, f"{name}_at", DTYPES[kind], int(header[f"n_{name}"]))
@@ -102,7 +160,9 @@ def repeat(one: Path, calls: int, out: Path) -> int:
     strings = [raw[at + int(a) : at + int(b)].tobytes() for a, b in pairwise(index)]
     n = -(-calls // int((parts["ops"]["call"] != NO_CALL_ROW).sum()))
     length = int(max(header["duration_ns"], parts["ops"]["end_ns"].max())) + 1
-    flat = [string for number in range(n) for string in _prefixed(number, strings)]
+    flat = strings
+    if own_names:
+        flat = [string for number in range(n) for string in _prefixed(number, strings)]
     sizes = np.cumsum([0, *map(len, flat)]).astype(np.uint64)
     header["n_strings"], header["string_bytes"] = len(flat), int(sizes[-1])
     header["duration_ns"] = n * length
@@ -111,12 +171,18 @@ def repeat(one: Path, calls: int, out: Path) -> int:
         file.seek(at)
         for name, rows in parts.items():
             header[f"{name}_at"], header[f"n_{name}"] = file.tell(), n * len(rows)
-            extra = _directories(n, n_strings + 1) if name == "entries" else rows[:0]
+            extra = rows[:0]
+            if name == "entries" and own_names:
+                extra = _directories(n, n_strings + 1)
             header[f"n_{name}"] += len(extra)
             file.write(extra.tobytes())
-            for number in range(n):
-                moved = _moved(name, rows, number, n_strings + 1, length, len(parts["threads"]))
+            apart = n_strings + 1 if own_names else 0
+            once = name in ("entries", "xattrs") and not own_names
+            for number in range(1 if once else n):
+                moved = _moved(name, rows, number, apart, length, len(parts["threads"]))
                 file.write(moved.tobytes())
+            if once:
+                header[f"n_{name}"] = len(rows)
             file.write(bytes(-file.tell() % 8))
         for key, data in (
             ("string_index_at", sizes.tobytes()),
@@ -165,7 +231,7 @@ def _moved(name: str, rows: Any, number: int, n_strings: int, length: int, n_thr
     if name in ("ops", "fds"):
         moved["thread"] += number * n_threads
     if name in ("ops", "entries"):
-        known = moved["ino"] > 0
+        known = (moved["ino"] > 0) & (n_strings > 0)
         moved["ino"][known] += number << 40
     return moved
 

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+use crate::age::Age;
 use crate::pattern::Content;
 
 use crate::engine::pace::Pace;
@@ -23,11 +24,55 @@ pub enum Verb {
     Layout,
     /// Check a plan and print what it holds as JSON.
     Check { plan: PathBuf },
+    /// Print who waits for whom as JSON: edges by kind, and of some operations why.
+    Explain {
+        plan: PathBuf,
+        /// What a call waits for, besides its own thread.
+        #[arg(long, value_enum, default_value = "resource")]
+        order: Order,
+        /// An operation of the plan; may be repeated.
+        #[arg(long = "op")]
+        ops: Vec<u32>,
+    },
+    /// Write a plan of what takes effect between two moments; print what it holds as JSON.
+    Cut {
+        plan: PathBuf,
+        #[arg(long, default_value_t = 0)]
+        from_ns: i64,
+        #[arg(long, default_value_t = i64::MAX)]
+        to_ns: i64,
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Write a plan of chosen operations and those they depend on; print what it holds as JSON.
+    Only {
+        plan: PathBuf,
+        /// A file with one byte for each operation: not 0 if it is chosen.
+        #[arg(long)]
+        chosen: PathBuf,
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Write a plan with further copies of all users; print what it holds as JSON.
+    Scale {
+        plan: PathBuf,
+        /// A file with the directories that belong to one user each, separated by NUL.
+        #[arg(long)]
+        users: PathBuf,
+        /// How long after the recording a copy begins; one for each copy.
+        #[arg(long = "phase-ns")]
+        phases_ns: Vec<i64>,
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Build the tree that existed at start in an empty target.
     Fixture {
         plan: PathBuf,
         #[arg(long)]
         target: PathBuf,
+        /// SEED[:FACTOR]: before that, leave the free space of the target in pieces.
+        #[arg(long)]
+        age: Option<Age>,
     },
     /// Execute a plan.
     Run(Run),

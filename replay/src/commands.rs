@@ -1,24 +1,31 @@
 //! What each verb does.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use crate::age::{self, Age};
+use crate::assemble::Draft;
 use crate::cli::{self, Cli, Order, Verb};
+use crate::cut;
 use crate::engine::cpus::Meter;
 use crate::engine::schedule::Schedule;
 use crate::engine::{self, Options, Summary};
+use crate::explain;
 use crate::fixture;
 use crate::model::linear::Linear;
+use crate::model::listings::Listings;
 use crate::model::moments;
 use crate::model::state::Tree;
+use crate::only;
 use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
 use crate::sandbox::{self, Confinement};
+use crate::scale;
 use crate::semantics::{self, Kind};
 use crate::verify;
 
@@ -30,7 +37,38 @@ pub fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
         Verb::Layout => print(&layout()),
         Verb::Check { plan } => print(&check(&Plan::open(&plan)?)),
-        Verb::Fixture { plan, target } => {
+        Verb::Explain { plan, order, ops } => {
+            print(&explain::explain(&Plan::open(&plan)?, order, &ops))
+        }
+        Verb::Cut {
+            plan,
+            from_ns,
+            to_ns,
+            out,
+        } => write(cut::cut(&Plan::open(&plan)?, from_ns.max(0), to_ns), &out),
+        Verb::Only { plan, chosen, out } => {
+            let plan = Plan::open(&plan)?;
+            let chosen: Vec<bool> = std::fs::read(&chosen)?
+                .iter()
+                .map(|byte| *byte != 0)
+                .collect();
+            ensure!(
+                chosen.len() == plan.ops().len(),
+                "one byte for each operation is needed"
+            );
+            write(only::only(&plan, &chosen), &out)
+        }
+        Verb::Scale {
+            plan,
+            users,
+            phases_ns,
+            out,
+        } => {
+            let users = std::fs::read(&users)?;
+            let users = users.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+            write(scale::scale(&Plan::open(&plan)?, &users, &phases_ns)?, &out)
+        }
+        Verb::Fixture { plan, target, age } => {
             sandbox::require_empty(&target)?;
             let plan = Plan::open(&plan)?;
             print(&prepare(
@@ -38,6 +76,7 @@ pub fn run(cli: Cli) -> Result<u8> {
                 &Linear::walk(&plan),
                 &sandbox::enter(&target)?,
                 &Pattern::new(1 << 20, content)?,
+                age,
             )?)
         }
         Verb::Run(arguments) => execute(&arguments, content),
@@ -50,6 +89,13 @@ pub fn run(cli: Cli) -> Result<u8> {
             print(&verify::compare(&tree, &confinement, &pattern).json())
         }
     }
+}
+
+fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
+    let shown = || format!("cannot write {}", out.display());
+    let file = std::fs::File::create(out).with_context(shown)?;
+    draft.write(&mut BufWriter::new(file)).with_context(shown)?;
+    print(&told)
 }
 
 fn print(value: &Value) -> Result<u8> {
@@ -77,6 +123,7 @@ fn check(plan: &Plan) -> Value {
         "strings": plan.n_strings(),
         "duration_ns": plan.duration_ns(),
         "edges": linear.edges.found.len(),
+        "descriptors_passed": linear.world.passes.len(),
         "unexplained": linear.unexplained.len(),
         "unexplained_examples": examples(plan, &linear),
         "unsupported": plan.unsupported().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
@@ -123,14 +170,20 @@ fn prepare(
     linear: &Linear,
     confinement: &Confinement,
     pattern: &Pattern,
+    age: Option<Age>,
 ) -> Result<Value> {
     let tree = Tree::initial(plan, &linear.world);
+    let mut aged = age.map(|age| age::churn(age, confinement)).transpose()?;
     fixture::check_space(
         confinement,
-        peak_bytes(plan, &tree, linear),
+        peak_bytes(plan, &tree, linear).saturating_add(tree.xattr_bytes()),
         tree.names.len(),
     )?;
-    let built = fixture::build(plan, &tree, confinement, pattern)?;
+    let built = fixture::build(&tree, confinement, pattern, age)?;
+    if let Some(aged) = &mut aged {
+        aged["names"] = json!(built.names_aged);
+        aged["fixture"] = fixture::pieces(&tree, confinement)?.json();
+    }
     Ok(json!({
         "files": built.files,
         "directories": built.directories,
@@ -139,6 +192,7 @@ fn prepare(
         "xattrs": built.xattrs,
         "xattrs_skipped": built.xattrs_skipped,
         "bytes": built.bytes,
+        "age": aged,
         "chrooted": confinement.chrooted,
         "owners": confinement.owners,
     }))
@@ -149,9 +203,13 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         sandbox::require_empty(&arguments.target)?;
     }
     let plan: &'static Plan = Box::leak(Box::new(Plan::open(&arguments.plan)?));
-    let linear = Linear::walk(plan);
+    let mut linear = Linear::walk(plan);
     let waits = waits(plan, &linear, arguments.order);
-    let schedule = Schedule::new(plan, &waits, arguments.pace, arguments.noop)?;
+    let rivals = match arguments.order {
+        Order::None => &[][..],
+        Order::Resource | Order::Recorded => &linear.edges.rivals,
+    };
+    let schedule = Schedule::new(plan, &waits, rivals, arguments.pace, arguments.noop)?;
     let edges = schedule.n_edges();
     let sink = engine::open_sink();
     // Opened now: inside the target these paths do not exist.
@@ -166,10 +224,15 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
             &linear,
             &confinement,
             &Pattern::new(1 << 20, content)?,
+            None,
         )?;
     }
-    drop(linear);
-    let how = json!({
+    let passes = std::mem::take(&mut linear.world.passes);
+    let listings: &'static Listings = Box::leak(Box::new(linear.listings));
+    drop(linear.world);
+    drop(linear.edges);
+    let mut how = json!({
+        "descriptors_passed": passes.len(),
         "edges": edges,
         "owners": confinement.owners,
         "chrooted": confinement.chrooted,
@@ -179,12 +242,15 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         progress,
         cpus,
         content,
+        listings,
+        passes,
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
     if let Some(mut file) = output {
         file.write_all(records::as_bytes(&outcomes))
             .context("cannot write the outcomes")?;
     }
+    how["listings"] = told_of(listings, &outcomes);
     let mut text = told(&summary, &outcomes);
     if let (Some(text), Value::Object(how)) = (text.as_object_mut(), how) {
         text.extend(how);
@@ -213,8 +279,24 @@ fn told(summary: &Summary, outcomes: &[Outcome]) -> Value {
         "cpu_idle": summary.cpus.map(|shares| shares.idle),
         "cpu_steal": summary.cpus.map(|shares| shares.steal),
         "orders_given_up": summary.given_up,
+        "locks_given_back": summary.given_back,
         "tasks_crashed": summary.crashed,
         "interrupted": summary.interrupted,
+    })
+}
+
+/// How many listings were compared, how many showed other names, and why others were not.
+fn told_of(listings: &Listings, outcomes: &[Outcome]) -> Value {
+    let [same, other_names, not_ended] = listings.judged(outcomes);
+    json!({
+        "compared": same + other_names,
+        "other_names": other_names,
+        "not_compared": {
+            "ended elsewhere": not_ended,
+            "names came or went meanwhile": listings.overlapping,
+            "read in part": listings.partial,
+            "directory not known": listings.unknown,
+        },
     })
 }
 

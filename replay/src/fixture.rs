@@ -1,16 +1,19 @@
 //! Builds the tree that existed before the first operation.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::age::{self, Age, Crowd};
+use crate::extents::Pieces;
+use crate::model::names::parent_of;
 use crate::model::state::{Thing, Tree};
 use crate::pattern::Pattern;
-use crate::plan::Plan;
 use crate::sandbox::Confinement;
 use crate::semantics;
+use crate::xattrs;
 
 const PIECE: i64 = 1 << 20;
 
@@ -23,10 +26,11 @@ pub struct Built {
     pub bytes: i64,
     /// Device nodes, and symlinks where they could lead out: never made.
     pub refused: u64,
+    /// Names that were made and removed to age directories.
+    pub names_aged: u64,
     /// Extended attributes that were set.
     pub xattrs: u64,
-    /// Those that were not: ACLs and security labels, whose values mean something, and what this
-    /// filesystem does not take.
+    /// Those that were not: see `xattrs.rs`.
     pub xattrs_skipped: u64,
 }
 
@@ -65,18 +69,19 @@ pub fn check_space(confinement: &Confinement, needed: i64, names: usize) -> Resu
 /// Builds the whole tree: directories, then files by several threads, then further names.
 ///
 /// Modes, owners and times are set when an object is complete.
+///
+/// An aged target gets its names in the same order every time, by one thread.
 pub fn build(
-    plan: &Plan,
     tree: &Tree,
     confinement: &Confinement,
     pattern: &Pattern,
+    age: Option<Age>,
 ) -> Result<Built> {
     // SAFETY: plain system call.
     unsafe { libc::umask(0) };
-    let parts = Parts::of(plan, tree);
+    let parts = Parts::of(tree);
     let maker = Maker {
         tree,
-        xattrs: &parts.xattrs,
         confinement,
         pattern,
     };
@@ -84,12 +89,15 @@ pub fn build(
     for (name, thing) in &parts.directories {
         maker.make(name, *thing, &mut built)?;
     }
-    let refused = maker.make_all(&parts.files, &mut built)?;
+    let crowd = age.map(|age| Crowd::gather(age, &parts.crowded(), confinement));
+    let crowd = crowd.transpose()?;
+    let refused = maker.make_all(&parts.files, age.is_some(), &mut built)?;
     for (name, first, thing) in &parts.links {
         if !refused.contains(thing) {
             maker.link(first, name)?;
         }
     }
+    built.names_aged = crowd.map_or(Ok(0), Crowd::leave)?;
     for (name, thing) in parts.directories.iter().rev() {
         maker.finish(name, *thing, &mut built)?;
     }
@@ -104,17 +112,14 @@ struct Parts<'a> {
     files: Vec<Named<'a>>,
     /// Name, first name of the same object, object.
     links: Vec<(&'a [u8], &'a [u8], usize)>,
-    /// Name and length of extended attributes, by object.
-    xattrs: HashMap<usize, Vec<(&'a [u8], u32)>>,
 }
 
 impl<'a> Parts<'a> {
-    fn of(plan: &'a Plan, tree: &'a Tree) -> Self {
+    fn of(tree: &'a Tree) -> Self {
         let mut parts = Self {
             directories: Vec::new(),
             files: Vec::new(),
             links: Vec::new(),
-            xattrs: HashMap::new(),
         };
         let mut first_names: Vec<Option<&[u8]>> = vec![None; tree.things.len()];
         for (name, thing) in &tree.names {
@@ -130,26 +135,39 @@ impl<'a> Parts<'a> {
                 None => parts.files.push((name, *thing)),
             }
         }
-        for xattr in plan.xattrs() {
-            let path = plan.string(xattr.path);
-            let Some(thing) = tree.names.get(path) else {
-                continue;
-            };
-            // Any of an object's names may list them, or several.
-            let of_thing: &mut Vec<_> = parts.xattrs.entry(*thing).or_default();
-            let listed = (plan.string(xattr.name), xattr.length);
-            if !of_thing.contains(&listed) {
-                of_thing.push(listed);
-            }
-        }
         parts
     }
+
+    /// Directories, with the number of names that will be in each.
+    fn crowded(&self) -> Vec<(&'a [u8], usize)> {
+        let mut names: HashMap<&[u8], usize> = HashMap::new();
+        let made = self.files.iter().chain(&self.directories);
+        let made = made.map(|(name, _)| *name);
+        for name in made.chain(self.links.iter().map(|(name, _, _)| *name)) {
+            *names.entry(parent_of(name).unwrap_or(b"")).or_default() += 1;
+        }
+        let all = self.directories.iter().map(|(name, _)| *name);
+        all.filter_map(|name| Some((name, *names.get(name)?)))
+            .collect()
+    }
+}
+
+/// In how many pieces the files of a tree lie.
+pub fn pieces(tree: &Tree, confinement: &Confinement) -> Result<Pieces> {
+    age::settle(&confinement.path(b""))?;
+    let (mut pieces, mut seen) = (Pieces::default(), HashSet::new());
+    for (name, thing) in &tree.names {
+        let regular = semantics::is_regular(tree.things[*thing].attributes.mode);
+        if regular && seen.insert(thing) {
+            pieces.add(&confinement.path(name))?;
+        }
+    }
+    Ok(pieces)
 }
 
 /// What making any object needs; threads share it.
 struct Maker<'a> {
     tree: &'a Tree,
-    xattrs: &'a HashMap<usize, Vec<(&'a [u8], u32)>>,
     confinement: &'a Confinement,
     pattern: &'a Pattern,
 }
@@ -161,7 +179,12 @@ const MOST_THREADS: usize = 8;
 
 impl Maker<'_> {
     /// Makes and finishes files; returns those refused.
-    fn make_all(&self, files: &[Named], built: &mut Built) -> Result<HashSet<usize>> {
+    fn make_all(
+        &self,
+        files: &[Named],
+        in_order: bool,
+        built: &mut Built,
+    ) -> Result<HashSet<usize>> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<(Built, Vec<usize>)> {
             let (mut built, mut refused) = (Built::default(), Vec::new());
@@ -179,7 +202,8 @@ impl Maker<'_> {
             }
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(MOST_THREADS).min(files.len().div_ceil(SHARE));
+        let most = if in_order { 1 } else { MOST_THREADS };
+        let threads = threads.min(most).min(files.len().div_ceil(SHARE));
         let mut all_refused = HashSet::new();
         std::thread::scope(|scope| {
             let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -205,7 +229,7 @@ impl Maker<'_> {
     fn mode_at_once(&self, thing: usize) -> Option<u32> {
         let mode = self.tree.things[thing].attributes.mode;
         let plain = semantics::is_regular(mode) && mode & 0o7000 == 0;
-        (plain && !self.xattrs.contains_key(&thing)).then_some(mode & 0o777)
+        (plain && self.tree.things[thing].xattrs.is_empty()).then_some(mode & 0o777)
     }
 
     fn link(&self, first: &[u8], name: &[u8]) -> Result<()> {
@@ -219,15 +243,12 @@ impl Maker<'_> {
     /// Attributes come before the mode, which may forbid them.
     fn finish(&self, name: &[u8], thing: usize, built: &mut Built) -> Result<()> {
         let path = self.confinement.path(name);
-        let ino = self.tree.things[thing].ino;
-        for (xattr, length) in self.xattrs.get(&thing).into_iter().flatten() {
-            match set_xattr(xattr, &path, ino, *length, self.pattern)? {
-                true => built.xattrs += 1,
-                false => built.xattrs_skipped += 1,
-            }
-        }
         let moded = self.mode_at_once(thing).is_some();
-        finish(&self.tree.things[thing], &path, self.confinement, moded)
+        let thing = &self.tree.things[thing];
+        let (set, skipped) = xattrs::make(thing, &path, self.pattern, self.confinement);
+        built.xattrs += set;
+        built.xattrs_skipped += skipped;
+        finish(thing, &path, self.confinement, moded)
             .with_context(|| format!("cannot own '{}'", String::from_utf8_lossy(name)))
     }
 }
@@ -297,27 +318,6 @@ fn write_file(thing: &Thing, path: &CStr, mode: u32, pattern: &Pattern) -> Resul
     // SAFETY: opened above.
     unsafe { libc::close(fd) };
     Ok(result?)
-}
-
-/// Sets an extended attribute to a pattern of that length; `false` if it is not to be had here.
-fn set_xattr(name: &[u8], path: &CStr, ino: u64, length: u32, pattern: &Pattern) -> Result<bool> {
-    let Some(name) = semantics::user_xattr(name) else {
-        return Ok(false);
-    };
-    let name = CString::new(name)?;
-    let value = pattern.bytes(ino, 0, length as usize);
-    let value = value.context("attribute too long")?;
-    // SAFETY: both strings are NUL-terminated; the value is valid for its length.
-    let done = unsafe {
-        libc::lsetxattr(
-            path.as_ptr(),
-            name.as_ptr(),
-            value.as_ptr().cast(),
-            value.len(),
-            0,
-        )
-    };
-    Ok(done == 0)
 }
 
 fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) -> Result<()> {

@@ -1,18 +1,26 @@
 //! Re-executes a recorded mail-spool workload: plan -> order -> act -> verdict.
 
+mod age;
+mod assemble;
 mod cli;
 mod commands;
+mod cut;
 mod engine;
+mod explain;
+mod extents;
 mod fixture;
 mod model;
+mod only;
 mod pattern;
 mod plan;
 mod sandbox;
+mod scale;
 mod semantics;
 #[cfg(test)]
 mod testing;
 mod touches;
 mod verify;
+mod xattrs;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -105,6 +105,15 @@ impl Pattern {
     }
 }
 
+/// Stands for an object in `Pattern` when the value of one of its extended attributes is asked for,
+/// so that no two of them begin alike.
+pub fn of_xattr(ino: u64, name: &[u8]) -> u64 {
+    const PRIME: u64 = 0x100_0000_01b3; // FNV-1a
+    name.iter().fold(ino, |key, byte| {
+        (key ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
 /// A hundredth of the range of 32 bits, rounded up, so that a hundred of them cover it.
 const PERCENT: u64 = (1 << 32) / 100 + 1;
 

@@ -6,6 +6,7 @@ use spoolscope_traces::records::{
     NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, PlanXattr,
     VERSION, from_bytes,
 };
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
@@ -192,12 +193,9 @@ impl Plan {
             return Ok(());
         }
         for part in path.split(|byte| *byte == b'/') {
-            let shown = String::from_utf8_lossy(path);
-            ensure!(part != b"..", "path '{shown}' leaves the spool");
-            ensure!(
-                !part.is_empty() && part != b".",
-                "path '{shown}' is not normal"
-            );
+            let normal = !part.is_empty() && part != b".";
+            ensure!(part != b"..", "path '{}' leaves the spool", shown(path));
+            ensure!(normal, "path '{}' is not normal", shown(path));
         }
         Ok(())
     }
@@ -282,6 +280,10 @@ impl Plan {
 }
 
 /// What no kernel answers would make files of a negative size, and the space they need with them.
+fn shown(path: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(path)
+}
+
 fn check_result(op: &PlanOp) -> Result<()> {
     ensure!(op.obj_size >= -1, "file of {} bytes", op.obj_size);
     let possible = match semantics::kind(op) {

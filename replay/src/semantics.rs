@@ -51,6 +51,8 @@ pub enum Kind {
     Sendfile,
     Splice,
     Chroot,
+    /// What executed is `Exec`.
+    FailedExec,
     Chdir,
     Fchdir,
     Umask,
@@ -115,6 +117,7 @@ fn kind_of_rare_name(name: &str) -> Kind {
         "sendfile" => Kind::Sendfile,
         "splice" => Kind::Splice,
         "chroot" => Kind::Chroot,
+        "execve" | "execveat" => Kind::FailedExec,
         "chdir" => Kind::Chdir,
         "fchdir" => Kind::Fchdir,
         "umask" => Kind::Umask,
@@ -200,6 +203,10 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         }
 }
 
+/// As `arg` of a getdents that found no more names: names that were not recorded may be there, and
+/// it is made until there are none.
+pub const READS_ON: i64 = 1;
+
 static POSITIONED: LazyLock<Vec<u16>> = LazyLock::new(|| {
     let names = [
         "read",
@@ -256,6 +263,18 @@ pub fn lock(op: &PlanOp) -> Option<(Lock, bool)> {
     }
 }
 
+/// Whether a call asked for a shared lock; the answer to a query overwrote what it asked.
+pub fn asks_shared(op: &PlanOp) -> bool {
+    match kind(op) {
+        Kind::Flock => op.cmd & !libc::LOCK_NB == libc::LOCK_SH,
+        _ => i32::from(op.lock_type) == libc::F_RDLCK && !is_lock_query(op.cmd),
+    }
+}
+
+fn is_lock_query(cmd: i32) -> bool {
+    matches!(cmd, libc::F_GETLK | libc::F_OFD_GETLK)
+}
+
 fn fcntl_lock(op: &PlanOp) -> Option<(Lock, bool)> {
     let blocks = match op.cmd {
         libc::F_SETLKW | libc::F_OFD_SETLKW => true,
@@ -309,7 +328,58 @@ pub fn is_special(mode: u32) -> bool {
     let kind = mode & libc::S_IFMT;
     !matches!(kind, 0 | libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
 }
-/// Namespaces of extended attributes; the first is the one that is replayed.
+
+/// What a call does with one extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrCall {
+    Get,
+    Set,
+    Remove,
+}
+
+static REMOVING: LazyLock<[u16; 3]> =
+    LazyLock::new(|| ["removexattr", "lremovexattr", "fremovexattr"].map(id_of));
+static NOT_FOLLOWING: LazyLock<[u16; 3]> =
+    LazyLock::new(|| ["lgetxattr", "lsetxattr", "lremovexattr"].map(id_of));
+
+pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
+    match kind(op) {
+        Kind::GetXattr => Some(XattrCall::Get),
+        Kind::SetXattr if REMOVING.contains(&op.op) => Some(XattrCall::Remove),
+        Kind::SetXattr => Some(XattrCall::Set),
+        _ => None,
+    }
+}
+
+/// Whether a call on an extended attribute works on what a symlink leads to.
+pub fn follows_links(op: &PlanOp) -> bool {
+    !NOT_FOLLOWING.contains(&op.op)
+}
+
+/// How an extended attribute is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrRole {
+    /// Its value means nothing to the kernel: any of the recorded length will do.
+    Plain,
+    /// The access ACL: the kernel takes only one that makes sense.
+    Acl,
+    /// Never made: what it would do here is not known.
+    Left,
+}
+
+/// Security labels and file capabilities mean something to this machine, a default ACL to every
+/// file that is made below it; filesystems read some trusted attributes themselves.
+pub fn xattr_role(name: &[u8]) -> XattrRole {
+    const READ_BY_FILESYSTEMS: [&[u8]; 2] = [b"trusted.SGI_", b"trusted.overlay."];
+    let begins = |start: &&[u8]| name.starts_with(start);
+    match () {
+        () if name == b"system.posix_acl_access" => XattrRole::Acl,
+        () if READ_BY_FILESYSTEMS.iter().any(begins) => XattrRole::Left,
+        () if [b"user.".as_slice(), b"trusted."].iter().any(begins) => XattrRole::Plain,
+        () => XattrRole::Left,
+    }
+}
+
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
 
 /// What is missing before the name of an extended attribute: a pseudonym of an older trace has lost
@@ -321,8 +391,7 @@ pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
     }
 }
 
-/// The whole name of an extended attribute; `None` in a namespace whose values mean something.
-pub fn user_xattr(name: &[u8]) -> Option<Vec<u8>> {
-    let whole = [missing_namespace(name), name].concat();
-    whole.starts_with(NAMESPACES[0]).then_some(whole)
+/// The whole name of an extended attribute.
+pub fn whole_xattr(name: &[u8]) -> Vec<u8> {
+    [missing_namespace(name), name].concat()
 }

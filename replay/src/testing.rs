@@ -1,14 +1,17 @@
 //! Plans written as text, for tests: one operation per line.
 //!
 //! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a
-//! member: `flags=101`, `ino=7`, `osize=100`. Lines that begin with `tree` add an entry.
+//! member: `flags=101`, `ino=7`, `osize=100`. Lines that begin with `tree` add an entry, those with
+//! `xattr` an attribute of one: `xattr a user.b 9` has 9 bytes.
 
 use spoolscope_traces::records::{
-    BASE_ROOT, NONE, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread,
-    PlanXattr, VERSION, as_bytes,
+    BASE_ROOT, NONE, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,
 };
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
+use std::path::Path;
 
+use crate::assemble::{Draft, pseudo};
 use crate::plan::Plan;
 use crate::semantics;
 
@@ -16,9 +19,7 @@ use crate::semantics;
 #[derive(Debug, Default)]
 pub struct Script {
     threads: Vec<String>,
-    strings: Vec<Vec<u8>>,
-    ops: Vec<PlanOp>,
-    entries: Vec<PlanEntry>,
+    draft: Draft,
     parents: Vec<u32>,
     pids: Vec<u32>,
 }
@@ -40,17 +41,23 @@ pub fn try_plan(script: &str) -> anyhow::Result<Plan> {
     }
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(&parsed.bytes())?;
+    keep_as_seed(script, file.path())?;
     Plan::open(file.path())
+}
+
+/// Keeps a plan for `fuzz/` in the directory that this variable names.
+fn keep_as_seed(script: &str, plan: &Path) -> anyhow::Result<()> {
+    if let Some(place) = std::env::var_os("SPOOLSCOPE_PLAN_SEEDS") {
+        let mut name = DefaultHasher::new();
+        script.hash(&mut name);
+        std::fs::copy(plan, Path::new(&place).join(name.finish().to_string()))?;
+    }
+    Ok(())
 }
 
 impl Script {
     fn string(&mut self, text: &str) -> u32 {
-        let bytes = text.as_bytes().to_vec();
-        let known = self.strings.iter().position(|known| *known == bytes);
-        known.unwrap_or_else(|| {
-            self.strings.push(bytes);
-            self.strings.len() - 1
-        }) as u32
+        self.draft.string(text.as_bytes())
     }
 
     fn thread(&mut self, name: &str) -> u32 {
@@ -68,6 +75,7 @@ impl Script {
         let words: Vec<&str> = left.split_whitespace().collect();
         match words[0] {
             "tree" => self.entry(&words[1..]),
+            "xattr" => self.xattr(&words[1..]),
             _ => self.op(&words, ret.trim().parse().expect("a result")),
         }
     }
@@ -88,7 +96,17 @@ impl Script {
                 _ => panic!("unknown key {key}"),
             }
         }
-        self.entries.push(entry);
+        self.draft.entries.push(entry);
+    }
+
+    fn xattr(&mut self, words: &[&str]) {
+        let xattr = PlanXattr {
+            path: self.string(words[0]),
+            name: self.string(words[1]),
+            length: words[2].parse().expect("a number"),
+            ..PlanXattr::default()
+        };
+        self.draft.xattrs.push(xattr);
     }
 
     fn op(&mut self, words: &[&str], ret: i64) {
@@ -97,19 +115,8 @@ impl Script {
             start_ns: start.parse().expect("a number"),
             end_ns: end.parse().expect("a number"),
             ret,
-            offset: -1,
-            size: -1,
-            obj_size: -1,
-            call: self.ops.len() as u64,
-            thread: self.thread(words[0]),
-            path: NONE,
-            path2: NONE,
-            fd: -1,
-            fd2: -1,
-            dirfd: -1,
-            dirfd2: -1,
-            op: semantics::id_of(words[2]),
-            ..PlanOp::default()
+            call: self.draft.ops.len() as u64,
+            ..pseudo(self.thread(words[0]), semantics::id_of(words[2]))
         };
         let mut names = words[3..].iter().filter(|word| !word.contains('='));
         match words[2] {
@@ -134,12 +141,11 @@ impl Script {
         for (key, value) in words[3..].iter().filter_map(|word| word.split_once('=')) {
             set(&mut op, key, value);
         }
-        self.ops.push(op);
+        self.draft.ops.push(op);
     }
 
     fn bytes(mut self) -> Vec<u8> {
-        self.ops.sort_by_key(|op| op.start_ns);
-        let threads: Vec<PlanThread> = (0..self.threads.len())
+        self.draft.threads = (0..self.threads.len())
             .map(|at| PlanThread {
                 tid: 100 + at as u32,
                 pid: 100 + self.pids[at],
@@ -149,53 +155,7 @@ impl Script {
                 ..PlanThread::default()
             })
             .collect();
-        let mut index = vec![0_u64];
-        for string in &self.strings {
-            index.push(index[index.len() - 1] + string.len() as u64);
-        }
-        let fds: [PlanFd; 0] = [];
-        let xattrs: [PlanXattr; 0] = [];
-        let text = self.strings.concat();
-        let sections: [&[u8]; 7] = [
-            as_bytes(&threads),
-            as_bytes(&self.ops),
-            as_bytes(&self.entries),
-            as_bytes(&fds),
-            as_bytes(&xattrs),
-            as_bytes(&index),
-            &text,
-        ];
-        let mut header = PlanHeader {
-            magic: *b"SPOOLPLN",
-            version: VERSION,
-            n_threads: threads.len() as u32,
-            n_ops: self.ops.len() as u64,
-            n_entries: self.entries.len() as u64,
-            n_strings: self.strings.len() as u64,
-            string_bytes: text.len() as u64,
-            ..PlanHeader::default()
-        };
-        let mut at = size_of::<PlanHeader>() as u64;
-        let mut places = [0; 7];
-        let mut body = Vec::new();
-        for (place, section) in places.iter_mut().zip(sections) {
-            *place = at;
-            body.extend_from_slice(section);
-            body.resize(body.len().next_multiple_of(8), 0);
-            at = size_of::<PlanHeader>() as u64 + body.len() as u64;
-        }
-        [
-            header.threads_at,
-            header.ops_at,
-            header.entries_at,
-            header.fds_at,
-            header.xattrs_at,
-            header.string_index_at,
-            header.string_bytes_at,
-        ] = places;
-        let mut bytes = as_bytes(&[header]).to_vec();
-        bytes.extend(body);
-        bytes
+        self.draft.bytes()
     }
 }
 
@@ -215,7 +175,9 @@ fn set(op: &mut PlanOp, key: &str, value: &str) {
         "fd" => op.fd = number as i32,
         "cmd" => op.cmd = number as i32,
         "lock" => op.lock_type = number as u8,
+        "whence" => op.lock_whence = number as u8,
         "arg" => op.arg = number,
+        "call" => op.call = number as u64,
         _ => panic!("unknown key {key}"),
     }
 }

@@ -183,7 +183,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
         libc::ENOENT if !creates => (Need::Absent, Need::Any),
         libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
         libc::EEXIST if pair => (Need::Any, Need::Present(0)),
-        libc::EEXIST => (Need::Present(0), Need::Any),
+        libc::EEXIST | libc::ENODATA | libc::ERANGE => (Need::Present(0), Need::Any),
         libc::ENOTEMPTY if rename => (Need::Present(0), Need::Full),
         libc::ENOTEMPTY => (Need::Full, Need::Any),
         libc::EISDIR if rename => (Need::File, Need::Directory),

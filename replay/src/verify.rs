@@ -1,7 +1,8 @@
 //! Compares the target with the state the trace must have left behind.
 
+use foldhash::{HashMap, HashMapExt};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,6 +13,7 @@ use crate::model::state::{Thing, Tree};
 use crate::pattern::Pattern;
 use crate::sandbox::Confinement;
 use crate::semantics;
+use crate::xattrs;
 
 const MAX_EXAMPLES: usize = 20;
 const PIECE: usize = 1 << 20;
@@ -113,6 +115,21 @@ fn walk(root: &Path, at: &Path, found: &mut HashMap<Vec<u8>, (PathBuf, Metadata)
 type Difference = (&'static str, String, String);
 
 fn differs(
+    thing: &Thing,
+    path: &Path,
+    metadata: &Metadata,
+    confinement: &Confinement,
+    pattern: &Pattern,
+) -> Option<Difference> {
+    attributes_differ(thing, path, metadata, confinement, pattern).or_else(|| {
+        let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let (xattr, wanted, got) = xattrs::differ(thing, &name, pattern, confinement)?;
+        let shown = String::from_utf8_lossy(&xattr);
+        Some(("xattr", format!("{shown}: {wanted}"), got))
+    })
+}
+
+fn attributes_differ(
     thing: &Thing,
     path: &Path,
     metadata: &Metadata,

@@ -1,6 +1,7 @@
 """Small traces by hand: a call per line, written with the schema."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Script:
         self.events: list[dict[str, Any]] = []
         self.tree: list[dict[str, Any]] = []
         self.open_files: list[dict[str, Any]] = []
+        self.snapshot = "none"
         self.more: dict[str, list[dict[str, Any]]] = {}
 
     def path(self, name: str, kind: str = "spool") -> int:
@@ -84,8 +86,10 @@ class Script:
         """Write the trace directory and return it."""
         directory.mkdir(parents=True)
         calls = sorted(self.calls, key=lambda row: row["ts_ns"])
-        for number, row in enumerate(calls):
-            row["seq"] = number
+        made: Counter[int] = Counter()
+        for row in calls:
+            row["seq"] = made[row["tid"]]
+            made[row["tid"]] += 1
         paths = [
             {"path_id": i, "path": name, "kind": kind, "spool": 0 if kind == "spool" else None}
             for (name, kind), i in self.paths.items()
@@ -106,7 +110,8 @@ class Script:
         meta = {
             "schema": SCHEMA, "version": "0", "start_ns": START, "duration_ns": last - START,
             "spools": spools or [{"mount": "/srv/mail", "fstype": "ext4", "dev": 1}],
-            "complete": True, "lost": 0, "pseudonymised": False, "counts": counts,
+            "complete": True, "lost": 0, "snapshot": {"kind": self.snapshot},
+            "pseudonymised": False, "counts": counts,
         }  # fmt: skip
         (directory / "meta.json").write_text(json.dumps(meta))
         return directory

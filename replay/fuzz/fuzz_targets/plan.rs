@@ -4,28 +4,44 @@
 #![no_main]
 #![allow(dead_code, missing_docs)]
 
+#[path = "../../src/age.rs"]
+mod age;
+#[path = "../../src/assemble.rs"]
+mod assemble;
 #[path = "../../src/cli.rs"]
 mod cli;
 #[path = "../../src/commands.rs"]
 mod commands;
+#[path = "../../src/cut/mod.rs"]
+mod cut;
 #[path = "../../src/engine/mod.rs"]
 mod engine;
+#[path = "../../src/explain.rs"]
+mod explain;
+#[path = "../../src/extents.rs"]
+mod extents;
 #[path = "../../src/fixture.rs"]
 mod fixture;
 #[path = "../../src/model/mod.rs"]
 mod model;
+#[path = "../../src/only/mod.rs"]
+mod only;
 #[path = "../../src/pattern.rs"]
 mod pattern;
 #[path = "../../src/plan.rs"]
 mod plan;
 #[path = "../../src/sandbox.rs"]
 mod sandbox;
+#[path = "../../src/scale/mod.rs"]
+mod scale;
 #[path = "../../src/semantics.rs"]
 mod semantics;
 #[path = "../../src/touches.rs"]
 mod touches;
 #[path = "../../src/verify.rs"]
 mod verify;
+#[path = "../../src/xattrs.rs"]
+mod xattrs;
 
 use libfuzzer_sys::fuzz_target;
 use model::linear::Linear;

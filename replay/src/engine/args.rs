@@ -74,6 +74,12 @@ fn word(text: &str) -> Word {
     }
 }
 
+impl Shape {
+    pub fn begins_with_directory(&self) -> bool {
+        matches!(self.words[0], Word::Dirfd)
+    }
+}
+
 fn shape(call: &calls::Call) -> Option<Shape> {
     let mut words = [Word::Blank; 6];
     for (place, text) in words.iter_mut().zip(&call.args) {
@@ -210,7 +216,11 @@ impl Task {
                 self.context.read_buffer
             }
             Kind::Write => self.data(op),
-            Kind::SetXattr => self.context.pattern.at(op.ino, 0) as i64,
+            Kind::SetXattr => {
+                let name = semantics::whole_xattr(self.context.schedule.plan.string(op.path2));
+                let key = pattern::of_xattr(op.ino, &name);
+                self.context.pattern.at(key, 0) as i64
+            }
             Kind::Open => size_of::<[u64; 3]>() as i64,
             _ => 0,
         }
@@ -320,7 +330,6 @@ impl Task {
         write_parts(buffer, &[before, self.context.schedule.plan.string(string)])
     }
 
-    /// A pseudonym has lost its namespace; `user` is the only one that is replayed.
     fn xattr_name(&mut self, string: u32) -> Result<i64, Refusal> {
         let name = self.context.schedule.plan.string(string);
         self.text(string, semantics::missing_namespace(name))

@@ -1,14 +1,14 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::{Refusal, shape_of};
 use crate::engine::fds::{self, Open};
 use crate::engine::mapped;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
 /// Executes an operation; the verdict says whether the result is the recorded one.
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
@@ -24,6 +24,7 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         Kind::Sendfile => sendfile(task, op)?,
         Kind::Splice => splice(task, op)?,
         Kind::Chroot => look_up(task, op)?,
+        Kind::FailedExec => failed_exec(task, op)?,
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
         _ => plain(task, op, kind)?,
@@ -43,17 +44,24 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         _ if op.ret == -i64::from(libc::EINTR) => Err(REASON_UNSUPPORTED),
         Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
-        Kind::SetXattr | Kind::GetXattr if !is_user_xattr(task, op) => Err(REASON_UNSUPPORTED),
+        Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),
         Kind::Fcntl if !is_known_fcntl(op) => Err(REASON_UNSUPPORTED),
         _ if special && !by_name => Err(REASON_NOT_A_FILE),
         _ => Ok(()),
     }
 }
 
-/// Security labels and ACLs have values of their own, which are not recorded.
-fn is_user_xattr(task: &Task, op: &PlanOp) -> bool {
-    let name = task.context.schedule.plan.string(op.path2);
-    op.path2 != NONE && semantics::user_xattr(name).is_some()
+/// An ACL given by a call is not recorded, and would change the mode; it can be read.
+fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
+    if op.path2 == NONE {
+        return false;
+    }
+    let name = semantics::whole_xattr(task.context.schedule.plan.string(op.path2));
+    match semantics::xattr_role(&name) {
+        XattrRole::Plain => name.starts_with(b"user.") || task.context.confinement.owners,
+        XattrRole::Acl => semantics::xattr_call(op) == Some(XattrCall::Get),
+        XattrRole::Left => false,
+    }
 }
 
 fn is_known_fcntl(op: &PlanOp) -> bool {
@@ -66,20 +74,19 @@ fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
     if kind == Kind::Fcntl || kind == Kind::Flock {
-        return Ok(lock_call(task, shape.number, registers));
+        return Ok(task.lock_in_turn(shape.number, registers));
     }
-    Ok(syscall(shape.number, registers))
+    Ok(until_done(op, shape.number, registers, |_| ()))
 }
 
-/// A lock may never be granted, if a trace is wrong or hostile: the watchdog ends the wait.
-fn lock_call(task: &Task, number: i64, r: [i64; 6]) -> i64 {
+/// Makes a call; a listing that must show more names than were recorded, until it shows no more.
+pub fn until_done(op: &PlanOp, number: i64, registers: [i64; 6], mut take: impl FnMut(i64)) -> i64 {
+    let reads_on = op.arg == semantics::READS_ON && semantics::kind(op) == Kind::Getdents;
     loop {
-        // SAFETY: as in `syscall`.
-        let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
-        match ret {
-            -1 if last_errno() == libc::EINTR && task.gate().give_up.swap(0, SeqCst) == 0 => {}
-            -1 => return -i64::from(last_errno()),
-            _ => return ret,
+        let ret = syscall(number, registers);
+        take(ret);
+        if ret <= 0 || !reads_on {
+            return ret;
         }
     }
 }
@@ -248,12 +255,26 @@ fn splice_call(from: i32, to: i32, size: i64) -> i64 {
 /// The root directory stays the target: names in a plan are whole. Only the lookup is made.
 fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
-    let [path, ..] = task.arguments(op, Kind::Chroot, &shape)?;
-    let here = i64::from(libc::AT_FDCWD);
+    let [first, second, ..] = task.arguments(op, semantics::kind(op), &shape)?;
+    let (directory, path) = match shape.begins_with_directory() {
+        true => (first, second),
+        false => (i64::from(libc::AT_FDCWD), first),
+    };
     Ok(syscall(
         libc::SYS_faccessat,
-        [here, path, i64::from(libc::X_OK), 0, 0, 0],
+        [directory, path, i64::from(libc::X_OK), 0, 0, 0],
     ))
+}
+
+/// Of an exec that failed only the lookup is made, and that only in the spool. What it found but
+/// could not execute is not asked again.
+fn failed_exec(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    const OF_NAMES: [i32; 3] = [libc::ENOENT, libc::ENOTDIR, libc::ENAMETOOLONG];
+    let by_name = OF_NAMES.iter().any(|errno| op.ret == -i64::from(*errno));
+    match by_name && semantics::uses_path(op) {
+        true => look_up(task, op),
+        false => Ok(op.ret),
+    }
 }
 
 fn sync_target(task: &Task) -> i64 {

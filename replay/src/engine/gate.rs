@@ -1,6 +1,6 @@
 //! Waiting for other threads and for the recorded time.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::spin::Spinning;
@@ -8,6 +8,10 @@ use crate::engine::spin::Spinning;
 /// How often the counter is looked at before sleeping: about a microsecond.
 const SPINS: u32 = 40;
 const NAP_NS: i64 = 1_000_000_000;
+/// A call that has lasted this long sleeps; it may only have lost its CPU (`turn.rs`).
+const ASLEEP_NS: i64 = 50_000;
+/// How often it is looked whether somebody sleeps by now.
+const LOOK_NS: i64 = 5_000_000;
 
 impl Gate {
     /// Notes that one more operation of this thread is done, and wakes who waits for it.
@@ -26,7 +30,7 @@ impl Gate {
         futex_wake(&self.epoch);
     }
 
-    fn reached(&self, target: u32) -> bool {
+    pub fn reached(&self, target: u32) -> bool {
         self.progress.load(SeqCst) >= target
     }
 
@@ -37,7 +41,20 @@ impl Gate {
     }
 
     pub fn enter(&self, new: u32) {
-        self.state.store(new, Relaxed);
+        self.state.store(new, Release);
+    }
+
+    /// Says that a call begins.
+    pub fn enter_call(&self, now_ns: i64) {
+        self.since_ns.store(now_ns, Relaxed);
+        self.enter(state::CALLING);
+    }
+
+    /// Whether the thread sleeps in the operation at a position, as far as its time there tells.
+    fn sleeps_in(&self, position: u32) -> bool {
+        let calls = self.state.load(Acquire) == state::CALLING;
+        let asleep = || now_ns() - self.since_ns.load(Relaxed) >= ASLEEP_NS;
+        calls && asleep() && self.progress.load(SeqCst) == position
     }
 
     /// Waits until `other` has finished `target` operations; `false` if told to give up.
@@ -48,23 +65,49 @@ impl Gate {
             }
             std::hint::spin_loop();
         }
+        self.wait(other, thread, target, || NAP_NS, || false)
+    }
+
+    /// Waits until `other` has finished `target` operations or sleeps in the last of them;
+    /// `false` if told to give up.
+    pub fn line_up_behind(&self, other: &Gate, thread: u32, target: u32) -> bool {
+        let asleep = || other.sleeps_in(target - 1);
+        if other.reached(target) || asleep() {
+            return true;
+        }
+        let mut nap_ns = ASLEEP_NS / 2;
+        let nap = || {
+            nap_ns = (2 * nap_ns).min(LOOK_NS);
+            nap_ns
+        };
+        self.wait(other, thread, target, nap, asleep)
+    }
+
+    fn wait(
+        &self,
+        other: &Gate,
+        thread: u32,
+        target: u32,
+        mut nap_ns: impl FnMut() -> i64,
+        enough: impl Fn() -> bool,
+    ) -> bool {
         self.waits_for
             .store(u64::from(thread) << 32 | u64::from(target), Relaxed);
         self.since_ns.store(now_ns(), Relaxed);
         self.enter(state::WAITING);
-        let reached = loop {
+        let met = loop {
             let epoch = other.epoch.load(SeqCst);
             other.register(target);
-            if other.reached(target) {
+            if other.reached(target) || enough() {
                 break true;
             }
             if self.give_up.swap(0, SeqCst) != 0 {
                 break false;
             }
-            futex_wait(&other.epoch, epoch, NAP_NS);
+            futex_wait(&other.epoch, epoch, nap_ns());
         };
         self.enter(state::RUNNING);
-        reached
+        met
     }
 
     /// Waits until a moment of CLOCK_MONOTONIC.

@@ -6,14 +6,17 @@ pub mod cpus;
 mod fds;
 mod gate;
 mod life;
+mod listing;
 mod mapped;
 mod opened;
 pub mod pace;
+pub mod passing;
 pub mod schedule;
 pub mod shared;
 mod spin;
 mod supervisor;
 mod task;
+mod turn;
 mod verdict;
 mod watchdog;
 

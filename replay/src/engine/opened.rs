@@ -1,7 +1,7 @@
 //! Files that were open when the recording began, opened again.
 
+use foldhash::{HashMap, HashMapExt};
 use spoolscope_traces::records::{NONE, PlanFd};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::engine::fds::{self, Open};

@@ -8,6 +8,17 @@ use crate::engine::shared::{self, Control, Gate};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
+/// Who must have had a lock before the call of a slot has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rival {
+    slot: u32,
+    pub thread: u32,
+    /// Operations that thread must have finished then.
+    pub finished: u32,
+    /// It asked for the lock before that call did.
+    pub asked_first: bool,
+}
+
 /// Everything a task needs, in memory shared by all of them.
 #[derive(Debug)]
 pub struct Schedule {
@@ -23,6 +34,8 @@ pub struct Schedule {
     first_edge: &'static [u32],
     /// (thread, operations it must have finished).
     edges: &'static [(u32, u32)],
+    /// By slot; only locks that were waited for have any.
+    rivals: &'static [Rival],
     pub gates: &'static [Gate],
     control: &'static [Control],
     outcomes: *mut Outcome,
@@ -42,6 +55,7 @@ impl Schedule {
     pub fn new(
         plan: &'static Plan,
         waits: &[(u32, u32, u32)],
+        rivals: &[(u32, u32, u32)],
         pace: Pace,
         noop: bool,
     ) -> Result<Self> {
@@ -63,6 +77,7 @@ impl Schedule {
             ops: shared::copy(&slots)?,
             first_edge: shared::copy(&first_edge)?,
             edges: shared::copy(&edges)?,
+            rivals: shared::copy(&by_slot(rivals, plan, &first, &slots, &slot_of))?,
             gates: shared::array(n_threads)?,
             control: shared::array(1)?,
             outcomes: shared::allocate(ops.len())?,
@@ -95,6 +110,15 @@ impl Schedule {
 
     pub fn edges(&self, slot: usize) -> &'static [(u32, u32)] {
         &self.edges[self.first_edge[slot] as usize..self.first_edge[slot + 1] as usize]
+    }
+
+    /// Those of one slot, the first to have the lock first.
+    pub fn rivals(&self, slot: usize) -> &'static [Rival] {
+        let from = self
+            .rivals
+            .partition_point(|rival| (rival.slot as usize) < slot);
+        let count = self.rivals[from..].partition_point(|rival| rival.slot as usize == slot);
+        &self.rivals[from..from + count]
     }
 
     pub fn n_edges(&self) -> usize {
@@ -168,6 +192,25 @@ fn edges_by_slot(found: &[(u32, u32, u32)], slot_of: &[u32]) -> (Vec<u32>, Vec<(
         *place += 1;
     }
     (first, edges)
+}
+
+fn by_slot(
+    rivals: &[(u32, u32, u32)],
+    plan: &Plan,
+    first: &[u32],
+    ops: &[u32],
+    slot_of: &[u32],
+) -> Vec<Rival> {
+    let start = |op: u32| plan.ops()[op as usize].start_ns;
+    let of = |(op, thread, finished): &(u32, u32, u32)| Rival {
+        slot: slot_of[*op as usize],
+        thread: *thread,
+        finished: *finished,
+        asked_first: start(ops[(first[*thread as usize] + finished - 1) as usize]) <= start(*op),
+    };
+    let mut found: Vec<Rival> = rivals.iter().map(of).collect();
+    found.sort_by_key(|rival| rival.slot);
+    found
 }
 
 fn highest_fd(plan: &Plan) -> usize {

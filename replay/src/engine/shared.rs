@@ -101,6 +101,8 @@ pub struct Control {
     pub finished: AtomicU32,
     /// Futex word: the replay is over, tasks that outlived their stream may go.
     pub over: AtomicU32,
+    /// Locks that were granted before their turn, and given back.
+    pub given_back: AtomicU32,
     pub spinning: Spinning,
 }
 

@@ -12,15 +12,20 @@ use crate::engine::cpus::{Meter, Shares};
 use crate::engine::life;
 use crate::engine::mapped;
 use crate::engine::opened::SharedFiles;
+use crate::engine::passing::Passing;
 use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
 use crate::engine::watchdog::Watchdog;
+use crate::model::listings::Listings;
+use crate::model::passed::Pass;
 use crate::pattern::{Content, Pattern};
 use crate::sandbox::Confinement;
 
 /// Time between set-up and the first operation.
 const LEAD_NS: i64 = 50_000_000;
+/// How long killed tasks may take to die.
+const IMMORTAL_NS: i64 = 10_000_000_000;
 /// How often the CPUs are looked at.
 const LOOK_NS: i64 = 250_000_000;
 /// Roots are started this much recorded time before they are needed.
@@ -34,6 +39,9 @@ pub struct Options {
     pub progress: Option<File>,
     pub cpus: Meter,
     pub content: Content,
+    pub listings: &'static Listings,
+    /// Open files that change hands.
+    pub passes: Vec<Pass>,
 }
 
 /// What came out, besides the outcomes.
@@ -41,6 +49,8 @@ pub struct Options {
 pub struct Summary {
     pub makespan_ns: i64,
     pub given_up: u64,
+    /// Locks that were granted before their turn, and given back.
+    pub given_back: u32,
     pub crashed: u64,
     pub interrupted: bool,
     /// Start of the replay, ns since the epoch.
@@ -69,7 +79,7 @@ pub fn run(
     sink: i32,
     options: Options,
 ) -> Result<(Summary, Vec<Outcome>)> {
-    let context = context(schedule, confinement, sink, options.content)?;
+    let context = context(schedule, confinement, sink, &options)?;
     args::prepare();
     let mut engine = Supervisor {
         context,
@@ -84,6 +94,7 @@ pub fn run(
     };
     let result = engine.supervise();
     engine.summary.cpus = engine.cpus.shares();
+    engine.summary.given_back = context.schedule.control().given_back.load(Relaxed);
     engine.end();
     result?;
     let outcomes = context.schedule.collect();
@@ -99,15 +110,17 @@ fn context(
     schedule: Schedule,
     confinement: Confinement,
     sink: i32,
-    content: Content,
+    options: &Options,
 ) -> Result<&'static Context> {
     let longest_write = args::longest_write(schedule.plan.ops());
     let buffer = crate::engine::shared::allocate_private(schedule.longest_read as usize)?;
     // SAFETY: plain system calls.
     let (own_id, engine_pid) = unsafe { (libc::geteuid(), libc::getpid()) };
     Ok(Box::leak(Box::new(Context {
-        pattern: Pattern::new(longest_write, content)?,
+        pattern: Pattern::new(longest_write, options.content)?,
         shared_files: SharedFiles::open(schedule.plan, &confinement),
+        listings: options.listings,
+        passing: Passing::new(&options.passes)?,
         schedule,
         confinement,
         longest_write,
@@ -160,6 +173,7 @@ impl Supervisor {
             self.start_roots()?;
             self.reap();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
+            self.watchdog.require_life(&self.context.schedule)?;
             self.report();
             self.look_at_cpus(n_cpus);
             // Waiting tasks end at the latest here, so that a root is never started too late.
@@ -358,6 +372,8 @@ impl Supervisor {
             }
             // SAFETY: no status is wanted.
             match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+                // In a call that cannot be interrupted; it dies when that returns.
+                0 if now_ns() > deadline + IMMORTAL_NS => return,
                 0 if now_ns() > deadline => killed = true,
                 0 => std::thread::sleep(Duration::from_millis(1)),
                 -1 => return,

@@ -8,13 +8,16 @@ use spoolscope_traces::records::{
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::engine::args::{Refusal, Scratch};
-use crate::engine::fds::{FdTable, Mapping, Watch};
+use crate::engine::fds::{FdTable, Mapping, Open, Watch};
+use crate::engine::listing::{self, Reader};
 use crate::engine::opened::SharedFiles;
 use crate::engine::pace::Standing;
+use crate::engine::passing::Passing;
 use crate::engine::schedule::Schedule;
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
 use crate::engine::{call, life};
+use crate::model::listings::Listings;
 use crate::pattern::Pattern;
 use crate::sandbox::Confinement;
 use crate::semantics::{self, Kind};
@@ -23,6 +26,8 @@ use crate::semantics::{self, Kind};
 #[derive(Debug)]
 pub struct Context {
     pub schedule: Schedule,
+    /// Listings whose names are known.
+    pub listings: &'static Listings,
     pub confinement: Confinement,
     pub pattern: Pattern,
     pub longest_write: i64,
@@ -35,6 +40,7 @@ pub struct Context {
     pub engine_pid: i32,
     /// Open files that processes shared when the recording began.
     pub shared_files: SharedFiles,
+    pub passing: Passing,
 }
 
 impl Context {
@@ -83,7 +89,11 @@ pub struct Task {
     /// The call at hand may name a place outside the spool.
     pub leaves_spool: bool,
     pub standing: Standing,
-    gave_up: bool,
+    pub reader: Reader,
+    /// Place of the operation at hand in the schedule.
+    pub slot: usize,
+    /// What the operation at hand waited for never came.
+    pub gave_up: bool,
 }
 
 impl Task {
@@ -101,6 +111,8 @@ impl Task {
             tid: 0,
             leaves_spool: false,
             standing: born,
+            reader: Reader::default(),
+            slot: 0,
             gave_up: false,
         }
     }
@@ -166,15 +178,17 @@ impl Task {
             let spinning = &schedule.control().spinning;
             self.gate().sleep_until(start + due, spinning);
         }
-        let ready = self.wait_for_others(slot).max(due);
+        self.slot = slot;
+        let ready = self.wait_for_others(slot).max(self.line_up(slot)).max(due);
         let kind = semantics::kind(op);
-        self.gate().enter(state::CALLING);
-        let issue = now_ns() - start;
+        let now = now_ns();
+        self.gate().enter_call(now);
+        let issue = now - start;
         // What a fork makes begins its life here.
         self.standing.ended_ns = issue;
         let (ret, (verdict, reason)) = match schedule.noop && kind != Kind::Fork {
             true => (op.ret, (VERDICT_SAME, REASON_NONE)),
-            false => self.act(op, kind),
+            false => self.act(op, schedule.op_at(slot), kind),
         };
         let end = now_ns() - start;
         self.gate().enter(state::RUNNING);
@@ -217,16 +231,39 @@ impl Task {
         ended
     }
 
-    fn act(&mut self, op: &PlanOp, kind: Kind) -> (i64, Verdict) {
+    fn act(&mut self, op: &PlanOp, at: u32, kind: Kind) -> (i64, Verdict) {
+        self.take_passed(at);
         let done = match kind {
             Kind::Fork => life::fork(self, op),
             Kind::Exec => self.exec(),
             Kind::Exit => Ok((0, (VERDICT_SAME, REASON_NONE))),
+            Kind::Getdents => match self.context.listings.of(at) {
+                Some(listing) => listing::read(self, op, at, listing),
+                None => call::make(self, op, kind),
+            },
             _ => call::make(self, op, kind),
         };
+        if kind == Kind::Open
+            && let Some(open) = self.process.fds.get(op.ret as i32)
+        {
+            self.context.passing.send(at, open.real);
+        }
         match done {
             Ok(result) => result,
             Err(reason) => (-i64::from(libc::ENOSYS), (refused(reason), reason)),
+        }
+    }
+
+    /// Has from another task what the recorded process had from another one.
+    fn take_passed(&self, at: u32) {
+        if let Some((pass, real)) = self.context.passing.receive(at) {
+            let opened = &self.context.schedule.plan.ops()[pass.opened as usize];
+            let open = Open {
+                path: opened.path,
+                append: semantics::open_flags(opened) & libc::O_APPEND != 0,
+                ..Open::new(real)
+            };
+            self.process.fds.bind(pass.fd, open);
         }
     }
 

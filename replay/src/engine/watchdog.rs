@@ -1,5 +1,7 @@
 //! Finds threads that wait for something that cannot happen, and lets them go on.
 
+use anyhow::{Result, ensure};
+use spoolscope_traces::records::PlanOp;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::schedule::Schedule;
@@ -7,6 +9,10 @@ use crate::engine::shared::{Gate, now_ns, state};
 use crate::semantics::{self, Kind};
 
 const INTERVAL_NS: i64 = 200_000_000;
+/// A replay in which nothing moves ends after so many times the patience with a lock.
+const HUNG: i64 = 30;
+/// Most calls that a diagnosis names.
+const NAMED: usize = 5;
 
 #[derive(Debug)]
 pub struct Watchdog {
@@ -14,6 +20,8 @@ pub struct Watchdog {
     last_ns: i64,
     /// (progress, when it last changed) per thread.
     seen: Vec<(u32, i64)>,
+    /// It was said which calls do not return.
+    told: bool,
 }
 
 impl Watchdog {
@@ -22,7 +30,39 @@ impl Watchdog {
             stall_ns,
             last_ns: 0,
             seen: Vec::new(),
+            told: false,
         }
+    }
+
+    /// Says which calls do not return, if nothing else moves; an error once there is no hope left.
+    pub fn require_life(&mut self, schedule: &Schedule) -> Result<()> {
+        let now = now_ns();
+        let late =
+            |gate: &Gate, thread| now - gate.since_ns.load(Relaxed) - recorded_ns(schedule, thread);
+        let calls = schedule.gates.iter().enumerate();
+        let calls = calls.filter(|(_, gate)| gate.state.load(Relaxed) == state::CALLING);
+        let mut overdue: Vec<(i64, usize)> = calls
+            .map(|(thread, gate)| (late(gate, thread), thread))
+            .filter(|(late_ns, _)| *late_ns > self.stall_ns)
+            .collect();
+        if overdue.is_empty() || !self.none_moves(schedule, now) {
+            self.told = false;
+            return Ok(());
+        }
+        overdue.sort_unstable_by_key(|(late_ns, _)| -late_ns);
+        if !std::mem::replace(&mut self.told, true) {
+            eprintln!(
+                "spoolscope-replay: nothing moves: {}",
+                hung(schedule, &overdue, now)
+            );
+        }
+        let hopeless = overdue[0].0 > self.stall_ns.saturating_mul(HUNG);
+        ensure!(
+            !hopeless,
+            "nothing moves any more: {}",
+            hung(schedule, &overdue, now)
+        );
+        Ok(())
     }
 
     /// Tells threads that wait in vain to give up; returns how many.
@@ -101,13 +141,14 @@ impl Watchdog {
         true
     }
 
-    /// A slow disk is no reason to give up; a lock that nobody will release is.
+    /// A slow disk is no reason to give up, nor is a lock that was waited for as long when it was
+    /// recorded; one that nobody will release is.
     fn is_locked(&self, schedule: &Schedule, thread: usize, now: i64) -> bool {
-        let progress = schedule.gates[thread].progress.load(Relaxed);
-        let op = schedule.op_at(schedule.slot(thread as u32, progress));
-        let kind = semantics::kind(&schedule.plan.ops()[op as usize]);
+        let gate = &schedule.gates[thread];
+        let kind = semantics::kind(current(schedule, thread));
         let locks = matches!(kind, Kind::Fcntl | Kind::Flock);
-        locks && now - self.seen[thread].1 > self.stall_ns
+        let patience_ns = self.stall_ns.saturating_add(recorded_ns(schedule, thread));
+        locks && now - gate.since_ns.load(Relaxed) > patience_ns
     }
 }
 
@@ -116,10 +157,41 @@ fn waited_for(gate: &Gate) -> (usize, u32) {
     ((both >> 32) as usize, both as u32)
 }
 
+/// The operation that a thread is at; its last one when it is through.
+fn current(schedule: &Schedule, thread: usize) -> &'static PlanOp {
+    let last = schedule.n_ops(thread as u32).saturating_sub(1);
+    let position = schedule.gates[thread].progress.load(Relaxed).min(last);
+    let slot = schedule.slot(thread as u32, position);
+    &schedule.plan.ops()[schedule.op_at(slot) as usize]
+}
+
 fn current_start(schedule: &Schedule, thread: usize) -> i64 {
-    let progress = schedule.gates[thread].progress.load(Relaxed);
-    let slot = schedule.slot(thread as u32, progress);
-    schedule.plan.ops()[schedule.op_at(slot) as usize].start_ns
+    current(schedule, thread).start_ns
+}
+
+/// How long the operation that a thread is at lasted in the recording.
+fn recorded_ns(schedule: &Schedule, thread: usize) -> i64 {
+    let op = current(schedule, thread);
+    op.end_ns - op.start_ns
+}
+
+/// Which calls do not return, and how many threads wait for others.
+fn hung(schedule: &Schedule, overdue: &[(i64, usize)], now: i64) -> String {
+    let one = |(_, thread): &(i64, usize)| {
+        let (gate, op) = (&schedule.gates[*thread], current(schedule, *thread));
+        let path = String::from_utf8_lossy(schedule.plan.string(op.path));
+        format!(
+            "thread {} has been in {}({path}) for {} s (process {})",
+            schedule.plan.threads()[*thread].tid,
+            semantics::name(op),
+            (now - gate.since_ns.load(Relaxed)) / 1_000_000_000,
+            gate.pid.load(Relaxed),
+        )
+    };
+    let named: Vec<String> = overdue.iter().take(NAMED).map(one).collect();
+    let waits = |gate: &&Gate| gate.state.load(Relaxed) == state::WAITING;
+    let waiting = schedule.gates.iter().filter(waits).count();
+    format!("{}; {waiting} threads wait for others", named.join("; "))
 }
 
 fn nudge(gate: &Gate) {

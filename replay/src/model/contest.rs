@@ -1,7 +1,7 @@
 //! Overlapping operations that fight for the same names, put in order by search.
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::PlanOp;
-use std::collections::{HashMap, HashSet};
 
 use crate::model::names::parent_of;
 use crate::model::needs;

@@ -1,7 +1,7 @@
 //! Descriptors of recorded processes, as far as order and contents depend on them.
 
+use foldhash::{HashMap, HashSet};
 use spoolscope_traces::records::{NONE, PlanFd, PlanOp};
-use std::collections::{HashMap, HashSet};
 
 use crate::semantics::{self, Kind};
 
@@ -22,6 +22,8 @@ pub struct Descriptors {
     /// Files of the plan's descriptors at start, with the first process that had each.
     at_start: HashMap<u32, (u32, u32)>,
     files: u32,
+    /// Open files that change hands, by the operation that opened them.
+    given: HashMap<u32, Descriptor>,
     /// When the last of the calls ended that moved the position of an open file.
     moved: HashMap<u32, i64>,
 }
@@ -38,6 +40,19 @@ impl Descriptors {
     /// Whether several processes have this open file.
     pub fn is_shared(&self, file: u32) -> bool {
         self.shared.contains(&file)
+    }
+
+    /// Whether no other descriptor, of any process, has the open file of this one.
+    pub fn is_last(&self, process: u32, fd: i32) -> bool {
+        let Some(file) = self.get(process, fd).file else {
+            return true;
+        };
+        let all = self.tables.iter().flat_map(|(owner, table)| {
+            let mine = move |(number, known): (&i32, &Descriptor)| (*owner, *number, known.file);
+            table.iter().map(mine)
+        });
+        !all.into_iter()
+            .any(|(owner, number, other)| other == Some(file) && (owner, number) != (process, fd))
     }
 
     /// Whether a call overlapped with another one that moved the position it used.
@@ -124,6 +139,20 @@ impl Descriptors {
         self.shared
             .extend(table.values().filter_map(|descriptor| descriptor.file));
         self.tables.insert(child, table.clone());
+    }
+
+    /// An open file that another process will use, too.
+    pub fn give(&mut self, process: u32, fd: i32, opened: u32) {
+        let given = self.get(process, fd);
+        self.shared.extend(given.file);
+        self.given.insert(opened, given);
+    }
+
+    /// Another process has what this operation opened.
+    pub fn take(&mut self, process: u32, fd: i32, opened: u32) {
+        if let Some(given) = self.given.get(&opened) {
+            self.tables.entry(process).or_default().insert(fd, *given);
+        }
     }
 
     pub fn forget(&mut self, process: u32) {

@@ -1,32 +1,38 @@
 //! Which operation waits for which: conflicts on one object, in linearised order.
 //!
 //! An edge exists where two operations of different threads conflict and either did not overlap
-//! in the recording, or overlapped with a result that tells their order. Locks that may block
-//! wait for the kernel, not for an edge, except for the turn among rivals: a rival that got the
-//! lock first is let in first, or later edges could wait for a process stuck behind the wrong
-//! holder. All edges agree with one order, so they cannot form a cycle.
+//! in the recording, or overlapped with a result that tells their order. Locks
+//! have rules of their own (`grants.rs`). All edges agree with one order, so they cannot form a cycle.
 
-use spoolscope_traces::records::{PLAN_FORK, PlanOp};
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet};
+use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 
-use crate::model::locks::LockKey;
+use crate::model::grants::Grants;
+use crate::model::listings;
+use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock};
+use crate::semantics::{self, Kind, XattrCall};
 use crate::touches::{self, Makes, Need, Touch};
 
+/// What two operations conflict on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub enum Key {
     Name(u32),
+    /// Size and contents of an inode.
     Data(u64),
     Lock(LockKey),
-    /// A descriptor of a process with several threads.
+    /// A descriptor of a process with several threads, or had from another process.
     Fd(u32, i32),
     Cwd(u32),
     /// The position of an open file that processes share.
     Position(u32),
+    /// The names in a directory, for who lists it.
+    Listing(u32),
+    /// An extended attribute: path and name.
+    Xattr(u32, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +41,33 @@ struct Access {
     writes: bool,
     /// The result tells the order even among overlapping operations.
     definite: bool,
-    /// A lock that may sleep in the kernel.
-    blocks: bool,
+}
+
+/// The last of each thread that listed a directory, and that changed its names: changes need not
+/// keep their order among themselves.
+#[derive(Debug, Default)]
+struct Directory {
+    listed: HashMap<u32, u32>,
+    changed: HashMap<u32, u32>,
 }
 
 #[derive(Debug, Default)]
 struct Track {
     writers: Vec<Access>,
     readers: Vec<Access>,
+}
+
+/// Why an operation comes after some operation of another thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Why {
+    pub op: u32,
+    pub thread: u32,
+    /// Operations which that thread must have finished.
+    pub finished: u32,
+    /// What both work on; none: it had ended when `op` began.
+    pub key: Option<Key>,
+    /// There is an edge; else the thread of `op` has waited for it, or for a later one, already.
+    pub waits: bool,
 }
 
 /// What an operation waits for, collected in linearised order.
@@ -52,12 +77,18 @@ pub struct Edges<'a> {
     /// Position of each operation in its thread.
     pub position: Vec<u32>,
     tracks: HashMap<Key, Track>,
+    directories: HashMap<u32, Directory>,
     written: HashSet<u64>,
     threaded: Vec<bool>,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).
     pub found: Vec<(u32, u32, u32)>,
-    current: HashMap<u32, u32>,
+    /// The same of calls that need not have ended before it is issued, but before it has its lock.
+    pub rivals: Vec<(u32, u32, u32)>,
+    grants: Grants,
+    /// Kept only if asked for.
+    pub why: Option<Vec<Why>>,
+    current: HashMap<u32, (u32, Key)>,
 }
 
 impl<'a> Edges<'a> {
@@ -80,6 +111,7 @@ impl<'a> Edges<'a> {
             ops,
             position,
             tracks: HashMap::new(),
+            directories: HashMap::new(),
             written: ops
                 .iter()
                 .filter(|op| changes_size(op))
@@ -92,15 +124,29 @@ impl<'a> Edges<'a> {
                 .collect(),
             waited: vec![HashMap::new(); n_threads],
             found: Vec::new(),
+            why: None,
+            rivals: Vec::new(),
+            grants: Grants::default(),
             current: HashMap::new(),
         }
     }
 
-    /// Adds the next operation of the order; `locks` are those it touched.
-    pub fn add(&mut self, at: u32, world: &World, locks: Vec<(LockKey, Lock)>) {
+    /// Edges that keep their reasons.
+    pub fn explained(plan: &'a Plan) -> Self {
+        Self {
+            why: Some(Vec::new()),
+            ..Self::new(plan)
+        }
+    }
+
+    /// Adds the next operation of the order; `changes` are what it did to locks, and none that
+    /// comes later in the order began before `horizon_ns`.
+    pub fn add(&mut self, at: u32, world: &World, changes: &[Change], horizon_ns: i64) {
         let op = &self.ops[at as usize];
         self.add_names(at, op, world);
+        self.add_listed(at, op, world);
         self.add_data(at, op);
+        self.add_xattr(at, op);
         if let Some(file) = world
             .shared_position(op)
             .filter(|_| semantics::moves_position(op))
@@ -111,27 +157,38 @@ impl<'a> Edges<'a> {
                     op: at,
                     writes: true,
                     definite: false,
-                    blocks: false,
                 },
             );
         }
-        let blocks = semantics::lock(op).is_some_and(|(_, blocks)| blocks);
-        for (key, role) in locks {
-            let writes = matches!(role, Lock::Exclusive | Lock::Release);
-            self.access(
-                Key::Lock(key),
-                Access {
-                    op: at,
-                    writes,
-                    definite: true,
-                    blocks,
-                },
-            );
+        for change in changes {
+            let before = self.grants.add(self.ops, at, *change, horizon_ns);
+            for earlier in before.ended {
+                let key = Key::Lock(change.hold.key);
+                note(
+                    self.ops,
+                    &self.position,
+                    &mut self.current,
+                    (earlier, at, true),
+                    key,
+                );
+            }
+            for rival in before.rivals {
+                let thread = self.ops[rival as usize].thread;
+                let finished = self.position[rival as usize] + 1;
+                self.rivals.push((at, thread, finished));
+            }
         }
         if self.threaded[op.thread as usize] {
             self.add_shared(at, op, world.leader(op.thread));
         }
         self.close_op(at, op.thread);
+    }
+
+    /// The next operation to be added uses a descriptor that this one opened in another process.
+    pub fn use_passed(&mut self, at: u32, opened: u32, process: u32) {
+        let key = Key::Fd(process, self.ops[at as usize].fd);
+        let (ops, position) = (self.ops, &self.position);
+        note(ops, position, &mut self.current, (opened, at, true), key);
     }
 
     fn add_names(&mut self, at: u32, op: &PlanOp, world: &World) {
@@ -144,7 +201,6 @@ impl<'a> Edges<'a> {
                         op: at,
                         writes: false,
                         definite: known,
-                        blocks: false,
                     },
                 );
             }
@@ -157,10 +213,53 @@ impl<'a> Edges<'a> {
                         op: at,
                         writes,
                         definite,
-                        blocks: false,
                     },
                 );
             }
+        }
+    }
+
+    /// What a listing shows depends on the names that came and went before.
+    fn add_listed(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if op.ret < 0 || world.listed.is_empty() {
+            return;
+        }
+        let lists = matches!(
+            semantics::kind(op),
+            Kind::Getdents | Kind::Open | Kind::Seek
+        );
+        if lists && world.listed.contains(&op.path) {
+            self.meet(at, op.path, false);
+        }
+        for touch in touches::of(op).into_iter().flatten() {
+            let there = || world.meets(touch.path, Need::Absent) == Some(false);
+            if touch.makes == Makes::Same || touch.makes == Makes::Object && there() {
+                continue;
+            }
+            let directory = listings::directory(&world.names, touch.path);
+            if let Some(directory) = directory.filter(|at| world.listed.contains(at)) {
+                self.meet(at, directory, true);
+            }
+        }
+    }
+
+    fn meet(&mut self, at: u32, directory: u32, changes: bool) {
+        let known = self.directories.entry(directory).or_default();
+        let (own, others) = match changes {
+            true => (&mut known.changed, &known.listed),
+            false => (&mut known.listed, &known.changed),
+        };
+        own.insert(self.ops[at as usize].thread, at);
+        for before in others.values() {
+            // Of a thread that was still at it, what it had done before.
+            let whole = precedes(self.ops, *before, at);
+            note(
+                self.ops,
+                &self.position,
+                &mut self.current,
+                (*before, at, whole),
+                Key::Listing(directory),
+            );
         }
     }
 
@@ -183,10 +282,22 @@ impl<'a> Edges<'a> {
                     op: at,
                     writes,
                     definite,
-                    blocks: false,
                 },
             );
         }
+    }
+
+    fn add_xattr(&mut self, at: u32, op: &PlanOp) {
+        let Some(call) = semantics::xattr_call(op).filter(|_| op.path != NONE) else {
+            return;
+        };
+        let writes = op.ret >= 0 && call != XattrCall::Get;
+        let access = Access {
+            op: at,
+            writes,
+            definite: writes,
+        };
+        self.access(Key::Xattr(op.path, op.path2), access);
     }
 
     /// Descriptors and the working directory that threads of one process share.
@@ -195,7 +306,6 @@ impl<'a> Edges<'a> {
             op: at,
             writes,
             definite: false,
-            blocks: false,
         };
         if semantics::makes_fd(op) {
             self.access(Key::Fd(process, op.ret as i32), access(true));
@@ -216,17 +326,21 @@ impl<'a> Edges<'a> {
     fn access(&mut self, key: Key, next: Access) {
         let track = self.tracks.entry(key).or_default();
         let ops = self.ops;
+        let mut noted = |before: &Access| {
+            let edge = (before.op, next.op, true);
+            note(ops, &self.position, &mut self.current, edge, key);
+        };
         let mut subsumed = None;
         for before in &track.writers {
             if ordered(ops, before, &next) {
-                note(ops, &self.position, &mut self.current, before.op, next.op);
+                noted(before);
                 subsumed = Some(before.op);
             }
         }
         if next.writes {
             for before in &track.readers {
                 if ordered(ops, before, &next) {
-                    note(ops, &self.position, &mut self.current, before.op, next.op);
+                    noted(before);
                 }
             }
             track
@@ -247,24 +361,44 @@ impl<'a> Edges<'a> {
     /// Keeps of this operation's edges those that its thread has not waited for already.
     fn close_op(&mut self, at: u32, thread: u32) {
         let waited = &mut self.waited[thread as usize];
-        for (other, finished) in self.current.drain() {
+        for (other, (finished, key)) in self.current.drain() {
             let known = waited.entry(other).or_default();
-            if *known < finished && other != thread {
+            let waits = *known < finished;
+            if waits {
                 *known = finished;
                 self.found.push((at, other, finished));
+            }
+            if let Some(why) = &mut self.why {
+                why.push(Why {
+                    op: at,
+                    thread: other,
+                    finished,
+                    key: Some(key),
+                    waits,
+                });
             }
         }
     }
 }
 
-fn note(ops: &[PlanOp], position: &[u32], current: &mut HashMap<u32, u32>, before: u32, at: u32) {
+/// Of the operations of one thread that come before, the last counts; the one given (true) or the
+/// one before it.
+fn note(
+    ops: &[PlanOp],
+    position: &[u32],
+    current: &mut HashMap<u32, (u32, Key)>,
+    (before, at, whole): (u32, u32, bool),
+    key: Key,
+) {
     let thread = ops[before as usize].thread;
-    if thread == ops[at as usize].thread {
+    let finished = position[before as usize] + u32::from(whole);
+    if thread == ops[at as usize].thread || finished == 0 {
         return;
     }
-    let finished = position[before as usize] + 1;
-    let known = current.entry(thread).or_default();
-    *known = finished.max(*known);
+    let known = current.entry(thread).or_insert((finished, key));
+    if known.0 < finished {
+        *known = (finished, key);
+    }
 }
 
 fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {
@@ -273,13 +407,7 @@ fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {
 
 /// Whether the later one of two conflicting operations must wait for the earlier one.
 fn ordered(ops: &[PlanOp], before: &Access, next: &Access) -> bool {
-    if precedes(ops, before.op, next.op) {
-        return true;
-    }
-    // A waiting lock is woken by the release itself: waiting for it here would hide the wait.
-    let releases = |op: u32| !matches!(semantics::lock(&ops[op as usize]), Some((role, _)) if role != Lock::Release);
-    let sleeps = next.blocks && releases(before.op);
-    before.definite && next.definite && !sleeps
+    precedes(ops, before.op, next.op) || before.definite && next.definite
 }
 
 /// Whether a call conflicts with all that reads the name: who found a directory full depends on

@@ -1,7 +1,7 @@
 //! What all calls together prove of the time before the first of them, where no snapshot shows it.
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::PlanOp;
-use std::collections::{HashMap, HashSet};
 
 use crate::model::names::{Names, parent_of};
 use crate::plan::Plan;

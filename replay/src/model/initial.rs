@@ -225,18 +225,6 @@ impl World<'_> {
         entry.is_some_and(|ino| ino != moved_ino && !self.by_ino.contains_key(&ino))
     }
 
-    /// A file of which only calls tell has at least as many bytes as were read of it.
-    pub fn observe_least(&mut self, object: u32, least: i64) {
-        let entry = self.object_mut(object);
-        let grown = least - entry.first.size;
-        if !entry.tentative || grown <= 0 {
-            return;
-        }
-        (entry.first.size, entry.now.size) = (least, least);
-        entry.written.add(0, least);
-        self.grow(grown);
-    }
-
     /// Notes that a call found its way to a name.
     pub fn reach(&mut self, path: u32) {
         if let Some(reached) = self.reached.get_mut(path as usize) {

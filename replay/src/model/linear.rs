@@ -6,17 +6,20 @@
 //! pulls the change forward. Who overlapped in a fight for the same names is put in order by a
 //! search. Only operations that overlapped in the recording can be moved.
 
-use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
+use foldhash::{HashMap, HashMapExt};
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use crate::model::contest;
 use crate::model::edges::Edges;
+use crate::model::effects;
+use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::needs;
 use crate::model::rivals::{ByName, Rivals, conflict};
 use crate::model::sizes::{Seen, changes_size};
-use crate::model::world::{Slot, World};
+use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lock};
 use crate::touches::{self, Makes, Need, Touch};
@@ -50,10 +53,14 @@ pub struct Linear<'a> {
     next: u32,
     /// Places of operations in contests for names, while they are not placed.
     turns: HashMap<u32, Turn>,
-    contests: u32,
+    /// Contests for names that were searched.
+    pub contests: u32,
     by_name: Option<ByName>,
     /// Operations that searches may still try.
     allowance: u64,
+    watch: Watch,
+    /// Listings whose names are known.
+    pub listings: Listings,
     /// Operations in the order found.
     pub order: Vec<u32>,
     /// Results that no order of the overlapping operations explains.
@@ -63,13 +70,22 @@ pub struct Linear<'a> {
 impl<'a> Linear<'a> {
     /// Orders the whole plan.
     pub fn walk(plan: &'a Plan) -> Self {
+        Self::ordered(plan, Edges::new(plan))
+    }
+
+    /// As `walk`, and keeps why each operation waits.
+    pub fn explained(plan: &'a Plan) -> Self {
+        Self::ordered(plan, Edges::explained(plan))
+    }
+
+    fn ordered(plan: &'a Plan, edges: Edges<'a>) -> Self {
         let ops = plan.ops();
         let is_fork = |(_, op): &(usize, &PlanOp)| op.op == PLAN_FORK;
         let mut linear = Self {
             ops,
             world: World::new(plan),
             locks: Locks::default(),
-            edges: Edges::new(plan),
+            edges,
             in_flight: Vec::new(),
             in_flight_of: vec![None; plan.threads().len()],
             fork_of: ops
@@ -85,6 +101,8 @@ impl<'a> Linear<'a> {
             contests: 0,
             by_name: None,
             allowance: ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64,
+            watch: Watch::default(),
+            listings: Listings::default(),
             order: Vec::with_capacity(ops.len()),
             unexplained: Vec::new(),
         };
@@ -110,6 +128,7 @@ impl<'a> Linear<'a> {
             self.place(ended);
         }
         self.world.fill_full();
+        self.listings = std::mem::take(&mut self.watch).finish(self.ops, &self.world);
     }
 
     /// A thread does one thing at a time, and nothing before its fork.
@@ -320,7 +339,7 @@ impl<'a> Linear<'a> {
 
     fn locks_fit(&self, at: u32) -> bool {
         let op = &self.ops[at as usize];
-        self.locks.fits(op, self.world.leader(op.thread))
+        self.locks.fits(op, &self.world)
     }
 
     fn size_fits(&self, op: &PlanOp) -> bool {
@@ -396,92 +415,32 @@ impl<'a> Linear<'a> {
         }
     }
 
+    /// No operation that has no place yet began before this.
+    fn horizon_ns(&self) -> i64 {
+        let unplaced = self.in_flight.iter().copied().chain([self.next - 1]);
+        let starts = unplaced.map(|at| self.ops[at as usize].start_ns);
+        starts.min().unwrap_or(0)
+    }
+
     fn apply(&mut self, at: u32) {
         let op = &self.ops[at as usize];
         self.placed[at as usize] = true;
         self.turns.remove(&at);
         self.in_flight.retain(|other| *other != at);
-        let held = self.locks.apply(op, self.world.leader(op.thread));
-        self.edges.add(at, &self.world, held);
-        self.order.push(at);
-        self.change_names(op);
-        self.change_objects(op);
-    }
-
-    fn change_names(&mut self, op: &PlanOp) {
-        let moved = self.world.moved_ino(op);
-        for touch in touches::of(op).iter().flatten() {
-            if op.ret >= 0 {
-                self.world.reach(touch.path);
-                for above in self.world.names.ancestors(touch.path).to_vec() {
-                    if self.world.slot(above) == Slot::Unknown {
-                        let object = self.world.plant(above, 0, None);
-                        self.world.object_mut(object).first.mode |= libc::S_IFDIR;
-                        self.world.object_mut(object).now.mode |= libc::S_IFDIR;
-                    }
-                }
-            }
-            self.world.settle_initial(op, touch, moved);
-        }
-        self.world.settle_full(op);
-        for touch in touches::of(op).iter().flatten() {
-            match touch.makes {
-                Makes::Same => {}
-                Makes::Gone if semantics::kind(op) == Kind::Rename => {}
-                Makes::Gone => self.world.remove(touch.path),
-                Makes::Object => self.world.create(op, touch.path),
-                Makes::Moved => self.world.rename(op),
-                Makes::Linked => self.world.link(op),
-                // At the second name, which may not be known.
-                Makes::Swapped if touch.path == op.path2 => {
-                    self.world.exchange(op.path, op.path2);
-                }
-                Makes::Swapped => {}
-            }
-        }
-    }
-
-    fn change_objects(&mut self, op: &PlanOp) {
-        self.world.track_fd(op);
-        match semantics::kind(op) {
-            Kind::Fork if op.arg != i64::from(NONE) => {
-                self.world.inherit_fds(op.thread, op.arg as u32);
-            }
-            Kind::Exit => self.world.forget_process(op.thread),
-            Kind::CopyRange | Kind::Sendfile | Kind::Splice => self.world.blur_output(op),
-            Kind::Umask => self.world.set_umask(op.thread, op.mode & 0o777),
-            _ => {}
-        }
-        let Some(object) = self.world.target_of(op).filter(|_| op.ret >= 0) else {
-            return;
+        let changes = self.locks.apply(op, &self.world);
+        let horizon_ns = match changes.is_empty() {
+            true => 0,
+            false => self.horizon_ns(),
         };
-        self.world.learn_ino(object, op.ino);
-        match semantics::kind(op) {
-            Kind::Write if op.ret > 0 => self.world.write(op, object),
-            Kind::Truncate | Kind::Ftruncate => self.world.resize(object, op.offset),
-            Kind::Open if changes_size(op) => self.world.resize(object, 0),
-            Kind::Fallocate if op.obj_size >= 0 => self.world.allocate(op, object),
-            Kind::Chmod => self.world.object_mut(object).chmod(op.mode),
-            Kind::Chown => self.world.object_mut(object).chown(op.arg),
-            _ => self.observe(op, object),
+        if let Some(opened) = self.world.take_fd(at, op) {
+            self.edges
+                .use_passed(at, opened, self.world.leader(op.thread));
         }
-    }
-
-    /// A size that no recorded operation explains is believed, but its contents are not known.
-    fn observe(&mut self, op: &PlanOp, object: u32) {
-        self.world.observe_size(object, op.obj_size);
-        match Seen::by(op) {
-            Some(Seen::AtLeast(least)) => self.world.observe_least(object, least),
-            Some(Seen::Exactly(size)) => self.world.observe_size(object, size),
-            _ => {}
-        }
-        if let (Some(Seen::Exactly(size)), Some(known)) =
-            (Seen::by(op), self.world.known_size(object))
-            && size != known
-        {
-            self.world.object_mut(object).blurred = true;
-            self.world.resize(object, size);
-        }
+        self.edges.add(at, &self.world, &changes, horizon_ns);
+        self.order.push(at);
+        effects::change_names(&mut self.world, op);
+        effects::change_objects(&mut self.world, at, op);
+        self.watch.note(at, op, &mut self.world);
     }
 }
 

@@ -1,140 +1,277 @@
-//! Who holds which file lock, so that locks are taken again in the order they were.
+//! Who holds which bytes of a file locked, so that locks are taken again in the order they were.
 
+use foldhash::{HashMap, HashSet};
 use spoolscope_traces::records::PlanOp;
-use std::collections::{HashMap, HashSet};
 
 use crate::model::world::World;
 use crate::semantics::{self, Kind, Lock};
 
-/// flock and fcntl locks do not see each other.
+/// What is locked: by its inode, or by what its descriptor was opened at if the trace has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LockKey {
-    pub ino: u64,
-    pub flock: bool,
+enum File {
+    Inode(u64),
+    Object(u32),
 }
 
-/// Holders of every lock: process (leader thread) and whether it excludes others.
+/// flock and fcntl locks of one file do not see each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockKey {
+    file: File,
+    flock: bool,
+}
+
+impl LockKey {
+    /// The inode of the file, if the trace has it.
+    pub fn ino(&self) -> Option<u64> {
+        match self.file {
+            File::Inode(ino) => Some(ino),
+            File::Object(_) => None,
+        }
+    }
+}
+
+/// POSIX locks belong to a process, the others to an open file, which processes may share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    /// The leader thread; also of an open file that nobody was seen to open.
+    Process(u32),
+    OpenFile(u32),
+}
+
+/// A lock held, or asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub key: LockKey,
+    owner: Owner,
+    /// The bytes: from the first to before the last.
+    bytes: (i64, i64),
+    pub exclusive: bool,
+}
+
+impl Hold {
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.key == other.key && self.bytes.0 < other.bytes.1 && other.bytes.0 < self.bytes.1
+    }
+
+    pub fn covers(&self, other: &Self) -> bool {
+        self.key == other.key && self.bytes.0 <= other.bytes.0 && other.bytes.1 <= self.bytes.1
+    }
+
+    pub fn same_owner(&self, other: &Self) -> bool {
+        self.owner == other.owner
+    }
+
+    /// Whether the two cannot be held at once.
+    pub fn excludes(&self, other: &Self) -> bool {
+        !self.same_owner(other) && (self.exclusive || other.exclusive) && self.overlaps(other)
+    }
+
+    pub fn is_flock(&self) -> bool {
+        self.key.flock
+    }
+
+    /// What is left without some bytes.
+    fn without(self, bytes: (i64, i64)) -> impl Iterator<Item = Self> {
+        let (from, to) = self.bytes;
+        let rest = [(from, to.min(bytes.0)), (from.max(bytes.1), to)];
+        let rest = rest.into_iter().filter(|(from, to)| from < to);
+        rest.map(move |bytes| Self { bytes, ..self })
+    }
+}
+
+/// What an operation does to a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub hold: Hold,
+    pub role: Lock,
+    /// It may sleep until the lock is free.
+    pub blocks: bool,
+    /// Its owner had these bytes locked already, in another way.
+    pub converts: bool,
+}
+
+/// All locks that are held.
 #[derive(Debug, Default)]
 pub struct Locks {
-    holders: HashMap<LockKey, Vec<(u32, bool)>>,
-    of_process: HashMap<u32, HashSet<LockKey>>,
+    held: HashMap<LockKey, Vec<Hold>>,
+    of_owner: HashMap<Owner, HashSet<LockKey>>,
 }
 
 impl Locks {
     /// Whether a lock's result agrees with what is held; unknown holders are no contradiction.
-    pub fn fits(&self, op: &PlanOp, process: u32) -> bool {
-        let Some((role, _)) = semantics::lock(op).filter(|_| op.ino != 0) else {
+    pub fn fits(&self, op: &PlanOp, world: &World) -> bool {
+        let Some((asked, role)) = asked(op, world) else {
             return true;
         };
+        let taken = || self.held(asked.key).any(|held| held.excludes(&asked));
         match role {
-            Lock::Exclusive => !self.others(key(op), process, false),
-            Lock::Shared => !self.others(key(op), process, true),
-            Lock::Refused if was_refused(op) => self.is_held(key(op)),
-            Lock::Refused | Lock::Release => true,
+            Lock::Exclusive | Lock::Shared => !taken(),
+            Lock::Refused => !was_refused(op) || taken(),
+            Lock::Release => true,
         }
     }
 
-    fn is_held(&self, key: LockKey) -> bool {
-        let holders = self.holders.get(&key);
-        holders.is_some_and(|holders| !holders.is_empty())
-    }
-
-    fn others(&self, key: LockKey, process: u32, only_exclusive: bool) -> bool {
-        let holders = self.holders.get(&key).map_or(&[][..], |holders| holders);
-        holders
-            .iter()
-            .any(|(holder, exclusive)| *holder != process && (*exclusive || !only_exclusive))
+    fn held(&self, key: LockKey) -> impl Iterator<Item = &Hold> {
+        self.held.get(&key).into_iter().flatten()
     }
 
     /// Whether `cause` gives up a lock that `op` got, or takes the one that `op` was refused.
     pub fn explained_by(&self, op: &PlanOp, cause: &PlanOp, world: &World) -> bool {
-        let took = || {
-            let role = semantics::lock(cause).map(|(role, _)| role);
-            matches!(role, Some(Lock::Exclusive | Lock::Shared)) && key(cause) == key(op)
+        let Some((wanted, _)) = asked(op, world).filter(|_| !self.fits(op, world)) else {
+            return false;
         };
-        !self.fits(op, world.leader(op.thread))
-            && match was_refused(op) {
-                true => took(),
-                false => self.releases(cause, key(op), world),
-            }
+        match was_refused(op) {
+            true => asked(cause, world).is_some_and(|(hold, role)| {
+                matches!(role, Lock::Exclusive | Lock::Shared) && hold.excludes(&wanted)
+            }),
+            false => self.gives_up(cause, &wanted, world),
+        }
     }
 
     /// Whether `op` gives up the lock that `before` was refused for.
     pub fn spoils(&self, op: &PlanOp, before: &PlanOp, world: &World) -> bool {
-        let refused = matches!(semantics::lock(before), Some((Lock::Refused, _)));
-        refused && before.ino != 0 && self.releases(op, key(before), world)
+        let Some((wanted, Lock::Refused)) = asked(before, world) else {
+            return false;
+        };
+        self.gives_up(op, &wanted, world)
     }
 
-    fn releases(&self, op: &PlanOp, key: LockKey, world: &World) -> bool {
-        let held = || {
-            let held = self.of_process.get(&world.leader(op.thread));
-            held.is_some_and(|held| held.contains(&key))
-        };
+    fn gives_up(&self, op: &PlanOp, wanted: &Hold, world: &World) -> bool {
+        let given = self.given_up(op, world);
+        given.iter().any(|hold| hold.excludes(wanted))
+    }
+
+    /// The locks that an operation ends.
+    fn given_up(&self, op: &PlanOp, world: &World) -> Vec<Hold> {
+        let process = world.leader(op.thread);
         match semantics::kind(op) {
-            Kind::Close => op.ino == key.ino && held(),
-            Kind::Fcntl | Kind::Flock => {
-                let role = semantics::lock(op).map(|(role, _)| role);
-                role == Some(Lock::Release) && self::key(op) == key
+            Kind::Fcntl | Kind::Flock => asked(op, world)
+                .filter(|(_, role)| *role == Lock::Release)
+                .map(|(hold, _)| hold)
+                .into_iter()
+                .collect(),
+            Kind::Close if op.ret >= 0 => {
+                let file = file(op, world);
+                let mut given = self.all_of(Owner::Process(process));
+                given.retain(|hold| Some(hold.key.file) == file);
+                let open = world.descriptors.get(process, op.fd).file;
+                let last = open.filter(|_| world.descriptors.is_last(process, op.fd));
+                given.extend(
+                    last.into_iter()
+                        .flat_map(|f| self.all_of(Owner::OpenFile(f))),
+                );
+                given
             }
-            Kind::Exit | Kind::Exec => held(),
-            _ => false,
+            Kind::Exit if op.thread != process => Vec::new(),
+            Kind::Exit | Kind::Exec => self.all_of(Owner::Process(process)),
+            _ => Vec::new(),
         }
     }
 
-    /// Takes or gives up locks; returns every lock touched, with its role.
-    pub fn apply(&mut self, op: &PlanOp, process: u32) -> Vec<(LockKey, Lock)> {
-        if let Some((role, _)) = semantics::lock(op) {
-            if op.ino == 0 {
-                return Vec::new();
-            }
-            self.change(key(op), process, role);
-            return vec![(key(op), role)];
-        }
-        let given_up: Vec<LockKey> = match semantics::kind(op) {
-            Kind::Close => self.held(process).filter(|key| key.ino == op.ino).collect(),
-            Kind::Exit | Kind::Exec => self.held(process).collect(),
-            _ => return Vec::new(),
+    fn all_of(&self, owner: Owner) -> Vec<Hold> {
+        let keys = self.of_owner.get(&owner).into_iter().flatten();
+        let held = keys.flat_map(|key| self.held(*key));
+        held.filter(|hold| hold.owner == owner).copied().collect()
+    }
+
+    /// Takes or gives up locks; returns what became of each.
+    pub fn apply(&mut self, op: &PlanOp, world: &World) -> Vec<Change> {
+        let taken = asked(op, world).filter(|(_, role)| *role != Lock::Release);
+        let Some((hold, role)) = taken else {
+            let given_up = self.given_up(op, world);
+            given_up.iter().for_each(|hold| self.remove(hold));
+            let change = |hold| Change {
+                hold,
+                role: Lock::Release,
+                blocks: false,
+                converts: false,
+            };
+            return given_up.into_iter().map(change).collect();
         };
-        if semantics::kind(op) != Kind::Exec {
-            given_up
-                .iter()
-                .for_each(|key| self.change(*key, process, Lock::Release));
+        let own = |held: &Hold| held.same_owner(&hold) && held.overlaps(&hold);
+        let converts = self.held(hold.key).any(own);
+        if role != Lock::Refused {
+            self.remove(&hold);
+            self.held.entry(hold.key).or_default().push(hold);
+            self.of_owner
+                .entry(hold.owner)
+                .or_default()
+                .insert(hold.key);
         }
-        given_up
-            .into_iter()
-            .map(|key| (key, Lock::Release))
-            .collect()
+        let blocks = semantics::lock(op).is_some_and(|(_, blocks)| blocks);
+        vec![Change {
+            hold,
+            role,
+            blocks,
+            converts,
+        }]
     }
 
-    fn held(&self, process: u32) -> impl Iterator<Item = LockKey> + '_ {
-        self.of_process.get(&process).into_iter().flatten().copied()
-    }
-
-    fn change(&mut self, key: LockKey, process: u32, role: Lock) {
-        if role == Lock::Refused {
+    fn remove(&mut self, gone: &Hold) {
+        let Some(held) = self.held.get_mut(&gone.key) else {
             return;
-        }
-        let holders = self.holders.entry(key).or_default();
-        holders.retain(|(holder, _)| *holder != process);
-        let held = self.of_process.entry(process).or_default();
-        if role == Lock::Release {
-            held.remove(&key);
-        } else {
-            holders.push((process, role == Lock::Exclusive));
-            held.insert(key);
+        };
+        let rest = |hold: Hold| match hold.same_owner(gone) {
+            true => hold.without(gone.bytes).collect(),
+            false => vec![hold],
+        };
+        *held = held.drain(..).flat_map(rest).collect();
+        if !held.iter().any(|hold| hold.same_owner(gone)) {
+            if let Some(keys) = self.of_owner.get_mut(&gone.owner) {
+                keys.remove(&gone.key);
+            }
         }
     }
 }
 
 /// Whether a try failed because somebody held the lock.
-fn was_refused(op: &PlanOp) -> bool {
+pub fn was_refused(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES)
 }
 
-/// The lock an fcntl or flock call is about.
-pub fn key(op: &PlanOp) -> LockKey {
-    LockKey {
-        ino: op.ino,
-        flock: semantics::kind(op) == Kind::Flock,
+/// The lock that an fcntl or flock call is about, if its file is known.
+fn asked(op: &PlanOp, world: &World) -> Option<(Hold, Lock)> {
+    let (role, _) = semantics::lock(op)?;
+    let flock = semantics::kind(op) == Kind::Flock;
+    let process = world.leader(op.thread);
+    let open = world.descriptors.get(process, op.fd).file;
+    let by_file = flock || matches!(op.cmd, libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
+    let hold = Hold {
+        key: LockKey {
+            file: file(op, world)?,
+            flock,
+        },
+        owner: match open.filter(|_| by_file) {
+            Some(open) => Owner::OpenFile(open),
+            None => Owner::Process(process),
+        },
+        bytes: if flock { WHOLE } else { bytes(op) },
+        exclusive: match role {
+            Lock::Exclusive | Lock::Release => true,
+            Lock::Shared => false,
+            Lock::Refused => !semantics::asks_shared(op),
+        },
+    };
+    Some((hold, role))
+}
+
+fn file(op: &PlanOp, world: &World) -> Option<File> {
+    if op.ino != 0 {
+        return Some(File::Inode(op.ino));
+    }
+    let known = world.descriptors.get(world.leader(op.thread), op.fd);
+    known.object.map(File::Object)
+}
+
+const WHOLE: (i64, i64) = (0, i64::MAX);
+
+/// The bytes an fcntl lock is about: all, if they are counted from a position that is not recorded.
+fn bytes(op: &PlanOp) -> (i64, i64) {
+    let (start, length) = (op.offset, op.size);
+    match i32::from(op.lock_whence) {
+        libc::SEEK_SET if start >= 0 && length > 0 => (start, start.saturating_add(length)),
+        libc::SEEK_SET if start >= 0 && length == 0 => (start, i64::MAX),
+        libc::SEEK_SET if start > 0 && length < 0 => (start.saturating_add(length).max(0), start),
+        _ => WHOLE,
     }
 }

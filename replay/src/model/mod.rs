@@ -1,24 +1,36 @@
 //! What the plan implies: the order of operations, the fixture and the final state.
 
+mod contents;
 mod contest;
 pub mod descriptors;
 pub mod edges;
+pub mod effects;
 pub mod evidence;
 pub mod extents;
+mod grants;
+pub mod holdings;
 mod initial;
 pub mod linear;
+pub mod listings;
 pub mod locks;
 pub mod moments;
 pub mod names;
 pub mod needs;
 pub mod objects;
+pub mod passed;
+pub mod ranges;
 mod rivals;
 mod search;
 pub mod sizes;
 pub mod state;
 pub mod world;
+pub mod xattrs;
 
 #[cfg(test)]
 mod inferred;
 #[cfg(test)]
+mod lock_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod xattr_tests;

@@ -1,7 +1,8 @@
 //! The order of recorded moments: whoever began after another had ended waits for it.
 
+use foldhash::{HashMap, HashMapExt};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use crate::plan::Plan;
 

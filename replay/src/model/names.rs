@@ -1,8 +1,9 @@
 //! Path names: parents, ancestors that change, and names born by renaming a directory.
 
+use foldhash::HashMap;
 use spoolscope_traces::records::NONE;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::plan::Plan;
 use crate::touches::{self, Makes, Need};

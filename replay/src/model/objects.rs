@@ -35,6 +35,8 @@ pub struct Object {
     pub initial: bool,
     /// The size at start comes from the snapshot only, which was taken while the server ran.
     pub tentative: bool,
+    /// The size at start comes from the first append, which may have told of others, too.
+    pub at_most: bool,
 }
 
 impl Object {

@@ -1,8 +1,9 @@
 //! Who fights with whom for names: the operations to be put in order together.
 
+use foldhash::{HashMap, HashSet, HashSetExt};
 use spoolscope_traces::records::PlanOp;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 
 use crate::model::edges::is_change;
 use crate::model::names::Names;
@@ -90,7 +91,7 @@ impl Rivals {
         free: impl Fn(u32) -> bool,
     ) -> Self {
         let mut members = vec![at];
-        let mut known: HashSet<u32> = HashSet::from([at]);
+        let mut known: HashSet<u32> = HashSet::from_iter([at]);
         let mut followed: HashSet<(u32, bool)> = HashSet::new();
         let mut lists: BinaryHeap<Reverse<(u32, &[u32])>> = BinaryHeap::new();
         let mut newest = at;

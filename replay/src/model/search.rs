@@ -4,7 +4,7 @@
 //! ended. What changes nothing and fits is taken at once; a state that led nowhere is not tried
 //! again.
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 

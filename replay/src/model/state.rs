@@ -1,12 +1,14 @@
 //! The tree before the first and after the last operation.
 
+use foldhash::{HashMap, HashMapExt};
 use spoolscope_traces::records::PlanEntry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::extents::Extents;
 use crate::model::names::parent_of;
 use crate::model::objects::{Attributes, Object};
 use crate::model::world::{Slot, World};
+use crate::model::xattrs::{Named, When};
 use crate::plan::Plan;
 use crate::semantics;
 
@@ -17,6 +19,7 @@ pub struct Thing {
     pub ino: u64,
     pub attributes: Attributes,
     pub target: Vec<u8>,
+    pub xattrs: Named,
     pub written: Extents,
     pub blurred: bool,
     pub unsized_: bool,
@@ -33,7 +36,7 @@ pub struct Tree {
 impl Tree {
     /// The fixture: what must exist before the first operation.
     pub fn initial(plan: &Plan, world: &World) -> Self {
-        let mut tree = Self::build(plan, world, &world.initial, |object| object.first);
+        let mut tree = Self::build(plan, world, &world.initial, When::Start);
         tree.cut_off();
         tree
     }
@@ -54,15 +57,10 @@ impl Tree {
 
     /// What must exist after the last one.
     pub fn expected(plan: &Plan, world: &World) -> Self {
-        Self::build(plan, world, &world.slots, |object| object.now)
+        Self::build(plan, world, &world.slots, When::End)
     }
 
-    fn build(
-        plan: &Plan,
-        world: &World,
-        slots: &[Slot],
-        attributes: impl Fn(&Object) -> Attributes,
-    ) -> Self {
+    fn build(plan: &Plan, world: &World, slots: &[Slot], when: When) -> Self {
         let mut tree = Self::default();
         let mut known: HashMap<u32, usize> = HashMap::new();
         let mut by_ino: HashMap<u64, usize> = HashMap::new();
@@ -71,9 +69,11 @@ impl Tree {
                 continue;
             };
             let object = world.object(*index);
-            let thing = *known
-                .entry(*index)
-                .or_insert_with(|| tree.push(from_object(plan, object, attributes(object))));
+            let thing = *known.entry(*index).or_insert_with(|| {
+                let thing = from_object(plan, object, when);
+                let xattrs = world.xattrs_of(*index, when);
+                tree.push(Thing { xattrs, ..thing })
+            });
             if object.initial && object.ino != 0 {
                 by_ino.insert(object.ino, thing);
             }
@@ -84,7 +84,10 @@ impl Tree {
             let linked = entry.ino != 0 && entry.mode & libc::S_IFMT != libc::S_IFDIR;
             let thing = match by_ino.get(&entry.ino).filter(|_| linked) {
                 Some(thing) => *thing,
-                None => tree.push(from_entry(plan, entry)),
+                None => tree.push(Thing {
+                    xattrs: world.xattrs_of_entry(entry),
+                    ..from_entry(plan, entry)
+                }),
             };
             if linked {
                 by_ino.insert(entry.ino, thing);
@@ -138,6 +141,12 @@ impl Tree {
         }
     }
 
+    /// Bytes of all extended attributes.
+    pub fn xattr_bytes(&self) -> i64 {
+        let all = self.things.iter().flat_map(|thing| thing.xattrs.values());
+        all.map(|xattr| i64::from(xattr.length.unwrap_or(0))).sum()
+    }
+
     /// Bytes of all regular files.
     pub fn bytes(&self) -> i64 {
         let regular = self
@@ -155,6 +164,7 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
         ino,
         attributes,
         target: Vec::new(),
+        xattrs: Named::new(),
         written,
         blurred: false,
         unsized_: false,
@@ -162,7 +172,11 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
     }
 }
 
-fn from_object(plan: &Plan, object: &Object, attributes: Attributes) -> Thing {
+fn from_object(plan: &Plan, object: &Object, when: When) -> Thing {
+    let attributes = match when {
+        When::Start => object.first,
+        When::End => object.now,
+    };
     Thing {
         target: plan.string(object.target).to_vec(),
         written: object.written.clone(),

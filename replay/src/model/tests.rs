@@ -2,21 +2,25 @@
 
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
+use crate::plan::Plan;
 use crate::testing::plan;
 
 const CREATE_EXCL: &str = "flags=301";
 
 /// The operations in the order found, as indices of lines; and how many stay unexplained.
-fn order(script: &str) -> (Vec<u32>, usize) {
+pub(super) fn order(script: &str) -> (Vec<u32>, usize) {
     let plan = plan(script);
     let linear = Linear::walk(&plan);
     (linear.order.clone(), linear.unexplained.len())
 }
 
 /// (waiting operation, awaited operation) for every edge.
-fn edges(script: &str) -> Vec<(u32, u32)> {
+pub(super) fn edges(script: &str) -> Vec<(u32, u32)> {
     let plan = plan(script);
-    let linear = Linear::walk(&plan);
+    pairs(&plan, &Linear::walk(&plan).edges.found)
+}
+
+pub(super) fn pairs(plan: &Plan, found: &[(u32, u32, u32)]) -> Vec<(u32, u32)> {
     let op_at = |thread: u32, finished: u32| {
         let mut stream =
             (0..plan.ops().len() as u32).filter(|at| plan.ops()[*at as usize].thread == thread);
@@ -24,14 +28,12 @@ fn edges(script: &str) -> Vec<(u32, u32)> {
             .nth(finished as usize - 1)
             .expect("within the stream")
     };
-    let mut edges: Vec<(u32, u32)> = linear
-        .edges
-        .found
+    let mut pairs: Vec<(u32, u32)> = found
         .iter()
         .map(|(op, thread, finished)| (*op, op_at(*thread, *finished)))
         .collect();
-    edges.sort_unstable();
-    edges
+    pairs.sort_unstable();
+    pairs
 }
 
 fn names(tree: &Tree) -> Vec<String> {
@@ -134,33 +136,6 @@ fn a_short_read_tells_which_append_it_missed() {
     ";
     assert_eq!(order(script), (vec![0, 1, 3, 2, 4], 0));
     assert_eq!(edges(script), [(2, 3), (3, 1), (4, 2)]);
-}
-
-#[test]
-fn waiting_locks_wait_in_the_kernel_but_keep_their_turn() {
-    const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
-    const UNLOCK: &str = "fd=3 ino=4 cmd=6 lock=2";
-    let script = format!(
-        "A 0-10 fcntl {LOCK} = 0
-         B 20-65 fcntl {LOCK} = 0
-         C 30-95 fcntl {LOCK} = 0
-         A 50-70 fcntl {UNLOCK} = 0
-         B 80-90 fcntl {UNLOCK} = 0"
-    );
-    assert_eq!(order(&script), (vec![0, 3, 1, 4, 2], 0));
-    // B does not wait for A's unlock, nor C for B's: the kernel makes them wait.
-    assert_eq!(edges(&script), [(1, 0), (2, 1), (4, 3)]);
-}
-
-#[test]
-fn a_try_that_was_refused_lies_within_the_hold() {
-    let script = "
-        A 0-10 flock fd=3 ino=4 cmd=2 = 0
-        B 20-90 flock fd=3 ino=4 cmd=6 = -11
-        A 30-40 flock fd=3 ino=4 cmd=8 = 0
-    ";
-    assert_eq!(order(script), (vec![0, 1, 2], 0));
-    assert_eq!(edges(script), [(1, 0), (2, 1)]);
 }
 
 #[test]
@@ -403,18 +378,6 @@ fn appends_at_places_nobody_told_make_the_file_longer_all_the_same() {
 }
 
 #[test]
-fn a_try_that_was_refused_comes_after_the_one_that_got_the_lock() {
-    // By their ends the refusal would come first, and the try would succeed.
-    let script = "
-        A 0-100 flock fd=3 ino=4 cmd=2 = 0
-        B 20-50 flock fd=3 ino=4 cmd=6 = -11
-        A 110-120 flock fd=3 ino=4 cmd=8 = 0
-    ";
-    assert_eq!(order(script), (vec![0, 1, 2], 0));
-    assert_eq!(edges(script), [(1, 0), (2, 1)]);
-}
-
-#[test]
 fn bytes_written_at_once_through_one_position_are_not_foretold() {
     let script = |second: &str| {
         format!(
@@ -431,4 +394,29 @@ fn bytes_written_at_once_through_one_position_are_not_foretold() {
     };
     assert!(blurred("20-40"));
     assert!(!blurred("31-40"));
+}
+
+#[test]
+fn a_first_append_may_have_told_of_the_second_one() {
+    let sizes = |second: &str| {
+        let plan = plan(&format!(
+            "
+            tree f ino=4 size=90
+            A 0-1 openat f flags=2001 ino=4 = 3
+            A 2-3 FORK B = 0
+            A 10-20 write fd=3 ino=4 size=10 osize={second} = 10
+            B 30-40 write fd=3 ino=4 size=10 osize=120 = 10
+            A 50-60 write fd=3 ino=4 size=10 osize=130 = 10
+            "
+        ));
+        let linear = Linear::walk(&plan);
+        let (before, after) = (
+            Tree::initial(&plan, &linear.world),
+            Tree::expected(&plan, &linear.world),
+        );
+        let blurred = after.things.iter().any(|thing| thing.blurred);
+        (before.bytes(), after.bytes(), blurred)
+    };
+    assert_eq!(sizes("110"), (100, 130, false));
+    assert_eq!(sizes("120"), (100, 130, true));
 }

@@ -1,14 +1,16 @@
 //! The spool as it must have been: names, objects and locks, step by step.
 
+use foldhash::{HashMap, HashMapExt, HashSet};
 use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
-use std::collections::HashMap;
 
 use crate::model::descriptors::Descriptors;
 use crate::model::evidence::Evidence;
 use crate::model::extents::Extents;
+use crate::model::listings;
 use crate::model::names::Names;
 use crate::model::objects::{Attributes, Object};
-use crate::model::sizes::write_offset;
+use crate::model::passed::{self, Pass};
+use crate::model::xattrs::Xattrs;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::Need;
@@ -39,13 +41,22 @@ pub struct World<'a> {
     pub(super) entry_of_ino: HashMap<u64, u32>,
     pub(super) threads: &'a [PlanThread],
     umasks: Vec<u32>,
-    descriptors: Descriptors,
+    pub(super) descriptors: Descriptors,
+    /// Open files that change hands, in order of use.
+    pub passes: Vec<Pass>,
     pub(super) evidence: Evidence,
     /// The name at start of objects that were there.
     pub(super) first_name: HashMap<u32, u32>,
     /// Directories that were not empty for an unknown reason; names known to be below at start.
     pub(super) full: Vec<(u32, usize)>,
-    live_bytes: i64,
+    pub(super) live_bytes: i64,
+    /// Directories that are listed, and the names that came (true) or went in them since this was
+    /// last asked for.
+    pub listed: HashSet<u32>,
+    pub changes: Vec<(u32, bool)>,
+    /// A name was changed that nobody told, or through a symlink to its directory.
+    pub names_unsure: bool,
+    pub(super) xattrs: Xattrs,
     /// Largest sum of sizes of linked files.
     pub peak_bytes: i64,
 }
@@ -74,9 +85,15 @@ impl<'a> World<'a> {
             threads: plan.threads(),
             umasks: plan.threads().iter().map(|thread| thread.umask).collect(),
             descriptors: Descriptors::default(),
+            passes: passed::find(plan),
             live_bytes: 0,
+            listed: listings::listed(plan),
+            changes: Vec::new(),
+            names_unsure: plan.ops().iter().any(listings::changes_unknown),
+            xattrs: Xattrs::default(),
             peak_bytes: 0,
         };
+        world.show_xattrs(plan);
         world.start(plan);
         world
     }
@@ -157,6 +174,7 @@ impl<'a> World<'a> {
             unsized_: false,
             initial: false,
             tentative: false,
+            at_most: false,
         });
         if ino != 0 {
             self.by_ino.insert(ino, index);
@@ -186,7 +204,32 @@ impl<'a> World<'a> {
         };
         let object = self.add(op.ino, first, target);
         self.object_mut(object).nlink = 1;
-        self.slots[path as usize] = Slot::Present(object);
+        self.put(path, Slot::Present(object));
+    }
+
+    /// Changes what a name leads to, and tells if it came or went.
+    fn put(&mut self, path: u32, slot: Slot) {
+        let before = std::mem::replace(&mut self.slots[path as usize], slot);
+        let (Slot::Present(object), came) = (match (before, slot) {
+            (Slot::Present(_), Slot::Present(_)) => return,
+            (Slot::Present(_), _) => (before, false),
+            _ => (slot, true),
+        }) else {
+            return;
+        };
+        if self.listed.is_empty() {
+            return;
+        }
+        let directory = listings::directory(&self.names, path);
+        if let Some(Slot::Present(above)) = directory.map(|above| self.slot(above)) {
+            let mode = self.object(above).now.mode;
+            self.names_unsure |= mode & libc::S_IFMT == libc::S_IFLNK;
+        }
+        let mode = self.object(object).now.mode;
+        let listed = directory.is_some_and(|directory| self.listed.contains(&directory));
+        if listed && listings::is_shown(&self.names, path, mode) {
+            self.changes.push((path, came));
+        }
     }
 
     pub(super) fn learn_ino(&mut self, object: u32, ino: u64) {
@@ -259,14 +302,14 @@ impl<'a> World<'a> {
                 self.live_bytes -= size;
             }
         }
-        self.slots[path as usize] = Slot::Absent;
+        self.put(path, Slot::Absent);
     }
 
     pub fn link(&mut self, op: &PlanOp) {
         match self.slot(op.path) {
             Slot::Present(object) => {
                 self.object_mut(object).nlink += 1;
-                self.slots[op.path2 as usize] = Slot::Present(object);
+                self.put(op.path2, Slot::Present(object));
             }
             _ => self.create(op, op.path2),
         }
@@ -282,8 +325,8 @@ impl<'a> World<'a> {
             return;
         }
         self.remove(to);
-        self.slots[to as usize] = Slot::Present(object);
-        self.slots[from as usize] = Slot::Absent;
+        self.put(to, Slot::Present(object));
+        self.put(from, Slot::Absent);
         if self.object(object).is_directory() {
             self.move_below(from, to);
         }
@@ -310,97 +353,9 @@ impl<'a> World<'a> {
             if self.slots[moved as usize] == Slot::Unknown {
                 self.initial[moved as usize] = Slot::Absent;
             }
-            self.slots[path as usize] = Slot::Absent;
-            self.slots[moved as usize] = Slot::Present(object);
+            self.put(path, Slot::Absent);
+            self.put(moved, Slot::Present(object));
         }
-    }
-
-    /// The size of an object, unless only the snapshot told it.
-    pub fn known_size(&self, object: u32) -> Option<i64> {
-        let object = self.object(object);
-        (!object.tentative && semantics::is_regular(object.now.mode)).then_some(object.now.size)
-    }
-
-    /// The first call that tells a size, and did not change it, corrects the snapshot.
-    ///
-    /// Later ones do not count: sizes are read when a call returns, and a write may be under way.
-    pub fn observe_size(&mut self, object: u32, size: i64) {
-        let entry = self.object_mut(object);
-        if size < 0 || !entry.tentative {
-            return;
-        }
-        entry.first.size = size;
-        entry.written = Extents::default();
-        entry.written.add(0, size);
-        self.resize(object, size);
-    }
-
-    pub fn resize(&mut self, object: u32, size: i64) {
-        let entry = self.object_mut(object);
-        let grown = size - entry.now.size;
-        entry.now.size = size;
-        entry.written.cut(size);
-        entry.tentative = false;
-        if entry.nlink > 0 {
-            self.grow(grown);
-        }
-    }
-
-    /// fallocate: room that reads as zeros, a hole, or contents moved about.
-    pub fn allocate(&mut self, op: &PlanOp, object: u32) {
-        const HOLE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u32;
-        const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
-        self.resize(object, op.obj_size);
-        let entry = self.object_mut(object);
-        if op.flags & HOLE != 0 {
-            entry
-                .written
-                .punch(op.offset, op.offset.saturating_add(op.size));
-        }
-        entry.blurred |= op.flags & MOVE != 0;
-    }
-
-    pub(super) fn grow(&mut self, bytes: i64) {
-        self.live_bytes = self.live_bytes.saturating_add(bytes);
-        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
-    }
-
-    /// Bytes written by a call, at the place the descriptor's flags imply.
-    pub fn write(&mut self, op: &PlanOp, object: u32) {
-        let appends = self.appends(op);
-        let at = write_offset(op, appends);
-        let grown = i64::from(appends) * (self.object(object).now.size + op.ret);
-        let end = at.map_or(grown, |at| at + op.ret);
-        let after = if op.obj_size >= 0 { op.obj_size } else { end };
-        if self.object(object).tentative {
-            let before = if after > end || (after == end && !appends) {
-                None
-            } else {
-                at
-            };
-            self.guess_size(object, before, after, end);
-        }
-        let size = self.object(object).now.size.max(end).max(after);
-        let leader = self.leader(op.thread);
-        let races = self.descriptors.races_for_position(leader, op);
-        let entry = self.object_mut(object);
-        entry.blurred |= races;
-        match at {
-            Some(at) => entry.written.add(at, at + op.ret),
-            None => entry.blurred = true,
-        }
-        self.resize(object, size);
-    }
-
-    /// A first write tells what the file measured before it.
-    fn guess_size(&mut self, object: u32, before: Option<i64>, after: i64, end: i64) {
-        let snapshot = self.object(object).first.size;
-        let size = match before {
-            Some(before) => before,
-            None if after > end => after,
-            None => snapshot.min(after),
-        };
-        self.observe_size(object, size);
     }
 
     pub fn appends(&self, op: &PlanOp) -> bool {
@@ -408,18 +363,21 @@ impl<'a> World<'a> {
     }
 
     /// Follows descriptors through open, dup and F_SETFL.
-    pub fn track_fd(&mut self, op: &PlanOp) {
+    pub fn track_fd(&mut self, at: u32, op: &PlanOp) {
         let (leader, object) = (self.leader(op.thread), self.target_of(op));
         self.descriptors.track(op, leader, object);
+        if self.passes.iter().any(|pass| pass.opened == at) {
+            self.descriptors.give(leader, op.ret as i32, at);
+        }
     }
 
-    /// Contents that came from another file are not foretold.
-    pub fn blur_output(&mut self, op: &PlanOp) {
-        if let Some(object) = self.descriptors.get(self.leader(op.thread), op.fd2).object {
-            let object = self.object_mut(object);
-            object.blurred = true;
-            object.unsized_ = true;
-        }
+    /// The operation that opened what this one has of another process, if it is the first to use it.
+    pub fn take_fd(&mut self, at: u32, op: &PlanOp) -> Option<u32> {
+        let found = self.passes.binary_search_by_key(&at, |pass| pass.used);
+        let pass = self.passes[found.ok()?];
+        let leader = self.leader(op.thread);
+        self.descriptors.take(leader, pass.fd, pass.opened);
+        Some(pass.opened)
     }
 
     pub fn inherit_fds(&mut self, parent: u32, child: u32) {
@@ -442,6 +400,11 @@ impl<'a> World<'a> {
         self.entry_at
             .get(&path)
             .map(|at| &self.entries[*at as usize])
+    }
+
+    /// The entry of an object that was there at the beginning.
+    pub fn first_entry(&self, object: u32) -> Option<&PlanEntry> {
+        self.snapshot_entry(*self.first_name.get(&object)?)
     }
 
     pub fn snapshot_ino(&self, path: u32) -> Option<u64> {
@@ -470,16 +433,8 @@ impl<'a> World<'a> {
         self.slot(path) == Slot::Unknown
     }
 
-    /// The thread that stands for a process: the first one with its pid in the same life.
     pub fn leader(&self, thread: u32) -> u32 {
-        let mut at = thread;
-        loop {
-            let parent = self.threads[at as usize].parent;
-            match self.threads.get(parent as usize) {
-                Some(above) if above.pid == self.threads[at as usize].pid => at = parent,
-                _ => return at,
-            }
-        }
+        leader(self.threads, thread)
     }
 
     pub fn set_umask(&mut self, thread: u32, umask: u32) {
@@ -496,5 +451,17 @@ impl<'a> World<'a> {
                     .iter()
                     .all(|path| self.initial[*path as usize] != Slot::Absent)
         })
+    }
+}
+
+/// The thread that stands for a process: the first one with its pid in the same life.
+pub fn leader(threads: &[PlanThread], thread: u32) -> u32 {
+    let mut at = thread;
+    loop {
+        let parent = threads[at as usize].parent;
+        match threads.get(parent as usize) {
+            Some(above) if above.pid == threads[at as usize].pid => at = parent,
+            _ => return at,
+        }
     }
 }

@@ -58,6 +58,8 @@ def test_races_have_their_recorded_winners_everywhere(race, tmp_path, require, s
         assert row["divergent"] == 0, listed
         assert row["final_state"]["mismatched"] == 0, row["final_state"]
         assert row["orders_given_up"] == 0
+        assert row["listings"]["compared"] > 0
+        assert row["listings"]["other_names"] == 0
     assert left_behind(tmp_path) == []
 
 

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from spoolscope.replay import concurrency, lateness
+from spoolscope.replay import concurrency, lateness, on_disk
 from spoolscope.replay.fidelity import Conditions, fidelity
+from spoolscope.replay.life import FORK
 from spoolscope.replay.outcomes import DIVERGED, PENDING, SAME, SKIPPED, Plan
 from spoolscope.replay.pace import parse_pace
-from spoolscope.replay.plan import FORK
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 
@@ -37,7 +37,7 @@ def results(*rows: tuple[int, int, int]) -> np.ndarray:
 def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary):
     planned = SimpleNamespace(syscalls=len(calls), in_flight=0, strangers=0, left_out={"fsync": 3})
     given = Conditions(pace, CLEAN | summary, mismatched, same)
-    return fidelity(Plan(calls, []), outcomes, planned, given)
+    return fidelity(Plan(calls, [], np.zeros(1, DTYPES["plan_thread"])), outcomes, planned, given)
 
 
 def steady(n: int, late_ns: object = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +90,7 @@ def test_lateness_is_divided_exactly_among_its_causes():
         (90, 90, 99),  # in time again
     )
     late = lateness.lateness(calls, outcomes, np.ones(5, np.bool_), ORIGINAL)
-    assert late.total.tolist() == [4, 15, 25, 6, 0]
+    assert late.total(slice(None)).tolist() == [4, 15, 25, 6, 0]
     assert late.dependencies.tolist() == [0, 0, 23, 0, 0]
     # What is behind is divided as 4 : 10, and once more by what came after as 5 : 10.
     assert late.machine.tolist() == [4, 14 * 4 // 14 + 1, 2, 5 * 5 // 15 + 1, 0]
@@ -160,6 +160,26 @@ def test_makespan_and_overlap_count_on_the_same_filesystem_only():
     there = judged(calls, outcomes, same=False).certificate
     assert {g["name"]: g["met"] for g in there["goals"]}["makespan_error"] is None
     assert not [r for r in there["reasons"] if "longer" in r or "in flight" in r]
+
+
+@pytest.mark.parametrize("pace", ["original", "think", "afap"])
+def test_a_long_run_is_judged_piece_by_piece(pace, monkeypatch):
+    """Whatever the pieces, the certificate is the one of the whole, forks and waits included."""
+    generator = np.random.default_rng(11)
+    n = 500
+    start = np.sort(generator.integers(0, 50 * MS, n))
+    thread = generator.integers(0, 4, n)
+    calls = ops(*zip(thread, start, start + generator.integers(0, MS, n), strict=True))
+    calls["op"][0], calls["thread"][0], calls["arg"][0] = FORK, 0, 3
+    issue = start + generator.integers(0, MS, n) * generator.integers(0, 2, n)
+    ready = start + generator.integers(0, MS, n) // 2
+    outcomes = results(*zip(ready, issue, issue + generator.integers(0, MS, n), strict=True))
+    outcomes["verdict"] = generator.choice([SAME, DIVERGED, SKIPPED], n, p=[0.9, 0.05, 0.05])
+    whole = judged(calls, outcomes, parse_pace(pace))
+    monkeypatch.setattr(on_disk, "CHUNK", 7)
+    assert judged(calls, outcomes, parse_pace(pace)) == whole
+    if pace != "afap":
+        assert whole.certificate["lateness"]["parts"]["machine"]["ns"] > 0
 
 
 def test_distributions_of_calls_in_flight():

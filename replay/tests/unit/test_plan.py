@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spoolscope.replay.life import EXEC, EXIT, FORK
 from spoolscope.replay.outcomes import call_name, read_plan
-from spoolscope.replay.plan import EXEC, EXIT, FORK, build
+from spoolscope.replay.plan import build
 from spoolscope.replay.threads import read_lives
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW, NONE
@@ -91,7 +92,7 @@ def test_names_outside_the_spool_do_not_get_into_the_plan(script, tmp_path):
     script.call(10, 1, "chdir", "/etc", kind="outside")
     script.call(10, 2, "rename", "a", path2="/tmp/b", kind2="outside", ret=-18)
     _, plan = plan_of(script, tmp_path)
-    assert plan.strings == ["a"]
+    assert list(plan.strings) == ["a"]
     assert plan.ops["path2"][1] == NONE
 
 

@@ -1,5 +1,6 @@
 """Replays into a directory: verdicts, final state, safety, endings."""
 
+import json
 import os
 import signal
 import subprocess
@@ -82,9 +83,11 @@ def test_a_result_that_differs_is_listed_with_its_cause(script, tmp_path, target
     script.call(10, 3, "stat", "d", ret=0, obj_mode=DIR)
     row, out = run(script, tmp_path, target)
     assert row["divergent"] == 2
-    listed = (out / "divergences.json").read_text()
-    assert "rmdir: success instead of ENOTEMPTY" in listed
-    assert '"n": 2' in listed  # the stat follows from the rmdir
+    (root,) = json.loads((out / "divergences.json").read_text())["roots"]
+    assert root["cause"] == "rmdir: success instead of ENOTEMPTY"
+    assert (root["n"], root["followed"]) == (1, 1)  # the stat follows from the rmdir
+    assert (root["example"]["thread_seq"], root["example"]["path"]) == ("10:1", "d")
+    assert row["divergences"]["roots"] == [root]
 
 
 def test_wrong_data_is_a_mismatch(script, tmp_path, target):

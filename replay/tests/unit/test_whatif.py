@@ -1,12 +1,14 @@
-"""Calls left out on purpose."""
+"""Calls left out on purpose, and parts of a recording."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.plan import build
-from spoolscope.replay.whatif import HARMLESS, WHOLE, parse
+from spoolscope.replay.planned import plan
+from spoolscope.replay.whatif import HARMLESS, WHOLE, parse, parse_slice
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -16,8 +18,8 @@ def left(script, tmp_path: Path, skip: list[str], every: int = 1) -> tuple[list[
     summary = build(
         Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan", parse(skip, every)
     )
-    plan = read_plan(tmp_path / "plan")
-    return [call_name(op) for op in plan.ops], summary.left_out
+    made = read_plan(tmp_path / "plan").ops
+    return [call_name(op) for op in made], summary.left_out
 
 
 def durable(script) -> None:
@@ -76,3 +78,52 @@ def test_calls_that_others_depend_on_stay(word: str) -> None:
 
 def test_what_may_be_left_out_is_in_the_table() -> None:
     assert set(CALLS) >= HARMLESS
+
+
+@pytest.mark.parametrize(
+    ("text", "from_ms", "to_ms"),
+    [
+        ("10..20", 10_000, 20_000),
+        ("10s..1m", 10_000, 60_000),
+        ("1.5m..", 90_000, None),
+        ("..500ms", 0, 500),
+        ("..", 0, None),
+        ("1h..2h", 3_600_000, 7_200_000),
+    ],
+)
+def test_parts_of_a_recording(text: str, from_ms: int, to_ms: int | None) -> None:
+    part = parse_slice(text)
+    assert part.from_ns == from_ms * 10**6
+    assert part.to_ns == (None if to_ms is None else to_ms * 10**6)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5..5", "9..3", "-1..2", "1s-2s", "a..b", "1d..2d"])
+def test_what_is_no_part(text: str) -> None:
+    with pytest.raises(SpoolscopeError, match="no part of a recording"):
+        parse_slice(text)
+
+
+def test_a_part_begins_in_the_state_that_was_then(script, tmp_path: Path) -> None:
+    script.entry("tmp/1", ino=7, size=3)
+    script.call(10, 1, "rename", "tmp/1", path2="new/1", ino=7)
+    script.call(10, 3, "stat", "new/1", ino=7)
+    trace = Trace.open(script.write(tmp_path / "trace"))
+    summary, told = plan(trace, tmp_path / "plan", parse([], 1, "2ms.."))
+    assert (summary.syscalls, summary.ops, summary.tree_bytes) == (1, 1, 3)
+    assert told is not None
+    assert told["slice"]["before"] == 1
+    assert told["label"] == "from 0.002 s to the end"
+    assert "only what took effect from 0.002 s to the end" in told["sentence"]
+    assert list(tmp_path.glob("plan*")) == [tmp_path / "plan"]
+
+
+def test_a_part_counts_from_the_begin_of_the_trace(script, tmp_path: Path) -> None:
+    """The plan's clock begins with the snapshot, 2 ms later."""
+    for at_ms in (3, 5, 7):
+        script.call(10, at_ms, "stat", "x", ret=-2)
+    path = script.write(tmp_path / "trace")
+    meta = json.loads((path / "meta.json").read_text())
+    meta["snapshot_ns"] = meta["start_ns"] + 2 * 10**6
+    (path / "meta.json").write_text(json.dumps(meta))
+    summary, _ = plan(Trace.open(path), tmp_path / "plan", parse([], 1, "4ms..6ms"))
+    assert (summary.syscalls, summary.duration_ns) == (1, 2 * 10**6)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay import images
+from spoolscope.replay.age import GROWTH, Age
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.text import decoded
 
@@ -96,17 +97,25 @@ def parse(text: str) -> Candidate:
     )
 
 
-def check(candidate: Candidate, meta: dict[str, Any]) -> None:
+def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> None:
     """Make sure, before anything is changed, that a candidate can be used.
 
     Args:
         candidate: What to replay on.
         meta: meta.json of the trace; its spools are never written to.
+        ages: It is to be filled nearly up and left in pieces: only an image of our own is.
 
     Raises:
-        SpoolscopeError: not root, mkfs missing, a directory not empty or a production spool.
+        SpoolscopeError: not root, mkfs missing, a directory not empty, to be aged or a
+            production spool.
     """
     if candidate.directory is not None:
+        if ages:
+            raise SpoolscopeError(
+                f"{candidate.name} is not aged: its filesystem would be filled nearly up",
+                remedy="use --age with images, such as --on ext4",
+                exit_code=USAGE,
+            )
         _check_directory(candidate.directory, meta)
         return
     if os.geteuid() != 0:
@@ -236,10 +245,19 @@ def prepared(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def image_bytes(tree_bytes: int, written_bytes: int, names: int) -> int:
+def image_bytes(tree_bytes: int, written_bytes: int, names: int, age: Age | None = None) -> int:
     """Return an image size that leaves every candidate well below full."""
-    needed = tree_bytes + written_bytes + 8192 * names
+    needed = (tree_bytes + written_bytes + 8192 * names) * (1 if age is None else GROWTH)
     return max(SMALLEST_BYTES, -(-(2 * needed + 512 * MIB) // (64 * MIB)) * 64 * MIB)
+
+
+def grows_to(candidate: Candidate, size_bytes: int, age: Age | None) -> int:
+    """Return how much of a sparse image a replay may come to use.
+
+    What ages it takes room without being written, except on ext2 and ext3.
+    """
+    written = age is not None and candidate.fstype in ("ext2", "ext3")
+    return size_bytes if written else size_bytes // 2
 
 
 def check_space(work: Path, needed_bytes: int) -> None:

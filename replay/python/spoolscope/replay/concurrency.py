@@ -6,31 +6,45 @@ distributions is how many calls, on average over the time, one would have to add
 make one the other: the sum of the absolute differences of their cumulative shares.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from spoolscope.replay import on_disk
 
 Int = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 BINS = 60
 
 
-def distribution(start: Int, end: Int) -> Shares:
-    """Return the share of time with k calls in flight, k from 0; empty without a duration."""
-    if not len(start):
-        return np.zeros(0)
-    moments = np.concatenate([start, end])
-    steps = np.concatenate([np.ones(len(start), np.int64), np.full(len(end), -1, np.int64)])
-    order = np.argsort(moments, kind="stable")
-    # The order within one moment does not matter: nothing lasts no time.
-    level = np.cumsum(steps[order])[:-1]
-    lasted = np.diff(moments[order])
-    level, lasted = level[lasted > 0], lasted[lasted > 0]
-    if not len(level):
-        return np.zeros(0)
-    shares: Shares = np.bincount(level, weights=lasted) / lasted.sum()
-    return shares
+def distribution(start: Int, end: Int, place: Path | None = None) -> Shares:
+    """Return the share of time with k calls in flight, k from 0; empty without a duration.
+
+    Args:
+        start: When calls began, ns.
+        end: When they ended.
+        place: Directory for arrays of their length.
+    """
+    n = len(start)
+    moments = on_disk.array(2 * n, np.int64, place)
+    for part in on_disk.parts(n):
+        # The lowest bit tells a start from an end.
+        moments[part] = start[part] * 2 + 1
+        moments[n + part.start : n + part.stop] = end[part] * 2
+    moments.sort()
+    level = 0
+    held: Shares = np.zeros(0)
+    for part in on_disk.parts(2 * n - 1):
+        keys = moments[part.start : part.stop + 1]
+        levels = level + np.cumsum(np.where(keys[:-1] & 1, 1, -1))
+        level = int(levels[-1])
+        lasted = np.diff(keys >> 1)
+        # The order within one moment does not matter: nothing lasts no time.
+        held = np.pad(held, (0, max(int(levels.max()) + 1 - len(held), 0)))
+        held += np.bincount(levels[lasted > 0], lasted[lasted > 0], len(held))
+    return np.trim_zeros(held, "b") / held.sum() if held.any() else np.zeros(0)
 
 
 def mean(shares: Shares) -> float:
@@ -45,34 +59,46 @@ def earth_movers_distance(one: Shares, other: Shares) -> float:
     return float(np.abs(cumulated[0] - cumulated[1]).sum())
 
 
-def over_time(start: Int, end: Int, width_ns: int, bins: int) -> list[float]:
-    """Return the mean number of calls in flight in each of ``bins`` bins from time 0."""
+def over_time(start: Int, end: Int, width_ns: int, bins: int, first_ns: int = 0) -> list[float]:
+    """Return the mean number of calls in flight in each of ``bins`` bins from ``first_ns``."""
     edges = np.arange(bins + 1, dtype=np.float64) * width_ns
 
     def passed(moments: Int) -> Shares:
         """Time since each moment, summed over the moments, at every edge."""
-        moments = np.sort(moments)
-        n = np.searchsorted(moments, edges)
-        sums = np.concatenate([[0.0], np.cumsum(moments, dtype=np.float64)])
-        spent: Shares = n * edges - sums[n]
+        n, sums = np.zeros(bins + 2), np.zeros(bins + 2)
+        for part in on_disk.parts(len(moments)):
+            since = moments[part] - first_ns
+            # One bin later: a moment counts from the edge after it.
+            at = np.minimum(since // width_ns, bins) + 1
+            n += np.bincount(at, minlength=bins + 2)
+            sums += np.bincount(at, weights=since, minlength=bins + 2)
+        spent: Shares = np.cumsum(n)[:-1] * edges - np.cumsum(sums)[:-1]
         return spent
 
     levels = np.diff(passed(start) - passed(end)) / width_ns
     return [round(float(level), 4) for level in levels]
 
 
-def summary(recorded: tuple[Int, Int], replayed: tuple[Int, Int]) -> dict[str, Any]:
-    """Compare the calls in flight; each argument is (starts, ends), ns, of the same calls.
+def summary(
+    recorded: tuple[Int, Int], replayed: tuple[Int, Int], place: Path | None = None
+) -> dict[str, Any]:
+    """Compare the calls in flight; the first two arguments are (starts, ends) of the same calls.
 
-    ``over_time`` is the mean per bin of ``bin_ns``, each from its own first issue.
+    ``over_time`` is the mean per bin of ``bin_ns``, each from its own first issue. Times are in ns;
+    ``place`` is a directory for arrays of their length.
     """
-    shares = [distribution(*calls) for calls in (recorded, replayed)]
+    both = (recorded, replayed)
+    shares = [distribution(*calls, place) for calls in both]
     means = [mean(found) for found in shares]
     moved = earth_movers_distance(*shares)
-    moments = [_from_zero(*calls) for calls in (recorded, replayed)]
-    longest = max((int(end.max(initial=0)) for _, end in moments), default=0)
+    firsts = [int(start.min()) if len(start) else 0 for start, _ in both]
+    lasts = [int(end.max()) if len(end) else 0 for _, end in both]
+    longest = max(last - first for first, last in zip(firsts, lasts, strict=True))
     width = max(-(-longest // BINS), 1)
-    lines = [over_time(start, end, width, -(-longest // width)) for start, end in moments]
+    bins = -(-longest // width)
+    lines = [
+        over_time(*calls, width, bins, first) for calls, first in zip(both, firsts, strict=True)
+    ]
     return {
         "recorded_mean": means[0],
         "replayed_mean": means[1],
@@ -84,8 +110,3 @@ def summary(recorded: tuple[Int, Int], replayed: tuple[Int, Int]) -> dict[str, A
         "recorded": lines[0],
         "replayed": lines[1],
     }
-
-
-def _from_zero(start: Int, end: Int) -> tuple[Int, Int]:
-    first = int(start.min(initial=np.iinfo(np.int64).max)) if len(start) else 0
-    return start - first, end - first

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spoolscope.replay.age import Age
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
@@ -56,9 +57,38 @@ class Engine:
         """Check the plan; return its statistics."""
         return self._json("check", str(self._plan))
 
-    def fixture(self, target: Path) -> dict[str, Any]:
-        """Build the tree that existed at start in an empty target."""
-        return self._json("fixture", str(self._plan), "--target", str(target))
+    def cut(self, out: Path, from_ns: int, to_ns: int | None) -> dict[str, Any]:
+        """Write the plan of what takes effect between two moments of this one."""
+        until = () if to_ns is None else ("--to-ns", str(to_ns))
+        since = ("--from-ns", str(from_ns))
+        return self._json("cut", str(self._plan), "--out", str(out), *since, *until)
+
+    def only(self, out: Path, chosen: Path) -> dict[str, Any]:
+        """Write the plan of chosen operations (a byte for each) and those they depend on."""
+        return self._json("only", str(self._plan), "--chosen", str(chosen), "--out", str(out))
+
+    def scale(self, out: Path, users: Path, phases_ns: Sequence[int]) -> dict[str, Any]:
+        """Write the plan with further copies of all users, each begun so much later.
+
+        Args:
+            out: The plan to write.
+            users: A file with their directories, separated by NUL.
+            phases_ns: How long after the recording each copy begins.
+        """
+        begun = (f"--phase-ns={ns}" for ns in phases_ns)
+        return self._json(
+            "scale", str(self._plan), "--users", str(users), "--out", str(out), *begun
+        )
+
+    def explain(self, order: str, ops: Sequence[int]) -> dict[str, Any]:
+        """Return edges by kind, and for some operations whom they wait for and why."""
+        asked = (f"--op={op}" for op in ops)
+        return self._json("explain", str(self._plan), "--order", order, *asked)
+
+    def fixture(self, target: Path, age: Age | None = None) -> dict[str, Any]:
+        """Build the tree that existed at start in an empty target, which may be aged first."""
+        words = age.words() if age else []
+        return self._json("fixture", str(self._plan), "--target", str(target), *words)
 
     def verify(self, target: Path) -> dict[str, Any]:
         """Compare the target with the state the trace must have left behind."""
@@ -134,6 +164,8 @@ def _failure(stderr: str) -> SpoolscopeError:
     remedy = "record the trace again, or report this"
     if "free" in text:
         remedy = "give a bigger target"
+    elif "--scale-users" in text:
+        remedy = "give fewer --scale-users"
     elif "not empty" in text:
         remedy = "give an empty directory"
     return SpoolscopeError(f"replay refused: {text}", remedy=remedy)

@@ -7,19 +7,24 @@ The word of a certificate is
 * ``untimed``: results were the recorded ones, but as fast as possible no time was to be kept.
 
 Makespan and calls in flight are held against the recording only where the filesystem is of the
-recorded type and time passes as it did: elsewhere a difference is a result, not an error.
+recorded type, the users are as many and time passes as it did: elsewhere a difference is a result,
+not an error.
 """
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay import concurrency, lateness
+from spoolscope.replay import concurrency, lateness, on_disk
+from spoolscope.replay.attached import Ops
+from spoolscope.replay.life import FORK
 from spoolscope.replay.outcomes import (
     BAD_FD,
     DIVERGED,
+    OF_FILESYSTEM,
     PENDING,
     REASONS,
     SAME,
@@ -27,7 +32,7 @@ from spoolscope.replay.outcomes import (
     Plan,
 )
 from spoolscope.replay.pace import Pace
-from spoolscope.replay.plan import FORK, PlanSummary
+from spoolscope.replay.plan import PlanSummary
 from spoolscope.traces.flat import NO_CALL_ROW
 
 LIMITS = {
@@ -39,6 +44,13 @@ LIMITS = {
     "makespan_error": 0.01,
     "in_flight_emd_by_mean": 0.02,
 }
+VERDICT_COUNTS = {
+    "same": SAME,
+    "diverged": DIVERGED,
+    "of_filesystem": OF_FILESYSTEM,
+    "skipped": SKIPPED,
+    "never_reached": PENDING,
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,8 @@ class Fidelity:
     Attributes:
         syscalls: Calls in the trace.
         executed: Calls made for real.
-        divergent: Calls with another result.
+        divergent: Calls with another result, those of the filesystem not counted.
+        of_filesystem: Calls with another result that are of the filesystem, or follow from one.
         skipped: Calls not made: deliberately, or never reached.
         lateness_p50_ns, lateness_p99_ns: Issue minus schedule; None without a schedule.
         certificate: See ``certify``.
@@ -57,6 +70,7 @@ class Fidelity:
     syscalls: int
     executed: int
     divergent: int
+    of_filesystem: int
     skipped: int
     lateness_p50_ns: int | None
     lateness_p99_ns: int | None
@@ -82,12 +96,14 @@ class Conditions:
         summary: What the engine says of it.
         mismatched: Names of the final tree that differ.
         same_filesystem: It ran on the recorded type of filesystem.
+        users: How many times the recorded users it had.
     """
 
     pace: Pace
     summary: dict[str, Any]
     mismatched: int
     same_filesystem: bool
+    users: int = 1
 
 
 def fidelity(
@@ -95,15 +111,19 @@ def fidelity(
 ) -> Fidelity:
     """Count verdicts, measure times and judge a run."""
     counts = count(plan, outcomes, planned)
-    made = _made(plan, outcomes)
+    made = _all_made(plan, outcomes)
     late = None
-    if conditions.pace.has_schedule and made.any():
-        late = lateness.summary(lateness.lateness(plan.ops, outcomes, made, conditions.pace))
-    certificate = certify(counts, late, _times(plan, outcomes, made), conditions)
+    if conditions.pace.has_schedule and counts["executed"]:
+        found = lateness.lateness(plan.ops, outcomes, made, conditions.pace, plan.place)
+        late = lateness.summary(found, plan.place)
+    times = _times(plan, outcomes, made, counts["executed"])
+    flight = concurrency.summary(*times, plan.place)
+    certificate = certify(counts, late, _makespan(times, conditions.pace), flight, conditions)
     return Fidelity(
         syscalls=planned.syscalls,
         executed=counts["executed"],
         divergent=counts["diverged"],
+        of_filesystem=counts["of_filesystem"],
         skipped=planned.syscalls - counts["executed"],
         lateness_p50_ns=late["p50_ns"] if late else None,
         lateness_p99_ns=late["p99_ns"] if late else None,
@@ -111,63 +131,91 @@ def fidelity(
     )
 
 
-def _made(plan: Plan, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def _made(ops: Ops, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     """Return which operations are recorded calls that were made for real."""
     verdict = outcomes["verdict"]
-    tried = (verdict == DIVERGED) & (outcomes["reason"] != BAD_FD)
-    made: npt.NDArray[np.bool_] = (plan.ops["call"] != NO_CALL_ROW) & ((verdict == SAME) | tried)
+    tried = ((verdict == DIVERGED) | (verdict == OF_FILESYSTEM)) & (outcomes["reason"] != BAD_FD)
+    made: npt.NDArray[np.bool_] = (ops["call"] != NO_CALL_ROW) & ((verdict == SAME) | tried)
+    return made
+
+
+def _all_made(plan: Plan, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    made: npt.NDArray[np.bool_] = on_disk.array(len(outcomes), np.bool_, plan.place)
+    for part in on_disk.parts(len(outcomes)):
+        made[part] = _made(plan.ops[part], outcomes[part])
     return made
 
 
 def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> dict[str, Any]:
     """Count recorded calls by what became of them.
 
-    ``same``, ``diverged``, ``skipped`` and ``never_reached`` are calls of the plan, as are
+    ``same``, ``diverged``, ``of_filesystem`` (see ``divergences.judge``), ``skipped`` and
+    ``never_reached`` are calls of the plan, as are
     ``skipped_for`` by reason. ``never_returned``, ``of_unknown_threads`` and
     ``left_out_on_purpose`` are not in the plan. ``reconstructed`` calls are in no record: they
     bring about what was so at the start.
     """
-    calls = plan.ops["call"] != NO_CALL_ROW
-    verdict, reason = outcomes["verdict"], outcomes["reason"]
-    skipped = calls & (verdict == SKIPPED)
-    reasons = np.bincount(reason[skipped], minlength=len(REASONS))
+    n = Counter[str]()
+    reasons = np.zeros(len(REASONS), np.int64)
+    for part in on_disk.parts(len(outcomes)):
+        ops, results = plan.ops[part], outcomes[part]
+        calls, verdict = ops["call"] != NO_CALL_ROW, results["verdict"]
+        n["executed"] += int(_made(ops, results).sum())
+        for name, what in VERDICT_COUNTS.items():
+            n[name] += int((calls & (verdict == what)).sum())
+        n["reconstructed"] += int((~calls & (ops["op"] < FORK)).sum())
+        skipped = results["reason"][calls & (verdict == SKIPPED)]
+        reasons += np.bincount(skipped, minlength=len(REASONS))
     return {
         "recorded": planned.syscalls,
-        "executed": int(_made(plan, outcomes).sum()),
-        "same": int((calls & (verdict == SAME)).sum()),
-        "diverged": int((calls & (verdict == DIVERGED)).sum()),
-        "skipped": int(skipped.sum()),
-        "skipped_for": {REASONS[at]: int(n) for at, n in enumerate(reasons) if n},
-        "never_reached": int((calls & (verdict == PENDING)).sum()),
+        "executed": n["executed"],
+        "same": n["same"],
+        "diverged": n["diverged"],
+        "of_filesystem": n["of_filesystem"],
+        "skipped": n["skipped"],
+        "skipped_for": {REASONS[at]: int(found) for at, found in enumerate(reasons) if found},
+        "never_reached": n["never_reached"],
         "never_returned": planned.in_flight,
         "of_unknown_threads": planned.strangers,
         "left_out_on_purpose": sum(planned.left_out.values()),
-        "reconstructed": int((~calls & (plan.ops["op"] < FORK)).sum()),
+        "reconstructed": n["reconstructed"],
     }
 
 
 Times = tuple[tuple[lateness.Int, lateness.Int], tuple[lateness.Int, lateness.Int]]
 
 
-def _times(plan: Plan, outcomes: npt.NDArray[np.void], made: npt.NDArray[np.bool_]) -> Times:
-    """Return (start, end) of the calls made: as recorded, and in the replay."""
-    ops, results = plan.ops[made], outcomes[made]
-    return (ops["start_ns"], ops["end_ns"]), (results["issue_ns"], results["end_ns"])
+def _times(
+    plan: Plan, outcomes: npt.NDArray[np.void], made: npt.NDArray[np.bool_], n: int
+) -> Times:
+    """Return (start, end) of the n calls made: as recorded, and in the replay."""
+    found = [on_disk.array(n, np.int64, plan.place) for _ in range(4)]
+    filled = 0
+    for part in on_disk.parts(len(outcomes)):
+        ops, results = plan.ops[part][made[part]], outcomes[part][made[part]]
+        sources = ops["start_ns"], ops["end_ns"], results["issue_ns"], results["end_ns"]
+        for times, source in zip(found, sources, strict=True):
+            times[filled : filled + len(ops)] = source
+        filled += len(ops)
+    return (found[0], found[1]), (found[2], found[3])
 
 
 def certify(
-    counts: dict[str, Any], late: dict[str, Any] | None, times: Times, given: Conditions
+    counts: dict[str, Any],
+    late: dict[str, Any] | None,
+    span: dict[str, Any],
+    flight: dict[str, Any],
+    given: Conditions,
 ) -> dict[str, Any]:
     """Return the certificate as JSON knows it.
 
     Args:
         counts: See ``count``.
         late: See ``lateness.summary``; None without a schedule.
-        times: Starts and ends of the calls made, ns: as recorded, and in the replay.
+        span: See ``_makespan``.
+        flight: See ``concurrency.summary``.
         given: What else the run is judged by.
     """
-    span = _makespan(times, given.pace)
-    flight = concurrency.summary(*times)
     goals = _goals(counts, late, span, flight, given)
     reasons = [_reason(goal, late, given) for goal in goals if goal.met is False]
     reasons += _accidents(given.summary)
@@ -203,7 +251,7 @@ def _goals(
     flight: dict[str, Any],
     given: Conditions,
 ) -> list[Goal]:
-    comparable = given.same_filesystem and given.pace.is_original
+    comparable = given.same_filesystem and given.pace.is_original and given.users == 1
     values = {
         "other_result": counts["diverged"] / max(counts["executed"], 1),
         "not_executed": 1 - counts["executed"] / max(counts["recorded"], 1),

@@ -110,11 +110,15 @@ def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int
     if not locks.num_rows:
         return []
     begin, read = begin_ns(trace), int(column(locks, "ts_ns").min())
-    calls = trace.table("syscalls")
-    end = column(calls, "ts_ns") + column(calls, "dur_ns")
-    names = pa.compute.is_in(calls["syscall"].cast(pa.string()), pa.array(LOCKING))
-    wanted = (end >= read) & (end <= begin) & (column(calls, "errno", 0) == 0)
-    calls = calls.take(np.flatnonzero(wanted & names.to_numpy(zero_copy_only=False)))
+    parts = []
+    for calls in trace.parts("syscalls"):
+        end = column(calls, "ts_ns") + column(calls, "dur_ns")
+        names = pa.compute.is_in(calls["syscall"].cast(pa.string()), pa.array(LOCKING))
+        wanted = (end >= read) & (end <= begin) & (column(calls, "errno", 0) == 0)
+        parts.append(calls.take(np.flatnonzero(wanted & names.to_numpy(zero_copy_only=False))))
+        if column(calls, "ts_ns").max(initial=begin) > begin:
+            break
+    calls = pa.concat_tables(parts).unify_dictionaries()
     thread = lives.find(column(calls, "pid"), np.zeros(calls.num_rows, np.int64))
     found: list[tuple[int, int, Ops | None]] = []
     inos = identity(trace, calls).tolist()

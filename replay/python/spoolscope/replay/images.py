@@ -88,22 +88,14 @@ def copy(image: Path, to: Path) -> None:
 def read_all(place: Path) -> None:
     """Read every name, attribute and byte below a directory, so that caches are warm.
 
+    What lies in lost+found is no part of the spool.
+
     Raises:
         SpoolscopeError: something could not be read.
     """
-    run("find", place, "-xdev", "-printf", "")
-    command: list[str | Path] = [
-        "find",
-        place,
-        "-xdev",
-        "-type",
-        "f",
-        "-exec",
-        "cat",
-        "--",
-        "{}",
-        "+",
-    ]
+    spool = ("find", place, "-xdev", "-path", place / "lost+found", "-prune", "-o")
+    run(*spool, "-printf", "")
+    command: list[str | Path] = [*spool, "-type", "f", "-exec", "cat", "--", "{}", "+"]
     done = subprocess.run(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
     )

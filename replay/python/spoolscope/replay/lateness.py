@@ -21,25 +21,31 @@ The last is the replay's own error. The others are what the target does to the l
 calls are not slower because the machine is busy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.replay import on_disk
+from spoolscope.replay.attached import Ops
+from spoolscope.replay.life import FORK
 from spoolscope.replay.pace import Pace
-from spoolscope.replay.plan import FORK, Ops
 from spoolscope.traces.flat import NONE
 
 Int = npt.NDArray[np.int64]
 MS = 1_000_000
 # The drift is told from the medians of this many groups: one stall is no drift.
 GROUPS = 128
+# And from this many calls, evenly spread; it need not be more exact.
+SAMPLE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """Of the calls asked for, ns; each array has one element per call.
+    """Of the calls asked for, ns; each array has one element per call, mapped from a file.
 
     Attributes:
         due: When it was due, since the start.
@@ -57,36 +63,31 @@ class Lateness:
     slept: npt.NDArray[np.bool_]
     waited: npt.NDArray[np.bool_]
 
-    @property
-    def total(self) -> Int:
-        """Issue minus due."""
-        return self.slower_calls + self.dependencies + self.machine
+    def total(self, part: slice) -> Int:
+        """Return issue minus due."""
+        whole: Int = self.slower_calls[part] + self.dependencies[part] + self.machine[part]
+        return whole
 
 
-def previous(ops: Ops, issue: Int, end: Int) -> tuple[Int, Int]:
-    """Return what each operation follows in its thread, ns: (its end here, its recorded end).
+class _Threads:
+    """What the operations seen so far leave to the next one of their thread, ns.
 
-    The first operation of a thread follows the issue of its fork, or the start.
+    Attributes:
+        ended, recorded: What the next operation follows: its end here, its recorded end. At first
+            the issue of the thread's fork, or the start.
+        waits, idle, longer: Sums since the begin of the present run of late calls.
     """
-    order = np.argsort(ops["thread"], kind="stable")
-    same = np.zeros(len(ops), np.bool_)
-    same[1:] = ops["thread"][order[1:]] == ops["thread"][order[:-1]]
-    here, recorded = np.zeros(len(ops), np.int64), np.zeros(len(ops), np.int64)
-    later, earlier = order[same], order[np.flatnonzero(same) - 1]
-    here[later], recorded[later] = end[earlier], ops["end_ns"][earlier]
-    forks = np.flatnonzero((ops["op"] == FORK) & (ops["arg"] != NONE))
-    if len(forks):
-        fork_of = np.full(int(max(ops["thread"].max(), ops["arg"][forks].max())) + 1, -1, np.int64)
-        fork_of[ops["arg"][forks]] = forks
-        first = order[~same]
-        first = first[fork_of[ops["thread"][first]] >= 0]
-        fork = fork_of[ops["thread"][first]]
-        here[first], recorded[first] = issue[fork], ops["start_ns"][fork]
-    return here, recorded
+
+    def __init__(self, n: int) -> None:
+        self.ended, self.recorded, self.waits, self.idle, self.longer = np.zeros((5, n), np.int64)
 
 
 def lateness(
-    ops: Ops, outcomes: npt.NDArray[np.void], made: npt.NDArray[np.bool_], pace: Pace
+    ops: Ops,
+    outcomes: npt.NDArray[np.void],
+    made: npt.NDArray[np.bool_],
+    pace: Pace,
+    place: Path | None = None,
 ) -> Lateness:
     """Take the lateness of calls apart.
 
@@ -95,9 +96,29 @@ def lateness(
         outcomes: Their results.
         made: Which operations are asked for: those executed.
         pace: How they were paced; it must have a schedule.
+        place: Directory for arrays of their length.
     """
-    issue, ready = outcomes["issue_ns"], outcomes["ready_ns"]
-    before, recorded = previous(ops, issue, outcomes["end_ns"])
+    slices = list(on_disk.parts(len(ops)))
+    n = sum(int(made[part].sum()) for part in slices)
+    kinds = {"slept": np.bool_, "waited": np.bool_}
+    names = [field.name for field in fields(Lateness)]
+    late = Lateness(*(on_disk.array(n, kinds.get(name, np.int64), place) for name in names))
+    threads = _Threads(max((int(ops["thread"][part].max()) + 1 for part in slices), default=0))
+    filled = 0
+    for part in slices:
+        found, chosen = _apart(ops[part], outcomes[part], pace, threads), made[part]
+        past = filled + int(chosen.sum())
+        for name in names:
+            getattr(late, name)[filled:past] = getattr(found, name)[chosen]
+        filled = past
+    return late
+
+
+def _apart(ops: Ops, outcomes: npt.NDArray[np.void], pace: Pace, threads: _Threads) -> Lateness:
+    """Take the lateness of operations apart that follow those which ``threads`` has seen."""
+    issue, ready, end = outcomes["issue_ns"], outcomes["ready_ns"], outcomes["end_ns"]
+    order = np.argsort(ops["thread"], kind="stable")
+    before, recorded = _previous(ops, issue, end, order, threads)
     if pace.factor is None:
         due = before + np.maximum(ops["start_ns"] - recorded, 0)
     else:
@@ -107,82 +128,141 @@ def lateness(
     held = np.clip(ready, free, issue)
     behind, waited, idle = free - due, held - free, issue - held
     took = (ops["end_ns"] - ops["start_ns"]) / (pace.factor or 1.0)
-    longer = np.maximum(outcomes["end_ns"] - issue - took.astype(np.int64), 0)
-    by_wait, by_machine = _inherited(ops["thread"], behind, waited, idle, longer)
+    longer = np.maximum(end - issue - took.astype(np.int64), 0)
+    spans = behind, waited, idle, longer
+    by_wait, by_machine = _inherited(ops["thread"], spans, order, threads)
     return Lateness(
-        due=due[made],
-        slower_calls=(behind - by_wait - by_machine)[made],
-        dependencies=(waited + by_wait)[made],
-        machine=(idle + by_machine)[made],
-        idle=idle[made],
-        slept=((due > before) & (ready <= due))[made],
-        waited=(ready > free)[made],
+        due=due,
+        slower_calls=behind - by_wait - by_machine,
+        dependencies=waited + by_wait,
+        machine=idle + by_machine,
+        idle=idle,
+        slept=(due > before) & (ready <= due),
+        waited=ready > free,
     )
 
 
-def _inherited(thread: Int, behind: Int, waited: Int, idle: Int, longer: Int) -> tuple[Int, Int]:
+def _firsts(thread: Int) -> npt.NDArray[np.bool_]:
+    """Tell which elements, sorted by thread, are the first of theirs."""
+    first = np.ones(len(thread), np.bool_)
+    first[1:] = thread[1:] != thread[:-1]
+    return first
+
+
+def _previous(ops: Ops, issue: Int, end: Int, order: Int, threads: _Threads) -> tuple[Int, Int]:
+    """Return what each operation follows in its thread, ns: (its end here, its recorded end).
+
+    ``order`` sorts by thread.
+    """
+    forks = np.flatnonzero((ops["op"] == FORK) & (ops["arg"] != NONE))
+    forks = forks[ops["arg"][forks] < len(threads.ended)]  # the others do nothing
+    children = ops["arg"][forks]
+    threads.ended[children], threads.recorded[children] = issue[forks], ops["start_ns"][forks]
+    thread, ended, recorded = ops["thread"][order], end[order], ops["end_ns"][order]
+    first = _firsts(thread)
+    here, there = np.zeros((2, len(ops)), np.int64)
+    here[order] = np.where(first, threads.ended[thread], np.roll(ended, 1))
+    there[order] = np.where(first, threads.recorded[thread], np.roll(recorded, 1))
+    last = np.roll(first, -1)
+    threads.ended[thread[last]], threads.recorded[thread[last]] = ended[last], recorded[last]
+    return here, there
+
+
+def _inherited(
+    thread: Int, spans: tuple[Int, Int, Int, Int], order: Int, threads: _Threads
+) -> tuple[Int, Int]:
     """Return the parts of ``behind`` that are due to waits and to the machine, ns.
 
-    Each argument has one element per operation, in order of time within each thread. A run of
-    late calls begins where nothing is behind.
+    Each array has one element per operation, in order of time within each thread; ``order`` sorts
+    by thread. A run of late calls begins where nothing is behind.
+
+    Args:
+        thread: Whose operation it is.
+        spans: How long it was behind, waited and idle, and how much longer it took.
+        order: Operations by thread.
+        threads: What came before.
     """
-    order = np.argsort(thread, kind="stable")
-    late, first = behind[order], np.ones(len(order), np.bool_)
-    first[1:] = thread[order[1:]] != thread[order[:-1]]
-    begin = np.maximum.accumulate(np.where((late == 0) | first, np.arange(len(order)), 0))
+    behind, *causes = (span[order] for span in spans)
+    thread = thread[order]
+    first = _firsts(thread)
+    last = np.roll(first, -1)
+    begin = np.maximum.accumulate(np.where((behind == 0) | first, np.arange(len(order)), 0))
+    carried = behind[begin] > 0
 
-    def so_far(values: Int) -> npt.NDArray[np.float64]:
+    def so_far(values: Int, carry: Int) -> npt.NDArray[np.float64]:
         """Sum from the begin of the run of late calls to the call before, ns."""
-        sums = np.concatenate([[0], np.cumsum(values[order])])[:-1]
-        found: npt.NDArray[np.float64] = (sums - sums[begin]).astype(np.float64)
-        return found
+        sums = np.cumsum(values) - values
+        found = sums - sums[begin] + np.where(carried, carry[thread], 0)
+        carry[thread[last]] = (found + values)[last]
+        return found.astype(np.float64)
 
-    waits, machine = so_far(waited), so_far(idle)
-    whole = np.maximum(waits + machine + so_far(longer), 1)
+    carries = threads.waits, threads.idle, threads.longer
+    waits, machine, longer = (so_far(*both) for both in zip(causes, carries, strict=True))
+    whole = np.maximum(waits + machine + longer, 1)
     parts = []
     for part in (waits, machine):
         values = np.zeros(len(order), np.int64)
-        values[order] = (late * (part / whole)).astype(np.int64)
+        values[order] = (behind * (part / whole)).astype(np.int64)
         parts.append(values)
     return parts[0], parts[1]
 
 
-def summary(late: Lateness) -> dict[str, Any]:
-    """Return the lateness as JSON knows it: ns, and shares of all lateness together."""
-    total = late.total
-    whole = int(total.sum())
-    named = {name: getattr(late, name) for name in ("slower_calls", "dependencies", "machine")}
-    parts = {
-        name: {"ns": int(part.sum()), "share": float(part.sum() / whole) if whole else 0.0}
-        | quantiles(part)
-        for name, part in named.items()
-    }
-    moments = {
-        "after_sleep": late.slept,
-        "after_waiting": late.waited,
-        "between_calls": ~late.slept & ~late.waited,
-    }
+def summary(late: Lateness, place: Path | None = None) -> dict[str, Any]:
+    """Return the lateness as JSON knows it: ns, and shares of all lateness together.
+
+    ``place`` is a directory for an array of its length.
+    """
+    n = len(late.due)
+    slices, scratch = list(on_disk.parts(n)), on_disk.array(n, np.int64, place)
+    whole = sum(int(late.total(part).sum()) for part in slices)
+
+    def one(name: str) -> dict[str, Any]:
+        values = getattr(late, name)
+        ns = sum(int(values[part].sum()) for part in slices)
+        found = quantiles((values[part] for part in slices), scratch)
+        return {"ns": ns, "share": ns / whole if whole else 0.0} | found
+
+    def chosen(how: str) -> Iterator[Int]:
+        for part in slices:
+            slept, waited = late.slept[part], late.waited[part]
+            moments = {"after_sleep": slept, "after_waiting": waited}
+            yield late.idle[part][moments.get(how, ~slept & ~waited)]
+
+    moments = ("after_sleep", "after_waiting", "between_calls")
+    every = max(-(-n // SAMPLE), 1)
+    sample = slice(0, n, every)
     return {
-        "calls": len(total),
-        **quantiles(total),
-        "over_1ms": int((total > MS).sum()),
-        "over_1ms_by_machine": int((late.machine > MS).sum()),
-        "parts": parts,
+        "calls": n,
+        **quantiles((late.total(part) for part in slices), scratch),
+        "over_1ms": sum(int((late.total(part) > MS).sum()) for part in slices),
+        "over_1ms_by_machine": sum(int((late.machine[part] > MS).sum()) for part in slices),
+        "parts": {name: one(name) for name in ("slower_calls", "dependencies", "machine")},
         "idle_when": {
-            name: {"calls": int(chosen.sum())} | quantiles(late.idle[chosen])
-            for name, chosen in moments.items()
+            how: {"calls": sum(map(len, chosen(how)))} | quantiles(chosen(how), scratch)
+            for how in moments
         },
-        "drift_ppm": drift_ppm(late.due, total),
+        "drift_ppm": drift_ppm(late.due[sample], late.total(sample)),
         "longest_stall": _longest(late),
     }
 
 
-def quantiles(values: Int) -> dict[str, int | None]:
-    """Return p50, p90, p99 and the maximum, ns; None of nothing."""
-    if not len(values):
+def quantiles(parts: Iterator[Int], scratch: Int) -> dict[str, int | None]:
+    """Return p50, p90, p99 and the maximum, ns; None of nothing.
+
+    Args:
+        parts: The values.
+        scratch: An array with room for all of them; changed.
+    """
+    n = 0
+    for part in parts:
+        scratch[n : n + len(part)] = part
+        n += len(part)
+    if n == 0:
         return {"p50_ns": None, "p90_ns": None, "p99_ns": None, "max_ns": None}
-    found = np.percentile(values, [50, 90, 99, 100], method="higher").astype(np.int64)
-    return dict(zip(("p50_ns", "p90_ns", "p99_ns", "max_ns"), found.tolist(), strict=True))
+    ranks = np.ceil(np.array([50, 90, 99, 100]) / 100 * (n - 1)).astype(np.int64)
+    scratch[:n].partition(ranks)
+    names = ("p50_ns", "p90_ns", "p99_ns", "max_ns")
+    return dict(zip(names, scratch[ranks].tolist(), strict=True))
 
 
 def drift_ppm(due: Int, late: Int) -> float | None:

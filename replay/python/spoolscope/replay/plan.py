@@ -1,47 +1,31 @@
 """Trace -> plan: the flat file that spoolscope-replay maps and executes."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from stat import S_IFDIR
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from spoolscope.replay.attached import Attached, identity, pseudo
+from spoolscope.replay.attached import Attached, Ops, identity
+from spoolscope.replay.calls import Calls
 from spoolscope.replay.held import FAULT, faults, held
+from spoolscope.replay.life import in_order, read_life
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import (
-    Int,
-    Lives,
-    begin_ns,
-    column,
-    execs,
-    exits,
-    read_lives,
-)
+from spoolscope.replay.threads import Lives, begin_ns, column, read_lives
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-FORK, EXEC, EXIT = 1000, 1001, 1002
-IN_FLIGHT = 1 << 3
-FORKING = ("fork", "vfork", "clone", "clone3")
-EXECUTING = ("execve", "execveat")
-EXITING = ("exit", "exit_group")
 VERSION = 3
 DIRECTORY = 0o040755
-# Read of the calls: half of the table, which is most of the memory that planning takes.
-_COLUMNS = (
-    "ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "fd", "fd2", "dirfd", "dirfd2", "path_id",
-    "path2_id", "path_base", "path2_base", "flags", "mode", "cmd", "arg", "offset", "size", "ret",
-    "errno", "ino", "dev", "obj_mode", "obj_size", "lock_type",
-)  # fmt: skip
-_PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
-
-Ops = npt.NDArray[np.void]
+LISTED = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +34,7 @@ class PlanSummary:
 
     Attributes:
         path: The plan file.
-        syscalls: Calls in the trace.
+        syscalls: Calls in the trace, or in the part of it that is asked for.
         ops: Operations in the plan, process life included.
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
@@ -92,177 +76,77 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     Raises:
         SpoolscopeError: the trace holds no call.
     """
-    calls = trace.table("syscalls", list(_COLUMNS))
-    if calls.num_rows == 0:
+    lives, strings = read_lives(trace), Strings(trace)
+    calls = Calls(trace, lives)
+    life = read_life(trace, calls, lives)
+    if calls.rows == 0:
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
             remedy="record again while the mail server works",
         )
-    lives, strings = read_lives(trace), Strings(trace)
-    ops = _call_ops(trace, calls, lives, strings)
-    in_flight = column(calls, "flags_seen", 0) & IN_FLIGHT > 0
-    in_flight &= ~np.isin(ops["op"], _ids(EXITING))  # they never return
-    before = ops["end_ns"] <= 0  # the snapshot shows what they did
-    strangers = (ops["thread"] == NONE) & ~in_flight & ~before
-    kept = ~in_flight & ~strangers & ~before
-    ops = _with_life(trace, ops, kept, faults(trace, lives), lives)
-    left_out = what_if.left_out(ops)
-    gone, ops = by_name(ops[left_out]), ops[~left_out] if left_out.any() else ops
-    threads = _threads(lives, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
-    ops = _joined(before_all.ops, attached.ops, ops)
     entries = np.concatenate([_entries(trace, strings), attached.entries])
+    faults_ = faults(trace, lives)
+    pieces = in_order(calls.ops(strings), life, faults_, len(lives.tid))
+    stream = _Stream(what_if, len(lives.tid))
     sections = {
-        "threads_at": threads,
-        "ops_at": ops,
-        "entries_at": entries,
-        "fds_at": attached.fds,
-        "xattrs_at": _xattrs(trace, strings),
+        "threads": [_threads(lives, strings)],
+        "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
+        "entries": [entries],
+        "fds": [attached.fds],
+        "xattrs": [_xattrs(trace, strings)],
     }
-    _write(out, trace, sections, strings)
-    writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
+    counts = _write(out, trace, sections, strings)
     return PlanSummary(
         path=out,
-        syscalls=calls.num_rows,
-        ops=len(ops),
-        in_flight=int(in_flight.sum()),
-        strangers=int(strangers.sum()),
-        threads=len(threads),
-        faults=int((ops["op"] == FAULT).sum()),
+        syscalls=calls.rows,
+        ops=counts["ops"],
+        in_flight=calls.in_flight,
+        strangers=calls.strangers,
+        threads=counts["threads"],
+        faults=stream.faults,
         held_skipped=before_all.skipped,
-        left_out=gone,
+        left_out=stream.left_out(),
         duration_ns=int(trace.meta["duration_ns"]),
         tree_bytes=int(entries["size"].sum()),
-        written_bytes=int(np.maximum(ops["ret"][writes], 0).sum()),
+        written_bytes=stream.written_bytes,
     )
 
 
-def _call_ops(trace: Trace, calls: pa.Table, lives: Lives, strings: Strings) -> Ops:
-    ops = np.zeros(calls.num_rows, DTYPES["plan_op"])
-    since = column(calls, "ts_ns") - begin_ns(trace)
-    start = np.maximum(since, 0)
-    ops["start_ns"], ops["end_ns"] = start, since + column(calls, "dur_ns")
-    errno = column(calls, "errno", 0)
-    ops["ret"] = np.where(errno != 0, -errno, column(calls, "ret"))
-    ops["call"] = np.arange(calls.num_rows)
-    ops["op"] = _call_ids(calls)
-    thread = lives.find(column(calls, "tid"), start)
-    ops["thread"] = np.where(thread >= 0, thread, NONE)
-    ops["path"] = strings.of(column(calls, "path_id"))
-    ops["path2"] = strings.of(column(calls, "path2_id"))
-    for name in _PLAIN:
-        missing = 0 if name in ("flags", "mode", "cmd") else -1
-        ops[name] = column(calls, name, missing).astype(ops.dtype[name])
-    for name in ("offset", "size", "obj_size"):
-        ops[name] = column(calls, name)
-    ops["arg"] = column(calls, "arg", 0)
-    ops["obj_mode"] = column(calls, "obj_mode", 0)
-    ops["ino"] = identity(trace, calls)
-    ops["base"], ops["base2"] = column(calls, "path_base", 0), column(calls, "path2_base", 0)
-    lock = column(calls, "lock_type", 0)
-    ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
-    return ops
+def written_bytes(ops: Ops) -> int:
+    """Return how many bytes operations write."""
+    writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
+    return int(np.maximum(ops["ret"][writes], 0).sum())
 
 
-def _call_ids(calls: pa.Table) -> npt.NDArray[np.uint16]:
-    """Ids of calls.txt; the column is a dictionary, so each name is looked up once."""
-    names = calls["syscall"].combine_chunks()
-    if isinstance(names, pa.ChunkedArray):
-        names = pa.concat_arrays(names.chunks)
-    names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
-    table = np.array([_call_id(n) for n in names.dictionary.to_pylist()], np.uint16)
-    indices: npt.NDArray[np.int64] = names.indices.to_numpy()
-    return table[indices]
+class _Stream:
+    """The operations of a plan on their way to the file, counted.
 
-
-def _call_id(name: str) -> int:
-    call = CALLS.get(name)
-    return call.id if call else FORK - 1  # no call has this id: skipped as unsupported
-
-
-def _joined(*parts: Ops) -> Ops:
-    """Concatenate; operations are not copied if only one part has any."""
-    filled = [part for part in parts if len(part)] or [parts[-1]]
-    return filled[0] if len(filled) == 1 else np.concatenate(filled)
-
-
-def _with_life(
-    trace: Trace, ops: Ops, kept: npt.NDArray[np.bool_], others: Ops, lives: Lives
-) -> Ops:
-    """Turn process calls and task events into FORK, EXEC and EXIT operations, in order.
-
-    Args:
-        trace: The trace.
-        ops: Its calls.
-        kept: Which of them are replayed; changed.
-        others: Operations that are no calls.
-        lives: Threads of the trace.
+    Attributes:
+        faults: Page faults on mapped files.
+        written_bytes: Bytes that calls wrote.
     """
-    forked = np.flatnonzero(lives.parent != NONE)
-    forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
-    forks["arg"] = forked
-    execs_ = pseudo(EXEC, *_known(lives, *execs(trace)))
-    exits_ = pseudo(EXIT, *_known(lives, *exits(trace)))
-    for events, names in ((forks, FORKING), (execs_, EXECUTING), (exits_, EXITING)):
-        _merge(ops, kept, events, names)
-    childless = np.isin(ops["op"], _ids(FORKING)) & (ops["ret"] >= 0) & kept
-    ops["op"][childless], ops["arg"][childless] = FORK, NONE
-    n_calls = len(ops)
-    ops = _joined(ops, others, forks, execs_, exits_)
-    op = ops["op"].copy()
-    # Exits come last and forks first among operations of one moment.
-    rank = np.where(op == FORK, 0, np.where(op == EXIT, 2, 1)).astype(np.int8)
-    order = np.lexsort((rank, ops["start_ns"]))
-    order = order[(order >= n_calls) | kept[np.minimum(order, n_calls - 1)]]
-    return ops[_within_life(order, op, ops["thread"].copy(), len(lives.tid))]
 
+    def __init__(self, what_if: WhatIf, n_threads: int) -> None:
+        self._what_if, self._syncs = what_if, np.zeros(n_threads, np.int64)
+        self._left_out = Counter[str]()
+        self.faults = self.written_bytes = 0
 
-def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
-    thread = lives.find(tid, ts_ns)
-    return thread[thread >= 0], ts_ns[thread >= 0]
+    def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
+        """Yield them without those that are left out."""
+        for ops in pieces:
+            gone = self._what_if.left_out(ops, self._syncs)
+            self._left_out.update(by_name(ops[gone]))
+            kept = ops[~gone] if gone.any() else ops
+            self.faults += int((kept["op"] == FAULT).sum())
+            self.written_bytes += written_bytes(kept)
+            yield kept
 
-
-def _ids(names: tuple[str, ...]) -> list[int]:
-    return [CALLS[name].id for name in names]
-
-
-def _merge(ops: Ops, kept: npt.NDArray[np.bool_], events: Ops, names: tuple[str, ...]) -> None:
-    """Give each event the time and row of the call that caused it; do not keep those calls."""
-    causes = np.flatnonzero(np.isin(ops["op"], _ids(names)) & (ops["ret"] >= 0) & kept)
-    causes = causes[np.lexsort((ops["start_ns"][causes], ops["thread"][causes]))]
-    thread, start = ops["thread"][causes].astype(np.int64), ops["start_ns"][causes]
-    big = int(max(start.max(initial=0), events["start_ns"].max(initial=0))) + 1
-    key = thread * big + start
-    wanted = events["thread"].astype(np.int64) * big + events["start_ns"]
-    at = np.searchsorted(key, wanted, "right") - 1
-    hit = at >= 0
-    hit[hit] = thread[at[hit]] == events["thread"][hit]
-    ended = names == EXITING
-    if not ended:
-        hit[hit] = events["start_ns"][hit] <= ops["end_ns"][causes[at[hit]]]
-    cause = causes[at[hit]]
-    events["call"][hit] = ops["call"][cause]
-    events["end_ns"][hit] = np.maximum(ops["end_ns"][cause], events["end_ns"][hit])
-    events["start_ns"][hit] = ops["start_ns"][cause]
-    kept[cause] = False
-
-
-def _within_life(order: Int, op: Int, thread: Int, n_threads: int) -> Int:
-    """Drop what a thread seems to do after its exit: clocks of two sources can disagree.
-
-    Args:
-        order: Operations in order of time.
-        op: What each is.
-        thread: Whose it is.
-        n_threads: Number of threads.
-    """
-    last = np.full(n_threads, np.iinfo(np.int64).max, np.int64)
-    whose = thread[order]
-    exits_ = np.flatnonzero(op[order] == EXIT)
-    last[whose[exits_]] = exits_
-    within: Int = order[np.arange(len(order)) <= last[whose]]
-    return within
+    def left_out(self) -> dict[str, int]:
+        """Return how many calls were left out, by name, the most frequent first."""
+        ranked = sorted(self._left_out.items(), key=lambda item: (-item[1], CALLS[item[0]].id))
+        return dict(ranked)
 
 
 def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
@@ -281,6 +165,8 @@ def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
     entries["ino"] = identity(trace, tree)
     for name in ("mode", "uid", "gid", "size", "mtime_ns"):
         entries[name] = column(tree, name, 0)
+    if trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full":
+        entries["flags"] = np.where(entries["mode"] & 0o170000 == S_IFDIR, LISTED, 0)
     entries = np.concatenate([entries, _missed(trace, strings)])
     return _with_parents(entries[entries["path"] != NONE], strings)
 
@@ -318,30 +204,40 @@ def _with_parents(entries: Ops, strings: Strings) -> Ops:
     added = entries[list(missing.values())].copy()
     added["path"], added["mode"] = list(missing), DIRECTORY
     added["ino"], added["size"], added["target"] = 0, 0, NONE
+    added["flags"] = 0
     both: Ops = np.concatenate([added, entries])
     return both
 
 
-def _write(out: Path, trace: Trace, sections: dict[str, Ops], strings: Strings) -> None:
-    index, text = strings.packed()
-    arrays: dict[str, npt.NDArray[Any]] = {
-        **sections,
-        "string_index_at": index,
-        "string_bytes_at": text,
-    }
+def _write(
+    out: Path, trace: Trace, sections: dict[str, Iterable[npt.NDArray[Any]]], strings: Strings
+) -> dict[str, int]:
+    """Write sections in order, each piece by piece; return their numbers of records."""
     header = np.zeros(1, DTYPES["plan_header"])
-    at = header.dtype.itemsize
-    for name, values in arrays.items():
-        header[name] = at
-        at += -(-values.nbytes // 8) * 8
     header["magic"], header["version"] = b"SPOOLPLN", VERSION
-    for name in ("threads", "ops", "entries", "fds", "xattrs"):
-        header[f"n_{name}"] = len(sections[f"{name}_at"])
-    header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
     late = begin_ns(trace) - int(trace.meta["start_ns"])
     header["duration_ns"] = int(trace.meta["duration_ns"]) - late
+    counts = {}
     with out.open("wb") as file:
         file.write(header.tobytes())
-        for values in arrays.values():
-            file.write(np.ascontiguousarray(values).data)
-            file.write(bytes(-values.nbytes % 8))
+        for name, pieces in sections.items():
+            header[f"{name}_at"] = file.tell()
+            counts[name] = header[f"n_{name}"] = _append(file, pieces)
+        index, text = strings.packed()
+        for name, values in (("string_index_at", index), ("string_bytes_at", text)):
+            header[name] = file.tell()
+            _append(file, [values])
+        header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
+        file.seek(0)
+        file.write(header.tobytes())
+    return counts
+
+
+def _append(file: BinaryIO, pieces: Iterable[npt.NDArray[Any]]) -> int:
+    """Write arrays one after the other, filled up to 8 bytes; return how long they are."""
+    n = 0
+    for values in pieces:
+        file.write(np.ascontiguousarray(values).data)
+        n += len(values)
+    file.write(bytes(-file.tell() % 8))
+    return n

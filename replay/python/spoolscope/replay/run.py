@@ -13,16 +13,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spoolscope.replay import images
+from spoolscope.replay import images, on_disk
+from spoolscope.replay.age import Age
 from spoolscope.replay.candidates import (
     Candidate,
     Target,
     check,
     check_space,
+    grows_to,
     image_bytes,
     parse,
     prepared,
 )
+from spoolscope.replay.differences import Types
+from spoolscope.replay.divergences import causes, judge, shown
 from spoolscope.replay.engine import ORDERS, Content, Engine
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
@@ -30,13 +34,13 @@ from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.outcomes import (
     SAME,
     Plan,
-    divergences,
     read_outcomes,
     read_plan,
     write_parquet,
 )
 from spoolscope.replay.pace import Pace, parse_pace
-from spoolscope.replay.plan import PlanSummary, build
+from spoolscope.replay.plan import PlanSummary
+from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.trace import Trace
 
@@ -48,10 +52,12 @@ class Begin:
     Attributes:
         cache: cold: nothing of the filesystem is in memory; warm: everything was read once.
         content: What the data of files is like.
+        age: Churn before the fixture is built; none by default.
     """
 
     cache: str = "cold"
     content: Content = field(default_factory=Content)
+    age: Age | None = None
 
 
 Progress = Callable[[str, float | None], None]
@@ -78,6 +84,12 @@ class Job:
     rounds: int
     what_if: dict[str, Any] | None
     order: str
+
+    @property
+    def users(self) -> int:
+        """How many times the recorded users there are."""
+        scale = self.what_if and self.what_if["scale"]
+        return int(scale["users"]) if scale else 1
 
 
 @dataclass(frozen=True)
@@ -130,13 +142,14 @@ def replay(
     opened = Trace.open(trace)
     chosen = [parse(name) for name in candidates]
     kept = parse_pace(pace)
+    begin = begin or Begin()
     for candidate in chosen:
-        check(candidate, opened.meta)
+        check(candidate, opened.meta, ages=begin.age is not None)
     out.mkdir(parents=True, exist_ok=True)
     with ending_on_signals(), _scratch(work or out) as scratch:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, kept, recorder, begin or Begin(), rounds, what_if, order)
+        job = _job(opened, scratch, out, kept, recorder, begin, rounds, what_if, order)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
@@ -160,7 +173,7 @@ def _job(
     order: str,
 ) -> Job:
     plan_file = scratch / "replay.plan"
-    summary = build(trace, plan_file, what_if)
+    summary, told = plan(trace, plan_file, what_if)
     checked = Engine(plan_file).check()
     job = Job(
         trace=trace,
@@ -174,7 +187,7 @@ def _job(
         recorder=recorder,
         begin=begin,
         rounds=rounds,
-        what_if=what_if.told(summary.left_out),
+        what_if=told,
         order=order,
     )
     (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
@@ -222,9 +235,10 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     directory = job.out / slot.name
     directory.mkdir(parents=True)
     engine = Engine(job.plan_file, job.begin.content)
-    size = image_bytes(job.summary.tree_bytes, job.summary.written_bytes, job.names)
+    told, age = job.summary, job.begin.age
+    size = image_bytes(told.tree_bytes, told.written_bytes, job.names, age)
     if slot.candidate.directory is None:
-        check_space(job.work, size // 2)
+        check_space(job.work, grows_to(slot.candidate, size, age))
     began = time.monotonic()
     progress("making the filesystem", None)
     roomy = shutil.disk_usage(job.work).free > size
@@ -235,19 +249,23 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
         progress("verifying", 1.0)
         state = engine.verify(target.mount)
         options = target.options
-        same = filesystem_type(target.mount) in _recorded_types(job.trace)
+        types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
     outcomes = read_outcomes(directory / "outcomes.bin")
-    given = Conditions(job.pace, summary, int(state["mismatched"]), same)
+    wrong = judge(job.plan, outcomes, types)
+    caused = causes(job.plan, outcomes, wrong, types, job.trace)
+    given = Conditions(job.pace, summary, int(state["mismatched"]), types.same, job.users)
     found = fidelity(job.plan, outcomes, job.summary, given)
     row = _row(job, slot, summary, state, options) | asdict(found)
     row["wall_ns"] = int((time.monotonic() - began) * 1e9)
     row["run"] = str(directory)
     row["faults"] = _faults(job, outcomes)
+    row["divergences"] = shown(caused)
     row["fixture"] = "copied" if target.copied else "built"
+    row["age"] = built.get("age")
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
-    write_parquet(job.plan, outcomes, directory / "outcomes.parquet")
+    write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
     (directory / "outcomes.bin").unlink()
-    _write_json(directory / "divergences.json", divergences(job.plan, outcomes))
+    _write_json(directory / "divergences.json", caused)
     _write_json(directory / "run.json", row)
     return row
 
@@ -260,8 +278,8 @@ def _fill(
     if note is not None and target.copied:
         built: dict[str, Any] = json.loads(note.read_text())
     else:
-        progress("building the fixture", None)
-        built = engine.fixture(target.mount)
+        progress("ageing, building" if job.begin.age else "building the fixture", None)
+        built = engine.fixture(target.mount, job.begin.age)
         if note is not None and target.image is not None:
             _write_json(note, built)
     progress("making caches " + job.begin.cache, None)
@@ -282,8 +300,8 @@ def filesystem_type(place: Path) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _recorded_types(trace: Trace) -> set[str]:
-    return {str(spool.get("fstype")) for spool in trace.meta.get("spools", [])}
+def _recorded_types(trace: Trace) -> frozenset[str]:
+    return frozenset(str(spool.get("fstype")) for spool in trace.meta.get("spools", []))
 
 
 def _execute(
@@ -320,8 +338,11 @@ def _row(
         "makespan_ns": summary["makespan_ns"],
         "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
         "orders_given_up": summary["orders_given_up"],
+        "locks_given_back": summary["locks_given_back"],
         "tasks_crashed": summary["tasks_crashed"],
+        "descriptors_passed": summary["descriptors_passed"],
         "owners": summary["owners"],
+        "listings": summary["listings"],
         "cache": _cache(job, slot),
         **asdict(job.begin.content),
         "recorded": job.recorder is not None,
@@ -330,8 +351,11 @@ def _row(
 
 
 def _faults(job: Job, outcomes: Any) -> dict[str, int]:
-    touched = (job.plan.ops["op"] == FAULT) & (outcomes["verdict"] == SAME)
-    return {"recorded": job.summary.faults, "touched": int(touched.sum())}
+    touched = 0
+    for part in on_disk.parts(len(outcomes)):
+        is_fault = job.plan.ops["op"][part] == FAULT
+        touched += int((is_fault & (outcomes["verdict"][part] == SAME)).sum())
+    return {"recorded": job.summary.faults, "touched": touched}
 
 
 def _write_header(

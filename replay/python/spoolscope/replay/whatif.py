@@ -1,16 +1,21 @@
-"""Calls left out of a replay on purpose, to ask what they cost."""
+"""What a replay does otherwise on purpose: without some calls, a part only, or for more users."""
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.replay.scaled import Scale, sentence
 from spoolscope.traces.calls import BY_ID, CALLS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
 
+_UNITS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_TIME = r"\d+(?:\.\d+)?(?:ms|s|m|h)?"
+_LONGEST_NS = 366 * 24 * 3600 * 10**9
 FSYNCS = ("fsync", "fdatasync")
 # Nothing that another call finds depends on these: no name, no byte, no descriptor, no lock.
 HARMLESS = {
@@ -23,55 +28,123 @@ HARMLESS = {
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A part of the recording, in ns since it began; ``to_ns`` None is its end."""
+
+    from_ns: int
+    to_ns: int | None
+
+    @property
+    def label(self) -> str:
+        """Return it in words."""
+        to = "the end" if self.to_ns is None else f"{self.to_ns / 1e9:g} s"
+        return f"from {self.from_ns / 1e9:g} s to {to}"
+
+
+@dataclass(frozen=True)
 class WhatIf:
-    """What is left out.
+    """What is left out, or added.
 
     Attributes:
         skip: Calls of these names.
         fsync_every: Of each thread's fsync and fdatasync, only every N-th is made.
+        part: Only what took effect then is replayed; None is the whole recording.
+        only: Processes and mailboxes whose calls are replayed (``chosen.chosen``), with what they
+            depend on; none means all.
+        scale: Copies of the users of what is left.
     """
 
     skip: frozenset[str] = frozenset()
     fsync_every: int = 1
+    part: Slice | None = None
+    only: tuple[str, ...] = ()
+    scale: Scale = field(default_factory=Scale)
 
-    def left_out(self, ops: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Return which operations of a plan are left out."""
+    def left_out(
+        self, ops: npt.NDArray[np.void], before: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of some operations of a plan are left out.
+
+        Args:
+            ops: The operations.
+            before: How many fsync and fdatasync each thread made before them; changed.
+        """
         gone: npt.NDArray[np.bool_] = np.isin(ops["op"], [CALLS[name].id for name in self.skip])
         syncs = np.flatnonzero(np.isin(ops["op"], [CALLS[name].id for name in FSYNCS]) & ~gone)
         syncs = syncs[np.lexsort((ops["start_ns"][syncs], ops["thread"][syncs]))]
         thread = ops["thread"][syncs]
-        number = np.arange(len(syncs)) - np.searchsorted(thread, thread)
+        number = np.arange(len(syncs)) - np.searchsorted(thread, thread) + before[thread]
+        before += np.bincount(thread, minlength=len(before))
         gone[syncs[(number + 1) % self.fsync_every != 0]] = True
         gone &= ops["call"] != NO_CALL_ROW
         return gone
 
-    def told(self, left_out: Mapping[str, int]) -> dict[str, Any] | None:
+    def told(
+        self,
+        left_out: Mapping[str, int],
+        cut: Mapping[str, int] | None = None,
+        chosen: Mapping[str, int] | None = None,
+        scaled: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any] | None:
         """Return what run.json says of it, None if nothing was asked for.
 
         Args:
             left_out: How many calls were left out, by name.
+            cut: What the replayer says of the part that it cut out.
+            chosen: What it says of the calls that were chosen.
+            scaled: What it says of copies of the users.
         """
         words = [f"without {name}" for name in sorted(self.skip)]
         if self.fsync_every > 1:
             words.append(f"with every {self.fsync_every}. fsync")
+        gone = ", ".join(f"{n:,} {name}" for name, n in left_out.items()) or "nothing was"
+        whole = " of the whole recording" if cut or scaled else ""
+        said = [f"{gone} left out{whole}"] if words else []
+        if self.part is not None and cut is not None:
+            words.append(self.part.label)
+            said.append(
+                f"only what took effect {self.part.label} of the recording is replayed: "
+                f"{cut['before']:,} operations before that are in the state it begins with "
+                f"({cut['skipped']:,} open files, locks and mappings could not be had again), "
+                f"{cut['after']:,} after it are left out"
+            )
+        if chosen is not None:
+            words.append(f"only {', '.join(self.only)}")
+            said.append(
+                f"only {chosen['chosen']:,} calls of {', '.join(self.only)} are replayed, and "
+                f"{chosen['given']:,} of others on which these depend; "
+                f"{chosen['left_out']:,} are left out"
+            )
+        if scaled is not None:
+            words.append(f"with {self.scale.users} times the users")
+            said.append(sentence(dict(scaled)))
         if not words:
             return None
-        said = ", ".join(f"{n:,} {name}" for name, n in left_out.items()) or "nothing was"
         return {
             "label": " and ".join(words),
             "left_out": dict(left_out),
-            "sentence": f"WHAT IF: {said} left out; this is not what the trace did.",
+            "slice": None if cut is None else dict(cut),
+            "only": None if chosen is None else dict(chosen),
+            "scale": None if scaled is None else dict(scaled),
+            "sentence": f"WHAT IF: {'; '.join(said)}; this is not what the trace did.",
         }
 
 
 WHOLE = WhatIf()
 
 
-def parse(skip: Sequence[str], fsync_every: int) -> WhatIf:
-    """Read names of calls, or a class all of whose calls may be left out.
+def parse(
+    skip: Sequence[str],
+    fsync_every: int,
+    part: str | None = None,
+    only: Sequence[str] = (),
+    scale: Scale | None = None,
+) -> WhatIf:
+    """Read names of calls, or a class all of whose calls may be left out; and a part to keep.
 
     Raises:
-        SpoolscopeError: a name is unknown, or other calls depend on what that call does.
+        SpoolscopeError: a name is unknown, or other calls depend on what that call does; the part
+            is no ``T0..T1``.
     """
     names: set[str] = set()
     for word in skip:
@@ -84,7 +157,52 @@ def parse(skip: Sequence[str], fsync_every: int) -> WhatIf:
                 exit_code=USAGE,
             )
         names |= asked
-    return WhatIf(frozenset(names), fsync_every)
+    cut = None if part is None else parse_slice(part)
+    return WhatIf(frozenset(names), fsync_every, cut, tuple(only), scale or Scale())
+
+
+def parse_slice(text: str) -> Slice:
+    """Read ``T0..T1``: times since the recording began, as ``90``, ``1.5m`` or nothing.
+
+    Raises:
+        SpoolscopeError: it is none, or ends before it begins.
+    """
+    match = re.fullmatch(rf"({_TIME})?\.\.({_TIME})?", text)
+    if match is not None:
+        from_ns, to_ns = (None if time is None else _ns(time) for time in match.group(1, 2))
+        if to_ns is None or to_ns > (from_ns or 0):
+            return Slice(from_ns or 0, to_ns)
+    raise SpoolscopeError(
+        f"'{text}' is no part of a recording",
+        remedy="give FROM..TO since it began, e.g. 10s..1m, 90.. or ..500ms",
+        exit_code=USAGE,
+    )
+
+
+def parse_scale(users: int, window: str | None, seed: int) -> Scale:
+    """Read how many times the users, and the time within which their copies begin.
+
+    Raises:
+        SpoolscopeError: that is no time, or nothing begins in it.
+    """
+    if window is None:
+        return Scale(users, None, seed)
+    if re.fullmatch(_TIME, window) is None or _ns(window) > _LONGEST_NS:
+        raise SpoolscopeError(
+            f"'{window}' is no time", remedy="give e.g. 30s, 5m or 0", exit_code=USAGE
+        )
+    if users == 1:
+        raise SpoolscopeError(
+            "without copies of users nothing begins later",
+            remedy="add --scale-users 2, or leave --scale-window out",
+            exit_code=USAGE,
+        )
+    return Scale(users, _ns(window), seed)
+
+
+def _ns(time: str) -> int:
+    number = time.rstrip("mhs")
+    return int(float(number) * _UNITS[time[len(number) :] or "s"])
 
 
 def by_name(ops: npt.NDArray[np.void]) -> dict[str, int]:

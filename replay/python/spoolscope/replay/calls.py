@@ -1,0 +1,118 @@
+"""Recorded calls as operations, one row group of the trace after the other."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.replay.attached import Ops, identity
+from spoolscope.replay.strings import Strings
+from spoolscope.replay.threads import Int, Lives, begin_ns, column
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import DTYPES, NONE
+from spoolscope.traces.trace import Trace
+
+IN_FLIGHT = 1 << 3
+EXITING = ("exit", "exit_group")
+# Calls worked on at once.
+PIECE = 1 << 15
+UNKNOWN = 999  # no call has this id: skipped as unsupported
+# What tells when a call was whose, and whether it is replayed.
+_TIMES = ("ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno")
+# Together half of the table, which is most of the time that planning takes.
+_REST = (
+    "fd", "fd2", "dirfd", "dirfd2", "path_id", "path2_id", "path_base", "path2_base", "flags",
+    "mode", "cmd", "arg", "offset", "size", "ino", "dev", "obj_mode", "obj_size", "lock_type",
+)  # fmt: skip
+_PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
+
+
+class Calls:
+    """The calls of a trace.
+
+    Attributes:
+        rows: Calls read so far, in the last pass.
+        in_flight: Those that never returned, left out.
+        strangers: Those of threads that the trace does not know, left out.
+    """
+
+    def __init__(self, trace: Trace, lives: Lives) -> None:
+        self._trace, self._lives = trace, lives
+        self.rows = self.in_flight = self.strangers = 0
+
+    def of(self, names: Iterable[str]) -> Ops:
+        """Return the calls of these names that are replayed, without their arguments."""
+        wanted = [CALLS[name].id for name in names]
+        found = [np.zeros(0, DTYPES["plan_op"])]
+        for table, first in self._tables(_TIMES):
+            chosen = np.flatnonzero(np.isin(_call_ids(table), wanted))
+            ops = self._timed(table.take(chosen), chosen + first)
+            found.append(ops[self._kept(table.take(chosen), ops)])
+        return np.concatenate(found)
+
+    def ops(self, strings: Strings) -> Iterator[Ops]:
+        """Yield all calls that are replayed, in order of time."""
+        self.in_flight = self.strangers = 0
+        for table, first in self._tables(_TIMES + _REST):
+            ops = self._timed(table, np.arange(first, first + table.num_rows))
+            self._describe(table, ops, strings)
+            kept = self._kept(table, ops)
+            yield ops if kept.all() else ops[kept]
+
+    def _tables(self, columns: tuple[str, ...]) -> Iterator[tuple[pa.Table, int]]:
+        self.rows = 0
+        for group in self._trace.parts("syscalls", columns):
+            for at in range(0, group.num_rows, PIECE):
+                table = group.slice(at, PIECE)
+                yield table, self.rows
+                self.rows += table.num_rows
+
+    def _timed(self, table: pa.Table, rows: Int) -> Ops:
+        ops = np.zeros(table.num_rows, DTYPES["plan_op"])
+        since = column(table, "ts_ns") - begin_ns(self._trace)
+        start = np.maximum(since, 0)
+        ops["start_ns"], ops["end_ns"] = start, since + column(table, "dur_ns")
+        errno = column(table, "errno", 0)
+        ops["ret"] = np.where(errno != 0, -errno, column(table, "ret"))
+        ops["call"] = rows
+        ops["op"] = _call_ids(table)
+        thread = self._lives.find(column(table, "tid"), start)
+        ops["thread"] = np.where(thread >= 0, thread, NONE)
+        return ops
+
+    def _kept(self, table: pa.Table, ops: Ops) -> npt.NDArray[np.bool_]:
+        """Tell which calls are replayed, and count the others."""
+        in_flight = column(table, "flags_seen", 0) & IN_FLIGHT > 0
+        in_flight &= ~np.isin(ops["op"], [CALLS[name].id for name in EXITING])  # never return
+        before = ops["end_ns"] <= 0  # the snapshot shows what they did
+        strangers = (ops["thread"] == NONE) & ~in_flight & ~before
+        self.in_flight += int(in_flight.sum())
+        self.strangers += int(strangers.sum())
+        kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before)
+        return kept
+
+    def _describe(self, table: pa.Table, ops: Ops, strings: Strings) -> None:
+        ops["path"] = strings.of(column(table, "path_id"))
+        ops["path2"] = strings.of(column(table, "path2_id"))
+        for name in _PLAIN:
+            ops[name] = column(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
+        for name in ("offset", "size", "obj_size"):
+            ops[name] = column(table, name)
+        for name in ("arg", "obj_mode"):
+            ops[name] = column(table, name, 0)
+        ops["ino"] = identity(self._trace, table)
+        ops["base"], ops["base2"] = column(table, "path_base", 0), column(table, "path2_base", 0)
+        lock = column(table, "lock_type", 0)
+        ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
+
+
+def _call_ids(table: pa.Table) -> npt.NDArray[np.uint16]:
+    """Ids of calls.txt; the column is a dictionary, so each name is looked up once."""
+    names = table["syscall"].combine_chunks()
+    if isinstance(names, pa.ChunkedArray):
+        names = pa.concat_arrays(names.chunks)
+    names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
+    ids = [CALLS[n].id if n in CALLS else UNKNOWN for n in names.dictionary.to_pylist()]
+    indices: npt.NDArray[np.int64] = names.indices.to_numpy()
+    return np.array(ids, np.uint16)[indices]

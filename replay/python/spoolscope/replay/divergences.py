@@ -1,0 +1,292 @@
+"""Results that were not the recorded ones: by first cause, and which are of the filesystem."""
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from spoolscope.replay.differences import Answer, Difference, Types, difference_of
+from spoolscope.replay.life import FORK
+from spoolscope.replay.opened import Openers
+from spoolscope.replay.outcomes import (
+    BAD_FD,
+    DIVERGED,
+    OF_FILESYSTEM,
+    PENDING,
+    REASONS,
+    SKIPPED,
+    Plan,
+    call_name,
+    judged,
+)
+from spoolscope.traces.flat import NO_CALL_ROW, NONE
+from spoolscope.traces.pathclass import path_class
+from spoolscope.traces.trace import Trace
+
+LISTED = 200
+SHOWN = 20
+BASE_CWD = 2
+_TWO_NAMES = ("rename", "link")
+# Prefixes of their names.
+_CHANGE_NAMES = (*_TWO_NAMES, "unlink", "mkdir", "rmdir", "symlink", "mknod", "creat", "open")
+_CHANGE_DIRECTORIES = ("rename", "mkdir", "rmdir", "symlink")
+_READ_DIRECTORIES = ("rename", "rmdir", "unlinkat", "getdents")
+Key = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A call with another result.
+
+    Attributes:
+        at: The operation; root is the first one it follows from, itself if from none.
+        difference: The class it is of by itself; None if its filesystem does not excuse it.
+    """
+
+    at: int
+    root: int
+    difference: Difference | None
+
+
+def judge(plan: Plan, outcomes: npt.NDArray[np.void], types: Types) -> list[Divergence]:
+    """Find the first cause of every divergence, in the order in which the calls were made.
+
+    A divergence follows from an earlier one that met the same name, inode, open file, thread or
+    working directory, a directory above it, or names in a directory it is about. The verdict of
+    what is of the filesystem, or follows from that, becomes ``OF_FILESYSTEM`` in ``outcomes``.
+    """
+    wrong = judged(outcomes, DIVERGED)
+    wrong = wrong[np.argsort(outcomes["issue_ns"][wrong], kind="stable")]
+    objects = _Objects(plan)
+    first_at: dict[Key, int] = {}  # place of the first cause in ``found``
+    found: list[Divergence] = []
+    for here, at in enumerate(wrong.tolist()):
+        answer = objects.answer(at, int(outcomes["ret"][at]))
+        difference = difference_of(answer, types)
+        earlier = (first_at[key] for key in objects.depends(at) if key in first_at)
+        first = here if difference else min(earlier, default=here)
+        found.append(Divergence(at, at if first == here else found[first].at, difference))
+        if difference or found[first].difference:
+            outcomes["verdict"][at] = OF_FILESYSTEM
+        # Two ways to refuse the same leave the same behind.
+        if not (difference and answer.recorded and answer.replayed):
+            for key in objects.touches(at):
+                first_at.setdefault(key, first)
+    return found
+
+
+class _Objects:
+    """What a call depends on, and what it leaves in another state if it went wrong."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._ops = plan, plan.ops
+        self._openers = Openers(plan.ops, plan.threads)
+
+    def answer(self, at: int, ret: int) -> Answer:
+        """Return both answers to an operation; ``ret`` is the replay's."""
+        op = self._ops[at]
+        second = self._plan.strings[int(op["path2"])] if op["path2"] != NONE else ""
+        opened = self._opener(op, "fd", at) if op["fd"] >= 0 else None
+        direct = opened is not None and int(self._ops[opened]["flags"]) & os.O_DIRECT > 0
+        recorded, replayed = max(-int(op["ret"]), 0), max(-ret, 0)
+        return Answer(op, recorded, replayed, len(second.encode()), direct)
+
+    def depends(self, at: int) -> Iterator[Key]:
+        """Yield what an earlier divergence may have changed for this call."""
+        op = self._ops[at]
+        yield from self._common(op, at)
+        process = self._openers.process[int(op["thread"])]
+        yield from (("task", int(op["thread"])), ("task", process))
+        if BASE_CWD in (op["base"], op["base2"]):
+            yield "cwd", process
+        for name in self._names(op):
+            yield from (("below", above) for above in _above(name))
+            if call_name(op).startswith(_READ_DIRECTORIES):
+                yield "entries", name
+
+    def touches(self, at: int) -> Iterator[Key]:
+        """Yield what later calls may find changed."""
+        op, call = self._ops[at], call_name(self._ops[at])
+        yield from self._common(op, at)
+        yield "file", at
+        if op["op"] == FORK and op["arg"] != NONE:
+            yield "task", int(op["arg"])
+        if call in ("chdir", "fchdir"):
+            yield "cwd", self._openers.process[int(op["thread"])]
+        for name in self._names(op) if call.startswith(_CHANGE_NAMES) else ():
+            yield "entries", name.rpartition("/")[0]
+            if call.startswith(_CHANGE_DIRECTORIES):
+                yield "below", name
+
+    def _common(self, op: np.void, at: int) -> Iterator[Key]:
+        if op["ino"]:
+            yield "ino", int(op["ino"])
+        yield from (("name", name) for name in self._names(op))
+        for which in ("fd", "fd2", "dirfd", "dirfd2"):
+            if op[which] < 0:
+                continue
+            opener = self._opener(op, which, at)
+            process = self._openers.process[int(op["thread"])]
+            yield ("file", opener) if opener is not None else ("start", (process, int(op[which])))
+
+    def _opener(self, op: np.void, which: str, at: int) -> int | None:
+        return self._openers.opener(int(op["thread"]), int(op[which]), at)
+
+    def _names(self, op: np.void) -> list[str]:
+        paths = ("path", "path2") if call_name(op).startswith(_TWO_NAMES) else ("path",)
+        return [self._plan.strings[int(op[path])] for path in paths if op[path] != NONE]
+
+
+def _above(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def causes(
+    plan: Plan,
+    outcomes: npt.NDArray[np.void],
+    found: list[Divergence],
+    types: Types,
+    trace: Trace,
+) -> dict[str, Any]:
+    """Return divergences by kind of first cause, as JSON knows them, the most frequent first.
+
+    A kind is (syscall, recorded and replayed result, class of path, type of filesystem, class of
+    difference); ``n`` first causes are of it, ``followed`` divergences follow from these, and
+    ``example`` is the first, ``thread_seq`` its thread and number there.
+    """
+    kinds: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in found:
+        kind = _kind(plan, outcomes, one.root)
+        if one.at == one.root:
+            kinds.setdefault(kind, _new_kind(plan, outcomes, one, kind, types))["n"] += 1
+        else:
+            kinds[kind]["followed"] += 1
+    ranked = sorted(kinds.values(), key=lambda kind: -int(kind["n"] + kind["followed"]))
+    _number(trace, [kind["example"] for kind in ranked[:LISTED]])
+    return {
+        "roots": ranked[:LISTED],
+        "kinds": len(ranked),
+        "first_causes": sum(one.at == one.root for one in found),
+        "followed": sum(one.at != one.root for one in found),
+        "of_filesystem": dict(Counter(one.difference.name for one in found if one.difference)),
+        "skipped": _skipped(plan, outcomes),
+        "listed": [describe(plan, outcomes, one.at) for one in found[:LISTED]],
+    }
+
+
+def shown(caused: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of ``causes`` that a run's row carries."""
+    kept = ("kinds", "first_causes", "followed", "of_filesystem")
+    return {"roots": caused["roots"][:SHOWN], **{key: caused[key] for key in kept}}
+
+
+def sentence(root: dict[str, Any]) -> str:
+    """Say what a first cause is, how often it came, what followed, and where to look."""
+    example = root["example"]
+    said = f"{root['cause']} ({root['path_class']}, {root['filesystem']}): {root['n']:,}"
+    said += f", {root['followed']:,} followed" if root["followed"] else ""
+    said += f"; of the filesystem: {root['class']}" if root["class"] else ""
+    return f"{said}; e.g. {example['thread_seq'] or '-'} {example['path'] or ''}".rstrip()
+
+
+def _kind(plan: Plan, outcomes: npt.NDArray[np.void], at: int) -> tuple[str, ...]:
+    op = plan.ops[at]
+    path = plan.strings[int(op["path"])] if op["path"] != NONE else None
+    return call_name(op), *_results(op, outcomes[at]), path_class(path)
+
+
+def _new_kind(
+    plan: Plan,
+    outcomes: npt.NDArray[np.void],
+    first: Divergence,
+    kind: tuple[str, ...],
+    types: Types,
+) -> dict[str, Any]:
+    syscall, recorded, replayed, path = kind
+    return {
+        "cause": f"{syscall}: {replayed} instead of {recorded}",
+        "syscall": syscall,
+        "recorded": recorded,
+        "replayed": replayed,
+        "path_class": path,
+        "filesystem": types.candidate,
+        "class": first.difference.name if first.difference else None,
+        "source": first.difference.source if first.difference else None,
+        "n": 0,
+        "followed": 0,
+        "example": describe(plan, outcomes, first.at),
+    }
+
+
+def _results(op: np.void, outcome: np.void) -> tuple[str, str]:
+    """Say in words what the recorded and the replayed result were."""
+    before, after = int(op["ret"]), int(outcome["ret"])
+    if outcome["reason"] == BAD_FD:
+        return _result(before), "no descriptor"
+    if before < 0 or after < 0:
+        return _result(before), _result(after)
+    if REASONS[int(outcome["reason"])] == "bytes":
+        return "all bytes", "fewer bytes" if after < before else "more bytes"
+    if REASONS[int(outcome["reason"])] == "names":
+        return "its names", "other names"
+    return "its value", "another value"
+
+
+def _result(ret: int) -> str:
+    return errno.errorcode.get(-ret, str(-ret)) if ret < 0 else "success"
+
+
+def describe(plan: Plan, outcomes: npt.NDArray[np.void], at: int) -> dict[str, Any]:
+    """Return one operation and its result as JSON knows it."""
+    op, outcome = plan.ops[at], outcomes[at]
+    call = int(op["call"])
+    path = plan.strings[int(op["path"])] if op["path"] != NONE else None
+    return {
+        "op": at,
+        "call": None if call == NO_CALL_ROW else call,
+        "thread_seq": None,
+        "syscall": call_name(op),
+        "path": path,
+        "recorded": int(op["ret"]),
+        "replayed": int(outcome["ret"]),
+        "reason": REASONS[int(outcome["reason"])],
+    }
+
+
+def _number(trace: Trace, examples: list[dict[str, Any]]) -> None:
+    """Give calls their ``thread_seq``; only the row groups that hold them are read."""
+    # Copies of users have the same call.
+    wanted: dict[int, list[dict[str, Any]]] = {}
+    for example in examples:
+        if example["call"] is not None:
+            wanted.setdefault(example["call"], []).append(example)
+    if not wanted:
+        return
+    file, first = pq.ParquetFile(trace.file("syscalls")), 0
+    for group in range(file.num_row_groups):
+        n = file.metadata.row_group(group).num_rows
+        here = [call for call in wanted if first <= call < first + n]
+        if here:
+            table = file.read_row_group(group, columns=["tid", "seq"])
+            for call in here:
+                tid, seq = (table[name][call - first].as_py() for name in ("tid", "seq"))
+                for example in wanted[call]:
+                    example["thread_seq"] = f"{tid}:{seq}"
+        first += n
+
+
+def _skipped(plan: Plan, outcomes: npt.NDArray[np.void]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for at in judged(outcomes, SKIPPED, PENDING).tolist():
+        pending = outcomes["verdict"][at] == PENDING
+        why = "never reached" if pending else REASONS[int(outcomes["reason"][at])]
+        what = f"{call_name(plan.ops[at])}: {why.replace('_', ' ')}"
+        counts[what] = counts.get(what, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -1,0 +1,154 @@
+"""Process life: forks, execs and exits as operations, in order of time with the calls."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay.attached import Ops, pseudo
+from spoolscope.replay.calls import EXITING, Calls
+from spoolscope.replay.threads import Int, Lives, execs, exits
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import DTYPES, NONE
+from spoolscope.traces.trace import Trace
+
+FORK, EXEC, EXIT = 1000, 1001, 1002
+FORKING = ("fork", "vfork", "clone", "clone3")
+EXECUTING = ("execve", "execveat")
+_BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
+
+
+@dataclass(frozen=True)
+class Life:
+    """What becomes of processes.
+
+    Attributes:
+        events: FORK, EXEC and EXIT operations.
+        merged: Rows of calls that an event stands for, sorted.
+        childless: Rows of forks whose child the trace does not know, sorted.
+    """
+
+    events: Ops
+    merged: Int
+    childless: Int
+
+
+def read_life(trace: Trace, calls: Calls, lives: Lives) -> Life:
+    """Find each process event, and the call that caused it."""
+    forked = np.flatnonzero(lives.parent != NONE)
+    forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
+    forks["arg"] = forked
+    execs_ = pseudo(EXEC, *_known(lives, *execs(trace)))
+    exits_ = pseudo(EXIT, *_known(lives, *exits(trace)))
+    causes = calls.of((*FORKING, *EXECUTING, *EXITING))
+    causes = causes[causes["ret"] >= 0]
+    kept = np.ones(len(causes), np.bool_)
+    for events, names in ((forks, FORKING), (execs_, EXECUTING), (exits_, EXITING)):
+        _merge(causes, kept, events, names)
+    childless = kept & np.isin(causes["op"], _ids(FORKING))
+    rows = causes["call"].astype(np.int64)
+    return Life(np.concatenate([forks, execs_, exits_]), rows[~kept], rows[childless])
+
+
+def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
+    thread = lives.find(tid, ts_ns)
+    return thread[thread >= 0], ts_ns[thread >= 0]
+
+
+def _ids(names: tuple[str, ...]) -> list[int]:
+    return [CALLS[name].id for name in names]
+
+
+def _merge(calls: Ops, kept: npt.NDArray[np.bool_], events: Ops, names: tuple[str, ...]) -> None:
+    """Give each event the time and row of the call that caused it; do not keep those calls."""
+    causes = np.flatnonzero(np.isin(calls["op"], _ids(names)) & kept)
+    causes = causes[np.lexsort((calls["start_ns"][causes], calls["thread"][causes]))]
+    thread, start = calls["thread"][causes].astype(np.int64), calls["start_ns"][causes]
+    big = int(max(start.max(initial=0), events["start_ns"].max(initial=0))) + 1
+    key = thread * big + start
+    wanted = events["thread"].astype(np.int64) * big + events["start_ns"]
+    at = np.searchsorted(key, wanted, "right") - 1
+    hit = at >= 0
+    hit[hit] = thread[at[hit]] == events["thread"][hit]
+    if names != EXITING:  # exits do not end
+        hit[hit] = events["start_ns"][hit] <= calls["end_ns"][causes[at[hit]]]
+    cause = causes[at[hit]]
+    events["call"][hit] = calls["call"][cause]
+    events["end_ns"][hit] = np.maximum(calls["end_ns"][cause], events["end_ns"][hit])
+    events["start_ns"][hit] = calls["start_ns"][cause]
+    kept[cause] = False
+
+
+def in_order(calls: Iterator[Ops], life: Life, others: Ops, n_threads: int) -> Iterator[Ops]:
+    """Yield all operations in order of time, piece by piece.
+
+    Args:
+        calls: Those of calls, in that order.
+        life: Process events.
+        others: Operations that are no calls.
+        n_threads: Number of threads.
+    """
+    added = np.concatenate([others, life.events])
+    added = added[_order(added)]
+    exits_left = np.bincount(added["thread"][added["op"] == EXIT], minlength=n_threads)
+    finished = np.zeros(n_threads, np.bool_)
+    waiting, done = added[:0], 0
+    for piece in calls:
+        ops = _joined(waiting, _without_life(piece, life))
+        # What begins with the last of these may have company in the next piece.
+        until = ops["start_ns"][-1] if len(ops) else 0
+        cut = int(np.searchsorted(ops["start_ns"], until))
+        past = int(np.searchsorted(added["start_ns"], until))
+        both, waiting = _joined(ops[:cut], added[done:past]), ops[cut:]
+        done = max(done, past)
+        yield _within_life(_picked(both, _order(both)), exits_left, finished)
+    both = _joined(waiting, added[done:])
+    yield _within_life(_picked(both, _order(both)), exits_left, finished)
+
+
+def _joined(one: Ops, other: Ops) -> Ops:
+    """Concatenate; records are copied as bytes, not member by member."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    joined: Ops = np.concatenate([one.view(_BYTES), other.view(_BYTES)]).view(one.dtype)
+    return joined
+
+
+def _picked(ops: Ops, at: Int) -> Ops:
+    """Return some operations, copied as bytes."""
+    picked: Ops = ops.view(_BYTES)[at].view(ops.dtype)
+    return picked
+
+
+def _without_life(ops: Ops, life: Life) -> Ops:
+    """Leave out calls that an event stands for; mark forks of unknown children."""
+    childless = np.isin(ops["call"], life.childless)
+    ops["op"][childless], ops["arg"][childless] = FORK, NONE
+    merged = np.isin(ops["call"], life.merged)
+    return ops[~merged] if merged.any() else ops
+
+
+def _order(ops: Ops) -> Int:
+    """By time; exits come last and forks first among operations of one moment."""
+    rank = np.where(ops["op"] == FORK, 0, np.where(ops["op"] == EXIT, 2, 1)).astype(np.int8)
+    return np.lexsort((rank, ops["start_ns"]))
+
+
+def _within_life(ops: Ops, exits_left: Int, finished: npt.NDArray[np.bool_]) -> Ops:
+    """Drop what a thread seems to do after its exit: clocks of two sources can disagree.
+
+    Args:
+        ops: Operations in order of time.
+        exits_left: Exits of each thread from here on; changed.
+        finished: Threads whose last exit has come; changed.
+    """
+    last = np.where(finished, -1, np.iinfo(np.int64).max)
+    exits_ = np.flatnonzero(ops["op"] == EXIT)
+    whose = ops["thread"][exits_]
+    np.subtract.at(exits_left, whose, 1)
+    final = exits_left[whose] == 0
+    last[whose[final]] = exits_[final]
+    finished[whose[final]] = True
+    within = np.arange(len(ops)) <= last[ops["thread"]]
+    return ops if within.all() else ops[within]

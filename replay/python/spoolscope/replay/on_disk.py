@@ -1,0 +1,33 @@
+"""Arrays as long as a trace: in files without a name, so that memory does not grow with them."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Elements worked on at once.
+CHUNK = 1 << 17
+
+
+def array(n: int, dtype: Any, place: Path | None) -> npt.NDArray[Any]:
+    """Return n zeros, mapped from a file in a directory; None is that for temporary files.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    if n == 0:
+        return np.zeros(0, dtype)
+    with tempfile.TemporaryFile(dir=place) as file:
+        # Taken now: on a full disk a store to the mapping would kill.
+        os.posix_fallocate(file.fileno(), 0, n * np.dtype(dtype).itemsize)
+        return np.memmap(file, dtype, "r+", shape=(n,))
+
+
+def parts(n: int) -> Iterator[slice]:
+    """Yield slices that make up n elements."""
+    for start in range(0, n, CHUNK):
+        yield slice(start, min(start + CHUNK, n))

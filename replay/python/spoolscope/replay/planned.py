@@ -1,0 +1,118 @@
+"""The plan of what is to be replayed: a whole trace, or a part, for as many users as asked for."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spoolscope.replay.chosen import chosen
+from spoolscope.replay.engine import Engine
+from spoolscope.replay.held import FAULT
+from spoolscope.replay.outcomes import read_plan
+from spoolscope.replay.plan import PlanSummary, build, written_bytes
+from spoolscope.replay.scaled import Scale, told, users
+from spoolscope.replay.threads import begin_ns
+from spoolscope.replay.whatif import Slice, WhatIf
+from spoolscope.traces.flat import NO_CALL_ROW
+from spoolscope.traces.trace import Trace
+
+
+def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[str, Any] | None]:
+    """Write the plan of what is asked for; return its summary, and what run.json says of it.
+
+    Args:
+        trace: An opened trace.
+        out: The plan file to write.
+        what_if: What is done otherwise on purpose.
+
+    Raises:
+        SpoolscopeError: the trace holds no call, or cannot be planned.
+    """
+    summary = build(trace, out, what_if)
+    cut = None if what_if.part is None else _cut(trace, out, what_if.part)
+    only = _only(out, what_if.only) if what_if.only else None
+    if cut is not None:
+        summary = replace(
+            summary,
+            held_skipped=cut["skipped"],
+            duration_ns=cut["duration_ns"],
+            tree_bytes=cut["bytes"],
+        )
+    if cut or only:
+        summary = _counted(replace(summary, in_flight=0, strangers=0), out)
+    scaled = None
+    if what_if.scale.users > 1:
+        summary, scaled = _scaled(summary, out, what_if.scale)
+    return summary, what_if.told(summary.left_out, cut, only, scaled)
+
+
+def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
+    """Count again what a part of a plan holds."""
+    made = read_plan(plan_file)
+    return replace(
+        summary,
+        syscalls=int((made.ops["call"] != NO_CALL_ROW).sum()),
+        ops=len(made.ops),
+        threads=len(made.threads),
+        faults=int((made.ops["op"] == FAULT).sum()),
+        written_bytes=written_bytes(made.ops),
+    )
+
+
+def _cut(trace: Trace, plan_file: Path, part: Slice) -> dict[str, Any]:
+    """Replace a plan by a part of it: its clock begins when the snapshot was taken."""
+    late = begin_ns(trace) - int(trace.meta["start_ns"])
+    to_ns = None if part.to_ns is None else max(part.to_ns - late, 0)
+    with _replaced(plan_file) as whole:
+        return Engine(whole).cut(plan_file, max(part.from_ns - late, 0), to_ns)
+
+
+def _only(plan_file: Path, only: Sequence[str]) -> dict[str, Any]:
+    """Replace a plan by the chosen calls and those that they depend on."""
+    with _replaced(plan_file) as whole:
+        mask = plan_file.with_suffix(".chosen")
+        try:
+            chosen(read_plan(whole), only).astype(np.uint8).tofile(mask)
+            return Engine(whole).only(plan_file, mask)
+        finally:
+            mask.unlink(missing_ok=True)
+
+
+def _scaled(
+    summary: PlanSummary, plan_file: Path, scale: Scale
+) -> tuple[PlanSummary, dict[str, Any]]:
+    """Replace a plan by one with copies of its users; return its summary, and what they are."""
+    with _replaced(plan_file) as whole:
+        listed, mailboxes = plan_file.with_suffix(".users"), users(read_plan(whole))
+        try:
+            listed.write_bytes(b"\0".join(mailboxes))
+            phases = scale.phases_ns(summary.duration_ns)
+            found = Engine(whole).scale(plan_file, listed, phases)
+        finally:
+            listed.unlink(missing_ok=True)
+    found = told({**found, "mailboxes": len(mailboxes)}, summary.duration_ns)
+    counted = _counted(
+        replace(
+            summary,
+            in_flight=summary.in_flight * scale.users,
+            strangers=summary.strangers * scale.users,
+            held_skipped=summary.held_skipped * scale.users,
+            duration_ns=summary.duration_ns + max(phases),
+            tree_bytes=found["bytes"],
+        ),
+        plan_file,
+    )
+    return counted, found
+
+
+@contextmanager
+def _replaced(plan_file: Path) -> Iterator[Path]:
+    """Give the plan another name while the block makes a new one of it."""
+    whole = plan_file.rename(plan_file.with_suffix(".whole"))
+    try:
+        yield whole
+    finally:
+        whole.unlink()

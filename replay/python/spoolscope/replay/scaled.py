@@ -1,0 +1,77 @@
+"""More users than were recorded: when each copy of them begins, and what belongs to one user."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from spoolscope.replay.outcomes import Plan
+from spoolscope.traces.pathclass import user_of
+
+# Most times the recorded users: every copy has all of their processes.
+MOST = 1000
+WINDOW = 0.1
+LISTED = 8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Copies of all recorded users.
+
+    Attributes:
+        users: How many times the recorded users; the recording itself is the first.
+        window_ns: Each further copy begins at a random time in it; None is a tenth of the
+            recording: long enough that copies do not act together, short enough that they are all
+            at work for most of the time.
+        seed: Of these times.
+    """
+
+    users: int = 1
+    window_ns: int | None = None
+    seed: int = 0
+
+    def phases_ns(self, duration_ns: int) -> list[int]:
+        """Return how long after the recording each further copy begins.
+
+        Args:
+            duration_ns: Length of the recording.
+        """
+        window = duration_ns * WINDOW if self.window_ns is None else self.window_ns
+        generator = random.Random(self.seed)
+        return [int(generator.random() * window) for _ in range(self.users - 1)]
+
+
+def users(plan: Plan) -> list[bytes]:
+    """Return the directories below the spool that belong to one user each."""
+    # Every byte is a character: names need not be valid text, and must come back as they were.
+    names = (plan.strings.raw(at).decode("latin-1") for at in range(len(plan.strings)))
+    found = {user_of(name) for name in names} - {None}
+    return sorted(name.encode("latin-1") for name in found if name is not None)
+
+
+def told(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
+    """Add to what the replayer says of copies from when to when all of them are at work.
+
+    Args:
+        scaled: What it says.
+        recorded_ns: Length of the recording.
+    """
+    all_from = max(scaled["phases_ns"], default=0)
+    return {**scaled, "all_from_ns": min(all_from, recorded_ns), "all_to_ns": recorded_ns}
+
+
+def sentence(scaled: dict[str, Any]) -> str:
+    """Say what was done to have more users."""
+    phases = [ns / 1e9 for ns in scaled["phases_ns"]]
+    late = ", ".join(f"{s:.2f}" for s in phases)
+    if len(phases) > LISTED:
+        late = f"{min(phases):.2f} to {max(phases):.2f}"
+    begin, end = scaled["all_from_ns"] / 1e9, scaled["all_to_ns"] / 1e9
+    all_ = f"all are at work from {begin:.2f} s to {end:.2f} s"
+    if begin == end:
+        all_ = "all are never at work at once"
+    return (
+        f"{scaled['users']:,} times the users: besides the recording {len(phases):,} "
+        f"{'copy' if len(phases) == 1 else 'copies'} of all mailboxes ({scaled['mailboxes']:,}), "
+        f"other files and processes, begun {late} s after it; at the recorded pace {all_} "
+        f"of {scaled['duration_ns'] / 1e9:.2f} s, fewer before and after"
+    )

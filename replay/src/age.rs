@@ -1,0 +1,399 @@
+//! Ageing: churn that leaves free space and directories in pieces, as years of use do.
+//!
+//! After Geriatrix (ATC'18): files of many sizes are made until the filesystem is nearly full, and
+//! go in random order, again and again. Those that stay at the end keep the free space in pieces.
+//! They lie in `lost+found`, the one directory that no trace, replay or comparison looks into.
+
+use anyhow::{Context, Result, ensure};
+use foldhash::{HashMap, HashMapExt};
+use serde_json::{Value, json};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::str::FromStr;
+
+use crate::extents::Pieces;
+use crate::fixture::check;
+use crate::sandbox::Confinement;
+
+/// How old the filesystem is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Age {
+    pub seed: u64,
+    /// Bytes of all files made, by the bytes that were free before.
+    pub factor: f64,
+}
+
+impl FromStr for Age {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (seed, factor) = text.split_once(':').unwrap_or((text, "2"));
+        let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
+        match factor.parse::<f64>() {
+            Ok(factor) if (1.0..=MOST).contains(&factor) => Ok(Self { seed, factor }),
+            _ => Err(format!("'{factor}' is not between 1 and {MOST}")),
+        }
+    }
+}
+
+const MOST: f64 = 100.0;
+/// Sizes of files, in blocks of the smallest: any power of two between these is as likely as
+/// another.
+const SMALLEST: u64 = 4 << 10;
+const LARGEST: u64 = 256 << 10;
+/// Shares of the free bytes that are taken when files begin and cease to go, and at the end.
+const FULL: f64 = 0.98;
+const LOW: f64 = 0.65;
+/// Directories that the files are spread over: filesystems keep files of one directory together.
+const DIRECTORIES: u64 = 64;
+/// File that shows in how many pieces the free space is.
+const PROBE: u64 = 64 << 20;
+const PLACE: &[u8] = b"lost+found";
+
+/// One operation of the churn; files are numbered in the order they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Make {
+        file: u64,
+        size: u64,
+    },
+    Remove {
+        file: u64,
+    },
+    /// Room is had again only when what went is written down.
+    Settle,
+}
+
+/// The operations, which follow from the age and the free bytes alone.
+#[derive(Debug)]
+pub struct Churn {
+    dice: Dice,
+    live: Vec<(u64, u64)>,
+    live_bytes: u64,
+    made: u64,
+    made_bytes: u64,
+    volume: u64,
+    full: u64,
+    low: u64,
+    filling: bool,
+}
+
+impl Churn {
+    pub fn new(age: Age, free_bytes: u64) -> Self {
+        let share = |share: f64| (free_bytes as f64 * share) as u64;
+        Self {
+            dice: Dice::new(age.seed),
+            live: Vec::new(),
+            live_bytes: 0,
+            made: 0,
+            made_bytes: 0,
+            volume: share(age.factor),
+            full: share(FULL),
+            low: share(LOW),
+            filling: true,
+        }
+    }
+}
+
+impl Iterator for Churn {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.filling {
+            let size = self.dice.size();
+            if self.live_bytes + size <= self.full && self.made_bytes + size <= self.volume {
+                let file = self.made;
+                self.live.push((file, size));
+                self.live_bytes += size;
+                self.made += 1;
+                self.made_bytes += size;
+                return Some(Step::Make { file, size });
+            }
+            self.filling = false;
+        }
+        if self.live_bytes > self.low && !self.live.is_empty() {
+            let at = self.dice.below(self.live.len() as u64) as usize;
+            let (file, size) = self.live.swap_remove(at);
+            self.live_bytes -= size;
+            return Some(Step::Remove { file });
+        }
+        // Less than one file short of the volume is enough.
+        self.filling = self.made_bytes + LARGEST < self.volume;
+        self.filling.then_some(Step::Settle)
+    }
+}
+
+/// Numbers that look random and follow from a seed (splitmix64).
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn throw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.throw() % limit.max(1)
+    }
+
+    fn size(&mut self) -> u64 {
+        let doublings = u64::from((LARGEST / SMALLEST).ilog2());
+        let least = SMALLEST << self.below(doublings);
+        (least + self.below(least)) / SMALLEST * SMALLEST
+    }
+}
+
+/// Ages an empty target; returns what was done, and in how many pieces free space was and is.
+pub fn churn(age: Age, confinement: &Confinement) -> Result<Value> {
+    let at = |name: &str| confinement.path(&[PLACE, name.as_bytes()].concat());
+    for place in std::iter::once(String::new()).chain((0..DIRECTORIES).map(directory)) {
+        make_directory(&at(&place))?;
+    }
+    let free_bytes = free(&at(""))?;
+    let fresh = probe(&at(""), &at("/probe"))?;
+    let mut churn = Churn::new(age, free_bytes);
+    let (mut removed, mut refused) = (0_u64, HashMap::<u64, u64>::new());
+    for step in churn.by_ref() {
+        match step {
+            Step::Settle => settle(&at(""))?,
+            Step::Remove { file } if refused.contains_key(&file) => {}
+            Step::Remove { file } => {
+                removed += 1;
+                remove(&at(&name(file)))?;
+            }
+            // Other files went when it was full before: the order of all does not depend on it.
+            Step::Make { file, size } => {
+                if !allocate(&at(&name(file)), size)? {
+                    refused.insert(file, size);
+                }
+            }
+        }
+    }
+    settle(&at(""))?;
+    let kept = churn
+        .live
+        .iter()
+        .filter(|(file, _)| !refused.contains_key(file));
+    Ok(json!({
+        "seed": age.seed,
+        "factor": age.factor,
+        "files_made": churn.made - refused.len() as u64,
+        "files_removed": removed,
+        "files_refused": refused.len(),
+        "bytes_made": churn.made_bytes - refused.values().sum::<u64>(),
+        "files_kept": kept.clone().count(),
+        "bytes_kept": kept.map(|(_, size)| size).sum::<u64>(),
+        "free_bytes_before": free_bytes,
+        "free_bytes_after": free(&at(""))?,
+        "probe_bytes": PROBE,
+        "probe_before": fresh.json(),
+        "probe_after": probe(&at(""), &at("/probe"))?.json(),
+    }))
+}
+
+fn directory(number: u64) -> String {
+    format!("/aged-{number}")
+}
+
+fn name(file: u64) -> String {
+    format!("{}/{file}", directory(file % DIRECTORIES))
+}
+
+fn make_directory(path: &CStr) -> Result<()> {
+    // SAFETY: the path is NUL-terminated.
+    match check(unsafe { libc::mkdir(path.as_ptr(), 0o700) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+            Err(error).with_context(|| format!("cannot make {path:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove(path: &CStr) -> Result<()> {
+    // SAFETY: the path is NUL-terminated.
+    check(unsafe { libc::unlink(path.as_ptr()) })
+        .with_context(|| format!("cannot remove {path:?}"))?;
+    Ok(())
+}
+
+/// Bytes that are free, what is reserved for root among them: left out, that would stay in one piece.
+fn free(place: &CStr) -> Result<u64> {
+    let stat = statvfs(place)?;
+    Ok(stat.f_bfree * stat.f_frsize)
+}
+
+fn statvfs(place: &CStr) -> Result<libc::statvfs> {
+    // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
+    unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        check(libc::statvfs(place.as_ptr(), &raw mut stat)).context("target has no statvfs")?;
+        Ok(stat)
+    }
+}
+
+/// Has everything written down that was done to the filesystem.
+pub fn settle(place: &CStr) -> Result<()> {
+    // SAFETY: the path is NUL-terminated; the descriptor is closed.
+    unsafe {
+        let fd = check(libc::open(place.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?;
+        let done = check(libc::syncfs(fd));
+        libc::close(fd);
+        done.context("cannot write the filesystem back")?;
+    }
+    Ok(())
+}
+
+/// Makes a file that takes room; `false` if there is none, and then no file.
+fn allocate(path: &CStr, size: u64) -> Result<bool> {
+    match try_allocate(path, size) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+            // SAFETY: the path is NUL-terminated; it may not be there.
+            unsafe { libc::unlink(path.as_ptr()) };
+            Ok(false)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot make {path:?}")),
+    }
+}
+
+fn try_allocate(path: &CStr, size: u64) -> io::Result<()> {
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated; the descriptor is closed.
+    unsafe {
+        let fd = check(libc::open(path.as_ptr(), flags, 0o600))?;
+        let done = match check(libc::fallocate(fd, 0, 0, size as i64)) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(fd, size),
+            done => done.map(drop),
+        };
+        libc::close(fd);
+        done
+    }
+}
+
+/// Ext2 and ext3 cannot allocate without writing.
+fn write_zeros(fd: libc::c_int, size: u64) -> io::Result<()> {
+    let zeros = vec![0_u8; LARGEST as usize];
+    let mut left = size;
+    while left > 0 {
+        let piece = left.min(LARGEST) as usize;
+        // SAFETY: the buffer is valid for its length.
+        let done = unsafe { libc::write(fd, zeros.as_ptr().cast(), piece) };
+        match done {
+            1.. => left -= done as u64,
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(())
+}
+
+/// In how many pieces a new file comes; it is removed again.
+fn probe(place: &CStr, path: &CStr) -> Result<Pieces> {
+    ensure!(
+        allocate(path, PROBE)?,
+        "target has no {PROBE} bytes free to probe"
+    );
+    settle(place)?;
+    let mut pieces = Pieces::default();
+    pieces.add(path)?;
+    remove(path)?;
+    settle(place)?;
+    Ok(pieces)
+}
+
+/// Names that are there before those of the fixture, and go after these have come: what they leave
+/// in a directory are holes, and blocks that lie apart.
+#[derive(Debug)]
+pub struct Crowd(Vec<CString>);
+
+impl Crowd {
+    /// Gives each directory as many names as it will have, up to a limit.
+    pub fn gather(
+        age: Age,
+        directories: &[(&[u8], usize)],
+        confinement: &Confinement,
+    ) -> Result<Self> {
+        const MOST: usize = 256;
+        let stat = statvfs(&confinement.path(b""))?;
+        let unlimited = stat.f_files == 0;
+        let mut inodes = if unlimited {
+            u64::MAX
+        } else {
+            stat.f_favail / 4
+        };
+        let mut dice = Dice::new(age.seed);
+        let mut crowd = Self(Vec::new());
+        for (directory, names) in directories {
+            let names = (*names).min(MOST) as u64;
+            for _ in 0..names.min(inodes) {
+                let name = format!("/.spoolscope-aged.{:016x}", dice.throw());
+                let path = confinement.path(&[directory, name.as_bytes()].concat());
+                // SAFETY: the path is NUL-terminated.
+                check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFREG | 0o600, 0) })
+                    .with_context(|| format!("cannot make {path:?}"))?;
+                crowd.0.push(path);
+            }
+            inodes -= names.min(inodes);
+        }
+        Ok(crowd)
+    }
+
+    /// Removes the names; returns how many there were.
+    pub fn leave(self) -> Result<u64> {
+        for path in &self.0 {
+            remove(path)?;
+        }
+        Ok(self.0.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: u64 = 1 << 30;
+
+    fn steps(text: &str) -> Vec<Step> {
+        Churn::new(text.parse().expect("an age"), FREE).collect()
+    }
+
+    #[test]
+    fn the_seed_alone_makes_the_sequence() {
+        assert_eq!(steps("7"), steps("7:2"));
+        assert_ne!(steps("7"), steps("8"));
+        for wrong in ["", "x", "7:", "7:0.5", "7:nan", "7:1000", "-1"] {
+            assert!(wrong.parse::<Age>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn volume_and_room_stay_within_their_bounds() {
+        for factor in [1.0, 2.0, 3.5] {
+            let mut sizes = std::collections::HashMap::new();
+            let (mut live, mut most, mut made) = (0, 0, 0);
+            for step in steps(&format!("1:{factor}")) {
+                match step {
+                    Step::Make { file, size } => {
+                        assert!((SMALLEST..LARGEST).contains(&size) && size % SMALLEST == 0);
+                        assert_eq!(sizes.insert(file, size), None);
+                        (live, made) = (live + size, made + size);
+                    }
+                    Step::Remove { file } => live -= sizes.remove(&file).expect("made before"),
+                    Step::Settle => {}
+                }
+                most = most.max(live);
+            }
+            let share = |bytes: u64| bytes as f64 / FREE as f64;
+            assert!(share(made) <= factor && share(made) > factor - 0.01);
+            assert!(share(most) <= FULL && share(most) > FULL - 0.01);
+            assert!(share(live) <= LOW && share(live) > LOW - 0.01);
+            assert_eq!(sizes.values().sum::<u64>(), live);
+        }
+    }
+}

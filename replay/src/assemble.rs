@@ -1,0 +1,136 @@
+//! A plan in memory, and the file it becomes.
+
+use foldhash::HashMap;
+use spoolscope_traces::records::{
+    NONE, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, PlanXattr, VERSION,
+    as_bytes,
+};
+use std::io::{self, Write};
+
+/// Sections of a plan begin at multiples of this many bytes.
+const ALIGNED: usize = 8;
+
+/// The sections of a plan under construction.
+#[derive(Debug, Default)]
+pub struct Draft {
+    pub threads: Vec<PlanThread>,
+    /// Sorted by their start when the plan is complete.
+    pub ops: Vec<PlanOp>,
+    pub entries: Vec<PlanEntry>,
+    pub fds: Vec<PlanFd>,
+    pub xattrs: Vec<PlanXattr>,
+    pub duration_ns: i64,
+    strings: Vec<Vec<u8>>,
+    index: HashMap<Vec<u8>, u32>,
+}
+
+impl Draft {
+    /// The index of a string, added if it is new.
+    pub fn string(&mut self, text: &[u8]) -> u32 {
+        if let Some(known) = self.index.get(text) {
+            return *known;
+        }
+        let new = self.strings.len() as u32;
+        self.strings.push(text.to_vec());
+        self.index.insert(text.to_vec(), new);
+        new
+    }
+
+    /// As `string`, for an index into the strings of another plan.
+    pub fn taken(&mut self, plan: &crate::plan::Plan, string: u32) -> u32 {
+        match string {
+            NONE => NONE,
+            _ => self.string(plan.string(string)),
+        }
+    }
+
+    /// Writes the plan file.
+    pub fn write(mut self, file: &mut impl Write) -> io::Result<()> {
+        self.ops.sort_by_key(|op| op.start_ns);
+        let mut index = vec![0_u64];
+        for string in &self.strings {
+            index.push(index[index.len() - 1] + string.len() as u64);
+        }
+        let text = self.strings.concat();
+        let sections: [&[u8]; 7] = [
+            as_bytes(&self.threads),
+            as_bytes(&self.ops),
+            as_bytes(&self.entries),
+            as_bytes(&self.fds),
+            as_bytes(&self.xattrs),
+            as_bytes(&index),
+            &text,
+        ];
+        let mut end = size_of::<PlanHeader>();
+        let places = sections.map(|section| {
+            let place = end as u64;
+            end = (end + section.len()).next_multiple_of(ALIGNED);
+            place
+        });
+        file.write_all(as_bytes(&[self.header(places, text.len())]))?;
+        for section in sections {
+            file.write_all(section)?;
+            let filled = section.len().next_multiple_of(ALIGNED);
+            file.write_all(&[0; ALIGNED][..filled - section.len()])?;
+        }
+        file.flush()
+    }
+
+    fn header(&self, places: [u64; 7], string_bytes: usize) -> PlanHeader {
+        let [
+            threads_at,
+            ops_at,
+            entries_at,
+            fds_at,
+            xattrs_at,
+            string_index_at,
+            string_bytes_at,
+        ] = places;
+        PlanHeader {
+            magic: *PLAN_MAGIC,
+            version: VERSION,
+            n_threads: self.threads.len() as u32,
+            n_ops: self.ops.len() as u64,
+            n_entries: self.entries.len() as u64,
+            n_fds: self.fds.len() as u64,
+            n_xattrs: self.xattrs.len() as u64,
+            n_strings: self.strings.len() as u64,
+            string_bytes: string_bytes as u64,
+            duration_ns: self.duration_ns,
+            threads_at,
+            ops_at,
+            entries_at,
+            fds_at,
+            xattrs_at,
+            string_index_at,
+            string_bytes_at,
+        }
+    }
+
+    /// The plan file, in memory.
+    #[cfg(test)]
+    pub fn bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes).expect("memory");
+        bytes
+    }
+}
+
+/// An operation of no recorded call, at the very start.
+pub fn pseudo(thread: u32, op: u16) -> PlanOp {
+    PlanOp {
+        offset: -1,
+        size: -1,
+        obj_size: -1,
+        call: u64::MAX,
+        thread,
+        path: NONE,
+        path2: NONE,
+        fd: -1,
+        fd2: -1,
+        dirfd: -1,
+        dirfd2: -1,
+        op,
+        ..PlanOp::default()
+    }
+}

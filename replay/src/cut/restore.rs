@@ -1,0 +1,250 @@
+//! What processes had at the cut, had again: descriptors, and operations before all others.
+
+use spoolscope_traces::records::{BASE_ROOT, NONE, PlanEntry, PlanFd, PlanOp};
+
+use crate::assemble::pseudo;
+use crate::cut::Cutter;
+use crate::model::holdings::{Bound, Process};
+use crate::model::ranges::Ranges;
+use crate::model::world::Slot;
+use crate::model::xattrs::When;
+use crate::semantics::id_of;
+
+impl Cutter<'_> {
+    /// What living processes have: descriptors, then operations that bring back the rest.
+    pub(super) fn take_processes(&mut self) {
+        for (leader, thread) in self.roots.clone() {
+            let Some(process) = self.holdings.processes.get(&leader) else {
+                continue;
+            };
+            self.take_fds(thread, process);
+            self.map(thread, process);
+            self.lock(thread, process);
+            self.watch(thread, process);
+        }
+        for (object, (path, thread)) in &self.nameless {
+            let call = match self.world.object(*object).is_directory() {
+                true => "rmdir",
+                false => "unlink",
+            };
+            self.draft.ops.push(PlanOp {
+                path: *path,
+                base: BASE_ROOT,
+                ..pseudo(*thread, id_of(call))
+            });
+        }
+        self.draft.ops.append(&mut self.forks);
+    }
+
+    /// The name of an object; one that has lost its own gets another until it is open.
+    fn name_of(&mut self, object: u32, thread: u32) -> u32 {
+        if let Some(name) = self.names.get(&object) {
+            return *name;
+        }
+        if let Some((name, _)) = self.nameless.get(&object) {
+            return *name;
+        }
+        let name = format!(".spoolscope-deleted.{}", self.nameless.len());
+        let name = self.draft.string(name.as_bytes());
+        self.nameless.insert(object, (name, thread));
+        self.take_xattrs(name, &self.world.xattrs_of(object, When::End));
+        let known = self.world.object(object);
+        self.draft.entries.push(PlanEntry {
+            ino: known.ino,
+            size: if known.is_directory() {
+                0
+            } else {
+                known.now.size
+            },
+            path: name,
+            target: NONE,
+            mode: known.now.mode,
+            uid: known.now.uid,
+            gid: known.now.gid,
+            ..PlanEntry::default()
+        });
+        name
+    }
+
+    fn take_fds(&mut self, thread: u32, process: &Process) {
+        const MADE: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC;
+        for (fd, bound) in &process.fds {
+            let file = &self.holdings.files[bound.file];
+            let Some(object) = file.object else {
+                self.skipped += 1;
+                continue;
+            };
+            let anonymous = file.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+            let anonymous = if anonymous { libc::O_TMPFILE } else { 0 };
+            let cloexec = if bound.cloexec { libc::O_CLOEXEC } else { 0 };
+            let listed = !file.listed.is_empty();
+            let path = self.name_of(object, thread);
+            self.draft.fds.push(PlanFd {
+                pos: if listed { 0 } else { file.pos },
+                thread,
+                fd: *fd,
+                flags: (file.flags as i32 & !(MADE | anonymous) | cloexec) as u32,
+                path,
+                file: bound.file as u32,
+                ..PlanFd::default()
+            });
+            for at in &file.listed {
+                let op = self.plan.ops()[*at as usize];
+                let again = PlanOp {
+                    thread,
+                    fd: *fd,
+                    ..self.again(&op)
+                };
+                self.draft.ops.push(again);
+            }
+        }
+    }
+
+    /// A recorded call made once more at the start; it is not counted among them.
+    fn again(&mut self, op: &PlanOp) -> PlanOp {
+        PlanOp {
+            start_ns: 0,
+            end_ns: 0,
+            call: u64::MAX,
+            path: self.draft.taken(self.plan, op.path),
+            path2: self.draft.taken(self.plan, op.path2),
+            ..*op
+        }
+    }
+
+    /// Opened, mapped and closed again before locks are taken, which a close would give up.
+    fn map(&mut self, thread: u32, process: &Process) {
+        let fds = self
+            .holdings
+            .processes
+            .values()
+            .flat_map(|held| held.fds.keys());
+        let spare = fds.max().map_or(3, |fd| fd + 1).min(crate::plan::MAX_FD);
+        for part in &process.mappings {
+            let op = self.plan.ops()[part.op as usize];
+            let path = self.name_of(part.object, thread);
+            let writes =
+                op.flags as i32 & libc::MAP_SHARED != 0 && op.mode as i32 & libc::PROT_WRITE != 0;
+            let shared = PlanOp {
+                ino: op.ino,
+                path,
+                obj_mode: op.obj_mode,
+                ..pseudo(thread, 0)
+            };
+            let open = PlanOp {
+                op: id_of("openat"),
+                base: BASE_ROOT,
+                ret: i64::from(spare),
+                flags: if writes { libc::O_RDWR as u32 } else { 0 },
+                ..shared
+            };
+            let map = PlanOp {
+                op: id_of("mmap"),
+                fd: spare,
+                mode: op.mode,
+                flags: op.flags,
+                arg: part.start,
+                ret: part.start,
+                size: part.len,
+                offset: part.offset,
+                ..shared
+            };
+            let close = PlanOp {
+                op: id_of("close"),
+                fd: spare,
+                ..shared
+            };
+            self.draft.ops.extend([open, map, close]);
+        }
+    }
+
+    /// Takes locks through descriptors of their files that allow it.
+    fn lock(&mut self, thread: u32, process: &Process) {
+        let open = |(fd, bound): (&i32, &Bound)| (*fd, bound.file);
+        let fds: Vec<(i32, usize)> = process.fds.iter().map(open).collect();
+        for (object, ranges) in &process.locks {
+            let own = fds
+                .iter()
+                .filter(|(_, file)| self.holdings.files[*file].object == Some(*object));
+            let own: Vec<(i32, usize)> = own.copied().collect();
+            self.take_ranges(thread, &own, ranges, libc::F_SETLK);
+        }
+        for (fd, file) in fds {
+            let held = &self.holdings.files[file];
+            self.take_ranges(thread, &[(fd, file)], &held.locks, libc::F_OFD_SETLK);
+            if let (Some(exclusive), Some(object)) = (held.flock, held.object) {
+                let kind = if exclusive {
+                    libc::LOCK_EX
+                } else {
+                    libc::LOCK_SH
+                };
+                let op = self.locking(thread, fd, object, "flock");
+                self.draft.ops.push(PlanOp {
+                    cmd: kind | libc::LOCK_NB,
+                    ..op
+                });
+            }
+        }
+    }
+
+    fn take_ranges(&mut self, thread: u32, fds: &[(i32, usize)], ranges: &Ranges, cmd: i32) {
+        for (start, end, exclusive) in ranges.iter() {
+            let unfit = if exclusive {
+                libc::O_RDONLY
+            } else {
+                libc::O_WRONLY
+            };
+            let fits = |(_, file): &&(i32, usize)| {
+                self.holdings.files[*file].flags as i32 & libc::O_ACCMODE != unfit
+            };
+            let found = fds.iter().find(fits).copied();
+            let Some((fd, Some(object))) =
+                found.map(|(fd, file)| (fd, self.holdings.files[file].object))
+            else {
+                self.skipped += 1;
+                continue;
+            };
+            let kind = if exclusive {
+                libc::F_WRLCK
+            } else {
+                libc::F_RDLCK
+            };
+            let op = self.locking(thread, fd, object, "fcntl");
+            self.draft.ops.push(PlanOp {
+                cmd,
+                lock_type: kind as u8,
+                offset: start,
+                size: if end == i64::MAX { 0 } else { end - start },
+                ..op
+            });
+        }
+    }
+
+    fn locking(&mut self, thread: u32, fd: i32, object: u32, call: &str) -> PlanOp {
+        let path = self.name_of(object, thread);
+        let known = self.world.object(object);
+        PlanOp {
+            fd,
+            ino: known.ino,
+            obj_mode: known.now.mode as u16,
+            path,
+            ..pseudo(thread, id_of(call))
+        }
+    }
+
+    /// Watches on what has still the name it had.
+    fn watch(&mut self, thread: u32, process: &Process) {
+        for at in &process.watches {
+            let op = self.plan.ops()[*at as usize];
+            if self.world.slot(op.path) == Slot::Absent {
+                self.skipped += 1;
+                continue;
+            }
+            let again = PlanOp {
+                thread,
+                ..self.again(&op)
+            };
+            self.draft.ops.push(again);
+        }
+    }
+}

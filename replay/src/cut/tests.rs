@@ -1,0 +1,164 @@
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+use std::io::Write;
+
+use super::cut;
+use crate::model::linear::Linear;
+use crate::model::state::Tree;
+use crate::plan::Plan;
+use crate::semantics::{self, id_of};
+use crate::testing::plan;
+
+/// The plan between two moments of a script.
+fn part(script: &str, from_ns: i64, to_ns: i64) -> Plan {
+    let (draft, told) = cut(&plan(script), from_ns, to_ns);
+    assert_eq!(told["skipped"], 0);
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&draft.bytes()).expect("written");
+    Plan::open(file.path()).expect("a valid plan")
+}
+
+fn names(plan: &Plan) -> Vec<String> {
+    let linear = Linear::walk(plan);
+    assert!(linear.unexplained.is_empty());
+    let tree = Tree::initial(plan, &linear.world);
+    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+    tree.names.keys().map(text).collect()
+}
+
+fn recorded(plan: &Plan) -> Vec<PlanOp> {
+    let ops = plan.ops().iter().filter(|op| op.call != u64::MAX);
+    ops.copied().collect()
+}
+
+/// Operations that bring about the state at the start, by name.
+fn prelude(plan: &Plan) -> Vec<String> {
+    let ops = plan.ops().iter().filter(|op| op.call == u64::MAX);
+    ops.map(semantics::name).collect()
+}
+
+const DELIVERY: &str = "
+    tree new mode=40755
+    tree tmp mode=40755
+    A 0-10 open tmp/1 flags=301 mode=600 ino=7 omode=100600 osize=0 = 5
+    A 20-30 write tmp/1 fd=5 ino=7 off=0 size=9 omode=100600 osize=9 = 9
+    B 40-90 stat new/1 = -2
+    A 50-60 rename tmp/1 new/1 ino=7 = 0
+    A 70-80 write new/1 fd=5 ino=7 off=9 size=3 omode=100600 osize=12 = 3
+    B 100-110 stat new/1 ino=7 omode=100600 osize=12 = 0
+";
+
+#[test]
+fn what_happened_before_is_in_the_tree_and_in_descriptors() {
+    let part = part(DELIVERY, 35, i64::MAX);
+    assert_eq!(names(&part), ["new", "tmp", "tmp/1"]);
+    let entry = part
+        .entries()
+        .iter()
+        .find(|entry| entry.ino == 7)
+        .expect("the file");
+    assert_eq!((entry.size, entry.mode), (9, 0o100_600));
+    let [fd] = part.fds() else {
+        panic!("one descriptor: {:?}", part.fds());
+    };
+    assert_eq!((fd.fd, fd.pos, part.string(fd.path)), (5, 9, &b"tmp/1"[..]));
+    assert_eq!(fd.flags as i32 & (libc::O_CREAT | libc::O_EXCL), 0);
+    assert_eq!(recorded(&part)[0].start_ns, 5);
+}
+
+#[test]
+fn a_call_in_flight_belongs_where_it_took_effect() {
+    // B looked before the rename, and is answered after it.
+    let script = DELIVERY.replace("B 40-90", "B 40-65");
+    let before = part(&script, 0, 62);
+    let after = part(&script, 62, i64::MAX);
+    let of_b = |plan: &Plan| recorded(plan).iter().filter(|op| op.ret == -2).count();
+    assert_eq!((of_b(&before), of_b(&after)), (1, 0));
+}
+
+#[test]
+fn parts_hold_every_call_once() {
+    let all = recorded(&plan(DELIVERY)).len();
+    for ns in 0..115 {
+        let parts = [part(DELIVERY, 0, ns), part(DELIVERY, ns, i64::MAX)];
+        let calls: usize = parts.iter().map(|part| recorded(part).len()).sum();
+        assert_eq!(calls, all, "cut at {ns}");
+        let [first, second] = &parts;
+        let linear = Linear::walk(first);
+        let end: Vec<Vec<u8>> = Tree::expected(first, &linear.world)
+            .names
+            .into_keys()
+            .collect();
+        let begin: Vec<Vec<u8>> = names(second).into_iter().map(String::into_bytes).collect();
+        assert_eq!(end, begin, "cut at {ns}");
+    }
+}
+
+#[test]
+fn locks_are_held_again_and_given_up_as_recorded() {
+    let script = "
+        tree a ino=7
+        A 0-10 open a flags=2 ino=7 omode=100644 osize=0 = 5
+        A 20-30 fcntl a fd=5 ino=7 cmd=6 lock=1 off=0 size=0 = 0
+        B 40-50 open a flags=2 ino=7 omode=100644 osize=0 = 6
+        B 60-200 fcntl a fd=6 ino=7 cmd=7 lock=1 off=0 size=0 = 0
+        A 100-110 fcntl a fd=5 ino=7 cmd=6 lock=2 off=0 size=0 = 0
+    ";
+    let held = part(script, 80, i64::MAX);
+    assert_eq!(prelude(&held), ["fcntl"]);
+    assert_eq!(
+        (held.ops()[0].cmd, held.ops()[0].lock_type),
+        (libc::F_SETLK, 1)
+    );
+    assert_eq!(recorded(&held).len(), 2);
+    assert_eq!(prelude(&part(script, 300, i64::MAX)), ["fcntl"]);
+    let closed = script.to_string() + "B 300-310 close fd=6 ino=7 = 0";
+    assert_eq!(prelude(&part(&closed, 400, i64::MAX)), [""; 0]);
+}
+
+#[test]
+fn an_open_file_without_a_name_gets_one_until_it_is_open() {
+    let script = "
+        tree a ino=7 size=4
+        A 0-10 open a ino=7 omode=100644 osize=4 = 5
+        B 20-30 unlink a ino=7 = 0
+        A 40-50 read fd=5 ino=7 off=0 size=9 omode=100644 osize=4 = 4
+    ";
+    let part = part(script, 35, i64::MAX);
+    assert_eq!(prelude(&part), ["unlink"]);
+    assert_eq!(names(&part), [".spoolscope-deleted.0"]);
+    assert_eq!(part.string(part.fds()[0].path), b".spoolscope-deleted.0");
+}
+
+#[test]
+fn threads_that_live_are_started_and_the_dead_are_not() {
+    let script = "
+        A 0-10 FORK B = 0
+        A 20-30 THREAD C = 0
+        B 40-50 EXIT = 0
+        C 60-70 stat x = -2
+        A 80-90 FORK D = 0
+        D 95-97 stat x = -2
+    ";
+    let part = part(script, 55, i64::MAX);
+    let forks = part.ops().iter().filter(|op| op.op == PLAN_FORK);
+    let forks: Vec<(u32, i64)> = forks.map(|op| (op.thread, op.arg)).collect();
+    // A starts its thread C at once, and D when it did.
+    assert_eq!(part.threads().len(), 3);
+    assert_eq!(forks, [(0, 1), (0, 2)]);
+    assert_eq!(part.ops()[0].call, u64::MAX);
+}
+
+#[test]
+fn a_partly_unmapped_file_is_mapped_again_without_that_part() {
+    let script = "
+        tree a ino=7 size=12288
+        A 0-10 open a ino=7 omode=100644 osize=12288 = 5
+        A 20-30 mmap fd=5 ino=7 off=0 size=12288 mode=1 flags=1 omode=100644 = 65536
+        A 40-50 munmap size=100 arg=69632 = 0
+        A 60-70 stat x = -2
+    ";
+    let part = part(script, 55, i64::MAX);
+    let maps = part.ops().iter().filter(|op| op.op == id_of("mmap"));
+    let maps: Vec<(i64, i64, i64)> = maps.map(|op| (op.ret, op.size, op.offset)).collect();
+    assert_eq!(maps, [(65536, 4096, 0), (73728, 4096, 8192)]);
+}

@@ -1,0 +1,100 @@
+//! The names that a listing really showed, against those that the walk foretold.
+
+use foldhash::HashMap;
+use spoolscope_traces::records::{PlanOp, REASON_NAMES, REASON_UNSUPPORTED, VERDICT_DIVERGED};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+use crate::engine::args::{Refusal, shape_of};
+use crate::engine::call;
+use crate::engine::task::Task;
+use crate::engine::verdict::{self, Verdict};
+use crate::model::listings::{Listing, NameSet};
+use crate::semantics::Kind;
+
+/// Listings that a task is reading.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// Names so far, by place of the listing.
+    names: HashMap<u32, NameSet>,
+    /// The threads of a process share the buffer of other reads.
+    buffer: Vec<u8>,
+}
+
+/// Makes a getdents; the last one of a listing is wrong if it showed other names.
+pub fn read(
+    task: &mut Task,
+    op: &PlanOp,
+    at: u32,
+    (place, listing): (u32, &Listing),
+) -> Result<(i64, Verdict), Refusal> {
+    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
+    let mut registers = task.arguments(op, Kind::Getdents, &shape)?;
+    let mut buffer = std::mem::take(&mut task.reader.buffer);
+    buffer.resize(registers[2].max(0) as usize, 0);
+    registers[1] = buffer.as_mut_ptr() as i64;
+    let mut names = match at == listing.first {
+        true => NameSet::default(),
+        false => task.reader.names.remove(&place).unwrap_or_default(),
+    };
+    let typed = shape.number == libc::SYS_getdents64;
+    let ret = call::until_done(op, shape.number, registers, |ret| {
+        let filled = buffer.get(..ret.max(0) as usize).unwrap_or(&[]);
+        add(&mut names, filled, typed, registers[0] as i32);
+    });
+    task.reader.buffer = buffer;
+    let mut verdict = verdict::compare(op, Kind::Getdents, ret, None);
+    if at != listing.last {
+        task.reader.names.insert(place, names);
+    } else if verdict.0 != VERDICT_DIVERGED && names != listing.names {
+        verdict = (VERDICT_DIVERGED, REASON_NAMES);
+    }
+    Ok((ret, verdict))
+}
+
+/// Adds the names of a filled buffer, see getdents(2); of a `linux_dirent` the type comes last.
+fn add(names: &mut NameSet, mut buffer: &[u8], typed: bool, directory: i32) {
+    const LENGTH: usize = 16;
+    while let Some(length) = buffer.get(LENGTH..LENGTH + 2) {
+        let length = usize::from(u16::from_ne_bytes([length[0], length[1]]));
+        let Some(entry) = buffer.get(..length.max(LENGTH + 3)) else {
+            return;
+        };
+        let (kind, name) = match typed {
+            true => (entry[LENGTH + 2], &entry[LENGTH + 3..]),
+            false => (entry[entry.len() - 1], &entry[LENGTH + 2..]),
+        };
+        if let Ok(name) = CStr::from_bytes_until_nul(name)
+            && is_shown(name, kind, directory)
+        {
+            names.add(name.to_bytes());
+        }
+        buffer = &buffer[entry.len()..];
+    }
+}
+
+/// As `listings::is_shown`, by what the filesystem says.
+fn is_shown(name: &CStr, kind: u8, directory: i32) -> bool {
+    let kind = match kind {
+        libc::DT_UNKNOWN => type_of(name, directory),
+        known => known,
+    };
+    let made = !matches!(kind, libc::DT_LNK | libc::DT_CHR | libc::DT_BLK);
+    made && !matches!(name.to_bytes(), b"." | b".." | b"lost+found")
+}
+
+/// For filesystems that keep no types in their directories.
+fn type_of(name: &CStr, directory: i32) -> u8 {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the name is NUL-terminated, the buffer large enough and valid when zeroed.
+    let mode = unsafe {
+        libc::fstatat(
+            directory,
+            name.as_ptr(),
+            stat.as_mut_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+        );
+        stat.assume_init().st_mode
+    };
+    (mode >> 12) as u8 // IFTODT of dirent.h
+}

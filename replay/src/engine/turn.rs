@@ -1,0 +1,96 @@
+//! Locks that several sleep for are had in the recorded order.
+//!
+//! Each is asked for when it was in the recording: whoever asked before, and got it before, must
+//! sleep in that call by then. The kernel wakes them in the order in which they came, but a
+//! newcomer may take the lock between its release and the waking of who slept for it. So whoever
+//! has the lock looks whether it is its turn, and if not gives it back before anything else of the
+//! replay can depend on it, and asks again after its rival. That ends: whoever waits here holds
+//! nothing, and all wait for calls that come before theirs in the one order.
+
+use libc::c_long;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::engine::call::last_errno;
+use crate::engine::schedule::Rival;
+use crate::engine::shared::now_ns;
+use crate::engine::task::Task;
+
+impl Task {
+    /// Waits until those are asleep in their calls who asked for the lock before this one, and got
+    /// it before; returns when, or 0 if none had to be waited for.
+    pub fn line_up(&mut self, slot: usize) -> i64 {
+        let schedule = &self.context.schedule;
+        let mut ready = 0;
+        for rival in schedule.rivals(slot) {
+            let other = &schedule.gates[rival.thread as usize];
+            if !rival.asked_first || other.reached(rival.finished) {
+                continue;
+            }
+            let waited = match schedule.noop {
+                true => self.gate().wait_for(other, rival.thread, rival.finished),
+                false => self
+                    .gate()
+                    .line_up_behind(other, rival.thread, rival.finished),
+            };
+            self.gave_up |= !waited;
+            ready = now_ns() - schedule.control().start_ns.load(Relaxed);
+        }
+        ready
+    }
+
+    /// Who should have had the lock by now that this call was granted.
+    fn overtaken(&self) -> Option<&'static Rival> {
+        let schedule = &self.context.schedule;
+        let missing =
+            |rival: &&Rival| !schedule.gates[rival.thread as usize].reached(rival.finished);
+        let rivals = (!self.gave_up).then(|| schedule.rivals(self.slot));
+        rivals.into_iter().flatten().find(missing)
+    }
+
+    /// Makes a lock call; -errno on failure. It may never be granted, if a trace is wrong or
+    /// hostile: the watchdog ends the wait.
+    pub fn lock_in_turn(&mut self, number: c_long, r: [i64; 6]) -> i64 {
+        loop {
+            let ret = self.lock(number, r);
+            let Some(rival) = self.overtaken().filter(|_| ret >= 0) else {
+                return ret;
+            };
+            give_back(number, r);
+            let schedule = &self.context.schedule;
+            schedule.control().given_back.fetch_add(1, Relaxed);
+            let other = &schedule.gates[rival.thread as usize];
+            let waited = self.gate().wait_for(other, rival.thread, rival.finished);
+            self.gave_up |= !waited;
+            self.line_up(self.slot);
+            self.gate().enter_call(now_ns());
+        }
+    }
+
+    fn lock(&self, number: c_long, r: [i64; 6]) -> i64 {
+        loop {
+            // SAFETY: a pointer among the registers leads to the task's own `struct flock`.
+            let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
+            match ret {
+                -1 if last_errno() == libc::EINTR && self.gate().give_up.swap(0, SeqCst) == 0 => {}
+                -1 => return -i64::from(last_errno()),
+                _ => return ret,
+            }
+        }
+    }
+}
+
+/// Gives up a lock that was just granted; nothing was held before (`model/grants.rs`).
+fn give_back(number: c_long, mut r: [i64; 6]) {
+    if number == libc::SYS_flock {
+        r[1] = i64::from(libc::LOCK_UN);
+    } else {
+        // SAFETY: the register leads to the task's own `struct flock`, filled for this call.
+        let mut unlock = unsafe { *(r[2] as *const libc::flock) };
+        unlock.l_type = libc::F_UNLCK as i16;
+        // SAFETY: the struct outlives the call.
+        unsafe { libc::syscall(number, r[0], r[1], &raw const unlock) };
+        return;
+    }
+    // SAFETY: plain system call.
+    unsafe { libc::syscall(number, r[0], r[1]) };
+}

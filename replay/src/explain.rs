@@ -1,0 +1,359 @@
+//! Why an operation waits for others: the edges that the engine uses, with their reasons.
+
+use serde_json::{Value, json};
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+use std::collections::BTreeMap;
+
+use crate::cli::Order;
+use crate::model::edges::{Key, Why};
+use crate::model::linear::Linear;
+use crate::model::moments;
+use crate::model::world::World;
+use crate::plan::Plan;
+use crate::semantics::{self, Kind, Lock, XattrCall};
+use crate::touches::{self, Makes, Need};
+
+/// The order of a whole plan, and of the operations asked about whom they wait for and who waits
+/// for them.
+pub fn explain(plan: &Plan, order: Order, asked: &[u32]) -> Value {
+    let linear = Linear::explained(plan);
+    let explainer = Explainer::new(plan, &linear, order);
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for why in explainer.all.iter().filter(|why| why.waits) {
+        *kinds.entry(explainer.kind(why)).or_default() += 1;
+    }
+    let asked = asked.iter().filter(|at| (**at as usize) < plan.ops().len());
+    let told: Vec<Value> = asked.map(|at| explainer.tell(*at)).collect();
+    json!({"edges": kinds, "contests": linear.contests, "explained": told})
+}
+
+struct Explainer<'a> {
+    ops: &'a [PlanOp],
+    world: &'a World<'a>,
+    position: &'a [u32],
+    /// Operations of each thread.
+    streams: Vec<Vec<u32>>,
+    /// Edges with reasons, and what they cover.
+    all: Vec<Why>,
+    unexplained: &'a [u32],
+}
+
+impl<'a> Explainer<'a> {
+    fn new(plan: &'a Plan, linear: &'a Linear<'a>, order: Order) -> Self {
+        let ops = plan.ops();
+        let position = &linear.edges.position;
+        let mut streams = vec![Vec::new(); plan.threads().len()];
+        for (at, op) in ops.iter().enumerate() {
+            streams[op.thread as usize].push(at as u32);
+        }
+        let objects = linear.edges.why.clone().unwrap_or_default();
+        let moments = moments::edges(plan, position).into_iter();
+        let moments = moments.map(|(op, thread, finished)| Why {
+            op,
+            thread,
+            finished,
+            key: None,
+            waits: true,
+        });
+        let all = match order {
+            Order::None => Vec::new(),
+            Order::Resource => objects,
+            Order::Recorded => objects.into_iter().chain(moments).collect(),
+        };
+        Self {
+            ops,
+            world: &linear.world,
+            position,
+            streams,
+            all,
+            unexplained: &linear.unexplained,
+        }
+    }
+
+    fn kind(&self, why: &Why) -> &'static str {
+        match why.key {
+            None => "moment",
+            Some(Key::Name(_)) => "name",
+            Some(Key::Data(_)) => "data",
+            Some(Key::Lock(_)) => "lock",
+            Some(Key::Fd(..)) => "descriptor",
+            Some(Key::Cwd(_)) => "working directory",
+            Some(Key::Position(_)) => "position",
+            Some(Key::Listing(_)) => "names in a directory",
+            Some(Key::Xattr(..)) => "attribute",
+        }
+    }
+
+    fn tell(&self, at: u32) -> Value {
+        let op = &self.ops[at as usize];
+        let position = self.position[at as usize];
+        let stream = &self.streams[op.thread as usize];
+        let forks = |other: &&PlanOp| other.op == PLAN_FORK && other.arg == i64::from(op.thread);
+        let fork = || self.ops.iter().position(|other| forks(&other));
+        let before = match position.checked_sub(1) {
+            Some(before) => Some(stream[before as usize] as usize),
+            None => fork(),
+        };
+        let of_this = |why: &&Why| why.op == at;
+        let on_this = |why: &&Why| why.thread == op.thread && why.finished == position + 1;
+        let (waits, covered): (Vec<&Why>, Vec<&Why>) =
+            self.all.iter().filter(of_this).partition(|why| why.waits);
+        let after = self.all.iter().filter(on_this).filter(|why| why.waits);
+        json!({
+            "op": at,
+            "previous": before,
+            "waits": waits.into_iter().map(|why| self.reason(why)).collect::<Vec<_>>(),
+            "covered": covered.into_iter().map(|why| self.reason(why)).collect::<Vec<_>>(),
+            "waited_by": after.map(|why| self.reason(why)).collect::<Vec<_>>(),
+            "may_sleep": semantics::lock(op).is_some_and(|(_, blocks)| blocks),
+            "unexplained": self.unexplained.contains(&at),
+        })
+    }
+
+    /// The operation that waits, the one it waits for, on what, and what either has to do with it.
+    fn reason(&self, why: &Why) -> Value {
+        let first = self.streams[why.thread as usize][why.finished as usize - 1];
+        let (op, before) = (&self.ops[why.op as usize], &self.ops[first as usize]);
+        let mut told = json!({"op": why.op, "before": first, "kind": self.kind(why)});
+        let (what, need, did) = match why.key {
+            None => (Value::Null, "", "ended"),
+            Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
+            Some(Key::Data(ino)) => (json!(ino), data(op), data(before)),
+            Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
+            Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
+            Some(Key::Cwd(_)) => (Value::Null, directory(op), directory(before)),
+            Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
+            Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
+            Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
+        };
+        (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
+        told
+    }
+
+    fn path(&self, path: u32) -> Value {
+        json!(String::from_utf8_lossy(self.world.names.bytes(path)))
+    }
+}
+
+/// What an operation needs a name to be, or makes of it.
+fn needed(op: &PlanOp, path: u32) -> &'static str {
+    let touches = touches::of(op);
+    let own = touches.iter().flatten().find(|touch| touch.path == path);
+    match own.map(|touch| (touch.need, touch.makes)) {
+        None => "above",
+        Some((_, Makes::Gone)) => "removes",
+        Some((Need::Absent, _)) => "absent",
+        Some((Need::Empty, _)) => "empty",
+        Some((Need::Full, _)) => "full",
+        Some((Need::Any, Makes::Same)) => "looks",
+        Some((Need::Any, _)) => "changes",
+        Some(_) => "present",
+    }
+}
+
+/// What an operation did to a name.
+fn done(op: &PlanOp, path: u32) -> &'static str {
+    let touches = touches::of(op);
+    let own = touches.iter().flatten().find(|touch| touch.path == path);
+    match own.map(|touch| touch.makes) {
+        None => "used",
+        Some(Makes::Same) if op.ret < 0 => "met",
+        Some(Makes::Same) => "found",
+        Some(Makes::Gone) if semantics::kind(op) == Kind::Rename => "moved away",
+        Some(Makes::Gone) => "removed",
+        Some(Makes::Object) => "made",
+        Some(Makes::Moved) => "moved here",
+        Some(Makes::Linked) => "linked",
+        Some(Makes::Swapped) => "swapped",
+    }
+}
+
+fn data(op: &PlanOp) -> &'static str {
+    match crate::model::sizes::changes_size(op) {
+        true => "changes",
+        false => "reads",
+    }
+}
+
+fn lock(op: &PlanOp) -> &'static str {
+    match semantics::lock(op).map(|(role, _)| role) {
+        Some(Lock::Exclusive) => "takes",
+        Some(Lock::Shared) => "shares",
+        Some(Lock::Refused) => "is refused",
+        Some(Lock::Release) => "gives up",
+        None => "gives up by closing",
+    }
+}
+
+fn descriptor(op: &PlanOp, fd: i32) -> &'static str {
+    match () {
+        () if semantics::kind(op) == Kind::Open => "opens",
+        () if semantics::makes_fd(op) && op.ret == i64::from(fd) => "makes",
+        () if semantics::kind(op) == Kind::Close => "closes",
+        () => "uses",
+    }
+}
+
+fn xattr(op: &PlanOp) -> &'static str {
+    match semantics::xattr_call(op) {
+        Some(XattrCall::Set) => "sets",
+        Some(XattrCall::Remove) => "removes",
+        _ => "reads",
+    }
+}
+
+fn listing(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        Kind::Getdents | Kind::Open | Kind::Seek => "lists",
+        _ => "changes",
+    }
+}
+
+fn directory(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        Kind::Chdir | Kind::Fchdir => "changes",
+        _ => "uses",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+    use crate::cli::Order;
+    use crate::model::linear::Linear;
+    use crate::model::moments;
+    use crate::testing::plan;
+    use serde_json::{Value, json};
+    use spoolscope_traces::records::NONE;
+    use std::collections::BTreeSet;
+
+    fn told(script: &str, at: u32) -> Value {
+        explain(&plan(script), Order::Resource, &[at])["explained"][0].clone()
+    }
+
+    /// Kind, what, need, did of the only edge.
+    fn only(script: &str, at: u32) -> [Value; 4] {
+        let told = told(script, at);
+        let waits = told["waits"].as_array().expect("edges");
+        assert_eq!(waits.len(), 1, "{told}");
+        ["kind", "what", "need", "did"].map(|word| waits[0][word].clone())
+    }
+
+    #[test]
+    fn a_name_is_needed_and_was_moved_here() {
+        let script = "
+            tree tmp/1 ino=7
+            A 0-10 rename tmp/1 new/1 ino=7 = 0
+            B 20-30 stat new/1 ino=7 = 0
+            C 40-50 unlink new/1 ino=7 = 0
+        ";
+        assert_eq!(only(script, 1), ["name", "new/1", "present", "moved here"]);
+        let told = told(script, 1);
+        assert_eq!(told["waits"][0]["before"], 0);
+        assert_eq!(told["waited_by"][0]["op"], 2);
+        assert_eq!(told["waited_by"][0]["did"], "found");
+    }
+
+    #[test]
+    fn a_name_must_be_gone_first() {
+        let script = "
+            tree a ino=7
+            A 0-10 unlink a ino=7 = 0
+            B 20-30 stat a = -2
+        ";
+        assert_eq!(only(script, 1), ["name", "a", "absent", "removed"]);
+    }
+
+    #[test]
+    fn a_size_was_written() {
+        let script = "
+            tree a ino=7 size=0
+            A 0-10 pwrite64 a fd=3 ino=7 off=0 size=5 osize=5 omode=100644 = 5
+            B 20-30 fstat fd=3 ino=7 osize=5 omode=100644 = 0
+        ";
+        assert_eq!(
+            only(script, 1),
+            [json!("data"), json!(7), json!("reads"), json!("changes")]
+        );
+    }
+
+    #[test]
+    fn a_lock_was_given_up() {
+        let script = "
+            A 0-10 fcntl fd=3 ino=7 cmd=6 lock=1 = 0
+            A 20-30 fcntl fd=3 ino=7 cmd=6 lock=2 = 0
+            B 40-50 fcntl fd=3 ino=7 cmd=6 lock=1 = 0
+        ";
+        assert_eq!(
+            only(script, 2),
+            [json!("lock"), json!(7), json!("takes"), json!("gives up")]
+        );
+    }
+
+    #[test]
+    fn what_the_thread_has_waited_for_is_told_but_is_no_edge() {
+        let script = "
+            tree a ino=7
+            tree b ino=8
+            A 0-10 rename a c ino=7 = 0
+            A 20-30 rename b d ino=8 = 0
+            B 40-50 stat d ino=8 = 0
+            B 60-70 stat c ino=7 = 0
+        ";
+        let told = told(script, 3);
+        assert_eq!(told["waits"], json!([]));
+        assert_eq!(told["covered"][0]["what"], "c");
+        assert_eq!(told["previous"], 2);
+    }
+
+    #[test]
+    fn edges_told_are_those_the_engine_waits_for() {
+        let script = "
+            A 0-10 mkdir d = 0
+            B 5-20 FORK C = 0
+            C 21-40 open d/x flags=101 ino=9 omode=100644 osize=0 = 3
+            A 30-50 stat d/x ino=9 omode=100644 osize=0 = 0
+            B 45-60 rename d/x d/y ino=9 = 0
+            C 70-80 stat d/x = -2
+            A 90-95 unlink d/y ino=9 = 0
+        ";
+        let plan = plan(script);
+        let linear = Linear::walk(&plan);
+        for order in [Order::None, Order::Resource, Order::Recorded] {
+            let all: Vec<u32> = (0..plan.ops().len() as u32).collect();
+            let told = explain(&plan, order, &all);
+            let told = told["explained"].as_array().expect("all").iter();
+            let told: BTreeSet<(u64, u64)> = told
+                .flat_map(|one| one["waits"].as_array().expect("edges"))
+                .map(|edge| {
+                    (
+                        edge["op"].as_u64().unwrap_or(0),
+                        edge["before"].as_u64().unwrap_or(0),
+                    )
+                })
+                .collect();
+            let mut used = match order {
+                Order::None => Vec::new(),
+                _ => linear.edges.found.clone(),
+            };
+            if order == Order::Recorded {
+                used.extend(moments::edges(&plan, &linear.edges.position));
+            }
+            let before = |thread: u32, finished: u32| {
+                let of_thread = |(_, op): &(usize, &_)| {
+                    let op: &spoolscope_traces::records::PlanOp = op;
+                    op.thread == thread
+                };
+                let mut own = plan.ops().iter().enumerate().filter(of_thread);
+                own.nth(finished as usize - 1)
+                    .map_or(NONE as usize, |(at, _)| at) as u64
+            };
+            let used: BTreeSet<(u64, u64)> = used
+                .into_iter()
+                .map(|(op, thread, finished)| (u64::from(op), before(thread, finished)))
+                .collect();
+            assert_eq!(told, used);
+            assert_eq!(told.is_empty(), order == Order::None);
+        }
+    }
+}

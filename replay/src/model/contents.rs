@@ -1,0 +1,140 @@
+//! Sizes and bytes of files, as writes, truncations and what calls saw make them.
+
+use spoolscope_traces::records::PlanOp;
+
+use crate::model::extents::Extents;
+use crate::model::sizes::write_offset;
+use crate::model::world::World;
+use crate::semantics;
+
+impl World<'_> {
+    /// The size of an object, unless only the snapshot told it.
+    pub fn known_size(&self, object: u32) -> Option<i64> {
+        let object = self.object(object);
+        (!object.tentative && semantics::is_regular(object.now.mode)).then_some(object.now.size)
+    }
+
+    /// The first call that tells a size, and did not change it, corrects the snapshot.
+    ///
+    /// Later ones do not count: sizes are read when a call returns, and a write may be under way.
+    pub fn observe_size(&mut self, object: u32, size: i64) {
+        let entry = self.object_mut(object);
+        if size < 0 || !entry.tentative {
+            return;
+        }
+        entry.first.size = size;
+        entry.written = Extents::default();
+        entry.written.add(0, size);
+        self.resize(object, size);
+    }
+
+    pub fn resize(&mut self, object: u32, size: i64) {
+        let entry = self.object_mut(object);
+        let grown = size - entry.now.size;
+        entry.now.size = size;
+        entry.written.cut(size);
+        entry.tentative = false;
+        if entry.nlink > 0 {
+            self.grow(grown);
+        }
+    }
+
+    /// fallocate: room that reads as zeros, a hole, or contents moved about.
+    pub fn allocate(&mut self, op: &PlanOp, object: u32) {
+        const HOLE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u32;
+        const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
+        self.resize(object, op.obj_size);
+        let entry = self.object_mut(object);
+        if op.flags & HOLE != 0 {
+            entry
+                .written
+                .punch(op.offset, op.offset.saturating_add(op.size));
+        }
+        entry.blurred |= op.flags & MOVE != 0;
+    }
+
+    pub(super) fn grow(&mut self, bytes: i64) {
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+    }
+
+    /// Bytes written by a call, at the place the descriptor's flags imply.
+    pub fn write(&mut self, op: &PlanOp, object: u32) {
+        let appends = self.appends(op);
+        let at = write_offset(op, appends);
+        let grown = i64::from(appends) * (self.object(object).now.size + op.ret);
+        let end = at.map_or(grown, |at| at + op.ret);
+        let after = if op.obj_size >= 0 { op.obj_size } else { end };
+        if self.object(object).tentative {
+            let before = if after > end || (after == end && !appends) {
+                None
+            } else {
+                at
+            };
+            self.guess_size(object, before, after, end);
+            self.object_mut(object).at_most = appends && before.is_some();
+        } else if let Some(at) = at.filter(|_| appends) {
+            self.correct_guess(object, at);
+        }
+        let size = self.object(object).now.size.max(end).max(after);
+        let leader = self.leader(op.thread);
+        let races = self.descriptors.races_for_position(leader, op);
+        let entry = self.object_mut(object);
+        // Sizes are read after the end of a call was noted, and tell of later writes, too.
+        let elsewhere = appends && at.is_some_and(|at| at != entry.now.size);
+        entry.blurred |= races || elsewhere;
+        match at {
+            Some(at) => entry.written.add(at, at + op.ret),
+            None => entry.blurred = true,
+        }
+        self.resize(object, size);
+    }
+
+    /// A first write tells what the file measured before it.
+    fn guess_size(&mut self, object: u32, before: Option<i64>, after: i64, end: i64) {
+        let snapshot = self.object(object).first.size;
+        let size = match before {
+            Some(before) => before,
+            None if after > end => after,
+            None => snapshot.min(after),
+        };
+        self.observe_size(object, size);
+    }
+
+    /// A later append that began before the end of the file, as it is here, shows that the first one
+    /// told of others, too: the file was smaller at start.
+    fn correct_guess(&mut self, object: u32, at: i64) {
+        let entry = self.object(object);
+        let excess = entry.now.size - at;
+        if !entry.at_most || excess <= 0 || excess > entry.first.size {
+            self.object_mut(object).at_most = false;
+            return;
+        }
+        let size = entry.now.size - excess;
+        let entry = self.object_mut(object);
+        entry.first.size -= excess;
+        entry.blurred = true;
+        self.resize(object, size);
+    }
+
+    /// A file of which only calls tell has at least as many bytes as were read of it.
+    pub fn observe_least(&mut self, object: u32, least: i64) {
+        let entry = self.object_mut(object);
+        let grown = least - entry.first.size;
+        if !entry.tentative || grown <= 0 {
+            return;
+        }
+        (entry.first.size, entry.now.size) = (least, least);
+        entry.written.add(0, least);
+        self.grow(grown);
+    }
+
+    /// Contents that came from another file are not foretold.
+    pub fn blur_output(&mut self, op: &PlanOp) {
+        if let Some(object) = self.descriptors.get(self.leader(op.thread), op.fd2).object {
+            let object = self.object_mut(object);
+            object.blurred = true;
+            object.unsized_ = true;
+        }
+    }
+}

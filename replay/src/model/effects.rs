@@ -1,0 +1,86 @@
+//! What an operation that has its place in the order changes in the world.
+
+use spoolscope_traces::records::{NONE, PlanOp};
+
+use crate::model::sizes::{Seen, changes_size};
+use crate::model::world::{Slot, World};
+use crate::semantics::{self, Kind};
+use crate::touches::{self, Makes};
+
+/// Names come, go and move; what was there before is learnt.
+pub fn change_names(world: &mut World, op: &PlanOp) {
+    let moved = world.moved_ino(op);
+    for touch in touches::of(op).iter().flatten() {
+        if op.ret >= 0 {
+            world.reach(touch.path);
+            for above in world.names.ancestors(touch.path).to_vec() {
+                if world.slot(above) == Slot::Unknown {
+                    let object = world.plant(above, 0, None);
+                    world.object_mut(object).first.mode |= libc::S_IFDIR;
+                    world.object_mut(object).now.mode |= libc::S_IFDIR;
+                }
+            }
+        }
+        world.settle_initial(op, touch, moved);
+    }
+    world.settle_full(op);
+    for touch in touches::of(op).iter().flatten() {
+        match touch.makes {
+            Makes::Same => {}
+            Makes::Gone if semantics::kind(op) == Kind::Rename => {}
+            Makes::Gone => world.remove(touch.path),
+            Makes::Object => world.create(op, touch.path),
+            Makes::Moved => world.rename(op),
+            Makes::Linked => world.link(op),
+            // At the second name, which may not be known.
+            Makes::Swapped if touch.path == op.path2 => {
+                world.exchange(op.path, op.path2);
+            }
+            Makes::Swapped => {}
+        }
+    }
+}
+
+/// Descriptors, sizes, bytes and attributes.
+pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
+    world.track_fd(at, op);
+    match semantics::kind(op) {
+        Kind::Fork if op.arg != i64::from(NONE) => {
+            world.inherit_fds(op.thread, op.arg as u32);
+        }
+        Kind::Exit => world.forget_process(op.thread),
+        Kind::CopyRange | Kind::Sendfile | Kind::Splice => world.blur_output(op),
+        Kind::Umask => world.set_umask(op.thread, op.mode & 0o777),
+        _ => {}
+    }
+    world.note_xattr(op);
+    let Some(object) = world.target_of(op).filter(|_| op.ret >= 0) else {
+        return;
+    };
+    world.learn_ino(object, op.ino);
+    match semantics::kind(op) {
+        Kind::Write if op.ret > 0 => world.write(op, object),
+        Kind::Truncate | Kind::Ftruncate => world.resize(object, op.offset),
+        Kind::Open if changes_size(op) => world.resize(object, 0),
+        Kind::Fallocate if op.obj_size >= 0 => world.allocate(op, object),
+        Kind::Chmod => world.object_mut(object).chmod(op.mode),
+        Kind::Chown => world.object_mut(object).chown(op.arg),
+        _ => observe(world, op, object),
+    }
+}
+
+/// A size that no recorded operation explains is believed, but its contents are not known.
+fn observe(world: &mut World, op: &PlanOp, object: u32) {
+    world.observe_size(object, op.obj_size);
+    match Seen::by(op) {
+        Some(Seen::AtLeast(least)) => world.observe_least(object, least),
+        Some(Seen::Exactly(size)) => world.observe_size(object, size),
+        _ => {}
+    }
+    if let (Some(Seen::Exactly(size)), Some(known)) = (Seen::by(op), world.known_size(object))
+        && size != known
+    {
+        world.object_mut(object).blurred = true;
+        world.resize(object, size);
+    }
+}

@@ -1,0 +1,322 @@
+//! Which names a directory had when it was listed, where the trace tells.
+//!
+//! A trace does not hold the names that getdents returned, but the walk knows those a directory had.
+//! A listing is foretold if it was read by one thread, through one descriptor, from the beginning to
+//! the end, if nothing came or went since that was opened or rewound (POSIX, readdir: whether later
+//! names are shown is unspecified; btrfs does not), and if all names at the beginning are known.
+
+use foldhash::{HashMap, HashMapExt, HashSet};
+use spoolscope_traces::records::{ENTRY_LISTED, NONE, Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::model::names::{Names, parent_of};
+use crate::model::world::{Slot, World};
+use crate::plan::Plan;
+use crate::semantics::{self, Kind};
+
+/// A set of names, whatever their order: their number and the sum of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameSet {
+    pub count: u64,
+    pub hash: u64,
+}
+
+impl NameSet {
+    pub fn add(&mut self, name: &[u8]) {
+        self.count = self.count.wrapping_add(1);
+        self.hash = self.hash.wrapping_add(hash(name));
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        self.count = self.count.wrapping_sub(1);
+        self.hash = self.hash.wrapping_sub(hash(name));
+    }
+}
+
+fn hash(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A listing whose names are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    /// Its first and last getdents.
+    pub first: u32,
+    pub last: u32,
+    pub names: NameSet,
+}
+
+/// The listings that a replay can compare.
+#[derive(Debug, Default)]
+pub struct Listings {
+    pub known: Vec<Listing>,
+    /// (getdents, place of its listing), sorted.
+    pub calls: Vec<(u32, u32)>,
+    /// Listings of which a part was read, or read by several threads.
+    pub partial: u64,
+    /// Listings while names came or went.
+    pub overlapping: u64,
+    /// Listings of directories that nobody looked at when the recording began.
+    pub unknown: u64,
+}
+
+impl Listings {
+    /// The listing that a getdents is of, if its names are known.
+    pub fn of(&self, op: u32) -> Option<(u32, &Listing)> {
+        let at = self.calls.binary_search_by_key(&op, |(call, _)| *call);
+        let (_, listing) = self.calls[at.ok()?];
+        Some((listing, &self.known[listing as usize]))
+    }
+
+    /// Listings by what became of them in a replay: same names, other names, not ended.
+    pub fn judged(&self, outcomes: &[Outcome]) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for listing in &self.known {
+            let outcome = &outcomes[listing.last as usize];
+            counts[match (outcome.verdict, outcome.reason) {
+                (VERDICT_SAME, _) => 0,
+                (_, REASON_NAMES) => 1,
+                _ => 2,
+            }] += 1;
+        }
+        counts
+    }
+}
+
+/// The directories that a plan lists, by the path their descriptors had.
+pub fn listed(plan: &Plan) -> HashSet<u32> {
+    let lists = |op: &&PlanOp| semantics::kind(op) == Kind::Getdents && op.ret >= 0;
+    plan.ops().iter().filter(lists).map(|op| op.path).collect()
+}
+
+/// Whether a name came or went and nobody knows which.
+pub fn changes_unknown(op: &PlanOp) -> bool {
+    let creates = semantics::open_flags(op) & libc::O_CREAT != 0;
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Unlink | Kind::Rmdir | Kind::Mkdir | Kind::Mknod | Kind::Symlink => {
+                op.path == NONE
+            }
+            Kind::Open => creates && op.path == NONE,
+            Kind::Rename => op.path == NONE || op.path2 == NONE,
+            Kind::Link => op.path2 == NONE,
+            _ => false,
+        }
+}
+
+/// The directory that a name lies in; the spool itself lies in none.
+pub fn directory(names: &Names, path: u32) -> Option<u32> {
+    if names.bytes(path).is_empty() {
+        return None;
+    }
+    names.find(parent_of(names.bytes(path)).unwrap_or(b""))
+}
+
+/// A descriptor through which a directory is being read.
+#[derive(Debug)]
+struct Reading {
+    thread: u32,
+    /// The operation that opened or rewound it.
+    begun: u32,
+    calls: Vec<u32>,
+    ended: bool,
+}
+
+/// What came, went and was listed in a directory, in the order of the walk.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Came { name: u32, op: u32 },
+    Went { name: u32, op: u32 },
+    Listed(u32),
+}
+
+/// Follows listings through the walk.
+#[derive(Debug, Default)]
+pub struct Watch {
+    readings: HashMap<(u32, i32), Reading>,
+    events: HashMap<u32, Vec<Event>>,
+    /// When it began, and every getdents.
+    done: Vec<(u32, Vec<u32>)>,
+    found: Listings,
+}
+
+impl Watch {
+    /// Takes the next operation of the order, after its effects.
+    pub fn note(&mut self, at: u32, op: &PlanOp, world: &mut World) {
+        if world.listed.is_empty() {
+            return;
+        }
+        for (name, came) in std::mem::take(&mut world.changes) {
+            if let Some(directory) = directory(&world.names, name) {
+                let event = match came {
+                    true => Event::Came { name, op: at },
+                    false => Event::Went { name, op: at },
+                };
+                self.events.entry(directory).or_default().push(event);
+            }
+        }
+        self.follow(at, op, world);
+    }
+
+    fn follow(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let process = world.leader(op.thread);
+        let fresh = Reading {
+            thread: op.thread,
+            begun: at,
+            calls: Vec::new(),
+            ended: false,
+        };
+        match semantics::kind(op) {
+            Kind::Open if op.ret >= 0 => {
+                self.readings.insert((process, op.ret as i32), fresh);
+            }
+            Kind::Seek if op.ret == 0 && op.cmd == libc::SEEK_SET => {
+                self.readings.insert((process, op.fd), fresh);
+            }
+            Kind::Seek | Kind::Close => {
+                self.readings.remove(&(process, op.fd));
+            }
+            Kind::Getdents => self.read(at, op, process, world),
+            _ if semantics::makes_fd(op) => {
+                self.readings.remove(&(process, op.fd));
+                self.readings.remove(&(process, op.ret as i32));
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, at: u32, op: &PlanOp, process: u32, world: &World) {
+        let key = (process, op.fd);
+        let alone = world.shared_position(op).is_none();
+        let reading = self.readings.get_mut(&key).filter(|reading| {
+            let own = reading.thread == op.thread || reading.calls.is_empty();
+            alone && own && op.ret >= 0
+        });
+        let Some(reading) = reading else {
+            self.readings.remove(&key);
+            self.found.partial += u64::from(op.ret == 0);
+            return;
+        };
+        if reading.ended {
+            return;
+        }
+        reading.thread = op.thread;
+        reading.calls.push(at);
+        if op.ret > 0 {
+            return;
+        }
+        reading.ended = true;
+        let done = (reading.begun, std::mem::take(&mut reading.calls));
+        if !is_known(op, world) {
+            self.found.unknown += 1;
+            return;
+        }
+        let events = self.events.entry(op.path).or_default();
+        events.push(Event::Listed(self.done.len() as u32));
+        self.done.push(done);
+    }
+
+    /// The listings with their names, once the walk knows what was there at the beginning.
+    pub fn finish(mut self, ops: &[PlanOp], world: &World) -> Listings {
+        let mut first = names_at_start(world, &self.events);
+        for (directory, events) in &self.events {
+            let mut names = first.remove(directory).unwrap_or_default();
+            let spans = Spans::new(ops, events);
+            for event in events {
+                match event {
+                    Event::Came { name, .. } => names.add(last_part(&world.names, *name)),
+                    Event::Went { name, .. } => names.remove(last_part(&world.names, *name)),
+                    Event::Listed(done) => {
+                        let (begun, calls) = &self.done[*done as usize];
+                        let (start, end) = (calls[0], calls[calls.len() - 1]);
+                        if spans.overlap(ops[*begun as usize].start_ns, ops[end as usize].end_ns) {
+                            self.found.overlapping += 1;
+                            continue;
+                        }
+                        let place = self.found.known.len() as u32;
+                        self.found.known.push(Listing {
+                            first: start,
+                            last: end,
+                            names,
+                        });
+                        let calls = calls.iter().map(|call| (*call, place));
+                        self.found.calls.extend(calls);
+                    }
+                }
+            }
+        }
+        self.found.calls.sort_unstable();
+        self.found
+    }
+}
+
+/// When names of a directory came and went, by end, with the earliest start from there on.
+struct Spans(Vec<(i64, i64)>);
+
+impl Spans {
+    fn new(ops: &[PlanOp], events: &[Event]) -> Self {
+        let changes = events.iter().filter_map(|event| match event {
+            Event::Came { op, .. } | Event::Went { op, .. } => Some(&ops[*op as usize]),
+            Event::Listed(_) => None,
+        });
+        let mut spans: Vec<(i64, i64)> = changes.map(|op| (op.end_ns, op.start_ns)).collect();
+        spans.sort_unstable();
+        let mut earliest = i64::MAX;
+        for (_, start) in spans.iter_mut().rev() {
+            earliest = earliest.min(*start);
+            *start = earliest;
+        }
+        Self(spans)
+    }
+
+    fn overlap(&self, start: i64, end: i64) -> bool {
+        let at = self.0.partition_point(|(ended, _)| *ended <= start);
+        self.0.get(at).is_some_and(|(_, earliest)| *earliest < end)
+    }
+}
+
+/// Whether all names of a directory are known: it was made, or looked at when the recording began.
+fn is_known(op: &PlanOp, world: &World) -> bool {
+    let Slot::Present(object) = world.slot(op.path) else {
+        return false;
+    };
+    let directory = world.object(object);
+    let entry = world.first_entry(object);
+    let seen = entry.is_some_and(|entry| entry.flags & ENTRY_LISTED != 0);
+    directory.ino == op.ino && op.ino != 0 && (!directory.initial || seen) && !world.names_unsure
+}
+
+fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u32, NameSet> {
+    let mut found: HashMap<u32, NameSet> = HashMap::new();
+    let mut add = |path: u32, mode: u32| {
+        let directory = directory(&world.names, path).filter(|at| listed.contains_key(at));
+        if let Some(directory) = directory.filter(|_| is_shown(&world.names, path, mode)) {
+            let names = found.entry(directory).or_default();
+            names.add(last_part(&world.names, path));
+        }
+    };
+    for (path, slot) in (0..).zip(&world.initial) {
+        if let Slot::Present(object) = slot {
+            add(path, world.object(*object).first.mode);
+        }
+    }
+    for entry in world.untouched() {
+        add(entry.path, entry.mode);
+    }
+    found
+}
+
+/// Whether a replay is sure to have such a name: without a root of its own it makes no symlinks, it
+/// never makes devices, and what mkfs makes is not the trace's.
+pub fn is_shown(names: &Names, path: u32, mode: u32) -> bool {
+    let kind = mode & libc::S_IFMT;
+    let made = !matches!(kind, libc::S_IFLNK | libc::S_IFCHR | libc::S_IFBLK);
+    made && last_part(names, path) != b"lost+found"
+}
+
+fn last_part<'a>(names: &'a Names, path: u32) -> &'a [u8] {
+    let bytes = names.bytes(path);
+    &bytes[parent_of(bytes).map_or(0, |parent| parent.len() + 1)..]
+}

@@ -1,0 +1,123 @@
+//! Who must have a lock before whom.
+
+use crate::model::linear::Linear;
+use crate::model::tests::{edges, order, pairs};
+use crate::testing::plan;
+
+/// (call on a lock, call that must have had it before) for every rival.
+fn rivals(script: &str) -> Vec<(u32, u32)> {
+    let plan = plan(script);
+    pairs(&plan, &Linear::walk(&plan).edges.rivals)
+}
+
+#[test]
+fn locks_are_waited_for_in_the_kernel_and_had_in_order() {
+    const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
+    const UNLOCK: &str = "fd=3 ino=4 cmd=6 lock=2";
+    let script = format!(
+        "A 0-10 fcntl {LOCK} = 0
+         B 20-65 fcntl {LOCK} = 0
+         C 30-95 fcntl {LOCK} = 0
+         A 50-70 fcntl {UNLOCK} = 0
+         B 80-90 fcntl {UNLOCK} = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 3, 1, 4, 2], 0));
+    // B does not wait for A's unlock, nor C for B's: the kernel makes them wait.
+    assert_eq!(edges(&script), [(1, 0), (2, 0)]);
+    assert_eq!(rivals(&script), [(2, 1)]);
+}
+
+#[test]
+fn who_waits_through_several_turns_has_every_one_as_a_rival() {
+    const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
+    const SHARED: &str = "fd=3 ino=4 cmd=7 lock=0";
+    const UNLOCK: &str = "fd=3 ino=4 cmd=7 lock=2";
+    let script = format!(
+        "A 0-10 fcntl {LOCK} = 0
+         W 15-95 fcntl {LOCK} = 0
+         B 20-42 fcntl {SHARED} = 0
+         C 30-44 fcntl {SHARED} = 0
+         A 40-41 fcntl {UNLOCK} = 0
+         C 50-51 fcntl {UNLOCK} = 0
+         B 60-61 fcntl {UNLOCK} = 0
+         A 65-66 fcntl {LOCK} = 0
+         A 90-91 fcntl {UNLOCK} = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 4, 2, 3, 5, 6, 7, 8, 1], 0));
+    // Readers do not wait for each other; A took the lock again before W woke.
+    assert_eq!(rivals(&script), [(1, 2), (1, 3), (1, 7)]);
+    assert_eq!(
+        edges(&script),
+        [(1, 0), (2, 0), (3, 0), (5, 4), (6, 5), (7, 6)]
+    );
+}
+
+#[test]
+fn locks_on_other_bytes_are_other_locks() {
+    let script = |second: &str| {
+        format!(
+            "A 0-10 fcntl fd=3 ino=4 cmd=7 lock=1 off=0 size=100 = 0
+             B 20-30 fcntl fd=3 ino=4 cmd=7 lock=1 {second} = 0
+             A 40-50 fcntl fd=3 ino=4 cmd=7 lock=2 off=0 size=0 = 0"
+        )
+    };
+    assert_eq!(edges(&script("off=100 size=0")), []);
+    assert_eq!(edges(&script("off=200 size=-100")), []);
+    assert_eq!(order(&script("off=100 size=1")), (vec![0, 1, 2], 0));
+    assert_eq!(edges(&script("off=99 size=1")), [(1, 0)]);
+    // Counted from the position, which is not recorded: it may be any.
+    assert_eq!(edges(&script("off=100 size=1 whence=1")), [(1, 0)]);
+}
+
+#[test]
+fn a_lock_ends_with_the_last_descriptor_of_its_file() {
+    let script = "
+        A 0-1 openat f flags=2 ino=4 = 3
+        A 2-3 flock fd=3 ino=4 cmd=2 = 0
+        A 4-5 dup fd=3 ino=4 = 5
+        A 6-7 close fd=3 ino=4 = 0
+        B 8-9 openat f flags=2 ino=4 = 3
+        B 10-40 flock fd=3 ino=4 cmd=2 = 0
+        A 30-31 close fd=5 ino=4 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 6, 5], 0));
+}
+
+#[test]
+fn without_inodes_locks_are_told_apart_by_what_was_opened() {
+    let script = "
+        A 0-1 openat f flags=2 = 3
+        A 2-3 openat g flags=2 = 4
+        B 4-5 openat f flags=2 = 7
+        A 6-10 flock fd=3 cmd=2 = 0
+        A 11-12 flock fd=4 cmd=2 = 0
+        B 13-40 flock fd=7 cmd=2 = 0
+        A 20-21 flock fd=4 cmd=8 = 0
+        A 30-31 flock fd=3 cmd=8 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 6, 7, 5], 0));
+    assert_eq!(edges(script), [(5, 3)]);
+}
+
+#[test]
+fn a_try_that_was_refused_lies_within_the_hold() {
+    let script = "
+        A 0-10 flock fd=3 ino=4 cmd=2 = 0
+        B 20-90 flock fd=3 ino=4 cmd=6 = -11
+        A 30-40 flock fd=3 ino=4 cmd=8 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn a_try_that_was_refused_comes_after_the_one_that_got_the_lock() {
+    // By their ends the refusal would come first, and the try would succeed.
+    let script = "
+        A 0-100 flock fd=3 ino=4 cmd=2 = 0
+        B 20-50 flock fd=3 ino=4 cmd=6 = -11
+        A 110-120 flock fd=3 ino=4 cmd=8 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}

@@ -1,0 +1,117 @@
+//! Open files that changed hands unseen: descriptors sent through a socket (SCM_RIGHTS).
+//!
+//! No record shows the sending. A call on a file, through a number that its process never opened,
+//! is taken to use the open file of the other process that opened that file last.
+
+use foldhash::{HashMap, HashMapExt};
+use spoolscope_traces::records::{NONE, PlanOp};
+
+use crate::model::descriptors::Descriptors;
+use crate::model::world::leader;
+use crate::plan::Plan;
+use crate::semantics::{self, Kind};
+
+/// Each takes two descriptors in every process of the replay.
+const MOST: usize = 128;
+
+/// An open file that changes hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The operation that opened it.
+    pub opened: u32,
+    /// The first operation of another process that uses it.
+    pub used: u32,
+    /// Its number there.
+    pub fd: i32,
+}
+
+/// Finds what changed hands, in order of use; past the first 128 nothing is found.
+pub fn find(plan: &Plan) -> Vec<Pass> {
+    let (ops, threads) = (plan.ops(), plan.threads());
+    // The object of a descriptor is, here, the operation that opened it.
+    let mut tables = Descriptors::default();
+    for fd in plan.fds() {
+        tables.found(leader(threads, fd.thread), fd, NONE);
+    }
+    let mut opener: HashMap<u64, u32> = HashMap::new();
+    let mut passes = Vec::new();
+    for (at, op) in ops.iter().enumerate() {
+        let process = leader(threads, op.thread);
+        if is_stranger(&tables, process, op)
+            && let Some(opened) = opener.get(&op.ino).copied()
+            && leader(threads, ops[opened as usize].thread) != process
+            && ops[opened as usize].end_ns <= op.start_ns
+            && passes.len() < MOST
+        {
+            passes.push(Pass {
+                opened,
+                used: at as u32,
+                fd: op.fd,
+            });
+            tables.open(process, op.fd, false, Some(opened));
+        }
+        match semantics::kind(op) {
+            Kind::Open if op.ret >= 0 && op.ino != 0 => {
+                opener.insert(op.ino, at as u32);
+            }
+            Kind::Fork if op.arg != i64::from(NONE) => {
+                tables.inherit(process, leader(threads, op.arg as u32));
+            }
+            Kind::Exit => tables.forget(op.thread),
+            _ => {}
+        }
+        tables.track(op, process, Some(at as u32));
+    }
+    passes
+}
+
+/// Whether a call worked on a file through a number that its process did not have.
+fn is_stranger(tables: &Descriptors, process: u32, op: &PlanOp) -> bool {
+    let worked = op.ret >= 0 && op.fd >= 0 && op.ino != 0 && semantics::kind(op) != Kind::Fault;
+    worked
+        && !semantics::is_special(u32::from(op.obj_mode))
+        && tables.get(process, op.fd).file.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::plan;
+
+    #[test]
+    fn who_uses_what_it_never_opened_has_it_of_who_opened_it_last() {
+        let plan = plan(
+            "A 0-10 openat f ino=7 flags=101 = 3
+             A 20-30 write fd=3 ino=7 = 10
+             B 40-50 write fd=5 ino=7 = 10
+             B 60-70 close fd=5 ino=7 = 0",
+        );
+        let found = find(&plan);
+        assert_eq!(
+            found,
+            [Pass {
+                opened: 0,
+                used: 2,
+                fd: 5
+            }]
+        );
+    }
+
+    #[test]
+    fn what_a_process_opened_or_inherited_is_its_own() {
+        let plan = plan(
+            "A 0-10 openat f ino=7 flags=101 = 3
+             A 20-30 FORK B = 0
+             B 40-50 write fd=3 ino=7 = 10
+             B 60-70 openat f ino=7 = 4
+             B 80-90 read fd=4 ino=7 = 10",
+        );
+        assert_eq!(find(&plan), []);
+    }
+
+    #[test]
+    fn a_file_that_no_other_process_opened_is_nobodys() {
+        let plan = plan("B 40-50 write fd=5 ino=7 = 10");
+        assert_eq!(find(&plan), []);
+    }
+}

@@ -1,0 +1,196 @@
+//! Extended attributes: which ones objects have, and how long they are.
+
+use foldhash::HashMap;
+use spoolscope_traces::records::{NONE, PlanEntry, PlanOp};
+use std::collections::BTreeMap;
+
+use crate::model::world::World;
+use crate::plan::Plan;
+use crate::semantics::{self, XattrCall};
+
+/// What is known of an attribute that an object has, had or got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xattr {
+    /// Bytes of its value; `None` if the object does not have it.
+    pub length: Option<u32>,
+    /// Identity that its value is derived from.
+    pub ino: u64,
+    /// A call set or removed it.
+    pub changed: bool,
+}
+
+/// The attributes of an object by their whole names.
+pub type Named = BTreeMap<Vec<u8>, Xattr>;
+
+/// Which of the two trees is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Start,
+    End,
+}
+
+/// One attribute of one object through its life.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    /// Its length at start, as the first call told that found or missed it.
+    first: Option<Option<u32>>,
+    /// What the last call made of it.
+    last: Option<Xattr>,
+}
+
+#[derive(Debug, Default)]
+pub struct Xattrs {
+    /// Name and length, by the entry of the snapshot.
+    shown: HashMap<u32, Vec<(u32, u32)>>,
+    /// By object and name.
+    met: HashMap<u32, BTreeMap<u32, Life>>,
+}
+
+impl World<'_> {
+    /// Any of an object's names may list its attributes, or several.
+    pub(super) fn show_xattrs(&mut self, plan: &Plan) {
+        for xattr in plan.xattrs() {
+            let Some(entry) = self.entry_at.get(&xattr.path) else {
+                continue;
+            };
+            let entry = &self.entries[*entry as usize];
+            let listed = (xattr.name, xattr.length);
+            if let Some(entry) = self.entry_that_stands_for(entry) {
+                let of_entry = self.xattrs.shown.entry(entry).or_default();
+                if !of_entry.contains(&listed) {
+                    of_entry.push(listed);
+                }
+            }
+        }
+    }
+
+    fn entry_that_stands_for(&self, entry: &PlanEntry) -> Option<u32> {
+        let by_ino = self.entry_of_ino.get(&entry.ino);
+        by_ino.or_else(|| self.entry_at.get(&entry.path)).copied()
+    }
+
+    fn shown_xattrs(&self, object: u32) -> &[(u32, u32)] {
+        let known = self.object(object);
+        if !known.initial {
+            return &[];
+        }
+        let by_ino = self.entry_of_ino.get(&known.ino).copied();
+        let nameless = |entry: &u32| self.entries[*entry as usize].ino == 0;
+        let by_name = || {
+            let first = self.first_name.get(&object)?;
+            self.entry_at.get(first).copied().filter(nameless)
+        };
+        let entry = by_ino.or_else(by_name);
+        entry
+            .and_then(|entry| self.xattrs.shown.get(&entry))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// Learns from a call that read, set or removed an attribute, and does what it did.
+    pub fn note_xattr(&mut self, op: &PlanOp) {
+        let Some(call) = semantics::xattr_call(op).filter(|_| op.path2 != NONE) else {
+            return;
+        };
+        let Some(object) = self.target_of(op) else {
+            return;
+        };
+        let link = self.object(object).now.mode & libc::S_IFMT == libc::S_IFLNK;
+        if link && semantics::follows_links(op) {
+            return; // what the link leads to is not told
+        }
+        let found = evidence(op, call).filter(|_| self.may_see(op));
+        let shown = self.shown_xattrs(object).iter();
+        let shown = shown.copied().find(|(name, _)| *name == op.path2);
+        let lives = self.xattrs.met.entry(object).or_default();
+        let life = lives.entry(op.path2).or_default();
+        if life.first.is_none() && life.last.is_none() {
+            life.first = found.map(|found| match found {
+                Found::Absent => None,
+                Found::Length(length) => Some(length),
+                Found::MoreThan(least) => Some(shown.map_or(least, |(_, length)| length)),
+            });
+        }
+        if op.ret >= 0 && call != XattrCall::Get {
+            let length = (call == XattrCall::Set).then_some(op.size.max(0) as u32);
+            life.last = Some(Xattr {
+                length,
+                ino: op.ino,
+                changed: true,
+            });
+        }
+    }
+
+    /// Whoever may not read a trusted attribute is told that there is none: xattr(7).
+    fn may_see(&self, op: &PlanOp) -> bool {
+        let trusted = self.names.bytes(op.path2).starts_with(b"trusted.");
+        !trusted || self.threads[op.thread as usize].uid == 0
+    }
+
+    pub fn xattrs_of(&self, object: u32, when: When) -> Named {
+        let known = self.object(object);
+        let at_start = |length| Xattr {
+            length: Some(length),
+            ino: known.ino,
+            changed: false,
+        };
+        let shown = self.shown_xattrs(object).iter();
+        let mut found: Named = shown
+            .map(|(name, length)| (self.whole_name(*name), at_start(*length)))
+            .collect();
+        for (name, life) in self.xattrs.met.get(&object).into_iter().flatten() {
+            if let Some(length) = life.first.filter(|_| known.initial) {
+                match length {
+                    Some(length) => drop(found.insert(self.whole_name(*name), at_start(length))),
+                    None => drop(found.remove(&self.whole_name(*name))),
+                }
+            }
+            if let Some(last) = life.last.filter(|_| when == When::End) {
+                found.insert(self.whole_name(*name), last);
+            }
+        }
+        found
+    }
+
+    /// The attributes of an entry that no call touched.
+    pub fn xattrs_of_entry(&self, entry: &PlanEntry) -> Named {
+        let stands = self.entry_that_stands_for(entry);
+        let shown = stands.and_then(|entry| self.xattrs.shown.get(&entry));
+        let listed = shown.into_iter().flatten().map(|(name, length)| {
+            let xattr = Xattr {
+                length: Some(*length),
+                ino: entry.ino,
+                changed: false,
+            };
+            (self.whole_name(*name), xattr)
+        });
+        listed.collect()
+    }
+
+    fn whole_name(&self, name: u32) -> Vec<u8> {
+        semantics::whole_xattr(self.names.bytes(name))
+    }
+}
+
+/// What a result tells of an attribute just before the call.
+enum Found {
+    Absent,
+    Length(u32),
+    MoreThan(u32),
+}
+
+fn evidence(op: &PlanOp, call: XattrCall) -> Option<Found> {
+    let there = Some(Found::MoreThan(0));
+    match (call, -op.ret as i32) {
+        (_, libc::ENODATA) => Some(Found::Absent),
+        (XattrCall::Get, libc::ERANGE) => Some(Found::MoreThan(op.size.max(0) as u32 + 1)),
+        (XattrCall::Get, _) if op.ret >= 0 => Some(Found::Length(op.ret as u32)),
+        (XattrCall::Set, libc::EEXIST) => there,
+        (XattrCall::Set, _) if op.ret >= 0 => match op.flags as i32 {
+            libc::XATTR_CREATE => Some(Found::Absent),
+            libc::XATTR_REPLACE => there,
+            _ => None,
+        },
+        (XattrCall::Remove, _) if op.ret >= 0 => there,
+        _ => None,
+    }
+}

@@ -1,0 +1,65 @@
+"""Six processes that spend their time waiting for locks: who gets them in a replay, and when."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.replay.run import replay
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.trace import Trace
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+SOURCE = Path(__file__).with_name("locks.c")
+ROUNDS = 300
+LOCK_COMMANDS = (7, 38)  # F_SETLKW, F_OFD_SETLKW
+UNLOCK = 2
+
+
+@pytest.fixture
+def recorded(spool, tmp_path) -> tuple[Path, int]:
+    """The trace, and the time in lock calls by the program's own clock, ns."""
+    program, log, mount = tmp_path / "locks", tmp_path / "log", spool("ext4")
+    subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-o", program, SOURCE], check=True)
+    log.mkdir()
+    command = [str(program), str(mount), str(log), str(ROUNDS)]
+    done = record(Request([mount], tmp_path / "trace", command=command))
+    assert done.command_status == 0
+    assert done.meta["complete"]
+    lines = [line.split() for file in log.iterdir() for line in file.read_text().splitlines()]
+    assert len(lines) == 6 * ROUNDS
+    return done.trace, sum(int(wait) for _, _, wait in lines)
+
+
+def asks(trace: Path) -> "np.ndarray":
+    """Return which calls ask for a lock, and may wait."""
+    calls = Trace.open(trace).table("syscalls", ["syscall", "cmd", "lock_type"])
+    name, cmd, lock = (np.array(column.to_pylist(), object) for column in calls.columns)
+    posix = np.isin(cmd, LOCK_COMMANDS) & (lock != UNLOCK)
+    return posix | (name == "flock") & np.array([c is not None and not c & 8 for c in cmd])
+
+
+def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
+    trace, by_program_ns = recorded
+    asked = asks(trace)
+    assert asked.sum() == 6 * ROUNDS
+    durations = Trace.open(trace).table("syscalls", ["dur_ns"])["dur_ns"].to_numpy()
+    waited_ns = int(durations[asked].sum())
+    assert 0.9 * by_program_ns < waited_ns <= by_program_ns
+    (row,) = replay(trace, ["ext4"], tmp_path / "out")
+    run = Path(row["run"])
+    # Each asked for the size of the file under its lock: another order has other sizes.
+    assert row["executed"] == row["syscalls"], (run / "divergences.json").read_text()
+    assert row["divergent"] == 0, (run / "divergences.json").read_text()
+    assert row["final_state"]["mismatched"] == 0, row["final_state"]
+    assert row["orders_given_up"] == 0
+    outcomes = pq.read_table(run / "outcomes.parquet", columns=["call", "issue_ns", "end_ns"])
+    call, issue, end = (column.to_pylist() for column in outcomes.columns)
+    made = {c: e - i for c, i, e in zip(call, issue, end, strict=True) if c is not None}
+    again_ns = sum(made[at] for at in np.flatnonzero(asked).tolist())
+    share = [waited_ns / durations.sum(), again_ns / sum(made.values())]
+    print(f"program {by_program_ns} recorded {waited_ns} replayed {again_ns} share {share}")
+    assert 0.9 < share[1] / share[0] < 1.1
+    assert 0.9 < again_ns / waited_ns < 1.1

@@ -1,0 +1,58 @@
+"""A descriptor sent through a socket, and programs that are not there, in a recorded replay."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay.plan import build
+from spoolscope.replay.run import replay
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+PROGRAM = Path(__file__).with_name("passed.py")
+
+
+@pytest.fixture
+def recorded(spool, tmp_path) -> Path:
+    """The trace of the program."""
+    command = [sys.executable, str(PROGRAM), str(spool("ext4"))]
+    done = record(Request([Path(command[-1])], tmp_path / "trace", command=command))
+    assert done.command_status == 0
+    return done.trace
+
+
+def writes(trace: Path) -> list[tuple[int, int]]:
+    """Position and bytes of each write."""
+    calls = Trace.open(trace).table("syscalls").to_pylist()
+    return [(row["offset"], row["ret"]) for row in calls if row["syscall"] == "write"]
+
+
+def test_sent_descriptors_are_had_again(recorded, tmp_path):
+    def recorder(mount: Path, command: list[str], output: Path) -> int:
+        return record(Request([mount], output, command=command)).command_status or 0
+
+    calls = Trace.open(recorded).table("syscalls").to_pylist()
+    failed = [row for row in calls if row["syscall"] == "execve" and row["errno"]]
+    assert len(failed) >= 2
+    (row,) = replay(recorded, ["ext4"], tmp_path / "out", recorder=recorder)
+    run = Path(row["run"])
+    assert row["executed"] == row["syscalls"], (run / "divergences.json").read_text()
+    assert row["divergent"] == 0, (run / "divergences.json").read_text()
+    assert row["final_state"]["mismatched"] == 0, row["final_state"]
+    assert row["descriptors_passed"] == 1
+    # The kernel's own word: one position for both, in the recording and in the replay.
+    assert writes(recorded) == writes(run / "trace") == [(0, 10), (10, 100), (110, 50)]
+
+
+def test_a_plan_tells_what_was_sent(recorded, tmp_path):
+    build(Trace.open(recorded), tmp_path / "plan")
+    checked = subprocess.run(
+        [find_binary("spoolscope-replay"), "check", tmp_path / "plan"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    assert json.loads(checked.stdout)["descriptors_passed"] == 1
