@@ -257,7 +257,7 @@ class ReplayBuilder:
             "run": str(directory),
         } | row
         (directory / "run.json").write_text(json.dumps(whole))
-        listed = {"groups": [], "skipped": {}, "listed": []}
+        listed = {"roots": [], "skipped": {}, "listed": []}
         (directory / "divergences.json").write_text(json.dumps(listed))
         self.runs.append(whole)
         return directory

@@ -22,6 +22,7 @@ EXACT = [
         "slow-journal", "slow-data", "held-lock", "held-handle", "full-journal", "cpu-hog",
     )),
     ("slow-flush", "btrfs"), ("slow-read", "xfs"), ("held-directory", "xfs"),
+    *(("throttled", fstype) for fstype in ("ext4", "xfs", "btrfs")),
 ]  # fmt: skip
 
 
@@ -50,24 +51,13 @@ def test_an_injected_fault_is_found(require, name, fstype):
     assert row["n_judged"] > 0
     # Here victims do not wait for one another: their own causes must be right.
     assert row["right"] >= row["direct"] >= 0.98, row["wrong"]
-    assert row["recovered"] >= row["directly"] >= 0.95
+    # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
+    # CPU away for a fifth of the time is no fault of the explanation.
+    on_queue = ("runq", "preempt") if name != "cpu-hog" else ()
+    runnable_ns = sum(row["causes"].get(cause, 0) for cause in on_queue)
+    assert row["found_ns"] >= row["direct_ns"] >= 0.95 * row["injected_ns"] - runnable_ns
     if row["n_named"] is not None:
         assert row["culprit"] >= 0.95
-
-
-@pytest.mark.xfail(
-    reason="a request over the limit is put aside before it is one, and the stack of the wait is "
-    "that of any other; the limits of control groups are not recorded",
-    raises=AssertionError,
-    strict=True,
-)
-def test_a_control_group_limit_is_found(require):
-    require("ext4")
-    row = inject("throttled", "ext4")
-    # Not an AssertionError: an injection that did not work is no expected failure.
-    if not (row["n_judged"] and row["injected_ns"] > 500e6 and row["sum_error_ns"] == 0):
-        pytest.fail(f"nothing was held back, or the parts do not add up: {row}")
-    assert row["right"] >= 0.98, row["wrong"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

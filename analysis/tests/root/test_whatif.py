@@ -60,3 +60,52 @@ def test_every_tenth_fsync(tmp_path: Path, require) -> None:
     row, left, _ = replayed(tmp_path, "tenth", "--fsync-every", "10")
     assert made - left == sum(row["what_if"]["left_out"].values()) > 0
     assert row["final_state"]["mismatched"] == 0
+
+
+def test_a_part_is_said_everywhere(tmp_path: Path, require) -> None:
+    require("strace")
+    row, _, warned = replayed(tmp_path, "part", "--slice", "10s..12s", "--skip", "fsync")
+    sentence = row["what_if"]["sentence"]
+    assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
+    assert "from 10 s to 12 s of the recording" in sentence
+    assert sentence in warned
+    alone = run("compare", tmp_path / "part").stdout
+    assert sentence in " ".join(alone.split())
+    assert "without fsync and from 10 s to 12 s" in alone
+    report = tmp_path / "report.html"
+    run("report", tmp_path / "part", "-o", report)
+    assert sentence in report.read_text().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_more_users_are_said_everywhere(tmp_path: Path, require) -> None:
+    require("strace")
+    whole, made, _ = replayed(tmp_path, "once", "--slice", "10s..12s")
+    words = ("--scale-users", "3", "--scale-window", "500ms", "--seed", "7")
+    row, thrice, warned = replayed(tmp_path, "thrice", "--slice", "10s..12s", *words)
+    assert thrice == 3 * made > 0
+    assert row["executed"] == 3 * whole["executed"]
+    assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
+    scale = row["what_if"]["scale"]
+    assert scale["mailboxes"] > 10
+    assert all(0 <= ns < 5 * 10**8 for ns in scale["phases_ns"])
+    sentence = row["what_if"]["sentence"]
+    assert sentence.startswith("WHAT IF: ")
+    assert "3 times the users: besides the recording 2 copies" in sentence
+    assert sentence in warned
+    both = run("compare", tmp_path / "once", tmp_path / "thrice").stdout
+    assert sentence in " ".join(both.split())
+    assert "from 10 s to 12 s and with 3 times the users" in both
+    report = tmp_path / "report.html"
+    run("report", tmp_path / "thrice", "-o", report)
+    assert sentence in report.read_text().replace("\N{NO-BREAK SPACE}", " ")
+    asked = ("--slice", "10s..12s", *words, "--json")
+    planned = json.loads(run("plan", SAMPLE, *asked).stdout)
+    assert (planned["syscalls"], planned["duration_ns"]) == (row["syscalls"], scale["duration_ns"])
+
+
+@pytest.mark.parametrize("words", [("--scale-users", "0"), ("--scale-window", "5s")])
+def test_nonsense_is_refused(words: tuple[str, str]) -> None:
+    command = [sys.executable, "-m", "spoolscope.cli.main", "plan", str(SAMPLE), *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert words[0] in done.stderr

@@ -63,6 +63,12 @@ STACKS = [
     ("inode_lock", "rwsem_down_write_slowpath < down_write_nested < btrfs_tree_lock_nested < "
      "btrfs_search_slot < btrfs_insert_empty_items < btrfs_insert_dir_item"),
     ("txn_lock", SCHED + "wait_current_trans < start_transaction < btrfs_rename2"),
+    ("alloc_io", SCHED + "__reserve_bytes < btrfs_reserve_metadata_bytes < "
+     "btrfs_delalloc_reserve_metadata < btrfs_buffered_write < btrfs_do_write_iter"),
+    ("alloc_io", SCHED + "__reserve_bytes < btrfs_reserve_metadata_bytes < start_transaction < "
+     "btrfs_unlink < vfs_unlink"),
+    ("alloc_io", SCHED + "__reserve_bytes < btrfs_reserve_data_bytes < "
+     "btrfs_check_data_free_space < btrfs_buffered_write"),
     ("io_throttle", "io_schedule < rq_qos_wait < wbt_wait < __rq_qos_throttle < "
      "blk_mq_submit_bio < ext4_io_submit < ext4_do_writepages < file_write_and_wait_range"),
     ("block_queue", "io_schedule < blk_mq_get_tag < __blk_mq_alloc_requests < blk_mq_submit_bio "

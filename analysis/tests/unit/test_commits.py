@@ -38,6 +38,15 @@ def test_blame_charges_the_waits_of_others_to_the_trigger(builder):
     assert found.blame[1].comm == "(timer)"
 
 
+def test_a_wait_that_began_before_its_commit_counts_once(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1, comm="cleanup", path="incoming/AB12")
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=2, comm="lmtp", path="u/tmp/1.M2P3.host")
+    builder.sleep(50, 50, None, state="runq")
+    builder.commit(100, 900, **trigger(1, 0, "cleanup"))
+    (found,) = explain(builder.write()).commits.blame
+    assert (found.n_others, found.others_ns) == (1, 950)
+
+
 def test_an_unknown_trigger_is_not_named(builder):
     builder.call("fsync", 0)
     builder.commit(0, 10)

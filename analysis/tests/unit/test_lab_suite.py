@@ -1,7 +1,7 @@
 """What of a slow disk's log is a culprit's doing."""
 
 from spoolscope.lab.slowdisk import Delayed
-from spoolscope.lab.suite import _asked_by
+from spoolscope.lab.suite import Deed, _asked_by, _until_asked
 from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
@@ -29,3 +29,10 @@ def test_a_delay_is_the_culprits_only_if_it_asked_for_those_bytes_at_that_time(b
     ]
     with Trace.open(builder.write()).connect() as con:
         assert _asked_by(con, [*theirs, *others], {CULPRIT}) == theirs
+
+
+def test_a_limit_is_at_work_until_the_disk_was_asked_for_the_last_write():
+    deeds = [Deed("deliver", 7, 100, 200), Deed("deliver", 7, 300, 400), Deed("deliver", 7, 500, 9)]
+    asked = [(90, 95), (310, 320), (120, 130), (190, 210), (395, 410), (450, 460)]
+    log = [Delayed("write", 0, 4096, begin, end) for begin, end in asked]
+    assert _until_asked(deeds, log) == [(100, 120), (130, 190), (300, 310), (320, 395)]

@@ -38,7 +38,7 @@ def test_size_and_index_are_said(builder, spool, index):
     without = " and without dir_index" if index == "none" else ""
     assert worth_saying([cost]) == [
         f"The directory box/new with 1,200 names{without} costs 30 % of the time in calls by "
-        "finding names in it."
+        "finding names in it. Mostly it waits for its blocks, 100 % for 7."
     ]
 
 
@@ -68,3 +68,35 @@ def test_the_directory_that_was_searched_is_the_recorded_one(builder):
     builder.rows["segments"][-1]["dir_id"] = builder.path_id("a")
     (cost,) = explain(builder.write()).lookups
     assert (cost.path, cost.entries) == ("a", None)
+    assert (cost.name, cost.name_ns, cost.reads_for) == (None, 0, "")
+
+
+def searched(builder, at_ns, ns, path, directory, looked_up, **columns):
+    builder.call("openat", at_ns, 10, ((LOOKUP, ns),), path=path, **columns)
+    ids = {"dir_id": builder.path_id(directory), "name_id": builder.path_id(looked_up)}
+    builder.rows["segments"][-1] |= ids
+
+
+def test_the_name_that_most_reads_were_for_is_said(builder):
+    searched(builder, 0, 930, "box/cur/1", "box", "box/cur")
+    # Failed further down: that says nothing of the name here.
+    searched(builder, 10_000, 70, "box/new/2", "box", "box/new", errno=2)
+    (cost,) = explain(builder.write()).lookups
+    assert (cost.path, cost.name, cost.name_ns, cost.absent_ns) == ("box", "cur", 930, 0)
+    assert cost.sentence.endswith(" Mostly it waits for its blocks, 93 % for cur.")
+
+
+def test_names_that_were_not_there_are_told_from_those_that_were(builder):
+    for n in range(4):
+        searched(builder, n * 1000, 200, f"box/lock{n}", "box", f"box/lock{n}", errno=2)
+    searched(builder, 10_000, 100, "box/made", "box", "box/made", flags=0o301)
+    searched(builder, 20_000, 100, "box/opened", "box", "box/opened", flags=0o101)
+    (cost,) = explain(builder.write()).lookups
+    assert (cost.lookup_io_ns, cost.absent_ns, cost.name_ns) == (1000, 900, 200)
+    assert cost.reads_for == "90 % for names that were not there"
+
+
+def test_without_a_walk_the_name_is_that_of_the_call(builder):
+    builder.call("unlink", 0, 10, ((LOOKUP, 500),), path="box/gone", errno=2)
+    (cost,) = explain(builder.write()).lookups
+    assert (cost.path, cost.name, cost.absent_ns) == ("box", "gone", 500)

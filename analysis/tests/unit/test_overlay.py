@@ -3,6 +3,7 @@
 import random
 
 import duckdb
+import numpy as np
 import pytest
 
 from spoolscope.analysis.overlay import layers, one_at_a_time, overlaps
@@ -68,25 +69,35 @@ def test_of_the_same_intervals_one_is_chosen_whatever_their_order(con, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_layers_say_what_holds_at_every_instant(con, seed):
+def test_layers_say_what_holds_at_every_instant(seed):
     rng = random.Random(seed)
-    rows, bits = [], (2, 5, 3)
+    rows, most = [], (3, 1 << 40, 7)
     for id_ in range(3):
-        for layer, size in enumerate(bits):
+        for layer, claims in enumerate(most):
             at = 0
             while at < 300:
-                begin = at + rng.choice([0, 0, 3, 20])
-                at = begin + rng.choice([1, 5, 40])
-                rows.append((id_, layer, rng.randrange(1, 1 << size), begin, at))
-    load(con, "claims", rows, "id BIGINT, layer INTEGER, claim BIGINT, from_ns BIGINT, "
-         "to_ns BIGINT")  # fmt: skip
+                begin = at + rng.choice(
+                    [0, 0, 3, 20] if layer else [-20, -3, 0, 20]
+                )  # they overlap
+                at = begin + rng.choice([0, 1, 5, 40])
+                rows.append((id_, layer, rng.randrange(1, claims + 1), begin, at))
     held = {}
     for id_, layer, claim, p, q in rows:
         for t in range(p, q):
-            held.setdefault((id_, t), [None] * len(bits))[layer] = claim
+            held.setdefault((id_, t), [0] * len(most))[layer] += claim
+    columns = ("id", "layer", "claim", "from_ns", "to_ns")
+    rng.shuffle(rows)
+    claims = dict(zip(columns, np.array(rows).T, strict=True))
+    pieces = layers(claims, len(most))
     found = {}
-    for id_, p, q, *claims in con.execute(layers("claims", bits)).fetchall():
+    for id_, p, q, *sums in zip(pieces.id, pieces.from_ns, pieces.to_ns, *pieces.held, strict=True):
         for t in range(p, q):
             assert (id_, t) not in found
-            found[id_, t] = claims
+            found[id_, t] = sums
     assert found == held
+
+
+def test_without_claims_there_are_no_pieces():
+    none = np.empty(0, np.int64)
+    claims = dict.fromkeys(("id", "layer", "claim", "from_ns", "to_ns"), none)
+    assert len(layers(claims, 2).id) == 0

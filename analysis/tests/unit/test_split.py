@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.split import split
 from spoolscope.traces.trace import Trace
@@ -53,9 +55,27 @@ def test_a_segment_that_does_not_fit_is_an_error(builder):
     assert trace.meta["complete"]
 
 
-def test_a_recorder_that_does_not_add_up_is_an_error(builder):
-    builder.call("read", 0, 10)["dur_ns"] = 12
-    assert explain(builder.write()).split.sum_error_ns == 2
+@pytest.mark.parametrize(
+    ("wrong", "error_ns"),
+    [
+        ({"dur_ns": 12}, 2),
+        ({"oncpu_ns": 13, "runq_ns": -3}, 3),
+        ({"oncpu_ns": -4, "dur_ns": -4}, 4),
+    ],
+)
+def test_a_recorder_that_does_not_add_up_is_an_error(builder, wrong, error_ns):
+    builder.call("read", 0, 10).update(wrong)
+    assert explain(builder.write()).split.sum_error_ns == error_ns
+
+
+def test_calls_that_waited_and_calls_that_did_not_are_summed(builder):
+    builder.call("read", 0, 10)
+    builder.call("read", 1000, 20, ((COMMIT, 500),), runq_ns=5, preempted_ns=7)
+    builder.call("close", 2000, 3)
+    calls = explain(builder.write()).by_syscall
+    assert calls["read"].causes == {"journal_commit": 500, "runq": 5, "preempt": 7, "cpu": 30}
+    assert (calls["read"].latency.n, calls["read"].latency.total_ns) == (2, 542)
+    assert calls["close"].causes == {"cpu": 3}
 
 
 def test_equal_sequence_numbers_of_a_reused_thread_id_are_told_apart(builder):

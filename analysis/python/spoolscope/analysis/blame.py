@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from spoolscope.analysis.pathclass import NO_PATH, class_sql, mailbox_sql
+from spoolscope.traces.pathclass import NO_PATH, class_sql, mailbox_sql
 
 _TRIGGERS = """
 CREATE OR REPLACE TEMP TABLE commit_triggers AS
@@ -59,7 +59,7 @@ WITH waited AS (
     SELECT t.commit_id,
         sum(w.to_ns - w.from_ns) FILTER (w.tid = t.tid) AS own_ns,
         sum(w.to_ns - w.from_ns) FILTER (w.tid IS DISTINCT FROM t.tid) AS others_ns,
-        count(*) FILTER (w.tid IS DISTINCT FROM t.tid) AS n_others
+        count(DISTINCT w.wait_id) FILTER (w.tid IS DISTINCT FROM t.tid) AS n_others
     FROM commit_triggers t JOIN commit_waits w USING (commit_id) GROUP BY t.commit_id
 )
 SELECT t.charged, t.comm, t.pid, t.syscall, t.path_class, t.mailbox, count(*) AS n,

@@ -8,8 +8,9 @@ claims of one sleep do not overlap.
 
 import duckdb
 
-from spoolscope.analysis.overlay import layers, one_at_a_time, overlaps
+from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
+from spoolscope.analysis.throttle import name_limits
 
 MECHANISMS = (
     "lock_holder",
@@ -26,8 +27,8 @@ the transaction that had to be closed; it wrote the data that a commit had to wr
 for the commit; its request was the oldest at the disk; it did what the victim was woken by; it had
 the CPU that the victim was ready for (see ``cpu_holders``, which needs no claims)."""
 
-LAYER_BITS = (12, 10, 12, 20, 1, 1)
-LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(6)
+N_LAYERS = 6
+LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
 
 MAX_PASSED_ON = 3
 
@@ -38,25 +39,31 @@ _AT_DISK = (
 )  # fmt: skip
 _FILE_LOCKS = ("posix_lock", "flock")
 
-# Every sleep whose cause is known: of calls, and of the kernel threads that work for the spool.
-_SLEEPS = """
-CREATE OR REPLACE TEMP TABLE all_sleeps AS
+# Every sleep whose cause is known: of the kernel threads that work for the spool, and of calls.
+_KERNEL_SLEEPS = """
+CREATE OR REPLACE TEMP TABLE kernel_sleeps AS
 WITH journals AS (
     SELECT tid, any_value(dev) AS dev, any_value(comm) AS comm FROM commits
     WHERE kind = 'jbd2_commit' GROUP BY tid
 ), kernel AS (
     SELECT tid, any_value(comm) AS comm FROM threads WHERE kind = 'kernel' GROUP BY tid
 )
+SELECT s.ts_ns, s.dur_ns, s.pid, s.tid, s.seq, coalesce(j.comm, t.comm) AS comm, j.dev, k.cause,
+    k.filesystem, s.waker, s.waker_pid, s.waker_tid, s.waker_comm, s.waker_seq, true AS placed
+FROM segments s JOIN stack_causes k USING (stack_id) LEFT JOIN kernel t ON t.tid = s.tid
+LEFT JOIN journals j ON j.tid = s.tid
+WHERE s.seq IS NULL AND s.state = 'blocked' AND s.dur_ns > 0
+"""
+_SLEEPS = """
+CREATE OR REPLACE TEMP TABLE all_sleeps AS
 SELECT row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
     SELECT ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, pid, tid, seq, comm, syscall, dev, path_id,
         cause, filesystem, waker, waker_pid, waker_tid, waker_comm, waker_seq
     FROM named_waits WHERE placed AND dur_ns > 0
     UNION ALL
-    SELECT s.ts_ns, s.ts_ns + s.dur_ns, s.pid, s.tid, NULL, coalesce(j.comm, t.comm), NULL, j.dev,
-        NULL, k.cause, k.filesystem, s.waker, s.waker_pid, s.waker_tid, s.waker_comm, s.waker_seq
-    FROM segments s JOIN stack_causes k USING (stack_id) LEFT JOIN kernel t ON t.tid = s.tid
-    LEFT JOIN journals j ON j.tid = s.tid
-    WHERE s.seq IS NULL AND s.state = 'blocked' AND s.dur_ns > 0
+    SELECT ts_ns, ts_ns + dur_ns, pid, tid, seq, comm, NULL, dev, NULL, cause, filesystem, waker,
+        waker_pid, waker_tid, waker_comm, waker_seq
+    FROM kernel_sleeps
 )
 """
 
@@ -114,8 +121,7 @@ FROM turns t JOIN held h USING (wait) WHERE t.pid IS NOT NULL
 
 # The kernel lets a request for a file lock wait for another request that waits itself: as long as
 # it did, its own blocker was to blame.
-_PASS_ON = f"""
-CREATE OR REPLACE TEMP TABLE lock_turns AS
+_PASSED_ON = f"""
 WITH passing AS (
     SELECT * FROM lock_turns WHERE mechanism = 'file_lock'
 ), waiting AS (
@@ -129,21 +135,26 @@ met AS ({
         "l.pid = r.waiter AND l.dev = r.dev AND l.ino = r.ino AND l.victim != r.owner_pid",
         "l.turn, r.owner_pid",
     )
-}), layered AS (
-    SELECT turn AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM passing
-    UNION ALL SELECT turn, 1, owner_pid, from_ns, to_ns FROM met
-), cut AS ({layers("layered", (1, 32))})
+})
+SELECT turn AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM passing
+UNION ALL SELECT turn, 1, owner_pid, from_ns, to_ns FROM met
+"""
+
+_PASS_ON = """
+CREATE OR REPLACE TEMP TABLE lock_turns AS
 SELECT row_number() OVER (ORDER BY c.from_ns, t.victim) AS turn, t.victim, t.dev, t.ino,
-    c.from_ns, c.to_ns, CAST(coalesce(c.c1, t.pid) AS INTEGER) AS pid,
-    CAST(coalesce(c.c1, t.tid) AS INTEGER) AS tid, CASE WHEN c.c1 IS NULL THEN t.comm END AS comm,
-    CASE WHEN c.c1 IS NULL THEN t.seq END AS seq,
-    CAST(coalesce(c.c1, t.via_tid) AS INTEGER) AS via_tid, t.mechanism, t.evidence
-FROM cut c JOIN passing t ON t.turn = c.id
+    c.from_ns, c.to_ns, CAST(coalesce(c.blocker, t.pid) AS INTEGER) AS pid,
+    CAST(coalesce(c.blocker, t.tid) AS INTEGER) AS tid,
+    CASE WHEN c.blocker IS NULL THEN t.comm END AS comm,
+    CASE WHEN c.blocker IS NULL THEN t.seq END AS seq,
+    CAST(coalesce(c.blocker, t.via_tid) AS INTEGER) AS via_tid, t.mechanism, t.evidence
+FROM (SELECT * REPLACE (nullif(blocker, 0) AS blocker) FROM rows) c
+JOIN lock_turns t ON t.turn = c.id AND t.mechanism = 'file_lock'
 UNION ALL SELECT * FROM lock_turns WHERE mechanism != 'file_lock'
 """
 
 _LOCK_CLAIMS = f"""
-INSERT INTO claims SELECT id, {LOCK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+INSERT INTO claims SELECT id, {LOCK}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH now AS (SELECT * FROM lock_turns WHERE {_MEANWHILE}),
     one AS ({one_at_a_time("now", "victim", "turn")})
     SELECT * FROM ({
@@ -195,32 +206,34 @@ WITH each AS (
 ), most AS (
     SELECT commit_id, arg_max(pid, bytes) AS pid, arg_max(tid, bytes) AS tid,
         arg_max(comm, bytes) AS comm, arg_max(seq, bytes) AS seq FROM wrote GROUP BY commit_id
+), guilty AS (
+    SELECT dev, committer, locking_at_ns AS from_ns,
+        locking_at_ns + least(holder_ns, flushing_at_ns - locking_at_ns) AS to_ns,
+        holder_pid AS pid, holder_tid AS tid, holder_comm AS comm, holder_seq AS seq,
+        holder_tid AS via_tid, 'handle_holder' AS mechanism, 'recorded' AS evidence
+    FROM each WHERE holder_tid IS NOT NULL
+    UNION ALL
+    SELECT e.dev, e.committer, locking_at_ns, r.ts_ns, r.pid, r.tid, r.comm, r.seq, r.tid,
+        'handle_holder', 'inferred'
+    FROM each e ASOF JOIN restarts r ON e.flushing_at_ns >= r.ts_ns
+    WHERE r.ts_ns > locking_at_ns AND coalesce(r.dev = e.dev, true)
+        AND r.tid IS DISTINCT FROM holder_tid
+    UNION ALL
+    SELECT e.dev, e.committer, flushing_at_ns, logging_at_ns, m.pid, m.tid, m.comm, m.seq,
+        e.committer, 'ordered_data', 'inferred'
+    FROM each e JOIN most m USING (commit_id)
 )
-SELECT dev, committer, locking_at_ns AS from_ns,
-    locking_at_ns + least(holder_ns, flushing_at_ns - locking_at_ns) AS to_ns, holder_pid AS pid,
-    holder_tid AS tid, holder_comm AS comm, holder_seq AS seq, holder_tid AS via_tid,
-    'handle_holder' AS mechanism, 'recorded' AS evidence
-FROM each WHERE holder_tid IS NOT NULL
-UNION ALL
-SELECT e.dev, e.committer, locking_at_ns, r.ts_ns, r.pid, r.tid, r.comm, r.seq, r.tid,
-    'handle_holder', 'inferred'
-FROM each e ASOF JOIN restarts r ON e.flushing_at_ns >= r.ts_ns
-WHERE r.ts_ns > locking_at_ns AND coalesce(r.dev = e.dev, true)
-    AND r.tid IS DISTINCT FROM holder_tid
-UNION ALL
-SELECT e.dev, e.committer, flushing_at_ns, logging_at_ns, m.pid, m.tid, m.comm, m.seq,
-    e.committer, 'ordered_data', 'inferred'
-FROM each e JOIN most m USING (commit_id)
+SELECT * FROM ({one_at_a_time("guilty", "dev", "tid, mechanism")}) ORDER BY from_ns
 """
 
 _PHASE_CLAIMS = f"""
-INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+INSERT INTO claims SELECT id, {PHASE}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND filesystem = 'ext4'),
-    one AS ({one_at_a_time("guilty_phases", "dev", "tid, mechanism")})
+    now AS (SELECT * FROM guilty_phases WHERE {_MEANWHILE})
     SELECT * FROM ({
     overlaps(
         "hurt",
-        "one",
+        "now",
         "(l.dev IS NULL OR r.dev IS NULL OR l.dev = r.dev) AND (l.seq IS NOT NULL "
         "OR l.tid = r.committer)",
         "l.id, r.pid, r.tid, r.comm, r.seq, r.via_tid, r.mechanism, r.evidence",
@@ -228,21 +241,23 @@ INSERT INTO claims SELECT id, {PHASE}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 }))
 """
 
+_ASKED = """
+CREATE OR REPLACE TEMP TABLE asked AS
+SELECT l.filesystem, l.dev, l.from_ns, l.to_ns, t.pid, t.tid AS asker, t.seq,
+    coalesce(s.trigger_comm, t.comm) AS comm, s.tid AS via_tid
+FROM leading_commits l JOIN commit_triggers t USING (commit_id)
+JOIN commit_spans s USING (commit_id)
+WHERE t.tid IS NOT NULL ORDER BY l.from_ns
+"""
+
 _COMMIT_CLAIMS = f"""
-INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+INSERT INTO claims SELECT id, {COMMIT}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
-    asked AS (
-        SELECT l.*, t.pid, t.tid AS asker, t.seq, coalesce(s.trigger_comm, t.comm) AS comm,
-            s.tid AS via_tid
-        FROM leading_commits l JOIN commit_triggers t USING (commit_id)
-        JOIN commit_spans s USING (commit_id)
-        WHERE t.tid IS NOT NULL AND l.from_ns < getvariable('until')
-            AND l.to_ns > getvariable('since')
-    )
+    now AS (SELECT * FROM asked WHERE {_MEANWHILE})
     SELECT * FROM ({
     overlaps(
         "hurt",
-        "asked",
+        "now",
         "l.filesystem = r.filesystem AND (l.filesystem = 'btrfs' OR l.dev IS NULL "
         "OR r.dev IS NULL OR l.dev = r.dev)",
         "l.id, r.pid, r.asker AS tid, r.comm, r.seq, r.via_tid, "
@@ -252,7 +267,7 @@ INSERT INTO claims SELECT id, {COMMIT}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 """
 
 _DISK_CLAIMS = f"""
-INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
+INSERT INTO claims SELECT id, {DISK}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (
         SELECT * FROM sleeps
         WHERE cause IN {_AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
@@ -275,7 +290,7 @@ INSERT INTO claims SELECT id, {DISK}, NULL, from_ns, to_ns, {_COLUMNS} FROM (
 
 # A kernel thread that wakes those who wait for its work is no culprit.
 _WAKER_CLAIMS = f"""
-INSERT INTO claims SELECT id, {WAKER}, NULL, from_ns, to_ns, waker_pid, waker_tid, waker_comm,
+INSERT INTO claims SELECT id, {WAKER}, from_ns, to_ns, waker_pid, waker_tid, waker_comm,
     waker_seq, waker_tid, 'waker', 'recorded'
 FROM sleeps WHERE waker = 'task' AND waker_tid IS NOT NULL AND waker_tid != tid
     AND cause NOT IN {_AT_DISK} AND waker_comm NOT LIKE 'kworker/%'
@@ -289,16 +304,8 @@ INSERT INTO claims (id, layer, from_ns, to_ns) SELECT id, {NOBODY}, from_ns, to_
 
 _CLAIMS = """
 CREATE OR REPLACE TEMP TABLE claims (
-    id BIGINT, layer INTEGER, claim BIGINT, from_ns BIGINT, to_ns BIGINT, pid INTEGER,
+    id BIGINT, layer INTEGER, from_ns BIGINT, to_ns BIGINT, pid INTEGER,
     tid INTEGER, comm VARCHAR, seq BIGINT, via_tid INTEGER, mechanism VARCHAR, evidence VARCHAR)
-"""
-
-_NUMBERED = f"""
-CREATE OR REPLACE TEMP TABLE numbered_claims AS
-SELECT * FROM (
-    SELECT * REPLACE (row_number() OVER (PARTITION BY id, layer ORDER BY from_ns) AS claim)
-    FROM claims WHERE from_ns < to_ns
-) WHERE claim < [{", ".join(str(1 << bits) for bits in LAYER_BITS)}][layer + 1]
 """
 
 
@@ -307,20 +314,24 @@ def find_sleeps(con: duckdb.DuckDBPyConnection) -> int:
 
     Also what all claims are made from (needs the tables of ``commits.study_commits``).
     """
-    for statement in (_SLEEPS, _TURNS, *[_PASS_ON] * MAX_PASSED_ON, _PHASES):
+    con.execute(_KERNEL_SLEEPS)
+    name_limits(con, "kernel_sleeps")
+    for statement in (_SLEEPS, _TURNS):
+        con.execute(statement)
+    for _ in range(MAX_PASSED_ON):
+        turns = layers(con.execute(_PASSED_ON).fetchnumpy(), 2)
+        cut = {"id": turns.id, "from_ns": turns.from_ns, "to_ns": turns.to_ns}
+        insert(con, _PASS_ON, cut | {"blocker": turns.held[1]})
+    for statement in (_PHASES, _ASKED):
         con.execute(statement)
     ((n,),) = con.execute("SELECT count(*) FROM all_sleeps").fetchall()
     return int(n)
 
 
 def make_claims(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
-    """Create ``sleeps``, those with these ids, and ``numbered_claims`` on them.
-
-    A sleep with more claims in a layer than have numbers there keeps the first of them.
-    """
+    """Create ``sleeps``, those with these ids, and ``claims`` on them."""
     con.execute(_BATCH.format(first=first, last=last))
     for statement in (
-        _CLAIMS, _LOCK_CLAIMS, _PHASE_CLAIMS, _COMMIT_CLAIMS, _DISK_CLAIMS, _WAKER_CLAIMS,
-        _NOBODY, _NUMBERED,
+        _CLAIMS, _LOCK_CLAIMS, _PHASE_CLAIMS, _COMMIT_CLAIMS, _DISK_CLAIMS, _WAKER_CLAIMS, _NOBODY,
     ):  # fmt: skip
         con.execute(statement)

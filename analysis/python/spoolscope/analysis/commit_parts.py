@@ -6,9 +6,10 @@ thread had sent to the disk. Laid over the waits of calls it divides these, too.
 """
 
 import duckdb
+import numpy as np
 
-from spoolscope.analysis.overlay import layers, one_at_a_time, overlaps
-from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, QUEUE, same_disk
+from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
+from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 
 WAITING_CAUSES = ("journal_commit", "txn_lock", "shadow")
 """Causes of a wait that is a wait for a commit."""
@@ -34,8 +35,19 @@ the disk emptied its cache; ``no_cpu``: its thread was ready, perhaps to begin, 
 ``running``: it had one; ``other``: it waited for something else; ``no_commit``: none was running,
 its thread had not been woken or was done."""
 
-BATCH = 100_000
+PART = {part: code for code, part in enumerate(PARTS)}
+"""In tables a part is its place in ``PARTS``: there are several rows for each commit."""
+
+BATCH = 50_000
 """Commits that are cut into pieces at a time."""
+
+# What is claimed of a commit at an instant, by layer: that it runs; its phase; why its thread was
+# not running; what became of its requests.
+N_LAYERS = 7
+COMMIT, PHASE, ABSENCE, FLUSHING, WRITING, QUEUED, EMPTYING = range(N_LAYERS)
+
+LOCKING, ORDERED = 1, 2
+NO_CPU, DATA_SLEEP, FLUSH_SLEEP, LOG_SLEEP, OTHER_SLEEP, BATCHING = range(1, 7)
 
 # A btrfs fsync that wrote no tree joined the log commit of another one.
 _SPANS = """
@@ -78,7 +90,8 @@ WITH leaders AS (
     FROM commit_spans s JOIN commit_starts b USING (commit_id)
     UNION ALL SELECT s.commit_id, s.filesystem, s.dev, p.from_ns, p.to_ns
     FROM commit_spans s JOIN commit_parts p USING (commit_id)
-    WHERE leads AND kind = 'btrfs_log_commit' AND part NOT IN ('previous_commit', 'ordered_data')
+    WHERE leads AND kind = 'btrfs_log_commit'
+        AND part NOT IN ({PART["previous_commit"]}, {PART["ordered_data"]})
 )
 {one_at_a_time("leaders", "filesystem, dev", "commit_id")}
 """
@@ -86,15 +99,13 @@ WITH leaders AS (
 _JOURNAL_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE journal_waits AS
 SELECT row_number() OVER (ORDER BY ts_ns, tid) AS wait_id, ts_ns AS from_ns,
-    ts_ns + dur_ns AS to_ns, dur_ns, call_ns, pid, tid, seq, comm, syscall, dev, cause, filesystem
+    ts_ns + dur_ns AS to_ns, dur_ns, pid, tid, seq, dev, cause, filesystem
 FROM named_waits WHERE cause IN {WAITING_CAUSES} AND dur_ns > 0
 """
 
 _COMMIT_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE commit_waits AS
-SELECT *, commit_id = first_value(commit_id) OVER (PARTITION BY wait_id ORDER BY to_ns DESC)
-    AS is_last
-FROM ({
+WITH met AS MATERIALIZED ({
     overlaps(
         "journal_waits",
         "leading_commits",
@@ -102,7 +113,28 @@ FROM ({
         "OR r.dev IS NULL OR l.dev = r.dev)",
         "l.wait_id, l.cause, l.pid, l.tid, l.seq, r.commit_id",
     )
-})
+}), last AS (
+    SELECT wait_id, arg_max(commit_id, to_ns) AS last_id FROM met GROUP BY wait_id
+)
+SELECT met.*, commit_id = last_id AS is_last FROM met JOIN last USING (wait_id)
+"""
+
+# What the threads of commits were not running for: no CPU, and what they slept for.
+_ABSENCES = f"""
+CREATE OR REPLACE TEMP TABLE absences AS
+WITH batching AS (
+    SELECT i.stack_id FROM stacks i JOIN stacks o ON o.stack_id = i.stack_id
+        AND o.depth = i.depth + 1
+    WHERE i.symbol LIKE 'schedule_timeout%' AND o.symbol = 'btrfs_sync_log'
+)
+SELECT s.tid, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
+    CASE WHEN s.state != 'blocked' THEN {NO_CPU} WHEN k.cause = 'ordered_data' THEN {DATA_SLEEP}
+        WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN {BATCHING}
+        WHEN k.cause = 'flush' THEN {FLUSH_SLEEP}
+        WHEN k.cause IN ('journal_commit', 'writeback', 'block_device') THEN {LOG_SLEEP}
+        ELSE {OTHER_SLEEP} END AS why
+FROM segments s LEFT JOIN stack_causes k USING (stack_id)
+WHERE s.tid IN (SELECT tid FROM commits WHERE kind != 'xfs_log_write')
 """
 
 # Cutting needs memory, so commits are cut some at a time: those of the table batch, which lie
@@ -114,128 +146,64 @@ FROM commit_spans WHERE commit_id BETWEEN {first} AND {last};
 SET VARIABLE since = (SELECT min(from_ns) FROM batch);
 SET VARIABLE until = (SELECT max(to_ns) FROM batch)
 """
+_MEANWHILE = "from_ns < getvariable('until') AND to_ns > getvariable('since')"
 
-_PHASES = """
-CREATE OR REPLACE TEMP TABLE commit_phases AS
+# Whoever writes a log of xfs does other work, too: its sleeps say nothing of the log write.
+_CLAIMS = f"""
 WITH begun AS (
-    SELECT commit_id, from_ns, to_ns, greatest(0, dur_ns - coalesce(locking_ns, 0)
-        - coalesce(flushing_ns, 0) - coalesce(logging_ns, 0)) AS before_ns,
-        coalesce(locking_ns, 0) AS locking_ns, coalesce(flushing_ns, 0) AS flushing_ns
+    SELECT commit_id, coalesce(locking_ns, 0) AS locking_ns, coalesce(flushing_ns, 0)
+        AS flushing_ns, from_ns + greatest(0, dur_ns - coalesce(locking_ns, 0)
+        - coalesce(flushing_ns, 0) - logging_ns) AS begun_ns
     FROM batch WHERE kind = 'jbd2_commit' AND logging_ns IS NOT NULL
+), of_threads AS (
+    SELECT tid, {ABSENCE} AS layer, why AS claim, from_ns, to_ns FROM absences WHERE {_MEANWHILE}
+    UNION ALL SELECT tid, CASE part WHEN '{FLUSH}' THEN {FLUSHING} WHEN '{DEVICE}' THEN {WRITING}
+        ELSE {QUEUED} END, 1, from_ns, to_ns
+    FROM services WHERE tid IN (SELECT tid FROM batch) AND part != '{DISK_FLUSH}' AND {_MEANWHILE}
+), emptied AS (
+    SELECT disk, from_ns, to_ns FROM services WHERE part = '{DISK_FLUSH}' AND {_MEANWHILE}
 )
-SELECT commit_id, unnest([1, 2]) AS phase, unnest([from_ns + before_ns,
-        from_ns + before_ns + locking_ns]) AS from_ns,
-    unnest([from_ns + before_ns + locking_ns,
-        from_ns + before_ns + locking_ns + flushing_ns]) AS to_ns
-FROM begun
+SELECT commit_id AS id, {COMMIT} AS layer, 1 AS claim, from_ns, to_ns FROM batch
+UNION ALL SELECT commit_id, {PHASE}, {LOCKING}, begun_ns, begun_ns + locking_ns FROM begun
+UNION ALL SELECT commit_id, {PHASE}, {ORDERED}, begun_ns + locking_ns,
+    begun_ns + locking_ns + flushing_ns FROM begun
+UNION ALL SELECT * FROM ({
+    overlaps(
+        "batch",
+        "of_threads",
+        f"l.tid = r.tid AND (l.kind != 'xfs_log_write' OR r.layer != {ABSENCE})",
+        "l.commit_id, r.layer, r.claim",
+    )
+})
+UNION ALL SELECT * FROM ({
+    overlaps("batch", "emptied", same_disk("l.dev", "r.disk"), f"l.commit_id, {EMPTYING}, 1")
+})
 """
 
-# What the thread of a commit was not running for: 1 no CPU, and what it slept for.
-_ABSENCES = f"""
-CREATE OR REPLACE TEMP TABLE commit_absences AS
-WITH batching AS (
-    SELECT i.stack_id FROM stacks i JOIN stacks o ON o.stack_id = i.stack_id
-        AND o.depth = i.depth + 1
-    WHERE i.symbol LIKE 'schedule_timeout%' AND o.symbol = 'btrfs_sync_log'
-), absent AS (
-    SELECT s.tid, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
-        CASE WHEN s.state != 'blocked' THEN 1 WHEN k.cause = 'ordered_data' THEN 2
-            WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN 6
-            WHEN k.cause = 'flush' THEN 3
-            WHEN k.cause IN ('journal_commit', 'writeback', 'block_device') THEN 4
-            ELSE 5 END AS why
-    FROM segments s LEFT JOIN stack_causes k USING (stack_id)
-    WHERE s.tid IN (SELECT tid FROM batch WHERE kind != 'xfs_log_write')
-        AND s.ts_ns < getvariable('until') AND s.ts_ns + s.dur_ns > getvariable('since')
-), spans AS (
-    SELECT commit_id, tid, from_ns, to_ns FROM batch WHERE kind != 'xfs_log_write'
-)
-SELECT * FROM ({overlaps("spans", "absent", "l.tid = r.tid", "l.commit_id, r.why")})
-"""
-
-_REQUESTS = f"""
-CREATE OR REPLACE TEMP TABLE commit_requests AS
-WITH own AS (
-    SELECT tid, part, from_ns, to_ns FROM services
-    WHERE tid IN (SELECT tid FROM batch) AND part != '{DISK_FLUSH}'
-        AND from_ns < getvariable('until') AND to_ns > getvariable('since')
-), met AS (
-    SELECT * FROM ({overlaps("batch", "own", "l.tid = r.tid", "l.commit_id, r.part")})
-)
-{one_at_a_time("met", "commit_id, part", "commit_id")}
-"""
-
-_FLUSHES = f"""
-CREATE OR REPLACE TEMP TABLE commit_flushes AS
-WITH emptied AS (
-    SELECT disk, from_ns, to_ns FROM services WHERE part = '{DISK_FLUSH}'
-        AND from_ns < getvariable('until') AND to_ns > getvariable('since')
-), met AS (
-    SELECT * FROM ({overlaps("batch", "emptied", same_disk("l.dev", "r.disk"), "l.commit_id")})
-)
-{one_at_a_time("met", "commit_id", "commit_id")}
-"""
-
-_PARTS_TABLE = """
-CREATE OR REPLACE TEMP TABLE commit_parts (
-    commit_id BIGINT, from_ns BIGINT, to_ns BIGINT, part VARCHAR);
-CREATE OR REPLACE TEMP TABLE watched_threads AS
-SELECT DISTINCT tid FROM segments WHERE tid IN (SELECT tid FROM commits)
-"""
-
-_PARTS = f"""
-INSERT INTO commit_parts
-WITH claims AS (
-    SELECT commit_id AS id, 0 AS layer, 1 AS claim, from_ns, to_ns FROM batch
-    UNION ALL SELECT commit_id, 1, phase, from_ns, to_ns FROM commit_phases WHERE from_ns < to_ns
-    UNION ALL SELECT commit_id, 2, why, from_ns, to_ns FROM commit_absences
-    UNION ALL SELECT commit_id, CASE part WHEN '{FLUSH}' THEN 3 WHEN '{DEVICE}' THEN 4 ELSE 5 END,
-        1, from_ns, to_ns FROM commit_requests
-    UNION ALL SELECT commit_id, 6, 1, from_ns, to_ns FROM commit_flushes
-), cut AS (
-    SELECT * FROM ({layers("claims", (1, 2, 3, 1, 1, 1, 1))})
-), doing AS (
-    SELECT p.id AS commit_id, p.from_ns, p.to_ns,
-        CASE WHEN c3 IS NOT NULL THEN 'cache_flush' WHEN c4 IS NOT NULL THEN 'log_write'
-            WHEN c6 IS NOT NULL THEN 'cache_flush' WHEN c5 IS NOT NULL THEN '{QUEUE}'
-            END AS request,
-        s.kind, w.tid IS NOT NULL AS watched, p.c1 AS phase, p.c2 AS why
-    FROM cut p JOIN batch s ON s.commit_id = p.id
-    LEFT JOIN watched_threads w ON w.tid = s.tid
-)
-SELECT commit_id, from_ns, to_ns,
-    CASE WHEN kind = 'xfs_log_write' OR NOT watched THEN coalesce(request, 'other')
-        WHEN why IS NULL THEN 'running' WHEN why = 1 THEN 'no_cpu'
-        WHEN why = 6 THEN 'batching' WHEN phase = 1 THEN 'handles'
-        WHEN phase = 2 OR why = 2 THEN 'ordered_data'
-        WHEN request IS NOT NULL THEN request WHEN why = 3 THEN 'cache_flush'
-        WHEN why = 4 AND kind = 'btrfs_log_commit' THEN 'previous_commit'
-        WHEN why = 4 THEN 'log_write' ELSE 'other' END AS part
-FROM doing
+# Of a commit whose thread was not watched, and of log writes, only the requests are known.
+_KINDS = """
+SELECT kind = 'xfs_log_write' OR tid NOT IN (SELECT tid FROM watched_threads) AS by_requests,
+    kind = 'btrfs_log_commit' AS btrfs_log
+FROM batch ORDER BY commit_id
 """
 
 # Only the last commit that a wait met is divided: those before had to end first.
-_WAIT_PARTS = """
-CREATE OR REPLACE TEMP TABLE wait_parts AS
-WITH own AS (
-    SELECT wait_id, commit_id, from_ns, to_ns FROM commit_waits WHERE is_last
-), doing AS (
+_WAIT_PARTS = f"""
+CREATE OR REPLACE TEMP VIEW wait_parts AS
+WITH doing AS (
     SELECT commit_id, part, from_ns, to_ns FROM commit_parts
-    UNION ALL SELECT commit_id, 'no_cpu', from_ns, to_ns FROM commit_starts
-), divided AS (
-    SELECT o.wait_id, d.part,
-        least(o.to_ns, d.to_ns) - greatest(o.from_ns, d.from_ns) AS ns
-    FROM own o JOIN doing d ON d.commit_id = o.commit_id AND d.from_ns < o.to_ns
-        AND o.from_ns < d.to_ns
-    UNION ALL SELECT wait_id, 'previous_commit', to_ns - from_ns FROM commit_waits
-    WHERE NOT is_last
-), found AS (
-    SELECT wait_id, part, CAST(sum(ns) AS BIGINT) AS ns FROM divided GROUP BY ALL
+    UNION ALL SELECT commit_id, {PART["no_cpu"]}, from_ns, to_ns FROM commit_starts
+), met AS (
+    SELECT wait_id, sum(to_ns - from_ns) AS ns FROM commit_waits GROUP BY wait_id
 )
-SELECT w.wait_id, f.part, f.ns FROM journal_waits w JOIN found f USING (wait_id)
-UNION ALL SELECT w.wait_id, 'no_commit', w.dur_ns - coalesce(f.ns, 0) FROM journal_waits w
-    LEFT JOIN (SELECT wait_id, sum(ns) AS ns FROM found GROUP BY wait_id) f USING (wait_id)
-    WHERE w.dur_ns > coalesce(f.ns, 0)
+SELECT w.wait_id, d.part, least(w.to_ns, d.to_ns) - greatest(w.from_ns, d.from_ns) AS ns
+FROM commit_waits w JOIN doing d ON d.commit_id = w.commit_id AND d.from_ns < w.to_ns
+    AND w.from_ns < d.to_ns
+WHERE w.is_last
+UNION ALL SELECT wait_id, {PART["previous_commit"]}, to_ns - from_ns FROM commit_waits
+WHERE NOT is_last
+UNION ALL SELECT w.wait_id, {PART["no_commit"]}, w.dur_ns - coalesce(m.ns, 0)
+FROM journal_waits w LEFT JOIN met m USING (wait_id) WHERE w.dur_ns > coalesce(m.ns, 0)
 """
 
 
@@ -245,17 +213,67 @@ def take_apart(con: duckdb.DuckDBPyConnection) -> None:
     Creates ``commit_spans`` (the commits, numbered by ``commit_id``), ``commit_parts`` (one row
     for each interval of a commit, whose parts add up to its length), ``journal_waits`` (the waits
     for commits, by ``wait_id``), ``commit_waits`` (each instant of such a wait during which a
-    commit ran, once) and ``wait_parts`` (ns of each wait by part, which add up to its length).
+    commit ran, once) and the view ``wait_parts`` (ns of each wait by part, perhaps in several rows,
+    which add up to its length).
     """
     con.execute(_SPANS)
-    con.execute(_PARTS_TABLE)
+    con.execute(_ABSENCES)
+    con.execute("CREATE OR REPLACE TEMP TABLE watched_threads AS SELECT DISTINCT tid FROM absences")
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE commit_parts "
+        "(commit_id BIGINT, from_ns BIGINT, to_ns BIGINT, part TINYINT)"
+    )
     ((n,),) = con.execute("SELECT count(*) FROM commit_spans").fetchall()
     for first in range(1, n + 1, BATCH):
-        con.execute(_BATCH.format(first=first, last=first + BATCH - 1))
-        for statement in (_PHASES, _ABSENCES, _REQUESTS, _FLUSHES, _PARTS):
-            con.execute(statement)
+        _cut(con, first, first + BATCH - 1)
     for statement in (_STARTS, _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS):
         con.execute(statement)
+
+
+def _cut(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
+    """Add the commits with these ids to ``commit_parts``.
+
+    Neighbours of one part are one row, but for btrfs, where ``_LEADING`` chooses among pieces.
+    """
+    con.execute(_BATCH.format(first=first, last=last))
+    pieces = layers(con.execute(_CLAIMS).fetchnumpy(), N_LAYERS)
+    kinds = con.execute(_KINDS).fetchnumpy()
+    by_requests, btrfs_log = (kinds[k][pieces.id - first] for k in ("by_requests", "btrfs_log"))
+    part = _part(pieces.held, by_requests, btrfs_log)
+    begins = btrfs_log | (np.diff(pieces.id, prepend=0) != 0) | (np.diff(part, prepend=-1) != 0)
+    rows = np.flatnonzero(begins)
+    found = {
+        "commit_id": pieces.id[rows],
+        "from_ns": pieces.from_ns[rows],
+        "to_ns": pieces.to_ns[np.append(rows[1:], len(part)) - 1],
+        "part": part[rows],
+    }
+    insert(con, "INSERT INTO commit_parts SELECT * FROM rows", found)
+
+
+def _part(held: list[np.ndarray], by_requests: np.ndarray, btrfs_log: np.ndarray) -> np.ndarray:
+    """Return what commits were doing (codes of ``PART``) where these claims held."""
+    why, phase = held[ABSENCE], held[PHASE]
+    requests = {
+        "cache_flush": (held[FLUSHING] > 0) | ((held[EMPTYING] > 0) & (held[WRITING] == 0)),
+        "log_write": held[WRITING] > 0,
+        "queue": held[QUEUED] > 0,
+    }
+    cases = [
+        *((by_requests & here, part) for part, here in requests.items()),
+        (by_requests, "other"),
+        (why == 0, "running"),
+        (why == NO_CPU, "no_cpu"),
+        (why == BATCHING, "batching"),
+        (phase == LOCKING, "handles"),
+        ((phase == ORDERED) | (why == DATA_SLEEP), "ordered_data"),
+        *((here, part) for part, here in requests.items()),
+        (why == FLUSH_SLEEP, "cache_flush"),
+        ((why == LOG_SLEEP) & btrfs_log, "previous_commit"),
+        (why == LOG_SLEEP, "log_write"),
+    ]
+    codes = [np.int8(PART[part]) for _, part in cases]
+    return np.select([here for here, _ in cases], codes, np.int8(PART["other"]))
 
 
 def parts_of_commits(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
@@ -279,7 +297,7 @@ def parts_of_waits(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
 def _by_part(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for of, part, ns in con.execute(query).fetchall():
-        found.setdefault(of, {})[part] = ns
+        found.setdefault(of, {})[PARTS[part]] = ns
     return {
         of: {part: parts[part] for part in PARTS if part in parts}
         for of, parts in sorted(found.items())

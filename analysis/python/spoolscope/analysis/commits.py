@@ -173,7 +173,7 @@ def _longest(con: duckdb.DuckDBPyConnection) -> list[Commit]:
     for row in rows:
         values = dict(zip((f.name for f in fields(Commit)), row, strict=True))
         parts = values["parts"] or {}
-        values["parts"] = {part: parts[part] for part in PARTS if part in parts}
+        values["parts"] = {part: parts[code] for code, part in enumerate(PARTS) if code in parts}
         values["stack"] = _asking(stacks.get(values["stack"], ()))
         found.append(Commit(**values))
     return found

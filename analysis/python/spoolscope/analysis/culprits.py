@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
-from spoolscope.analysis.claims import LAYER_BITS, find_sleeps, make_claims
+from spoolscope.analysis.claims import MECHANISMS, N_LAYERS, find_sleeps, make_claims
 from spoolscope.analysis.cpu_holders import add_cpu_waits
-from spoolscope.analysis.overlay import layers, overlaps
+from spoolscope.analysis.overlay import insert, layers, overlaps
 
 MAX_HOPS = 4
 BATCH = 200_000
@@ -26,31 +27,19 @@ CREATE OR REPLACE TEMP TABLE sleep_pieces (
     evidence VARCHAR)
 """
 
-# Every instant of every sleep once; neighbours of the same claim are one piece.
-_PIECES = f"""
+# Who is claimed to be to blame, as numbers.
+_CLAIMS = f"""
+SELECT rowid AS row, id, layer, from_ns, to_ns, coalesce(tid, -1) AS tid, coalesce(seq, -1) AS seq,
+    coalesce(list_position({list(MECHANISMS)}, mechanism), 0) AS mechanism,
+    coalesce(evidence = 'inferred', false) AS inferred
+FROM claims WHERE from_ns < to_ns
+"""
+
+_PIECES = """
 INSERT INTO sleep_pieces
-WITH cut AS (
-    SELECT *, CASE WHEN c0 IS NOT NULL THEN 0 WHEN c1 IS NOT NULL THEN 1
-        WHEN c2 IS NOT NULL THEN 2 WHEN c3 IS NOT NULL THEN 3 WHEN c4 IS NOT NULL THEN 4
-        ELSE 5 END AS layer, coalesce(c0, c1, c2, c3, c4, c5) AS claim
-    FROM ({layers("numbered_claims", LAYER_BITS)})
-), named AS (
-    SELECT p.id, p.from_ns, p.to_ns, c.pid, c.tid, c.comm, c.seq, c.via_tid, c.mechanism,
-        c.evidence
-    FROM cut p JOIN numbered_claims c ON c.id = p.id AND c.layer = p.layer AND c.claim = p.claim
-), marked AS (
-    SELECT *, lag(to_ns) OVER w IS NULL OR tid IS DISTINCT FROM lag(tid) OVER w
-        OR seq IS DISTINCT FROM lag(seq) OVER w
-        OR mechanism IS DISTINCT FROM lag(mechanism) OVER w AS begins
-    FROM named WINDOW w AS (PARTITION BY id ORDER BY from_ns)
-), grouped AS (
-    SELECT *, sum(CAST(begins AS INTEGER)) OVER (PARTITION BY id ORDER BY from_ns) AS run
-    FROM marked
-)
-SELECT id, min(from_ns) AS from_ns, max(to_ns) AS to_ns, any_value(pid) AS culprit_pid,
-    any_value(tid) AS culprit_tid, any_value(comm) AS culprit_comm, any_value(seq) AS culprit_seq,
-    any_value(via_tid) AS via_tid, any_value(mechanism) AS mechanism, min(evidence) AS evidence
-FROM grouped GROUP BY id, run
+SELECT p.id, p.from_ns, p.to_ns, c.pid, c.tid, c.comm, c.seq, c.via_tid, c.mechanism,
+    CASE WHEN p.inferred THEN 'inferred' ELSE c.evidence END
+FROM rows p JOIN claims c ON c.rowid = p.row
 """
 
 _FIRST_HOP = """
@@ -64,33 +53,37 @@ FROM sleep_pieces p JOIN all_sleeps s USING (id)
 WHERE s.seq IS NOT NULL AND p.culprit_tid != s.tid
 """
 
-# What the culprit of an edge, or the thread that worked for it, slept for meanwhile; also where
-# nobody else is to blame for that.
+# When those slept who are to blame for a sleep, or worked for them.
 _ASLEEP = """
 CREATE OR REPLACE TEMP TABLE asleep AS
-SELECT s.tid, s.pid, s.comm, s.seq, s.syscall, s.path_id, s.cause,
-    p.from_ns, p.to_ns,
-    CASE WHEN p.culprit_tid != s.tid THEN p.mechanism END AS mechanism,
-    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_pid END AS culprit_pid,
-    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_tid END AS culprit_tid,
-    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_comm END AS culprit_comm,
-    CASE WHEN p.culprit_tid != s.tid THEN p.culprit_seq END AS culprit_seq,
-    CASE WHEN p.culprit_tid != s.tid THEN p.via_tid END AS via_tid, p.evidence
-FROM all_sleeps s JOIN sleep_pieces p USING (id)
+SELECT p.rowid AS piece, s.tid, p.from_ns, p.to_ns FROM sleep_pieces p JOIN all_sleeps s USING (id)
 WHERE s.tid IN (SELECT via_tid FROM sleep_pieces)
 """
 
+# What the culprit of an edge, or the thread that worked for it, slept for meanwhile; also where
+# nobody else is to blame for that.
 _NEXT_HOP = """
 INSERT INTO hops
-WITH parents AS (SELECT * FROM hops WHERE hop = {hop} AND via_tid IS NOT NULL)
+WITH parents AS (
+    SELECT edge_id, via_tid, from_ns, to_ns FROM hops WHERE hop = {hop} AND via_tid IS NOT NULL
+), met AS ({met}),
+whole AS (
+    SELECT m.parent_id, m.from_ns, m.to_ns, s.pid, s.tid, s.comm, s.seq, s.syscall, s.path_id,
+        s.cause, p.culprit_tid != s.tid AS by_other, p.mechanism, p.culprit_pid, p.culprit_tid,
+        p.culprit_comm, p.culprit_seq, p.via_tid, p.evidence
+    FROM met m JOIN sleep_pieces p ON p.rowid = m.piece JOIN all_sleeps s USING (id)
+)
 SELECT (SELECT max(edge_id) FROM hops) + row_number() OVER (ORDER BY from_ns, parent_id),
-    {hop} + 1, parent_id, from_ns, to_ns, pid, tid, comm, seq, syscall, path_id, cause, mechanism,
-    culprit_pid, culprit_tid, culprit_comm, culprit_seq, via_tid, coalesce(evidence, 'recorded')
-FROM ({met})
+    {hop} + 1, parent_id, from_ns, to_ns, pid, tid, comm, seq, syscall, path_id, cause,
+    CASE WHEN by_other THEN mechanism END, CASE WHEN by_other THEN culprit_pid END,
+    CASE WHEN by_other THEN culprit_tid END, CASE WHEN by_other THEN culprit_comm END,
+    CASE WHEN by_other THEN culprit_seq END, CASE WHEN by_other THEN via_tid END,
+    coalesce(evidence, 'recorded')
+FROM whole
 """
 
 # A holder is named by process where the kernel says no more: its call is the one it was in for
-# most of the time.
+# most of the time. (Not materialized, all calls would be grouped before the few are chosen.)
 _EDGES = """
 CREATE OR REPLACE TEMP TABLE edges AS
 WITH unsaid AS (
@@ -107,10 +100,12 @@ WITH unsaid AS (
 ), wanted AS (
     SELECT DISTINCT culprit_tid AS tid, culprit_seq AS seq FROM whole
     WHERE culprit_seq IS NOT NULL
+), meant AS MATERIALIZED (
+    SELECT tid, seq, syscall, path_id, comm FROM syscalls SEMI JOIN wanted USING (tid, seq)
 ), calls AS (
-    SELECT s.tid, s.seq, any_value(s.syscall) AS syscall, any_value(s.path_id) AS path_id,
-        any_value(s.comm) AS comm
-    FROM wanted w JOIN syscalls s ON s.tid = w.tid AND s.seq = w.seq GROUP BY ALL
+    SELECT tid, seq, any_value(syscall) AS syscall, any_value(path_id) AS path_id,
+        any_value(comm) AS comm
+    FROM meant GROUP BY tid, seq
 ), names AS (
     SELECT tid, any_value(comm) AS comm FROM threads GROUP BY tid
 )
@@ -204,20 +199,35 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(_NO_PIECES)
     for first in range(1, n + 1, BATCH):
         make_claims(con, first, first + BATCH - 1)
-        con.execute(_PIECES)
+        _charge(con)
     add_cpu_waits(con, above=n)
     for statement in (_FIRST_HOP, _ASLEEP):
         con.execute(statement)
     for hop in range(1, MAX_HOPS):
-        met = overlaps(
-            "parents",
-            "asleep",
-            "l.via_tid = r.tid",
-            "l.edge_id AS parent_id, r.* EXCLUDE (from_ns, to_ns, bin)",
-        )
+        met = overlaps("parents", "asleep", "l.via_tid = r.tid", "l.edge_id AS parent_id, r.piece")
         con.execute(_NEXT_HOP.format(hop=hop, met=met))
     met = overlaps("unsaid", "candidates", "l.tid = r.tid", "l.edge_id, r.seq")
     con.execute(_EDGES.format(met=met))
+
+
+def _charge(con: duckdb.DuckDBPyConnection) -> None:
+    """Add to ``sleep_pieces`` every instant once; neighbours of the same culprit are one piece."""
+    claims = con.execute(_CLAIMS).fetchnumpy()
+    pieces = layers(claims | {"claim": np.arange(1, len(claims["id"]) + 1)}, N_LAYERS)
+    claim = np.select([held > 0 for held in pieces.held], pieces.held) - 1
+    begins = np.ones(len(claim), bool)
+    begins[1:] = np.diff(pieces.id) != 0
+    for who in ("tid", "seq", "mechanism"):
+        begins[1:] |= np.diff(claims[who][claim]) != 0
+    rows = np.flatnonzero(begins)
+    found = {
+        "id": pieces.id[rows],
+        "from_ns": pieces.from_ns[rows],
+        "to_ns": pieces.to_ns[np.append(rows[1:], len(claim)) - 1],
+        "row": claims["row"][claim[rows]],
+        "inferred": np.logical_or.reduceat(claims["inferred"][claim], rows),
+    }
+    insert(con, _PIECES, found)
 
 
 def culprits(con: duckdb.DuckDBPyConnection, limit: int = 100) -> list[Culprit]:

@@ -22,6 +22,14 @@ SLOW_REQUEST_NS = 10_000_000
 LINEAR_ENTRIES = 1000
 """A directory with fewer names does not need an index."""
 
+_LIMITS = {
+    "read_iops": "{:,} reads",
+    "write_iops": "{:,} writes",
+    "read_bps": "{:,} bytes read",
+    "write_bps": "{:,} bytes written",
+}
+"""What a limit on block I/O allows a second, by its name in meta.json."""
+
 _DISK_GROUPS = ("journal", "device", "read")
 _NOT_DISK = ("io_throttle", "dirty_throttle", "block_queue")
 
@@ -64,6 +72,11 @@ SELECT op, count(*), CAST(quantile_cont(ns, 0.5) AS BIGINT), CAST(sum(ns) AS BIG
 FROM served GROUP BY dev, op ORDER BY total DESC
 """
 
+_HELD_BACK = """
+SELECT cgroup, dev, count(*) AS n FROM block_ios
+WHERE held_back AND cgroup IS NOT NULL GROUP BY cgroup, dev ORDER BY n DESC LIMIT 1
+"""
+
 
 @dataclass(frozen=True)
 class Trigger:
@@ -99,12 +112,22 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """The control group whose limit held most requests back: how many, on which disk."""
+
+    cgroup: str
+    dev: int
+    n: int
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the rules look at besides the causes."""
 
     trigger: Trigger | None = None
     requests: tuple[Requests, ...] = ()
     holder: CpuHolder | None = None
+    held_back: HeldBack | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +135,7 @@ class Finding:
     """One thing that makes calls slow.
 
     Attributes:
-        kind: forced_commits, full_journal, linear_directory, slow_disk or busy_cpu.
+        kind: forced_commits, full_journal, linear_directory, slow_disk, io_limit or busy_cpu.
         culprit: Who or what.
         mechanism: What it does to the calls.
         remedy: What to try.
@@ -134,10 +157,12 @@ class Finding:
 def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
     """Read the evidence (needs the tables of ``split`` and ``study_commits``)."""
     busiest = con.execute(_TRIGGERS).fetchall()
+    held_back = con.execute(_HELD_BACK).fetchone()
     return Evidence(
         trigger=_trigger(con, *busiest[0]) if busiest else None,
         requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
         holder=worst_holder(con),
+        held_back=HeldBack(*held_back) if held_back else None,
     )
 
 
@@ -157,6 +182,7 @@ def diagnose(found: "Explanation") -> list[Finding]:
         *_full_journal(found),
         *_linear_directories(found),
         *_slow_disk(found),
+        *_io_limit(found),
         *_busy_cpu(found),
     ]
     worth = [finding for finding in findings if finding.share >= LEAST_SHARE]
@@ -236,6 +262,34 @@ def _slow_disk(found: "Explanation") -> Iterator[Finding]:
         f"calls waited {duration(waited)} for it",
         "Look at the disk itself and at what else uses it; a disk or a journal device with a "
         "protected write cache would take the load.",
+        waited / found.filesystem_ns,
+    )
+
+
+def _io_limit(found: "Explanation") -> Iterator[Finding]:
+    """Calls that waited for requests which a limit of a control group held back."""
+    held = found.evidence.held_back
+    waited = found.causes.get("io_throttle", 0)
+    if held is None or not waited:
+        return
+    # A group is held to the limits of those above it, too.
+    allowed = [
+        text.format(limit[name])
+        for limit in found.meta.get("io_limits", [])
+        if limit["dev"] == held.dev
+        and f"{held.cgroup}/".startswith(f"{limit['cgroup'].rstrip('/')}/")
+        and f"{held.cgroup}/".startswith(f"{limit['cgroup'].rstrip('/')}/")
+        for name, text in _LIMITS.items()
+        if name in limit
+    ]
+    told = f" ({' and '.join(allowed)} a second)" if allowed else ""
+    yield Finding(
+        "io_limit",
+        f"A limit of the control group {held.cgroup}",
+        f"on its block I/O{told} held back {count(held.n)} requests: calls waited "
+        f"{duration(waited)} for such",
+        "Raise it (io.max or blkio.throttle; systemd: IOWriteIOPSMax and its like), or take out of "
+        "the group what must not wait.",
         waited / found.filesystem_ns,
     )
 

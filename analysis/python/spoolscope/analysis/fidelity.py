@@ -17,23 +17,26 @@ class Fidelity:
     """Over all runs of a candidate, the worst run where there is one number.
 
     Attributes:
-        executed: Calls executed, of syscalls recorded; divergent of them had another result.
+        executed: Calls executed, of syscalls recorded; divergent of them had another result, and
+            of_filesystem another one that is its filesystem's, or follows from such a one.
         skipped: Calls deliberately not executed.
         lateness_p50_ns: Median and p99 of (issued - scheduled), the worst run.
         mismatched: Names of the final tree that differ, of checked.
-        divergences: {first cause: number}; skips {what and why: number}.
+        causes: Kinds of first causes as in divergences.json, runs added up.
+        skips: {what and why: number}.
         problems: Why it cannot carry a verdict, one sentence each; empty if it can.
     """
 
     syscalls: int
     executed: int
     divergent: int
+    of_filesystem: int
     skipped: int
     lateness_p50_ns: int | None
     lateness_p99_ns: int | None
     checked: int
     mismatched: int
-    divergences: dict[str, int]
+    causes: list[dict[str, Any]]
     skips: dict[str, int]
     problems: list[str]
 
@@ -62,13 +65,14 @@ def fidelity(runs: list[Run], pace: str) -> Fidelity:
         syscalls=int(worst.get("syscalls", 0)),
         executed=int(worst.get("executed", 0)),
         divergent=int(worst.get("divergent", 0)),
+        of_filesystem=max(int(row.get("of_filesystem", 0)) for row in rows),
         skipped=int(worst.get("skipped", 0)),
         lateness_p50_ns=_worst(rows, "lateness_p50_ns"),
         lateness_p99_ns=_worst(rows, "lateness_p99_ns"),
         checked=max((int(state.get("checked") or 0) for state in final), default=0),
         mismatched=max((int(state.get("mismatched") or 0) for state in final), default=0),
-        divergences=_grouped(runs, "groups"),
-        skips=_grouped(runs, "skipped"),
+        causes=_causes(runs),
+        skips=_skips(runs),
         problems=[],
     )
     found.problems.extend(_problems(found, pace))
@@ -92,13 +96,20 @@ def _worst(rows: list[dict[str, Any]], key: str) -> int | None:
     return max((int(row[key]) for row in rows if row.get(key) is not None), default=None)
 
 
-def _grouped(runs: list[Run], kind: str) -> dict[str, int]:
-    """Add up {what: number} over the runs' divergences.json, the largest first."""
+def _causes(runs: list[Run]) -> list[dict[str, Any]]:
+    """Add up the kinds of first causes over the runs, the most frequent first."""
+    kinds: dict[tuple[str, ...], dict[str, Any]] = {}
+    for run in runs:
+        for root in run.divergences.get("roots", []):
+            key = tuple(str(root[name]) for name in ("cause", "path_class", "filesystem", "class"))
+            kind = kinds.setdefault(key, {**root, "n": 0, "followed": 0})
+            kind["n"] += int(root["n"])
+            kind["followed"] += int(root["followed"])
+    return sorted(kinds.values(), key=lambda kind: -int(kind["n"] + kind["followed"]))
+
+
+def _skips(runs: list[Run]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for run in runs:
-        if kind == "skipped":
-            counts.update(run.divergences.get("skipped", {}))
-        else:
-            for group in run.divergences.get("groups", []):
-                counts[str(group["cause"])] += int(group["n"])
+        counts.update(run.divergences.get("skipped", {}))
     return dict(counts.most_common())

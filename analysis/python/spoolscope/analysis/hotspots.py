@@ -6,7 +6,7 @@ import duckdb
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
 from spoolscope.analysis.latency import SYSCALL_CLASSES
-from spoolscope.analysis.pathclass import class_sql
+from spoolscope.traces.pathclass import class_sql
 
 # Time by path and cause, once; kinds and directories are sums of it.
 _BY_PATH = """

@@ -92,28 +92,32 @@ _BUCKET = (
     "ELSE 1280 + (dur_ns >> 24) END"
 )
 
-# What all calls tell, in one pass over them: their parts and lengths in sum, by bucket.
+# What all calls tell, in one pass over them: their lengths in sum, by bucket.
 _LENGTHS = f"""
 CREATE OR REPLACE TEMP TABLE call_lengths AS
 SELECT syscall, flags_seen & {IN_FLIGHT} = 0 AS done, CAST({_BUCKET} AS INTEGER) AS bucket,
-    count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns,
-    CAST(sum(oncpu_ns) AS BIGINT) AS oncpu_ns, CAST(sum(blocked_ns) AS BIGINT) AS blocked_ns,
-    CAST(sum(runq_ns) AS BIGINT) AS runq_ns, CAST(sum(preempted_ns) AS BIGINT) AS preempted_ns,
-    max(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns) AS over_ns,
-    min(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns) AS under_ns,
-    least(min(oncpu_ns), min(blocked_ns), min(runq_ns), min(preempted_ns)) AS least_ns
+    count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns
 FROM syscalls GROUP BY ALL
 """
 
+# The calls that are not in waited were on the CPU for all of their length.
 _TOTALS = """
 CREATE OR REPLACE TEMP TABLE call_totals AS
-SELECT syscall, CAST(sum(n) AS BIGINT) AS n,
-    CAST(coalesce(sum(n) FILTER (done), 0) AS BIGINT) AS n_done,
-    CAST(sum(dur_ns) AS BIGINT) AS dur_ns, CAST(sum(oncpu_ns) AS BIGINT) AS oncpu_ns,
-    CAST(sum(blocked_ns) AS BIGINT) AS blocked_ns, CAST(sum(runq_ns) AS BIGINT) AS runq_ns,
-    CAST(sum(preempted_ns) AS BIGINT) AS preempted_ns, max(max_ns) AS max_ns,
-    greatest(max(over_ns), -min(under_ns)) AS error_ns, -min(least_ns) AS negative_ns
-FROM call_lengths GROUP BY syscall
+WITH lengths AS (
+    SELECT syscall, sum(n) AS n, coalesce(sum(n) FILTER (done), 0) AS n_done,
+        sum(dur_ns) AS dur_ns, max(max_ns) AS max_ns
+    FROM call_lengths GROUP BY syscall
+), off AS (
+    SELECT syscall, sum(dur_ns - oncpu_ns) AS off_ns, sum(blocked_ns) AS blocked_ns,
+        sum(runq_ns) AS runq_ns, sum(preempted_ns) AS preempted_ns
+    FROM waited GROUP BY syscall
+)
+SELECT syscall, CAST(n AS BIGINT) AS n, CAST(n_done AS BIGINT) AS n_done,
+    CAST(dur_ns AS BIGINT) AS dur_ns, CAST(dur_ns - coalesce(off_ns, 0) AS BIGINT) AS oncpu_ns,
+    CAST(coalesce(blocked_ns, 0) AS BIGINT) AS blocked_ns,
+    CAST(coalesce(runq_ns, 0) AS BIGINT) AS runq_ns,
+    CAST(coalesce(preempted_ns, 0) AS BIGINT) AS preempted_ns, max_ns
+FROM lengths LEFT JOIN off USING (syscall)
 """
 
 # The two calls between which each quantile lies, by rank from 0, and the buckets that hold them.
@@ -146,7 +150,10 @@ FROM quantile_buckets k JOIN picked p USING (syscall, bucket, place) GROUP BY AL
 
 
 def sum_calls(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``call_totals``, one row for each name of a call, and ``call_lengths``, by bucket."""
+    """Create ``call_totals``, one row for each name of a call, and ``call_lengths``, by bucket.
+
+    Needs ``waited``.
+    """
     con.execute(_LENGTHS)
     con.execute(_TOTALS)
 

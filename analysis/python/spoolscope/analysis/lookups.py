@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from posixpath import basename
 from typing import Any
 
 import duckdb
@@ -11,17 +12,24 @@ from spoolscope.analysis.wording import count, percent
 SHOWN = 20
 WORTH_SAYING = 0.01
 """A directory below this share of the time in calls is not worth a sentence."""
+MOSTLY = 0.5
+"""From this share on one thing is said of the whole."""
 
 
 _PARENT = "regexp_replace({}, '/?[^/]*$', '')"
 
 # The directory that was searched is recorded for lookups, that which was locked for locks, by
-# its inode. Where neither is known it is that of the name which the call was given.
+# its inode. Where neither is known it is that of the name which the call was given. So is the name
+# that was looked up; when a call fails for want of a name, or makes it, its last one was not there.
 _WAITS = """
 CREATE OR REPLACE TEMP TABLE directory_waits AS
 WITH waits_there AS (
     SELECT cause, ts_ns, dur_ns, tid, dir_id, path_id,
-        syscall IN ('getdents', 'getdents64') AS lists FROM named_waits
+        syscall IN ('getdents', 'getdents64') AS lists,
+        coalesce(name_id, CASE WHEN dir_id IS NULL THEN path_id END) AS name_id,
+        errno = 2 OR errno = 0 AND (syscall IN ('mkdir', 'mkdirat')
+            OR syscall IN ('open', 'openat', 'openat2') AND flags & 192 = 192) AS makes_or_lacks
+    FROM named_waits
     WHERE cause IN ('lookup_io', 'dir_lock')
 ), locks AS (
     SELECT tid, ts_ns, ts_ns + dur_ns AS until_ns, dev, ino FROM waits
@@ -39,9 +47,12 @@ WITH waits_there AS (
 )
 SELECT coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.path ELSE searched.path END,
         {parent}) AS dir, coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.spool
-        ELSE searched.spool END, given.spool) AS spool, m.cause, count(*) AS n,
-    CAST(sum(m.dur_ns) AS BIGINT) AS ns
-FROM met m LEFT JOIN paths given ON given.path_id = m.path_id AND given.kind = 'spool'
+        ELSE searched.spool END, given.spool) AS spool, m.cause,
+    CASE WHEN m.cause = 'lookup_io' THEN name.path END AS name,
+    coalesce(m.makes_or_lacks AND m.name_id = m.path_id, false) AS absent,
+    count(*) AS n, CAST(sum(m.dur_ns) AS BIGINT) AS ns
+FROM met m LEFT JOIN paths name ON name.path_id = m.name_id AND name.kind = 'spool'
+LEFT JOIN paths given ON given.path_id = m.path_id AND given.kind = 'spool'
 LEFT JOIN paths searched ON searched.path_id = m.dir_id AND searched.kind = 'spool'
 LEFT JOIN inodes i ON i.dev = m.dev AND i.ino = m.ino
 LEFT JOIN paths locked ON locked.path_id = i.path_id AND locked.kind = 'spool'
@@ -51,17 +62,25 @@ GROUP BY ALL
 # Samples of calls that were finding, adding or removing a name: an entry is found before it goes.
 _SAMPLED = """
 INSERT INTO directory_waits
-SELECT {parent}, p.spool, 'cpu', count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
+SELECT {parent}, p.spool, 'cpu', NULL, false, count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
 FROM samples s JOIN cpu_stacks k USING (stack_id)
 JOIN syscalls c ON c.tid = s.tid AND c.seq = s.seq JOIN paths p ON p.path_id = c.path_id
 WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' GROUP BY ALL
 """
 
 _COSTS = f"""
+WITH by_name AS (
+    SELECT dir, name, cause, any_value(spool) AS spool, sum(n) AS n, sum(ns) AS ns,
+        sum(ns) FILTER (absent) AS absent_ns
+    FROM directory_waits WHERE dir IS NOT NULL GROUP BY dir, name, cause
+)
 SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
     CAST(coalesce(sum(ns) FILTER (cause = 'dir_lock'), 0) AS BIGINT),
-    CAST(coalesce(sum(ns) FILTER (cause = 'cpu'), 0) AS BIGINT), CAST(sum(n) AS BIGINT)
-FROM directory_waits WHERE dir IS NOT NULL GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
+    CAST(coalesce(sum(ns) FILTER (cause = 'cpu'), 0) AS BIGINT), CAST(sum(n) AS BIGINT),
+    CAST(coalesce(sum(absent_ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
+    arg_max(name, ns) FILTER (name IS NOT NULL),
+    CAST(coalesce(max(ns) FILTER (name IS NOT NULL), 0) AS BIGINT)
+FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
 """
 
 # Names at the snapshot, and what calls made and removed since, as far as calls say so for sure.
@@ -109,6 +128,9 @@ class LookupCost:
         cpu_ns: Finding names in it on the CPU, estimated from samples; 0 without them.
         n: Number of these waits and samples.
         share: All three as a part of the time in calls, file locks left out.
+        absent_ns: Part of lookup_io_ns for names that were not there.
+        name: The name that most of lookup_io_ns was for; None if no name is known.
+        name_ns: That part.
     """
 
     path: str
@@ -119,6 +141,19 @@ class LookupCost:
     cpu_ns: int
     n: int
     share: float
+    absent_ns: int = 0
+    name: str | None = None
+    name_ns: int = 0
+
+    @property
+    def reads_for(self) -> str:
+        """What names most of the reads were for, and how much; empty if none is for half."""
+        if not self.lookup_io_ns:
+            return ""
+        name, absent = self.name_ns / self.lookup_io_ns, self.absent_ns / self.lookup_io_ns
+        if self.name is not None and name >= MOSTLY:
+            return f"{percent(name, 0)} for {self.name}"
+        return f"{percent(absent, 0)} for names that were not there" if absent >= MOSTLY else ""
 
     @property
     def total_ns(self) -> int:
@@ -132,7 +167,9 @@ class LookupCost:
         size = "" if self.entries is None else f" with {count(self.entries)} names"
         without = " and without dir_index" if self.index == "none" else ""
         said = f"{name}{size}{without} costs {percent(self.share, 0)} of the time in calls"
-        return f"{said[0].upper()}{said[1:]} by finding names in it."
+        said = f"{said[0].upper()}{said[1:]} by finding names in it."
+        tell = self.reads_for and self.lookup_io_ns >= MOSTLY * self.total_ns
+        return f"{said} Mostly it waits for its blocks, {self.reads_for}." if tell else said
 
 
 def study_lookups(
@@ -165,8 +202,13 @@ def study_lookups(
             cpu_ns=cpu,
             n=n,
             share=(read + locked + cpu) / all_ns if all_ns else 0.0,
+            absent_ns=absent,
+            name=name and basename(name),
+            name_ns=name_ns,
         )
-        for path, spool, read, locked, cpu, n in con.execute(_COSTS).fetchall()
+        for path, spool, read, locked, cpu, n, absent, name, name_ns in con.execute(
+            _COSTS
+        ).fetchall()
     ]
     sizes = _entries(con, [cost.path for cost in found if cost.share >= WORTH_SAYING])
     if not meta.get("counts", {}).get("tree"):

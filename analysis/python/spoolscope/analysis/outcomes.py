@@ -15,7 +15,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 REPLAY_FILE = "replay.json"
-EXECUTED = ("same", "diverged")
+EXECUTED = ("same", "diverged", "of_filesystem")
 NOT_MADE = "bad_fd"
 
 
@@ -28,9 +28,10 @@ class Run:
         row: run.json, see the replayer.
         directory: Where its files are.
         latency_ns: By row of the original trace's syscalls, -1 where it was not executed; 0 where
-            it was left out on purpose.
+            it was left out on purpose. With several times the users the rows of each copy follow
+            those of the recording.
         tids: Thread that issued it, likewise.
-        divergences: divergences.json as it stands: groups, skipped and listed ones.
+        divergences: divergences.json as it stands: roots, skipped and listed ones.
     """
 
     candidate: str
@@ -56,7 +57,8 @@ class Replay:
         outputs: Their directories.
         header: replay.json of the first.
         trace: The replayed trace, None if it is gone.
-        syscalls: Name of every call of it; comms the process that made it; ts_ns its start.
+        syscalls: Name of every call of it, and again for each copy of its users in the run that
+            has most; comms the process that made it; ts_ns its start.
     """
 
     outputs: list[Path]
@@ -106,10 +108,21 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
         for row in header["runs"]
     ]
-    size = max(len(run.latency_ns) for run in runs)
+    largest = max(runs, key=lambda run: len(run.latency_ns))
     if not len(names):
+        size = len(largest.latency_ns)
         names, starts = np.full(size, "call", dtype=object), np.zeros(size, np.int64)
+        return Replay(list(outputs), headers[0], trace, names, comms, starts, runs)
+    phases = _phases_ns(largest.row)
+    starts = np.concatenate([starts + late for late in phases])
+    names, comms = np.tile(names, len(phases)), np.tile(comms, len(phases))
     return Replay(list(outputs), headers[0], trace, names, comms, starts, runs)
+
+
+def _phases_ns(row: dict[str, Any]) -> list[int]:
+    """Return how long after the recording each of a run's copies of it began; it is the first."""
+    scale = (row.get("what_if") or {}).get("scale")
+    return [0, *scale["phases_ns"]] if scale else [0]
 
 
 def _header(path: Path) -> dict[str, Any]:
@@ -160,9 +173,10 @@ def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> R
     block = (number, int(row.get("round", 0)))
     divergences = directory / "divergences.json"
     try:
-        latency, tids = _latency(directory / "outcomes.parquet", len(names))
+        users = len(_phases_ns(row))
+        latency, tids = _latency(directory / "outcomes.parquet", len(names), users)
         if row.get("what_if"):  # what was left out cost nothing
-            gone = np.isin(names, list(row["what_if"]["left_out"]))
+            gone = np.tile(np.isin(names, list(row["what_if"]["left_out"])), users)
             latency[: len(gone)][gone & (latency[: len(gone)] < 0)] = 0
         listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else {}
         listed = dict(listed)
@@ -181,16 +195,20 @@ def _directory(output: Path, row: dict[str, Any]) -> Path:
     return output / named
 
 
-def _latency(file: Path, n_calls: int) -> tuple[np.ndarray, np.ndarray]:
+def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, np.ndarray]:
     """Return latency and issuing thread by call; -1 where it was not made for real."""
-    table = pq.read_table(file, columns=["call", "issue_ns", "end_ns", "verdict", "reason", "tid"])
+    columns = ["call", "issue_ns", "end_ns", "verdict", "reason", "tid"]
+    table = pq.read_table(file, columns=columns if users == 1 else [*columns, "copy"])
     verdict, reason = (table.column(name).cast(pa.string()) for name in ("verdict", "reason"))
     made = pc.is_in(verdict, value_set=pa.array(EXECUTED))
     # On a descriptor that this replay never opened, the kernel had nothing to do.
     made = pc.and_(made, pc.not_equal(reason, NOT_MADE))
     table = table.filter(pc.and_(made, pc.is_valid(table.column("call"))))
     calls = table.column("call").to_numpy()
-    size = n_calls or int(calls.max(initial=-1)) + 1
+    n_calls = n_calls or int(calls.max(initial=-1)) + 1
+    if users > 1:
+        calls = calls + n_calls * table.column("copy").to_numpy().astype(np.int64)
+    size = n_calls * users
     latency, tids = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     latency[calls] = table.column("end_ns").to_numpy() - table.column("issue_ns").to_numpy()
     tids[calls] = table.column("tid").to_numpy()

@@ -17,6 +17,7 @@ _NEEDS = {
     "on_posix_lock": "who held a file lock (fcntl)",
     "on_flock": "who held a file lock (flock)",
     "on_rq_complete": "what the disks were busy with",
+    "on_work": "what limits of control groups held back",
     "on_jbd2_start": "commits of ext3 and ext4",
     "on_xfs_iclog_done": "log writes of xfs",
     "on_btrfs_sync_file": "log commits of btrfs",

@@ -14,29 +14,32 @@ import duckdb
 from spoolscope.analysis.causes import Rule, load_rules
 from spoolscope.analysis.latency import SYSCALL_CLASSES, sum_calls
 from spoolscope.analysis.stacks import label_stacks
+from spoolscope.analysis.throttle import name_limits
 
-# Most calls never leave the CPU: only the others, a few per cent, meet the segments. Those that
-# ask for commits are here, too: the journal's events name them.
+# Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
+# segments. Those that ask for commits are here, too: the journal's events name them.
 _WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, pid, tid, seq, comm, syscall,
-    dev, path_id
+    dev, path_id, errno, flags
 FROM syscalls
-WHERE blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0 OR syscall IN {sync}
+WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0
+    OR syscall IN {sync}
 """
 
 # Thread ids and sequence numbers may be reused in a long trace; time tells the calls apart.
 _WAITS = """
 CREATE OR REPLACE TEMP TABLE named_waits AS
 WITH blocked AS (
-    SELECT ts_ns, dur_ns, pid, tid, seq, stack_id, dir_id, waker, waker_pid, waker_tid, waker_comm,
-        waker_seq
+    SELECT ts_ns, dur_ns, pid, tid, seq, stack_id, dir_id, name_id, waker, waker_pid, waker_tid,
+        waker_comm, waker_seq
     FROM segments WHERE state = 'blocked' AND seq IS NOT NULL
 )
-SELECT s.ts_ns, s.dur_ns, c.ts_ns AS call_ns, c.pid, c.tid, c.seq, c.comm, c.syscall, c.dev,
-    c.path_id, s.stack_id, coalesce(k.cause, 'unexplained') AS cause,
-    coalesce(k.filesystem, 'any') AS filesystem, s.waker, s.waker_pid, s.waker_tid, s.waker_comm,
-    s.waker_seq, s.dir_id, true AS placed
+SELECT c.rowid AS call, s.ts_ns, s.dur_ns, c.ts_ns AS call_ns, c.pid, c.tid, c.seq, c.comm,
+    c.syscall, c.dev, c.path_id, c.errno, c.flags, s.stack_id,
+    coalesce(k.cause, 'unexplained') AS cause, coalesce(k.filesystem, 'any') AS filesystem,
+    s.waker, s.waker_pid, s.waker_tid, s.waker_comm, s.waker_seq, s.dir_id, s.name_id,
+    true AS placed
 FROM blocked s
 JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
     AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
@@ -45,49 +48,51 @@ LEFT JOIN stack_causes k ON k.stack_id = s.stack_id
 
 _COVERED = """
 CREATE OR REPLACE TEMP TABLE covered AS
-SELECT call_ns, pid, tid, seq, CAST(sum(dur_ns) AS BIGINT) AS blocked_ns
-FROM named_waits GROUP BY ALL
+SELECT call, CAST(sum(dur_ns) AS BIGINT) AS blocked_ns FROM named_waits GROUP BY call
 """
 
 # The blocked time of a call that its segments do not cover, as one more wait. When it was is not
 # known: it is not placed, and stands at the start of the call.
 _REMAINDER = """
 INSERT INTO named_waits
-SELECT c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq, c.comm,
-    c.syscall, c.dev, c.path_id, NULL, 'unexplained', 'any', NULL, NULL, NULL, NULL, NULL,
-    NULL, false
-FROM waited c
-LEFT JOIN covered w ON w.tid = c.tid AND w.seq = c.seq AND w.pid = c.pid AND w.call_ns = c.ts_ns
+SELECT c.rowid, c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq,
+    c.comm, c.syscall, c.dev, c.path_id, c.errno, c.flags, NULL, 'unexplained', 'any', NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, false
+FROM waited c LEFT JOIN covered w ON w.call = c.rowid
 WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)
+"""
+
+_ERROR = """
+SELECT coalesce(max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)), 0),
+    greatest(0, -least(min(oncpu_ns), min(blocked_ns), min(runq_ns), min(preempted_ns)))
+FROM waited
 """
 
 # Parts after labelling against the whole, for calls that waited.
 _ERROR_WAITED = """
 WITH named AS (
-    SELECT call_ns, pid, tid, seq, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits GROUP BY ALL
+    SELECT call, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits GROUP BY call
 )
 SELECT coalesce(max(abs(c.dur_ns - c.oncpu_ns - c.runq_ns - c.preempted_ns - n.ns)), 0)
-FROM named n
-JOIN waited c ON c.tid = n.tid AND c.seq = n.seq AND c.pid = n.pid AND c.ts_ns = n.call_ns
+FROM named n JOIN waited c ON c.rowid = n.call
 """
 
 _STATES = """
 WITH own AS (
     SELECT ts_ns, dur_ns, pid, tid, seq, state FROM segments WHERE seq IS NOT NULL AND dur_ns > 0
 ), seen AS (
-    SELECT c.ts_ns, c.pid, c.tid, c.seq, any_value(c.blocked_ns) AS c_blocked_ns,
-        any_value(c.runq_ns) AS c_runq_ns, any_value(c.preempted_ns) AS c_preempted_ns,
+    SELECT c.rowid AS call, count(*) AS n,
         coalesce(sum(s.dur_ns) FILTER (s.state = 'blocked'), 0) AS blocked_ns,
         coalesce(sum(s.dur_ns) FILTER (s.state = 'runq'), 0) AS runq_ns,
-        coalesce(sum(s.dur_ns) FILTER (s.state = 'preempted'), 0) AS preempted_ns, count(*) AS n
-    FROM own s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
+        coalesce(sum(s.dur_ns) FILTER (s.state = 'preempted'), 0) AS preempted_ns
+    FROM own s LEFT JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
         AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
-    GROUP BY ALL
+    GROUP BY call
 )
-SELECT count(*), CAST(coalesce(max(greatest(abs(c_blocked_ns - blocked_ns),
-        abs(c_runq_ns - runq_ns), abs(c_preempted_ns - preempted_ns))), 0) AS BIGINT),
-    (SELECT count(*) FROM own) - CAST(coalesce(sum(n), 0) AS BIGINT)
-FROM seen
+SELECT count(call), CAST(coalesce(max(greatest(abs(c.blocked_ns - s.blocked_ns),
+        abs(c.runq_ns - s.runq_ns), abs(c.preempted_ns - s.preempted_ns))), 0) AS BIGINT),
+    CAST(coalesce(sum(n) FILTER (call IS NULL), 0) AS BIGINT)
+FROM seen s LEFT JOIN waited c ON c.rowid = s.call
 """
 
 
@@ -119,18 +124,18 @@ def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -
     Creates the temporary tables ``stack_causes``, ``call_totals`` (one row for each name of a
     call), ``waited`` (the calls that sync, or were not on the CPU all the time) and
     ``named_waits``; a row of the latter is one interval in which one call was blocked, with its
-    cause, and the rows of a call add up to its ``blocked_ns``.
+    cause, and the rows of a call (``call`` is its rowid in ``waited``) add up to its
+    ``blocked_ns``.
     """
     label_stacks(con, load_rules() if rules is None else rules)
-    sum_calls(con)
     con.execute(_WAITED.format(sync=SYSCALL_CLASSES["sync"]))
-    for statement in (_WAITS, _COVERED, _REMAINDER):
-        con.execute(statement)
-    (blocked, parts_error, negative) = _one(
-        con,
-        "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT), coalesce(max(error_ns), 0), "
-        "coalesce(max(negative_ns), 0) FROM call_totals",
-    )
+    sum_calls(con)
+    con.execute(_WAITS)
+    name_limits(con, "named_waits")
+    con.execute(_COVERED)
+    con.execute(_REMAINDER)
+    (blocked,) = _one(con, "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM waited")
+    (parts_error, negative) = _one(con, _ERROR)
     (waited_error,) = _one(con, _ERROR_WAITED)
     (compared, segment_error, strays) = _one(con, _STATES)
     (covered,) = _one(con, "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM covered")

@@ -21,6 +21,7 @@ VERBS = {
     "info": "Show what a trace holds: duration, counts, loss.",
     "scrub": "Copy a trace with its names hidden.",
     "explain": "Split every call's time by cause.",
+    "plan": "Show what a replay would do, and why a call waits.",
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",
     "report": "Write one self-contained HTML report.",

@@ -16,11 +16,14 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
+from spoolscope.cli.planning import planning_options, what_if
+from spoolscope.replay.age import HELP as AGES
+from spoolscope.replay.age import parse_age
 from spoolscope.replay.candidates import PRESETS
-from spoolscope.replay.engine import ORDERS, Content
+from spoolscope.replay.divergences import sentence
+from spoolscope.replay.engine import Content
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
-from spoolscope.replay.whatif import parse as parse_what_if
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -29,8 +32,12 @@ Examples:
   sudo spoolscope replay monday.trace --on ext4 --on xfs --on btrfs
   sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 10
   sudo spoolscope replay monday.trace --on ext4 --skip fsync -o without
+  sudo spoolscope replay monday.trace --on ext4 --scale-users 4 -o four-times
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
 """
+
+# First causes of each run that are said on stderr.
+CAUSES_SHOWN = 5
 
 PERCENT: dict[str, Any] = {
     "type": click.IntRange(0, 100),
@@ -52,14 +59,12 @@ PERCENT: dict[str, Any] = {
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--pace", default="original", show_default=True, help=PACES)
 @click.option(
-    "--order",
-    type=click.Choice(ORDERS),
-    default=ORDERS[0],
+    "--seed",
+    type=int,
+    default=0,
     show_default=True,
-    help="A call waits for those that explain its result (resource), also for all that had "
-    "ended when it began (recorded), or for no other thread (none).",
+    help="Of the order of candidates, and of the times that copies of users begin at.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of candidates.")
 @click.option(
     "--cache",
     type=click.Choice(CACHES),
@@ -67,21 +72,10 @@ PERCENT: dict[str, Any] = {
     show_default=True,
     help="What is in memory when a replay begins: nothing, or all that was there.",
 )
+@click.option("--age", metavar="AGE", help=AGES)
 @click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
 @click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
-@click.option(
-    "--skip",
-    multiple=True,
-    metavar="CALL",
-    help="Leave out these calls: what do they cost? E.g. fsync, or sync for all of the kind.",
-)
-@click.option(
-    "--fsync-every",
-    type=click.IntRange(1),
-    default=1,
-    metavar="N",
-    help="Make only every N-th fsync and fdatasync of each thread.",
-)
+@planning_options
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
@@ -103,12 +97,17 @@ def command(**options: Any) -> int:
             "no candidate given", remedy="add --on ext4, or --on dir:PATH", exit_code=USAGE
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
-    what_if = parse_what_if(options["skip"], options["fsync_every"])
+    asked = what_if(options)
+    begin = Begin(
+        options["cache"],
+        Content(options["compressible"], options["duplicate"]),
+        parse_age(options["age"]) if options["age"] is not None else None,
+    )
     claim_output(output, force=options["force"])
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
-    for sentence in beyond_calls(trace):
-        warn(sentence)
+    for told in beyond_calls(trace):
+        warn(told)
     with progress(quiet=options["quiet"]) as show:
         rows = replay(
             trace.path,
@@ -120,17 +119,18 @@ def command(**options: Any) -> int:
             recorder=None if options["no_record"] else _recorder(),
             progress=show,
             work=options["work"],
-            what_if=what_if,
+            what_if=asked,
             order=options["order"],
-            begin=Begin(options["cache"], Content(options["compressible"], options["duplicate"])),
+            begin=begin,
         )
-    if (asked := rows[0]["what_if"]) is not None:
-        warn(asked["sentence"])
+    if (told := rows[0]["what_if"]) is not None:
+        warn(told["sentence"])
     complete = bool(trace.meta.get("complete"))
     if options["as_json"]:
         emit_json({"output": str(output), "complete": complete, "runs": rows})
     else:
         _print_runs(rows)
+        _print_causes(rows)
         wrote(output, f"spoolscope compare {output}")
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
 
@@ -169,3 +169,14 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
             f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>9}"
             f"  {row['certificate']['verdict']}"
         )
+
+
+def _print_causes(rows: list[dict[str, Any]]) -> None:
+    """Say what went another way, by first cause."""
+    for row in rows:
+        found = row["divergences"]
+        for root in found["roots"][:CAUSES_SHOWN]:
+            click.echo(f"{row['candidate']}-r{row['round']}: {sentence(root)}", err=True)
+        if found["kinds"] > CAUSES_SHOWN:
+            more = found["kinds"] - CAUSES_SHOWN
+            click.echo(f"... {more} more kinds in {row['run']}/divergences.json", err=True)

@@ -10,7 +10,7 @@ from spoolscope.analysis.diagnosis import Finding, diagnose
 from spoolscope.analysis.explain import Explanation, explain
 from spoolscope.lab.faults import MIB, MS, Delay, Role
 from spoolscope.lab.fill import fill_directory
-from spoolscope.lab.place import format_image, mounted, set_features
+from spoolscope.lab.place import format_image, journal_places, mounted, set_features
 from spoolscope.lab.private import memory_directory
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.lab.suite import Progress, delayed, record_load
@@ -200,7 +200,7 @@ def run(
     with SlowDisk(image, place) as disk, mounted(disk.path, mount, "ext3", options):
         plan = {"mount": str(mount), "seconds": seconds, "log": str(log), "roles": variant.roles}
         progress("recording", None)
-        with delayed(disk, variant.delays, image):
+        with delayed(disk, variant.delays, journal_places(image)):
             kept = (output or place) / trace_name(variant, data)
             trace = record_load(plan, mount, kept, snapshot="full")
     progress("explaining", None)

@@ -14,7 +14,7 @@ import duckdb
 
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.lab import load
-from spoolscope.lab.accuracy import Score, common, joined, read_calls, score
+from spoolscope.lab.accuracy import Score, Spans, common, joined, read_calls, score
 from spoolscope.lab.faults import MIB, Delay, Fault, Role
 from spoolscope.lab.fill import fill, warm
 from spoolscope.lab.limits import limited
@@ -96,7 +96,8 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
         with mounted(disk.path, place / "mnt", fstype, options) as mount:
             serve_at_once(mount)
             warm(mount, fault.fill)
-            with delayed(disk, fault.delays, image), limited(fault.limit, mount) as group:
+            journal = journal_places(image) if fstype.startswith("ext") else []
+            with delayed(disk, fault.delays, journal), limited(fault.limit, mount) as group:
                 roles = [_within(role, group, fault) for role in fault.roles]
                 plan = {"mount": str(mount), "seconds": seconds, "log": str(log), "roles": roles}
                 trace = record_load(plan, mount, place / "trace")
@@ -135,6 +136,8 @@ def judge(
         truth = slow if fault.delays else done
         if fault.delays and fault.culprits:
             truth = common(slow, done)
+        if fault.until_asked:
+            truth = _until_asked(told, delays)
         explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
     least_ns = min((delay.delay_ns for delay in fault.delays), default=0) // 2
@@ -164,6 +167,19 @@ def _asked_by(
     return [delay for delay in delays if is_theirs(delay)]
 
 
+def _until_asked(deeds: Sequence[Deed], asked: Sequence[Delayed]) -> Spans:
+    """Return when deeds had yet to ask the disk for something, without what it took to do it."""
+    spans = []
+    in_order = sorted(asked, key=lambda request: request.begin_ns)
+    for deed in deeds:
+        until = deed.begin_ns
+        for request in in_order:
+            if deed.begin_ns <= request.begin_ns < deed.end_ns:
+                spans.append((until, max(until, request.begin_ns)))
+                until = max(until, request.end_ns)
+    return joined(spans)
+
+
 def record_load(
     plan: dict[str, Any], mount: Path, output: Path, *, snapshot: Snapshot = "none"
 ) -> Trace:
@@ -185,8 +201,10 @@ def record_load(
 
 
 @contextmanager
-def delayed(disk: SlowDisk, delays: Sequence[Delay], image: Path) -> Iterator[None]:
-    """Keep some delays in force while the block runs."""
+def delayed(
+    disk: SlowDisk, delays: Sequence[Delay], journal: Sequence[tuple[int, int]]
+) -> Iterator[None]:
+    """Keep some delays in force while the block runs; ``journal`` is where the journal lies."""
     with ExitStack() as after:
         after.callback(disk.clear)
         for delay in delays:
@@ -194,6 +212,6 @@ def delayed(disk: SlowDisk, delays: Sequence[Delay], image: Path) -> Iterator[No
                 disk.delay(delay.kind, delay.delay_ns, 0, END)
             if delay.where != "all":
                 ns = delay.delay_ns if delay.where == "journal" else 0
-                for start, end in journal_places(image):
+                for start, end in journal:
                     disk.delay(delay.kind, ns, start, end)
         yield

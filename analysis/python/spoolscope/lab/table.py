@@ -120,7 +120,9 @@ of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load o
 *judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
 work, and for at least half the delay. Where a process brings the fault about with a slow disk, that
 is while the disk delays what this process asked it for, by its log and the recorded requests: what
-victims and the kernel's workers read themselves is slow, too, and not that process's doing.
+victims and the kernel's workers read themselves is slow, too, and not that process's doing. A limit
+on requests is at work from when a process begins to deliver, by its clock, until the disk has been
+asked for all that it writes, by the disk's log.
 
 Victims wait for one another: who waits for a lock whose holder waits for the slow disk waits
 for the disk, and the explanation says both, the lock and what its holder waited for meanwhile.

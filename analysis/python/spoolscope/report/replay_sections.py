@@ -1,6 +1,7 @@
 """Sections about a replay: verdict, candidates, latency, fidelity, environment."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.certificate import faithful_runs
@@ -202,8 +203,9 @@ def fidelity_section(found: Comparison) -> Section:
     blocks = [
         TableBlock(
             "Fidelity",
-            ["candidate", ">calls", ">executed", ">skipped", ">other result", ">final tree",
-             ">late p50", ">late p99", ">makespan", "verdict allowed"],
+            ["candidate", ">calls", ">executed", ">skipped", ">other result",
+             ">of the filesystem", ">final tree",
+">late p50", ">late p99", ">makespan", "verdict allowed"],
             rows,
             "The worst run of each candidate. Late: issued after its scheduled time, including "
             "the wait for the calls it depends on. A candidate over 0.1 % divergent, under "
@@ -211,12 +213,42 @@ def fidelity_section(found: Comparison) -> Section:
             "100 ms late gets no verdict.",
         )
     ]  # fmt: skip
-    divergences = {name: c.fidelity.divergences for name, c in found.candidates.items()}
     skips = {name: c.fidelity.skips for name, c in found.candidates.items()}
-    blocks.append(_counted("Divergences by first cause", "first cause", divergences))
+    blocks.append(_causes({name: c.fidelity.causes for name, c in found.candidates.items()}))
     blocks.append(_counted("Calls that were not made", "call and reason", skips))
     return Section(
         "fidelity", "Fidelity", "Fidelity", "How true the replay was to the recording.", blocks
+    )
+
+
+def _causes(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> TableBlock:
+    rows = []
+    for name, causes in found.items():
+        for cause in causes:
+            known = f"{cause['class']} [{cause['source']}]" if cause["class"] else "no"
+            example = f"{cause['example']['thread_seq'] or '-'} {cause['example']['path'] or ''}"
+            rows.append(
+                [name, cause["cause"], cause["path_class"], count(cause["n"]),
+                 count(cause["followed"]), known, example.strip()]
+            )  # fmt: skip
+    return TableBlock(
+        "Divergences by first cause",
+        [
+            "candidate",
+            "first cause",
+            "files",
+            ">times",
+            ">followed",
+            "of the filesystem",
+            "example",
+        ],
+        rows,
+        "All rounds together. Followed: calls on what an earlier divergence had met. Of the "
+        "filesystem: a documented difference between the recorded type and the candidate's, with "
+        "its source; it is not counted as another result. Example: thread:number of the call in "
+        "the trace, and its path."
+        if rows
+        else "None.",
     )
 
 
@@ -238,6 +270,7 @@ def _fidelity_row(name: str, candidate: Candidate) -> list[str]:
         percent(f.executed / f.syscalls if f.syscalls else 1.0, 2),
         count(f.skipped),
         percent(f.divergent_share, 3),
+        count(f.of_filesystem),
         f"{count(f.mismatched)} of {count(f.checked)}" if f.checked else "not checked",
         duration(f.lateness_p50_ns),
         duration(f.lateness_p99_ns),
@@ -262,8 +295,27 @@ def environment_rows(found: Comparison) -> list[list[str]]:
         rows.append([f"{name}: place in its round", order])
         first = next(run.row for run in found.replay.runs if run.candidate == name)
         rows.append([f"{name}: caches at start", str(first.get("cache", "?"))])
+        rows.append([f"{name}: age at start", _aged(first.get("age"))])
         data = ", ".join(
             f"{first[key]} % {key}" for key in ("compressible", "duplicate") if first.get(key)
         )
         rows.append([f"{name}: data", data or "neither compressible nor duplicate"])
     return rows
+
+
+def _aged(age: Mapping[str, Any] | None) -> str:
+    """Say how old a filesystem was made and how much it is in pieces, as FIEMAP shows it."""
+    if not age:
+        return "not aged"
+    made, free, kept, probe = (
+        f"{age[key] / 2**20:,.0f} MiB"
+        for key in ("bytes_made", "free_bytes_before", "bytes_kept", "probe_bytes")
+    )
+    before, after, fixture = age["probe_before"], age["probe_after"], age["fixture"]
+    return (
+        f"seed {age['seed']}: {made} of files made in {free} of room, {kept} kept;"
+        f" a new file of {probe} had {count(before['extents'])} extents before and"
+        f" {count(after['extents'])} after; of {count(fixture['files'])} files of the fixture"
+        f" {count(fixture['files_split'])} have more than one extent,"
+        f" at most {count(fixture['most'])}"
+    )

@@ -126,6 +126,7 @@ def _lookups(name: str, study: Study) -> TableBlock:
             "-" if cost.entries is None else count(cost.entries),
             INDEX[cost.index],
             duration(cost.lookup_io_ns),
+            cost.reads_for or "-",
             duration(cost.dir_lock_ns),
             duration(cost.cpu_ns) if study.explanation.cpu else "-",
             percent(cost.share),
@@ -134,7 +135,7 @@ def _lookups(name: str, study: Study) -> TableBlock:
     ]
     return TableBlock(
         f"Directory lookups: {name}",
-        ["~directory", ">names", "index", ">reads", ">lock", ">CPU", ">share"],
+        ["~directory", ">names", "index", ">reads", "mostly", ">lock", ">CPU", ">share"],
         rows,
         " ".join([
             *worth_saying(costs)[:5],

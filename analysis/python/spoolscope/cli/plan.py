@@ -1,0 +1,124 @@
+"""The verb plan: what a replay would do, and why a call waits for which."""
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import emit_json, json_option, warn
+from spoolscope.cli.planning import planning_options, what_if
+from spoolscope.replay.engine import Engine
+from spoolscope.replay.outcomes import read_plan
+from spoolscope.replay.plan import PlanSummary
+from spoolscope.replay.planned import plan
+from spoolscope.replay.waiting import explain
+from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.trace import Trace
+
+EPILOG = """\b
+Examples:
+  spoolscope plan monday.trace
+  spoolscope plan monday.trace --explain 2144:57
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option(
+    "--explain",
+    "call",
+    metavar="THREAD:NUMBER",
+    help="Say for whom this call waits, and who waits for it (tid and seq of the trace).",
+)
+@planning_options
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Of the times that copies of users begin at.",
+)
+@json_option
+def command(trace: Path, call: str | None, as_json: bool, **options: Any) -> int:
+    """Show what a replay of TRACE would do, without doing it.
+
+    Calls and who makes them, what is left out and why, who waits for whom,
+    and the space it takes. Needs neither root nor a target.
+    """
+    opened, asked = Trace.open(trace), what_if(options)
+    with tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch:
+        file = Path(scratch) / "replay.plan"
+        summary, told = plan(opened, file, asked)
+        engine = Engine(file)
+        if told is not None:
+            warn(told["sentence"])
+        if call is not None:
+            found = explain(opened, read_plan(file), engine, options["order"], call)
+            _print(found, [line for one in found for line in _why(one)], as_json=as_json)
+        else:
+            whole = {**summary.as_dict(), **engine.check(), **engine.explain(options["order"], [])}
+            whole.pop("path")
+            whole.pop("explained")
+            _print(whole, _whole(summary, whole), as_json=as_json)
+    return 0 if opened.meta.get("complete") else INCOMPLETE
+
+
+def _print(found: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    if as_json:
+        emit_json(found)
+    else:
+        click.echo("\n".join(lines))
+
+
+def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
+    mib = 1 << 20
+    yield f"{summary.syscalls:>12,}  calls"
+    yield f"{summary.ops:>12,}  operations, with process life and what was held at start"
+    yield f"{summary.threads:>12,}  threads, in {summary.duration_ns / 1e9:,.2f} s"
+    left = {
+        "calls never returned": summary.in_flight,
+        "calls of unknown threads": summary.strangers,
+        "locks and mappings at start cannot be had again": summary.held_skipped,
+        "calls have a result that no order explains": found["unexplained"],
+        **{f"{name}: not replayed": n for name, n in found["unsupported"]},
+        **{f"{name} left out on purpose": n for name, n in summary.left_out.items()},
+    }
+    yield from (f"{n:>12,}  {what}" for what, n in left.items() if n)
+    yield f"{found['fixture_names']:>12,}  names at start, {found['fixture_bytes'] / mib:,.1f} MiB"
+    yield f"{found['peak_bytes'] / mib:>12,.1f}  MiB that all files need at most"
+    yield f"{found['contests']:>12,}  contests for names between overlapping calls"
+    yield ""
+    yield "Edges, besides the order of each thread:"
+    yield from (f"{n:>12,}  {kind}" for kind, n in found["edges"].items())
+
+
+def _why(found: dict[str, Any]) -> Iterable[str]:
+    yield _call(found["call"])
+    if found["previous"] is not None:
+        yield f"  its thread did before: {_call(found['previous'])}"
+    if found["may_sleep"]:
+        yield "  may sleep for a lock in the kernel: who holds it is no edge"
+    if found["unexplained"]:
+        yield "  no order of overlapping calls explains its result"
+    for title, edges in (
+        ("waits for", found["waits"]),
+        ("comes after, by an earlier wait of its thread,", found["covered"]),
+        ("is waited for by", found["waited_by"]),
+    ):
+        for edge in edges:
+            yield f"  {title} {_call(edge['call'])}"
+            whose = "that one" if title.startswith("is") else "this one"
+            yield f"      {whose} {edge['reason']}"
+    if not found["waits"]:
+        yield "  waits for no other thread"
+
+
+def _call(call: dict[str, Any]) -> str:
+    names = " -> ".join(name for name in (call["path"], call["path2"]) if name is not None)
+    what = f"{call['syscall']} {names}".rstrip() + f" = {call['ret']}"
+    if not call["recorded"]:
+        return f"{what} (no recorded call)"
+    who = f"{call['tid']}:{call['seq']} {call['comm']}"
+    return f"{who} at {call['at_ns'] / 1e9:.6f} s: {what}"

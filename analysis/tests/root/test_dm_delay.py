@@ -1,0 +1,99 @@
+"""Requests that device-mapper delays by a constant time, in an emulated machine.
+
+The second source is the trace of its kernel: when each bio came to the delayed device, and when
+it was passed on to the disk.
+"""
+
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import kernels
+import machine
+import pytest
+
+from spoolscope.lab.faults import FAULTS, MS, Delay
+from spoolscope.lab.slowdisk import Delayed
+from spoolscope.lab.suite import judge
+from spoolscope.tracers.session import recover
+from spoolscope.traces.capture import read_capture
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+JOB = Path(__file__).with_name("dm_delay.sh")
+KINDS = ("read", "write", "flush")
+# Up to 50 ms dm-delay polls in a thread, which needs the CPU of those whose requests it delays.
+DELAY_MS = 60
+FAULT = {
+    kind: replace(FAULTS[f"slow-{kind}"], delays=(Delay(kind, DELAY_MS * MS),)) for kind in KINDS
+}
+LETTER = {"read": "R", "write": "W"}
+JIFFY_NS = 4 * MS  # HZ=250
+# cat-88 [000] ..... 12.345678: block_bio_queue: 254,0 R 2048 + 8 [cat]
+# cat-88 [000] ..... 12.355678: block_bio_remap: 253,16 R 2048 + 8 <- (254,0) 2048
+BIO = re.compile(
+    r" (?P<s>\d+)\.(?P<us>\d{6}): block_bio_(?P<event>\w+): (?P<dev>\d+,\d+) (?P<op>\w+) "
+    r"(?P<sector>\d+) \+ (?P<n>\d+) (?:<- \((?P<from>\d+,\d+)\) (?P<old>\d+))?"
+)
+
+
+@pytest.fixture(scope="module")
+def guest(require, tmp_path_factory) -> Path:
+    for needed in ("root", "ext4"):
+        require(needed)
+    dmsetup = shutil.which("dmsetup", path="/usr/sbin:/sbin")
+    if absent := machine.missing_program() or ("" if dmsetup else "no program dmsetup"):
+        require("emulator", absent)
+    try:
+        kernel = kernels.fetch("6.12")
+    except kernels.NoKernelError as error:
+        require("kernel 6.12", str(error))
+        raise
+    work = tmp_path_factory.mktemp("dm-delay-")
+    image = work / "ext4.img"
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    programs = [find_binary("spoolscope-record"), Path(str(dmsetup))]
+    return machine.run(kernel, f"MS={DELAY_MS}\n{JOB.read_text()}", programs, [image], work)
+
+
+def delays(text: str, kind: str, shift_ns: int) -> list[Delayed]:
+    """Return how long each bio of a kind was kept, by the kernel's trace."""
+    came = defaultdict(list)
+    found = []
+    for bio in BIO.finditer(text):
+        at_ns = int(bio["s"]) * 10**9 + int(bio["us"]) * 1000 + shift_ns
+        # F in front: a flush, perhaps with a write that is passed on by itself after it.
+        is_flush = bio["op"].startswith("F")
+        if bio["event"] == "queue" and (is_flush if kind == "flush" else LETTER[kind] in bio["op"]):
+            came[bio["dev"], 0 if kind == "flush" else int(bio["sector"])].append(at_ns)
+        elif bio["event"] == "remap" and is_flush == (kind == "flush"):
+            place = bio["from"], 0 if kind == "flush" else int(bio["old"])
+            if came[place]:
+                size = int(bio["n"]) * 512
+                found.append(Delayed(kind, place[1] * 512, size, came[place].pop(0), at_ns))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_constant_delay_is_found(guest, tmp_path, kind):
+    assert (guest / f"{kind}.lost").read_text().strip() == "0"
+    capture = read_capture(guest / f"{kind}.seg")
+    shift_ns = capture.start_real_ns - capture.start_mono_ns
+    held = delays((guest / f"{kind}.bios").read_text(), kind, shift_ns)
+    assert len(held) >= 50  # a slow emulator makes fewer: 100 flushes were seen
+    trace = Trace.open(recover(guest / f"{kind}.seg", tmp_path / "trace", None).trace)
+    found = judge(FAULT[kind], "ext4", trace, held, []).score
+    print(kind, found, found.right, found.recovered, found.beyond)
+    # As its table says, to a tick of the clock; a busy host holds the clock of its guest up.
+    assert median(d.end_ns - d.begin_ns for d in held) >= DELAY_MS * MS - JIFFY_NS
+    assert found.n_judged > 0
+    assert found.right >= 0.98, found.wrong
+    assert found.recovered >= 0.95
