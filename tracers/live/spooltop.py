@@ -57,7 +57,7 @@ PROGRAM = r"""
 struct call_t {
     u64 start, out, blocked, runq, longest, path;
     s32 dir, stack, why;
-    u8 preempted, woken;
+    u8 woken;
 };
 
 struct who_t {
@@ -170,12 +170,15 @@ TRACEPOINT_PROBE(sched, sched_switch)
     return 0;
 }
 
-TRACEPOINT_PROBE(sched, sched_waking)
+/* Raw: an interrupt may wake while another program runs here, and tracepoints skip theirs then. */
+RAW_TRACEPOINT_PROBE(sched_waking)
 {
-    u32 tid = args->pid;
-    struct call_t *call = calls.lookup(&tid);
     u64 now = bpf_ktime_get_ns(), slept;
+    struct call_t *call;
+    u32 tid = 0;
 
+    bpf_probe_read_kernel(&tid, sizeof(tid), (void *)(ctx->args[0] + TASK_PID));
+    call = calls.lookup(&tid);
     if (!call || !call->out || call->woken)
         return 0;
     slept = now - call->out;
@@ -261,6 +264,7 @@ def program(mount: Path, pid: int) -> str:
         "MOUNT_LENGTH": len(raw),
         "ONLY_PID": pid,
         "TASK_FILES": kernel.offset("task_struct", "files"),
+        "TASK_PID": kernel.offset("task_struct", "pid"),
         "TASK_FS": kernel.offset("task_struct", "fs"),
         "FILES_FDT": kernel.offset("files_struct", "fdt"),
         "FDTABLE_MAX": kernel.offset("fdtable", "max_fds"),
