@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
+TRACEFS = Path("/sys/kernel/tracing")
 PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
 
 Require = Callable[..., None]
@@ -96,9 +97,13 @@ def when_ready() -> Iterator[Callable[..., None]]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests marked ``root`` when not root."""
-    if item.get_closest_marker("root") and (missing := _missing("root")):
+    """Skip tests marked ``root`` when not root; others get tracefs, as from an init system."""
+    if not item.get_closest_marker("root"):
+        return
+    if missing := _missing("root"):
         _skip("root", missing)
+    if TRACEFS.is_dir() and not (TRACEFS / "instances").is_dir():
+        subprocess.run(["mount", "-t", "tracefs", "none", TRACEFS], check=True)
 
 
 def _skip(capability: str, sentence: str) -> None:

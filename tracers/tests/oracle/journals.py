@@ -1,7 +1,6 @@
 """Writers whose deeds are known, and what the kernel itself counts about a journal."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,8 +49,6 @@ def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
 def ftrace(events: dict[str, str]) -> Iterator[list[str]]:
     """Note events with a buffer of its own, times by CLOCK_MONOTONIC; filled when it ends."""
     lines: list[str] = []
-    if not (TRACING / "instances").is_dir():
-        subprocess.run(["mount", "-t", "tracefs", "none", TRACING], check=True)
     place = TRACING / "instances" / f"evidence-{os.getpid()}"
     place.mkdir()
     try:

