@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.attached import Ops, identity
+from spoolscope.replay.attached import Ops, identity, picked
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import Int, Lives, begin_ns, column
+from spoolscope.replay.threads import Int, Lives, begin_ns, column, filled
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
@@ -58,7 +58,7 @@ class Calls:
             ops = self._timed(table, np.arange(first, first + table.num_rows))
             self._describe(table, ops, strings)
             kept = self._kept(table, ops)
-            yield ops if kept.all() else ops[kept]
+            yield ops if kept.all() else picked(ops, kept)
 
     def _tables(self, columns: tuple[str, ...]) -> Iterator[tuple[pa.Table, int]]:
         self.rows = 0
@@ -96,13 +96,13 @@ class Calls:
         ops["path"] = strings.of(column(table, "path_id"))
         ops["path2"] = strings.of(column(table, "path2_id"))
         for name in _PLAIN:
-            ops[name] = column(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
+            ops[name] = filled(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
         for name in ("offset", "size", "obj_size"):
-            ops[name] = column(table, name)
+            ops[name] = filled(table, name, -1)
         for name in ("arg", "obj_mode"):
-            ops[name] = column(table, name, 0)
+            ops[name] = filled(table, name, 0)
         ops["ino"] = identity(self._trace, table)
-        ops["base"], ops["base2"] = column(table, "path_base", 0), column(table, "path2_base", 0)
+        ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)
         lock = column(table, "lock_type", 0)
         ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
 

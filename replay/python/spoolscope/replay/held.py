@@ -28,6 +28,10 @@ LOCK_TYPES = {True: fcntl.F_WRLCK, False: fcntl.F_RDLCK}
 O_ACCMODE, O_WRONLY, O_RDWR = 3, 1, 2
 PROT_WRITE = 2
 MAP_SHARED, MAP_PRIVATE = 1, 2
+_NEEDED = (
+    "ts_ns", "dur_ns", "pid", "syscall", "errno", "fd", "cmd", "lock_type", "offset", "size",
+    "ino", "dev",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int
         return []
     begin, read = begin_ns(trace), int(column(locks, "ts_ns").min())
     parts = []
-    for calls in trace.parts("syscalls"):
+    for calls in trace.parts("syscalls", _NEEDED):
         end = column(calls, "ts_ns") + column(calls, "dur_ns")
         names = pa.compute.is_in(calls["syscall"].cast(pa.string()), pa.array(LOCKING))
         wanted = (end >= read) & (end <= begin) & (column(calls, "errno", 0) == 0)

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.attached import Ops, pseudo
+from spoolscope.replay.attached import BYTES, Ops, picked, pseudo
 from spoolscope.replay.calls import EXITING, Calls
 from spoolscope.replay.threads import Int, Lives, execs, exits
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.flat import DTYPES, NONE
+from spoolscope.traces.flat import NONE
 from spoolscope.traces.trace import Trace
 
 FORK, EXEC, EXIT = 1000, 1001, 1002
 FORKING = ("fork", "vfork", "clone", "clone3")
 EXECUTING = ("execve", "execveat")
-_BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 
 
 @dataclass(frozen=True)
@@ -102,31 +101,32 @@ def in_order(calls: Iterator[Ops], life: Life, others: Ops, n_threads: int) -> I
         past = int(np.searchsorted(added["start_ns"], until))
         both, waiting = _joined(ops[:cut], added[done:past]), ops[cut:]
         done = max(done, past)
-        yield _within_life(_picked(both, _order(both)), exits_left, finished)
+        yield _within_life(picked(both, _order(both)), exits_left, finished)
     both = _joined(waiting, added[done:])
-    yield _within_life(_picked(both, _order(both)), exits_left, finished)
+    yield _within_life(picked(both, _order(both)), exits_left, finished)
 
 
 def _joined(one: Ops, other: Ops) -> Ops:
     """Concatenate; records are copied as bytes, not member by member."""
     if not len(one) or not len(other):
         return one if len(one) else other
-    joined: Ops = np.concatenate([one.view(_BYTES), other.view(_BYTES)]).view(one.dtype)
+    joined: Ops = np.concatenate([one.view(BYTES), other.view(BYTES)]).view(one.dtype)
     return joined
-
-
-def _picked(ops: Ops, at: Int) -> Ops:
-    """Return some operations, copied as bytes."""
-    picked: Ops = ops.view(_BYTES)[at].view(ops.dtype)
-    return picked
 
 
 def _without_life(ops: Ops, life: Life) -> Ops:
     """Leave out calls that an event stands for; mark forks of unknown children."""
-    childless = np.isin(ops["call"], life.childless)
+    rows = ops["call"].astype(np.int64)
+    childless = _places(rows, life.childless)
     ops["op"][childless], ops["arg"][childless] = FORK, NONE
-    merged = np.isin(ops["call"], life.merged)
-    return ops[~merged] if merged.any() else ops
+    merged = _places(rows, life.merged)
+    return picked(ops, np.delete(np.arange(len(ops)), merged)) if len(merged) else ops
+
+
+def _places(rows: Int, wanted: Int) -> Int:
+    """Return where some rows are among others; both are sorted."""
+    first, last = np.searchsorted(rows, wanted), np.searchsorted(rows, wanted, "right")
+    return first[last > first]
 
 
 def _order(ops: Ops) -> Int:
@@ -151,4 +151,4 @@ def _within_life(ops: Ops, exits_left: Int, finished: npt.NDArray[np.bool_]) -> 
     last[whose[final]] = exits_[final]
     finished[whose[final]] = True
     within = np.arange(len(ops)) <= last[ops["thread"]]
-    return ops if within.all() else ops[within]
+    return ops if within.all() else picked(ops, within)

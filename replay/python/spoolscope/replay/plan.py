@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.attached import Attached, Ops, identity
+from spoolscope.replay.attached import Attached, Ops, identity, picked
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.held import FAULT, faults, held
 from spoolscope.replay.life import in_order, read_life
@@ -138,7 +138,7 @@ class _Stream:
         for ops in pieces:
             gone = self._what_if.left_out(ops, self._syncs)
             self._left_out.update(by_name(ops[gone]))
-            kept = ops[~gone] if gone.any() else ops
+            kept = picked(ops, ~gone) if gone.any() else ops
             self.faults += int((kept["op"] == FAULT).sum())
             self.written_bytes += written_bytes(kept)
             yield kept

@@ -26,7 +26,7 @@ class Strings:
         self._several = several
         self._spools = np.array([-1 if spool is None else spool for spool in [*spools, None]])
         self._known: dict[bytes, int] = {}
-        self._index = np.full(int(ids.max(initial=-1)) + 2, NONE, np.int64)
+        self._index = np.full(int(ids.max(initial=-1)) + 2, NONE, np.uint32)
         for number, path, kind, spool in zip(
             ids.tolist(), paths["path"].to_pylist(), kinds, spools, strict=True
         ):
@@ -37,7 +37,7 @@ class Strings:
 
     def of(self, path_ids: Int) -> npt.NDArray[np.uint32]:
         """Return the string index of each path id; NONE for -1 and for names outside."""
-        return self._index[path_ids].astype(np.uint32)
+        return self._index[path_ids]
 
     def spool_of(self, path_ids: Int) -> list[int]:
         """Return the spool that each path lies on."""

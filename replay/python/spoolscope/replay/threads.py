@@ -55,9 +55,17 @@ class Lives:
 
 
 def column(table: pa.Table, name: str, missing: int = -1) -> Int:
-    """Return an integer column; nulls become ``missing``."""
-    values: Int = table[name].combine_chunks().fill_null(missing).to_numpy().astype(np.int64)
-    return values
+    """Return an integer column, perhaps a view that cannot be written; nulls become ``missing``."""
+    return filled(table, name, missing).astype(np.int64, copy=False)
+
+
+def filled(table: pa.Table, name: str, missing: int) -> npt.NDArray[Any]:
+    """Return an integer column in its own type, as ``column`` does."""
+    values = table[name].combine_chunks()
+    if values.null_count:
+        values = values.fill_null(missing)
+    found: npt.NDArray[Any] = values.to_numpy()
+    return found
 
 
 def begin_ns(trace: Trace) -> int:

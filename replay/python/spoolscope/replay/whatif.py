@@ -69,6 +69,8 @@ class WhatIf:
             ops: The operations.
             before: How many fsync and fdatasync each thread made before them; changed.
         """
+        if not self.skip and self.fsync_every == 1:
+            return np.zeros(len(ops), np.bool_)
         gone: npt.NDArray[np.bool_] = np.isin(ops["op"], [CALLS[name].id for name in self.skip])
         syncs = np.flatnonzero(np.isin(ops["op"], [CALLS[name].id for name in FSYNCS]) & ~gone)
         syncs = syncs[np.lexsort((ops["start_ns"][syncs], ops["thread"][syncs]))]
