@@ -122,8 +122,9 @@ impl Plan {
         ensure!(self.header.n_ops < u64::from(NONE), "too many operations");
         ensure!(self.header.n_strings < u64::from(NONE), "too many strings");
         self.check_strings()?;
+        let mut known = vec![false; self.n_strings() as usize];
         for (at, op) in self.ops().iter().enumerate() {
-            self.check_op(op)
+            self.check_op(op, &mut known)
                 .with_context(|| format!("operation {at}"))?;
         }
         ensure!(
@@ -200,7 +201,8 @@ impl Plan {
         Ok(())
     }
 
-    fn check_op(&self, op: &PlanOp) -> Result<()> {
+    /// `known` are the paths that were found good before: many calls share one.
+    fn check_op(&self, op: &PlanOp, known: &mut [bool]) -> Result<()> {
         ensure!(
             op.thread < self.header.n_threads,
             "unknown thread {}",
@@ -219,9 +221,17 @@ impl Plan {
             "result out of range"
         );
         check_result(op)?;
-        self.check_path(op.path)?;
+        let mut check_path = |index: u32| {
+            let known = known.get_mut(index as usize);
+            if known.as_deref() != Some(&true) {
+                self.check_path(index)?;
+                known.into_iter().for_each(|known| *known = true);
+            }
+            Ok(())
+        };
+        check_path(op.path)?;
         match semantics::has_second_path(op) {
-            true => self.check_path(op.path2),
+            true => check_path(op.path2),
             false => self.check_string(op.path2),
         }
     }

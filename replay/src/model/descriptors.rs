@@ -2,6 +2,7 @@
 
 use foldhash::{HashMap, HashSet};
 use spoolscope_traces::records::{NONE, PlanFd, PlanOp};
+use std::collections::hash_map::Entry;
 
 use crate::semantics::{self, Kind};
 
@@ -14,10 +15,12 @@ pub struct Descriptor {
     pub file: Option<u32>,
 }
 
-/// Tables by process (leader thread).
 #[derive(Debug, Default)]
 pub struct Descriptors {
-    tables: HashMap<u32, HashMap<i32, Descriptor>>,
+    /// By process (leader thread).
+    tables: Vec<HashMap<i32, Descriptor>>,
+    /// How many descriptors have each open file.
+    holders: HashMap<u32, u32>,
     shared: HashSet<u32>,
     /// Files of the plan's descriptors at start, with the first process that had each.
     at_start: HashMap<u32, (u32, u32)>,
@@ -30,7 +33,7 @@ pub struct Descriptors {
 
 impl Descriptors {
     pub fn get(&self, process: u32, fd: i32) -> Descriptor {
-        let table = self.tables.get(&process);
+        let table = self.tables.get(process as usize);
         table
             .and_then(|table| table.get(&fd))
             .copied()
@@ -47,12 +50,39 @@ impl Descriptors {
         let Some(file) = self.get(process, fd).file else {
             return true;
         };
-        let all = self.tables.iter().flat_map(|(owner, table)| {
-            let mine = move |(number, known): (&i32, &Descriptor)| (*owner, *number, known.file);
-            table.iter().map(mine)
-        });
-        !all.into_iter()
-            .any(|(owner, number, other)| other == Some(file) && (owner, number) != (process, fd))
+        self.holders.get(&file) == Some(&1)
+    }
+
+    fn put(&mut self, process: u32, fd: i32, known: Descriptor) {
+        let before = self.table(process).insert(fd, known);
+        self.hold(known.file);
+        self.release(before);
+    }
+
+    fn table(&mut self, process: u32) -> &mut HashMap<i32, Descriptor> {
+        let process = process as usize;
+        if self.tables.len() <= process {
+            self.tables.resize_with(process + 1, HashMap::default);
+        }
+        &mut self.tables[process]
+    }
+
+    fn hold(&mut self, file: Option<u32>) {
+        if let Some(file) = file {
+            *self.holders.entry(file).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self, gone: Option<Descriptor>) {
+        let Some(file) = gone.and_then(|gone| gone.file) else {
+            return;
+        };
+        if let Entry::Occupied(mut held) = self.holders.entry(file) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
     }
 
     /// Whether a call overlapped with another one that moved the position it used.
@@ -74,7 +104,7 @@ impl Descriptors {
             object,
             file: Some(self.files),
         };
-        self.tables.entry(process).or_default().insert(fd, made);
+        self.put(process, fd, made);
     }
 
     /// A descriptor that was open at start; equal numbers of `file` share one open file.
@@ -91,13 +121,9 @@ impl Descriptors {
         if first != process {
             self.shared.insert(file);
         }
-        if let Some(made) = self
-            .tables
-            .get_mut(&process)
-            .and_then(|t| t.get_mut(&fd.fd))
-        {
-            made.file = Some(file);
-        }
+        let made = self.get(process, fd.fd);
+        let file = Some(file);
+        self.put(process, fd.fd, Descriptor { file, ..made });
     }
 
     /// Follows open, dup, close and F_SETFL.
@@ -105,40 +131,42 @@ impl Descriptors {
         if op.ret < 0 {
             return;
         }
-        let known = self.get(process, op.fd);
         match semantics::kind(op) {
             Kind::Open => {
                 let appends = semantics::open_flags(op) & libc::O_APPEND != 0;
                 self.open(process, op.ret as i32, appends, object);
             }
             Kind::Close => {
-                self.tables.entry(process).or_default().remove(&op.fd);
+                let gone = self.table(process).remove(&op.fd);
+                self.release(gone);
             }
             Kind::Fcntl if op.cmd == libc::F_SETFL => {
                 let appends = op.arg as i32 & libc::O_APPEND != 0;
-                let changed = Descriptor { appends, ..known };
-                self.tables
-                    .entry(process)
-                    .or_default()
-                    .insert(op.fd, changed);
+                let changed = Descriptor {
+                    appends,
+                    ..self.get(process, op.fd)
+                };
+                self.put(process, op.fd, changed);
             }
             _ if semantics::makes_fd(op) => {
-                self.tables
-                    .entry(process)
-                    .or_default()
-                    .insert(op.ret as i32, known);
+                self.put(process, op.ret as i32, self.get(process, op.fd));
             }
             _ => {}
         }
     }
 
     pub fn inherit(&mut self, parent: u32, child: u32) {
-        let Some(table) = self.tables.get(&parent).filter(|_| parent != child) else {
+        if parent == child || self.tables.len() <= parent as usize {
             return;
-        };
-        self.shared
-            .extend(table.values().filter_map(|descriptor| descriptor.file));
-        self.tables.insert(child, table.clone());
+        }
+        let table = self.tables[parent as usize].clone();
+        let files = table.values().filter_map(|descriptor| descriptor.file);
+        self.shared.extend(files);
+        self.forget(child);
+        table
+            .values()
+            .for_each(|descriptor| self.hold(descriptor.file));
+        *self.table(child) = table;
     }
 
     /// An open file that another process will use, too.
@@ -151,11 +179,14 @@ impl Descriptors {
     /// Another process has what this operation opened.
     pub fn take(&mut self, process: u32, fd: i32, opened: u32) {
         if let Some(given) = self.given.get(&opened) {
-            self.tables.entry(process).or_default().insert(fd, *given);
+            self.put(process, fd, *given);
         }
     }
 
     pub fn forget(&mut self, process: u32) {
-        self.tables.remove(&process);
+        if let Some(table) = self.tables.get_mut(process as usize) {
+            let gone = std::mem::take(table);
+            gone.into_values().for_each(|gone| self.release(Some(gone)));
+        }
     }
 }

@@ -5,10 +5,10 @@
 //! have rules of their own (`grants.rs`). All edges agree with one order, so they cannot form a cycle.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
+use smallvec::SmallVec;
 use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 
 use crate::model::grants::Grants;
-use crate::model::listings;
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size};
@@ -38,7 +38,6 @@ pub enum Key {
 #[derive(Clone, Copy, Debug)]
 struct Access {
     op: u32,
-    writes: bool,
     /// The result tells the order even among overlapping operations.
     definite: bool,
 }
@@ -51,10 +50,11 @@ struct Directory {
     changed: HashMap<u32, u32>,
 }
 
+/// Most keys have few of each: these take no room of their own.
 #[derive(Debug, Default)]
 struct Track {
-    writers: Vec<Access>,
-    readers: Vec<Access>,
+    writers: SmallVec<[Access; 2]>,
+    readers: SmallVec<[Access; 2]>,
 }
 
 /// Why an operation comes after some operation of another thread.
@@ -77,6 +77,8 @@ pub struct Edges<'a> {
     /// Position of each operation in its thread.
     pub position: Vec<u32>,
     tracks: HashMap<Key, Track>,
+    /// Those of names; index = path.
+    of_names: Vec<Track>,
     directories: HashMap<u32, Directory>,
     written: HashSet<u64>,
     threaded: Vec<bool>,
@@ -88,7 +90,7 @@ pub struct Edges<'a> {
     grants: Grants,
     /// Kept only if asked for.
     pub why: Option<Vec<Why>>,
-    current: HashMap<u32, (u32, Key)>,
+    current: Current,
 }
 
 impl<'a> Edges<'a> {
@@ -111,6 +113,7 @@ impl<'a> Edges<'a> {
             ops,
             position,
             tracks: HashMap::new(),
+            of_names: Vec::new(),
             directories: HashMap::new(),
             written: ops
                 .iter()
@@ -127,7 +130,7 @@ impl<'a> Edges<'a> {
             why: None,
             rivals: Vec::new(),
             grants: Grants::default(),
-            current: HashMap::new(),
+            current: Current::new(n_threads),
         }
     }
 
@@ -147,18 +150,14 @@ impl<'a> Edges<'a> {
         self.add_listed(at, op, world);
         self.add_data(at, op);
         self.add_xattr(at, op);
-        if let Some(file) = world
-            .shared_position(op)
-            .filter(|_| semantics::moves_position(op))
+        if semantics::moves_position(op)
+            && let Some(file) = world.shared_position(op)
         {
-            self.access(
-                Key::Position(file),
-                Access {
-                    op: at,
-                    writes: true,
-                    definite: false,
-                },
-            );
+            let access = Access {
+                op: at,
+                definite: false,
+            };
+            self.access(Key::Position(file), true, access);
         }
         for change in changes {
             let before = self.grants.add(self.ops, at, *change, horizon_ns);
@@ -193,28 +192,13 @@ impl<'a> Edges<'a> {
 
     fn add_names(&mut self, at: u32, op: &PlanOp, world: &World) {
         for touch in touches::of(op).into_iter().flatten() {
-            let known = op.ret >= 0 || needs::is_evidence(op, &touch);
+            let evidence = needs::is_evidence(op, &touch);
+            let access = |definite| Access { op: at, definite };
             for above in world.names.ancestors(touch.path) {
-                self.access(
-                    Key::Name(*above),
-                    Access {
-                        op: at,
-                        writes: false,
-                        definite: known,
-                    },
-                );
+                self.access(Key::Name(*above), false, access(op.ret >= 0 || evidence));
             }
             if world.names.changes(touch.path) {
-                let writes = is_change(&touch);
-                let definite = needs::is_evidence(op, &touch);
-                self.access(
-                    Key::Name(touch.path),
-                    Access {
-                        op: at,
-                        writes,
-                        definite,
-                    },
-                );
+                self.access(Key::Name(touch.path), is_change(&touch), access(evidence));
             }
         }
     }
@@ -236,7 +220,7 @@ impl<'a> Edges<'a> {
             if touch.makes == Makes::Same || touch.makes == Makes::Object && there() {
                 continue;
             }
-            let directory = listings::directory(&world.names, touch.path);
+            let directory = world.names.directory(touch.path);
             if let Some(directory) = directory.filter(|at| world.listed.contains(at)) {
                 self.meet(at, directory, true);
             }
@@ -276,14 +260,7 @@ impl<'a> Edges<'a> {
                 Some(Seen::AtLeast(_)) | None => writes,
                 Some(_) => true,
             };
-            self.access(
-                Key::Data(op.ino),
-                Access {
-                    op: at,
-                    writes,
-                    definite,
-                },
-            );
+            self.access(Key::Data(op.ino), writes, Access { op: at, definite });
         }
     }
 
@@ -294,37 +271,44 @@ impl<'a> Edges<'a> {
         let writes = op.ret >= 0 && call != XattrCall::Get;
         let access = Access {
             op: at,
-            writes,
             definite: writes,
         };
-        self.access(Key::Xattr(op.path, op.path2), access);
+        self.access(Key::Xattr(op.path, op.path2), writes, access);
     }
 
     /// Descriptors and the working directory that threads of one process share.
     fn add_shared(&mut self, at: u32, op: &PlanOp, process: u32) {
-        let access = |writes| Access {
+        let access = Access {
             op: at,
-            writes,
             definite: false,
         };
         if semantics::makes_fd(op) {
-            self.access(Key::Fd(process, op.ret as i32), access(true));
+            self.access(Key::Fd(process, op.ret as i32), true, access);
         }
         let closes = semantics::kind(op) == Kind::Close;
         for fd in [op.fd, op.fd2, op.dirfd, op.dirfd2]
             .into_iter()
             .filter(|fd| *fd >= 0)
         {
-            self.access(Key::Fd(process, fd), access(closes));
+            self.access(Key::Fd(process, fd), closes, access);
         }
         let moves = matches!(semantics::kind(op), Kind::Chdir | Kind::Fchdir);
         if moves || semantics::uses_path(op) || op.op == PLAN_FORK {
-            self.access(Key::Cwd(process), access(moves));
+            self.access(Key::Cwd(process), moves, access);
         }
     }
 
-    fn access(&mut self, key: Key, next: Access) {
-        let track = self.tracks.entry(key).or_default();
+    fn access(&mut self, key: Key, writes: bool, next: Access) {
+        let track = match key {
+            Key::Name(path) => {
+                let path = path as usize;
+                if self.of_names.len() <= path {
+                    self.of_names.resize_with(path + 1, Track::default);
+                }
+                &mut self.of_names[path]
+            }
+            _ => self.tracks.entry(key).or_default(),
+        };
         let ops = self.ops;
         let mut noted = |before: &Access| {
             let edge = (before.op, next.op, true);
@@ -337,7 +321,7 @@ impl<'a> Edges<'a> {
                 subsumed = Some(before.op);
             }
         }
-        if next.writes {
+        if writes {
             for before in &track.readers {
                 if ordered(ops, before, &next) {
                     noted(before);
@@ -347,12 +331,12 @@ impl<'a> Edges<'a> {
                 .readers
                 .retain(|before| !precedes(ops, before.op, next.op));
         }
-        if let Some(last) = subsumed {
+        if let Some(last) = subsumed.filter(|_| track.writers.len() > 1) {
             track
                 .writers
                 .retain(|before| before.op == last || !precedes(ops, before.op, last));
         }
-        match next.writes {
+        match writes {
             true => track.writers.push(next),
             false => track.readers.push(next),
         }
@@ -381,23 +365,52 @@ impl<'a> Edges<'a> {
     }
 }
 
+/// What an operation waits for, by thread: operations it must have finished, and why.
+#[derive(Debug)]
+struct Current {
+    of_thread: Vec<Option<(u32, Key)>>,
+    /// Those of which something is known.
+    threads: Vec<u32>,
+}
+
+impl Current {
+    fn new(n_threads: usize) -> Self {
+        Self {
+            of_thread: vec![None; n_threads],
+            threads: Vec::new(),
+        }
+    }
+
+    fn raise(&mut self, thread: u32, finished: u32, key: Key) {
+        let known = &mut self.of_thread[thread as usize];
+        match known {
+            None => self.threads.push(thread),
+            Some(known) if known.0 >= finished => return,
+            Some(_) => {}
+        }
+        *known = Some((finished, key));
+    }
+
+    fn drain(&mut self) -> impl Iterator<Item = (u32, (u32, Key))> + '_ {
+        let of_thread = &mut self.of_thread;
+        let threads = self.threads.drain(..);
+        threads.filter_map(|thread| Some((thread, of_thread[thread as usize].take()?)))
+    }
+}
+
 /// Of the operations of one thread that come before, the last counts; the one given (true) or the
 /// one before it.
 fn note(
     ops: &[PlanOp],
     position: &[u32],
-    current: &mut HashMap<u32, (u32, Key)>,
+    current: &mut Current,
     (before, at, whole): (u32, u32, bool),
     key: Key,
 ) {
     let thread = ops[before as usize].thread;
     let finished = position[before as usize] + u32::from(whole);
-    if thread == ops[at as usize].thread || finished == 0 {
-        return;
-    }
-    let known = current.entry(thread).or_insert((finished, key));
-    if known.0 < finished {
-        *known = (finished, key);
+    if thread != ops[at as usize].thread && finished > 0 {
+        current.raise(thread, finished, key);
     }
 }
 

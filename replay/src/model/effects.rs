@@ -13,7 +13,8 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
     for touch in touches::of(op).iter().flatten() {
         if op.ret >= 0 {
             world.reach(touch.path);
-            for above in world.names.ancestors(touch.path).to_vec() {
+            for index in 0..world.names.ancestors(touch.path).len() {
+                let above = world.names.ancestors(touch.path)[index];
                 if world.slot(above) == Slot::Unknown {
                     let object = world.plant(above, 0, None);
                     world.object_mut(object).first.mode |= libc::S_IFDIR;

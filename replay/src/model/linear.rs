@@ -17,7 +17,7 @@ use crate::model::effects;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::needs;
-use crate::model::rivals::{ByName, Rivals, conflict};
+use crate::model::rivals::{self, ByName, Rivals, conflict};
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::World;
 use crate::plan::Plan;
@@ -135,11 +135,13 @@ impl<'a> Linear<'a> {
     fn start(&mut self, at: u32) {
         self.next = at + 1;
         let thread = self.ops[at as usize].thread;
-        if let Some(previous) = self.in_flight_of[thread as usize].replace(at) {
-            self.place(previous);
-        }
-        if let Some(fork) = self.fork_of.remove(&thread) {
-            self.place(fork);
+        match self.in_flight_of[thread as usize].replace(at) {
+            Some(previous) => self.place(previous),
+            None => {
+                if let Some(fork) = self.fork_of.remove(&thread) {
+                    self.place(fork);
+                }
+            }
         }
         self.in_flight.push(at);
     }
@@ -159,15 +161,18 @@ impl<'a> Linear<'a> {
         if self.in_flight.len() < 2 || self.turns.contains_key(&at) {
             return;
         }
-        self.place_settled(at);
+        let own = rivals::keys(&self.world.names, &self.ops[at as usize]);
+        if own.is_empty() {
+            return;
+        }
+        self.place_settled(&own);
         let (ops, names) = (self.ops, &self.world.names);
         let free = |other: u32| {
             let open = !self.placed[other as usize] && !self.turns.contains_key(&other);
             open && !self.busy.contains(&other)
         };
         let fights = |other: &u32| {
-            let (one, other_op) = (&ops[at as usize], &ops[*other as usize]);
-            *other != at && free(*other) && conflict(names, one, other_op)
+            *other != at && free(*other) && conflict(names, &own, &ops[*other as usize])
         };
         if !self.in_flight.iter().any(fights) {
             return;
@@ -189,12 +194,16 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// What an earlier contest put in its place comes before whoever was left over.
-    fn place_settled(&mut self, at: u32) {
+    /// What an earlier contest put in its place comes before whoever was left over, who depends on
+    /// these names.
+    fn place_settled(&mut self, own: &[(u32, bool)]) {
+        if self.turns.is_empty() {
+            return;
+        }
         let (ops, names) = (self.ops, &self.world.names);
         let settled = |other: &&u32| {
             let open = self.turns.contains_key(other) && !self.busy.contains(other);
-            open && conflict(names, &ops[at as usize], &ops[**other as usize])
+            open && conflict(names, own, &ops[**other as usize])
         };
         let settled: Vec<u32> = self.in_flight.iter().filter(settled).copied().collect();
         for other in settled {

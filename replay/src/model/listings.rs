@@ -106,14 +106,6 @@ pub fn changes_unknown(op: &PlanOp) -> bool {
         }
 }
 
-/// The directory that a name lies in; the spool itself lies in none.
-pub fn directory(names: &Names, path: u32) -> Option<u32> {
-    if names.bytes(path).is_empty() {
-        return None;
-    }
-    names.find(parent_of(names.bytes(path)).unwrap_or(b""))
-}
-
 /// A descriptor through which a directory is being read.
 #[derive(Debug)]
 struct Reading {
@@ -149,7 +141,7 @@ impl Watch {
             return;
         }
         for (name, came) in std::mem::take(&mut world.changes) {
-            if let Some(directory) = directory(&world.names, name) {
+            if let Some(directory) = world.names.directory(name) {
                 let event = match came {
                     true => Event::Came { name, op: at },
                     false => Event::Went { name, op: at },
@@ -291,7 +283,10 @@ fn is_known(op: &PlanOp, world: &World) -> bool {
 fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u32, NameSet> {
     let mut found: HashMap<u32, NameSet> = HashMap::new();
     let mut add = |path: u32, mode: u32| {
-        let directory = directory(&world.names, path).filter(|at| listed.contains_key(at));
+        let directory = world
+            .names
+            .directory(path)
+            .filter(|at| listed.contains_key(at));
         if let Some(directory) = directory.filter(|_| is_shown(&world.names, path, mode)) {
             let names = found.entry(directory).or_default();
             names.add(last_part(&world.names, path));

@@ -20,6 +20,8 @@ pub struct Names<'a> {
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
     ancestors: Vec<Box<[u32]>>,
+    /// The directory that each of the plan's names lies in; NONE if the plan does not name it.
+    directories: Vec<u32>,
 }
 
 impl<'a> Names<'a> {
@@ -35,10 +37,14 @@ impl<'a> Names<'a> {
             sorted: OnceCell::new(),
             changing: vec![false; plan.n_strings() as usize],
             ancestors: Vec::new(),
+            directories: Vec::new(),
         };
         names.find_changing();
         names.ancestors = (0..plan.n_strings())
             .map(|at| names.find_ancestors(at))
+            .collect();
+        names.directories = (0..plan.n_strings())
+            .map(|at| names.find(directory_of(plan.string(at))).unwrap_or(NONE))
             .collect();
         names
     }
@@ -99,6 +105,15 @@ impl<'a> Names<'a> {
         self.find(parent_of(self.bytes(path))?)
     }
 
+    /// The directory that a name lies in; the spool itself lies in none.
+    pub fn directory(&self, path: u32) -> Option<u32> {
+        match self.directories.get(path as usize) {
+            _ if self.bytes(path).is_empty() => None,
+            Some(known) if *known != NONE => Some(*known),
+            _ => self.find(directory_of(self.bytes(path))),
+        }
+    }
+
     /// Proper ancestors that some operation makes, moves or removes.
     pub fn ancestors(&self, path: u32) -> &[u32] {
         self.ancestors.get(path as usize).map_or(&[], |found| found)
@@ -141,6 +156,10 @@ impl<'a> Names<'a> {
             .take_while(move |path| self.bytes(*path).starts_with(&prefix))
             .chain(extra)
     }
+}
+
+fn directory_of(path: &[u8]) -> &[u8] {
+    parent_of(path).unwrap_or(b"")
 }
 
 /// The directory part of a path; `None` for names directly below the spool.

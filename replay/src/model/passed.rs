@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::descriptors::Descriptors;
-use crate::model::world::leader;
+use crate::model::world::leaders;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
@@ -27,19 +27,20 @@ pub struct Pass {
 
 /// Finds what changed hands, in order of use; past the first 128 nothing is found.
 pub fn find(plan: &Plan) -> Vec<Pass> {
-    let (ops, threads) = (plan.ops(), plan.threads());
+    let (ops, leaders) = (plan.ops(), leaders(plan.threads()));
+    let leader = |thread: u32| leaders[thread as usize];
     // The object of a descriptor is, here, the operation that opened it.
     let mut tables = Descriptors::default();
     for fd in plan.fds() {
-        tables.found(leader(threads, fd.thread), fd, NONE);
+        tables.found(leader(fd.thread), fd, NONE);
     }
     let mut opener: HashMap<u64, u32> = HashMap::new();
     let mut passes = Vec::new();
     for (at, op) in ops.iter().enumerate() {
-        let process = leader(threads, op.thread);
+        let process = leader(op.thread);
         if is_stranger(&tables, process, op)
             && let Some(opened) = opener.get(&op.ino).copied()
-            && leader(threads, ops[opened as usize].thread) != process
+            && leader(ops[opened as usize].thread) != process
             && ops[opened as usize].end_ns <= op.start_ns
             && passes.len() < MOST
         {
@@ -55,7 +56,7 @@ pub fn find(plan: &Plan) -> Vec<Pass> {
                 opener.insert(op.ino, at as u32);
             }
             Kind::Fork if op.arg != i64::from(NONE) => {
-                tables.inherit(process, leader(threads, op.arg as u32));
+                tables.inherit(process, leader(op.arg as u32));
             }
             Kind::Exit => tables.forget(op.thread),
             _ => {}

@@ -1,6 +1,7 @@
 //! Who fights with whom for names: the operations to be put in order together.
 
 use foldhash::{HashMap, HashSet, HashSetExt};
+use smallvec::SmallVec;
 use spoolscope_traces::records::PlanOp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,9 +15,9 @@ use crate::touches;
 /// Later operations on the same names whose results tell how a contest ended.
 const WITNESSES: usize = 16;
 
-/// A name an operation depends on, and whether it changes it.
-fn keys(names: &Names, op: &PlanOp) -> Vec<(u32, bool)> {
-    let mut keys = Vec::new();
+/// The names an operation depends on, and whether it changes them.
+pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
+    let mut keys = SmallVec::new();
     for touch in touches::of(op).iter().flatten() {
         if op.ret < 0 && !needs::is_evidence(op, touch) {
             continue;
@@ -30,9 +31,9 @@ fn keys(names: &Names, op: &PlanOp) -> Vec<(u32, bool)> {
     keys
 }
 
-/// Whether two operations depend on one name that one of them changes.
-pub fn conflict(names: &Names, one: &PlanOp, other: &PlanOp) -> bool {
-    let (one, other) = (keys(names, one), keys(names, other));
+/// Whether an operation depends on one of some names, and the name is changed.
+pub fn conflict(names: &Names, one: &[(u32, bool)], other: &PlanOp) -> bool {
+    let other = keys(names, other);
     let met = |(path, changes): &(u32, bool)| {
         let mut same = other.iter().filter(|(other, _)| other == path);
         same.any(|(_, changed)| *changes || *changed)

@@ -40,6 +40,7 @@ pub struct World<'a> {
     pub(super) entry_at: HashMap<u32, u32>,
     pub(super) entry_of_ino: HashMap<u64, u32>,
     pub(super) threads: &'a [PlanThread],
+    leaders: Vec<u32>,
     umasks: Vec<u32>,
     pub(super) descriptors: Descriptors,
     /// Open files that change hands, in order of use.
@@ -83,6 +84,7 @@ impl<'a> World<'a> {
             entry_at: entries.iter().enumerate().map(at).collect(),
             entry_of_ino: entries.iter().enumerate().filter(known).map(ino).collect(),
             threads: plan.threads(),
+            leaders: leaders(plan.threads()),
             umasks: plan.threads().iter().map(|thread| thread.umask).collect(),
             descriptors: Descriptors::default(),
             passes: passed::find(plan),
@@ -220,7 +222,7 @@ impl<'a> World<'a> {
         if self.listed.is_empty() {
             return;
         }
-        let directory = listings::directory(&self.names, path);
+        let directory = self.names.directory(path);
         if let Some(Slot::Present(above)) = directory.map(|above| self.slot(above)) {
             let mode = self.object(above).now.mode;
             self.names_unsure |= mode & libc::S_IFMT == libc::S_IFLNK;
@@ -364,7 +366,11 @@ impl<'a> World<'a> {
 
     /// Follows descriptors through open, dup and F_SETFL.
     pub fn track_fd(&mut self, at: u32, op: &PlanOp) {
-        let (leader, object) = (self.leader(op.thread), self.target_of(op));
+        let leader = self.leader(op.thread);
+        let object = match semantics::kind(op) {
+            Kind::Open => self.target_of(op),
+            _ => None,
+        };
         self.descriptors.track(op, leader, object);
         if self.passes.iter().any(|pass| pass.opened == at) {
             self.descriptors.give(leader, op.ret as i32, at);
@@ -434,7 +440,7 @@ impl<'a> World<'a> {
     }
 
     pub fn leader(&self, thread: u32) -> u32 {
-        leader(self.threads, thread)
+        self.leaders[thread as usize]
     }
 
     pub fn set_umask(&mut self, thread: u32, umask: u32) {
@@ -454,8 +460,14 @@ impl<'a> World<'a> {
     }
 }
 
-/// The thread that stands for a process: the first one with its pid in the same life.
-pub fn leader(threads: &[PlanThread], thread: u32) -> u32 {
+/// By thread, the one that stands for its process: the first with its pid in the same life.
+pub fn leaders(threads: &[PlanThread]) -> Vec<u32> {
+    (0..threads.len() as u32)
+        .map(|thread| leader(threads, thread))
+        .collect()
+}
+
+fn leader(threads: &[PlanThread], thread: u32) -> u32 {
     let mut at = thread;
     loop {
         let parent = threads[at as usize].parent;
