@@ -1,15 +1,18 @@
 """How much memory each step of a replay needs, for plans of a million calls and more.
 
-The plan of a trace is repeated as often as needed: each copy with threads of its own, after the
-one before it, and in a directory of its own unless --same-names. Every step runs in a memory
+The plan of a trace is repeated as often as needed, each copy after the one before it, and in a
+directory of its own unless --same-names. Threads that lasted from the beginning to the end go on;
+each copy has the others for itself, and ends them. Every step runs in a memory
 cgroup that allows --limit MiB, page cache included, without swap. Prints the peak of what the
 kernel cannot reclaim (anonymous and shared anonymous memory of all processes of the step), and
 whether the step ended. Needs root.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,7 +25,8 @@ import engine_speed
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.life import FORK
+from spoolscope.replay.attached import pseudo
+from spoolscope.replay.life import EXIT, FORK
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 from spoolscope.traces.native import find_binary
 
@@ -128,7 +132,17 @@ def limited(limit: int, *words: object) -> Used:
             ended, status, used = os.wait4(child, os.WNOHANG)
         return Used(status, peak, used.ru_utime + used.ru_stime)
     finally:
-        group.rmdir()
+        _end(group)
+
+
+def _end(group: Path) -> None:
+    """Kill what a program left in its cgroup, and remove that."""
+    while pids := (group / "cgroup.procs").read_text().split():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(POLL_S)
+    group.rmdir()
 
 
 def unreclaimable(group: Path, kinds: tuple[str, ...]) -> int:
@@ -159,7 +173,11 @@ def repeat(one: Path, calls: int, out: Path, *, own_names: bool = True) -> int:
     at = int(header["string_bytes_at"])
     strings = [raw[at + int(a) : at + int(b)].tobytes() for a, b in pairwise(index)]
     n = -(-calls // int((parts["ops"]["call"] != NO_CALL_ROW).sum()))
-    length = int(max(header["duration_ns"], parts["ops"]["end_ns"].max())) + 1
+    threads = Threads(parts["threads"], parts["ops"])
+    length = int(max(header["duration_ns"], parts["ops"]["end_ns"].max())) + 2
+    # Who came later and was still there at the end of the trace ends with its copy.
+    ends = pseudo(EXIT, np.flatnonzero(threads.linger), np.int64(length - 1))
+    parts["ops"] = np.concatenate([parts["ops"], ends])
     flat = strings
     if own_names:
         flat = [string for number in range(n) for string in _prefixed(number, strings)]
@@ -170,19 +188,14 @@ def repeat(one: Path, calls: int, out: Path, *, own_names: bool = True) -> int:
     with out.open("wb") as file:
         file.seek(at)
         for name, rows in parts.items():
-            header[f"{name}_at"], header[f"n_{name}"] = file.tell(), n * len(rows)
-            extra = rows[:0]
+            header[f"{name}_at"] = began = file.tell()
             if name == "entries" and own_names:
-                extra = _directories(n, n_strings + 1)
-            header[f"n_{name}"] += len(extra)
-            file.write(extra.tobytes())
+                file.write(_directories(n, n_strings + 1).tobytes())
             apart = n_strings + 1 if own_names else 0
             once = name in ("entries", "xattrs") and not own_names
             for number in range(1 if once else n):
-                moved = _moved(name, rows, number, apart, length, len(parts["threads"]))
-                file.write(moved.tobytes())
-            if once:
-                header[f"n_{name}"] = len(rows)
+                file.write(_moved(name, rows, number, apart, length, threads).tobytes())
+            header[f"n_{name}"] = (file.tell() - began) // rows.dtype.itemsize
             file.write(bytes(-file.tell() % 8))
         for key, data in (
             ("string_index_at", sizes.tobytes()),
@@ -212,24 +225,47 @@ def _directories(n: int, n_strings: int) -> Any:
     return rows
 
 
-def _moved(name: str, rows: Any, number: int, n_strings: int, length: int, n_threads: int) -> Any:
+class Threads:
+    """Threads of the copies: those that lasted are in all of them, the others once in each."""
+
+    def __init__(self, threads: Any, ops: Any) -> None:
+        """Find out who lasted: neither forked nor ended in the plan."""
+        ended = np.zeros(len(threads), bool)
+        ended[ops["thread"][ops["op"] == EXIT]] = True
+        self.lasted = (threads["parent"] == NONE) & (threads["start_ns"] == 0) & ~ended
+        self.linger = ~self.lasted & ~ended
+        self._rank = np.cumsum(~self.lasted) - 1
+
+    def of(self, indices: Any, number: int) -> Any:
+        """Return the indices in a copy of the plan's."""
+        if number == 0:
+            return indices
+        others = int((~self.lasted).sum())
+        moved = len(self.lasted) + (number - 1) * others + self._rank[indices]
+        return np.where(self.lasted[indices], indices, moved)
+
+
+def _moved(name: str, rows: Any, number: int, n_strings: int, length: int, threads: Threads) -> Any:
+    if number and name in ("threads", "fds"):
+        own = ~(threads.lasted if name == "threads" else threads.lasted[rows["thread"]])
+        rows = rows[own]
     moved = rows.copy()
     for column in PATHS[name]:
         known = moved[column] != NONE
         moved[column][known] += number * n_strings
     if name == "threads":
         known = moved["parent"] != NONE
-        moved["parent"][known] += number * n_threads
+        moved["parent"][known] = threads.of(moved["parent"][known], number)
         moved["start_ns"] += number * length
     if name == "ops":
         moved["start_ns"] += number * length
         moved["end_ns"] += number * length
         forks = (moved["op"] == FORK) & (moved["arg"] != NONE)
-        moved["arg"][forks] += number * n_threads
+        moved["arg"][forks] = threads.of(moved["arg"][forks], number)
         calls = moved["call"] != NO_CALL_ROW
         moved["call"][calls] += number * len(rows)
     if name in ("ops", "fds"):
-        moved["thread"] += number * n_threads
+        moved["thread"] = threads.of(moved["thread"], number)
     if name in ("ops", "entries"):
         known = (moved["ino"] > 0) & (n_strings > 0)
         moved["ino"][known] += number << 40

@@ -5,20 +5,24 @@ use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::slice;
 
 use crate::age::{self, Age};
 use crate::assemble::Draft;
 use crate::cli::{self, Cli, Order, Verb};
 use crate::cut;
 use crate::engine::cpus::Meter;
+use crate::engine::outcomes::Outcomes;
 use crate::engine::schedule::Schedule;
 use crate::engine::{self, Options, Summary};
 use crate::explain;
 use crate::fixture;
+use crate::large;
 use crate::model::linear::Linear;
-use crate::model::listings::Listings;
+use crate::model::listings::{Judged, Listings};
 use crate::model::moments;
 use crate::model::state::Tree;
 use crate::only;
@@ -36,18 +40,16 @@ pub fn run(cli: Cli) -> Result<u8> {
     let content = cli.content;
     match cli.verb {
         Verb::Layout => print(&layout()),
-        Verb::Check { plan } => print(&check(&Plan::open(&plan)?)),
-        Verb::Explain { plan, order, ops } => {
-            print(&explain::explain(&Plan::open(&plan)?, order, &ops))
-        }
+        Verb::Check { plan } => print(&check(&open(&plan)?)),
+        Verb::Explain { plan, order, ops } => print(&explain::explain(&open(&plan)?, order, &ops)),
         Verb::Cut {
             plan,
             from_ns,
             to_ns,
             out,
-        } => write(cut::cut(&Plan::open(&plan)?, from_ns.max(0), to_ns), &out),
+        } => write(cut::cut(&open(&plan)?, from_ns.max(0), to_ns), &out),
         Verb::Only { plan, chosen, out } => {
-            let plan = Plan::open(&plan)?;
+            let plan = open(&plan)?;
             let chosen: Vec<bool> = std::fs::read(&chosen)?
                 .iter()
                 .map(|byte| *byte != 0)
@@ -66,11 +68,11 @@ pub fn run(cli: Cli) -> Result<u8> {
         } => {
             let users = std::fs::read(&users)?;
             let users = users.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
-            write(scale::scale(&Plan::open(&plan)?, &users, &phases_ns)?, &out)
+            write(scale::scale(&open(&plan)?, &users, &phases_ns)?, &out)
         }
         Verb::Fixture { plan, target, age } => {
             sandbox::require_empty(&target)?;
-            let plan = Plan::open(&plan)?;
+            let plan = open(&plan)?;
             print(&prepare(
                 &plan,
                 &Linear::walk(&plan),
@@ -81,7 +83,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         Verb::Run(arguments) => execute(&arguments, content),
         Verb::Verify { plan, target } => {
-            let plan = Plan::open(&plan)?;
+            let plan = open(&plan)?;
             let linear = Linear::walk(&plan);
             let tree = Tree::expected(&plan, &linear.world);
             let confinement = sandbox::enter(&target)?;
@@ -91,9 +93,17 @@ pub fn run(cli: Cli) -> Result<u8> {
     }
 }
 
+/// Opens a plan; what is as long as it will lie beside it.
+fn open(plan: &Path) -> Result<Plan> {
+    if let Ok(file) = plan.canonicalize() {
+        large::lie_in(file.parent().unwrap_or(Path::new("/")));
+    }
+    Plan::open(plan)
+}
+
 fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
     let shown = || format!("cannot write {}", out.display());
-    let file = std::fs::File::create(out).with_context(shown)?;
+    let file = File::create(out).with_context(shown)?;
     draft.write(&mut BufWriter::new(file)).with_context(shown)?;
     print(&told)
 }
@@ -202,7 +212,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     if !arguments.prepared {
         sandbox::require_empty(&arguments.target)?;
     }
-    let plan: &'static Plan = Box::leak(Box::new(Plan::open(&arguments.plan)?));
+    let plan: &'static Plan = Box::leak(Box::new(open(&arguments.plan)?));
     let mut linear = Linear::walk(plan);
     let waits = waits(plan, &linear, arguments.order);
     let rivals = match arguments.order {
@@ -231,6 +241,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     let listings: &'static Listings = Box::leak(Box::new(linear.listings));
     drop(linear.world);
     drop(linear.edges);
+    large::stay_in_memory();
     let mut how = json!({
         "descriptors_passed": passes.len(),
         "edges": edges,
@@ -246,12 +257,9 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         passes,
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
-    if let Some(mut file) = output {
-        file.write_all(records::as_bytes(&outcomes))
-            .context("cannot write the outcomes")?;
-    }
-    how["listings"] = told_of(listings, &outcomes);
-    let mut text = told(&summary, &outcomes);
+    let tally = write_outcomes(plan, outcomes, listings, output)?;
+    how["listings"] = told_of(listings, &tally);
+    let mut text = told(&summary, &tally);
     if let (Some(text), Value::Object(how)) = (text.as_object_mut(), how) {
         text.extend(how);
     }
@@ -266,16 +274,63 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     })
 }
 
-fn told(summary: &Summary, outcomes: &[Outcome]) -> Value {
-    let counts = count(outcomes);
+/// Writes the outcomes in the order of the plan, and counts them.
+fn write_outcomes(
+    plan: &Plan,
+    outcomes: &Outcomes,
+    listings: &Listings,
+    output: Option<File>,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut output = output.map(BufWriter::new);
+    let told = "cannot write the outcomes";
+    outcomes.in_order(plan, |op, outcome| {
+        tally.add(outcome, listings.judged(op, outcome));
+        match &mut output {
+            Some(file) => file.write_all(records::as_bytes(slice::from_ref(outcome))),
+            None => Ok(()),
+        }
+        .context(told)
+    })?;
+    output
+        .map_or(Ok(()), |mut file| file.flush())
+        .context(told)?;
+    Ok(tally)
+}
+
+/// Outcomes and listings, counted.
+#[derive(Default)]
+struct Tally {
+    verdicts: [usize; 4],
+    makespan_ns: i64,
+    same_names: usize,
+    other_names: usize,
+    not_ended: usize,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &Outcome, listing: Option<Judged>) {
+        self.verdicts[usize::from(outcome.verdict).min(3)] += 1;
+        self.makespan_ns = self.makespan_ns.max(outcome.end_ns);
+        match listing {
+            Some(Judged::Same) => self.same_names += 1,
+            Some(Judged::OtherNames) => self.other_names += 1,
+            Some(Judged::NotEnded) => self.not_ended += 1,
+            None => {}
+        }
+    }
+}
+
+fn told(summary: &Summary, tally: &Tally) -> Value {
+    let counts = tally.verdicts;
     json!({
-        "ops": outcomes.len(),
+        "ops": counts.iter().sum::<usize>(),
         "same": counts[usize::from(VERDICT_SAME)],
         "diverged": counts[usize::from(VERDICT_DIVERGED)],
         "skipped": counts[usize::from(VERDICT_SKIPPED)],
         "pending": counts[usize::from(VERDICT_PENDING)],
         "start_epoch_ns": summary.start_epoch_ns,
-        "makespan_ns": summary.makespan_ns,
+        "makespan_ns": tally.makespan_ns,
         "cpu_idle": summary.cpus.map(|shares| shares.idle),
         "cpu_steal": summary.cpus.map(|shares| shares.steal),
         "orders_given_up": summary.given_up,
@@ -286,13 +341,12 @@ fn told(summary: &Summary, outcomes: &[Outcome]) -> Value {
 }
 
 /// How many listings were compared, how many showed other names, and why others were not.
-fn told_of(listings: &Listings, outcomes: &[Outcome]) -> Value {
-    let [same, other_names, not_ended] = listings.judged(outcomes);
+fn told_of(listings: &Listings, tally: &Tally) -> Value {
     json!({
-        "compared": same + other_names,
-        "other_names": other_names,
+        "compared": tally.same_names + tally.other_names,
+        "other_names": tally.other_names,
         "not_compared": {
-            "ended elsewhere": not_ended,
+            "ended elsewhere": tally.not_ended,
             "names came or went meanwhile": listings.overlapping,
             "read in part": listings.partial,
             "directory not known": listings.unknown,
@@ -313,14 +367,6 @@ fn waits(plan: &Plan, linear: &Linear, order: Order) -> Vec<(u32, u32, u32)> {
     }
 }
 
-fn create(path: &Path) -> Result<std::fs::File> {
-    std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))
-}
-
-fn count(outcomes: &[Outcome]) -> [usize; 4] {
-    let mut counts = [0; 4];
-    for outcome in outcomes {
-        counts[usize::from(outcome.verdict).min(3)] += 1;
-    }
-    counts
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot create {}", path.display()))
 }

@@ -9,6 +9,7 @@ mod engine;
 mod explain;
 mod extents;
 mod fixture;
+mod large;
 mod model;
 mod only;
 mod pattern;
@@ -24,6 +25,9 @@ mod xattrs;
 
 use clap::Parser;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: large::Allocator = large::Allocator;
 
 fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {

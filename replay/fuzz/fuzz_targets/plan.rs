@@ -22,6 +22,8 @@ mod explain;
 mod extents;
 #[path = "../../src/fixture.rs"]
 mod fixture;
+#[path = "../../src/large.rs"]
+mod large;
 #[path = "../../src/model/mod.rs"]
 mod model;
 #[path = "../../src/only/mod.rs"]

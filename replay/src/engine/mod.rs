@@ -9,6 +9,7 @@ mod life;
 mod listing;
 mod mapped;
 mod opened;
+pub mod outcomes;
 pub mod pace;
 pub mod passing;
 pub mod schedule;

@@ -1,8 +1,9 @@
 //! The plan as each task reads it: its own stream of operations, and what each waits for.
 
 use anyhow::Result;
-use spoolscope_traces::records::{NONE, Outcome, PLAN_FORK, REASON_NONE};
+use spoolscope_traces::records::{NONE, PLAN_FORK};
 
+use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
 use crate::engine::shared::{self, Control, Gate};
 use crate::plan::Plan;
@@ -38,18 +39,13 @@ pub struct Schedule {
     rivals: &'static [Rival],
     pub gates: &'static [Gate],
     control: &'static [Control],
-    outcomes: *mut Outcome,
+    pub outcomes: Outcomes,
     /// Threads for which permission was denied in the recording run without capabilities.
     pub denied: &'static [bool],
     /// The descriptor a fork or open at start needs space for.
     pub n_fds: usize,
     pub longest_read: i64,
 }
-
-// SAFETY: every slot of the outcomes is written by one task only.
-unsafe impl Sync for Schedule {}
-// SAFETY: as above.
-unsafe impl Send for Schedule {}
 
 impl Schedule {
     pub fn new(
@@ -68,19 +64,20 @@ impl Schedule {
             let refused = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
             denied[op.thread as usize] |= refused;
         }
+        let own_first = shared::copy(&first)?;
         let reads = ops.iter().filter(|op| semantics::kind(op) != Kind::Write);
         Ok(Self {
             plan,
             pace,
             noop,
-            first: shared::copy(&first)?,
+            first: own_first,
             ops: shared::copy(&slots)?,
             first_edge: shared::copy(&first_edge)?,
             edges: shared::copy(&edges)?,
             rivals: shared::copy(&by_slot(rivals, plan, &first, &slots, &slot_of))?,
             gates: shared::array(n_threads)?,
             control: shared::array(1)?,
-            outcomes: shared::allocate(ops.len())?,
+            outcomes: Outcomes::new(own_first)?,
             denied: shared::copy(&denied)?,
             n_fds: highest_fd(plan) + 1,
             longest_read: reads
@@ -123,35 +120,6 @@ impl Schedule {
 
     pub fn n_edges(&self) -> usize {
         self.edges.len()
-    }
-
-    /// Writes the result of a slot; only the thread that owns the slot does.
-    pub fn store(&self, slot: usize, outcome: Outcome) {
-        // SAFETY: `slot` is within the array and no other task writes this slot.
-        unsafe { self.outcomes.add(slot).write(outcome) };
-    }
-
-    /// When an operation that is done ended; only after its thread's progress said so.
-    pub fn ended_ns(&self, slot: usize) -> i64 {
-        // SAFETY: the slot was written before the progress that the caller has seen.
-        unsafe { (*self.outcomes.add(slot)).end_ns }
-    }
-
-    /// All results in the order of the plan; those never reached are pending.
-    pub fn collect(&self) -> Vec<Outcome> {
-        let n = self.plan.ops().len();
-        let mut outcomes = vec![
-            Outcome {
-                reason: REASON_NONE,
-                ..Outcome::default()
-            };
-            n
-        ];
-        for (slot, op) in self.ops.iter().enumerate() {
-            // SAFETY: the tasks are gone or do not write this slot any more.
-            outcomes[*op as usize] = unsafe { self.outcomes.add(slot).read() };
-        }
-        outcomes
     }
 }
 

@@ -5,25 +5,16 @@ use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::engine::spin::Spinning;
+use crate::large;
 
 /// Zeroed memory shared with every process forked from here; it lives as long as they do.
 pub fn allocate<T>(count: usize) -> Result<*mut T> {
-    let bytes = (count * size_of::<T>()).max(1);
-    // SAFETY: plain system call; the result is checked.
-    let place = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    ensure!(
-        place != libc::MAP_FAILED,
-        "no memory for {bytes} shared bytes"
-    );
+    let bytes = count * size_of::<T>();
+    checked(large::memory(bytes, libc::MAP_SHARED), bytes)
+}
+
+fn checked<T>(place: *mut u8, bytes: usize) -> Result<*mut T> {
+    ensure!(!place.is_null(), "no memory for {bytes} shared bytes");
     Ok(place.cast())
 }
 
@@ -36,7 +27,8 @@ pub fn array<T: Atomic>(count: usize) -> Result<&'static [T]> {
 
 /// Copies a slice to shared memory, so that a fork does not have to copy its page tables.
 pub fn copy<T: Copy>(from: &[T]) -> Result<&'static [T]> {
-    let place = allocate::<T>(from.len())?;
+    let bytes = size_of_val(from);
+    let place: *mut T = checked(large::map(bytes, libc::MAP_SHARED), bytes)?;
     // SAFETY: the memory is large enough, new, and never unmapped.
     unsafe {
         ptr::copy_nonoverlapping(from.as_ptr(), place, from.len());
@@ -173,20 +165,5 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
 
 /// Private memory for buffers; only pages that are used cost anything.
 pub fn allocate_private(bytes: usize) -> Result<*mut u8> {
-    // SAFETY: plain system call; the result is checked.
-    let place = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    ensure!(
-        place != libc::MAP_FAILED,
-        "no memory for {bytes} bytes of buffer"
-    );
-    Ok(place.cast())
+    checked(large::memory(bytes, libc::MAP_PRIVATE), bytes)
 }

@@ -1,7 +1,7 @@
 //! The engine's own process: starts roots, watches, reaps, and ends everything.
 
 use anyhow::{Result, ensure};
-use spoolscope_traces::records::{NONE, Outcome};
+use spoolscope_traces::records::NONE;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
@@ -12,6 +12,7 @@ use crate::engine::cpus::{Meter, Shares};
 use crate::engine::life;
 use crate::engine::mapped;
 use crate::engine::opened::SharedFiles;
+use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
 use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
@@ -28,6 +29,8 @@ const LEAD_NS: i64 = 50_000_000;
 const IMMORTAL_NS: i64 = 10_000_000_000;
 /// How often the CPUs are looked at.
 const LOOK_NS: i64 = 250_000_000;
+/// How often outcomes are written out, if there are many.
+const DRAIN_NS: i64 = 100_000_000;
 /// Roots are started this much recorded time before they are needed.
 const AHEAD_NS: i64 = 1_000_000_000;
 
@@ -47,7 +50,6 @@ pub struct Options {
 /// What came out, besides the outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
-    pub makespan_ns: i64,
     pub given_up: u64,
     /// Locks that were granted before their turn, and given back.
     pub given_back: u32,
@@ -72,13 +74,13 @@ pub fn open_sink() -> i32 {
     unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }
 }
 
-/// Runs a prepared schedule inside a confinement and returns every outcome.
+/// Runs a prepared schedule inside a confinement and returns every outcome, too.
 pub fn run(
     schedule: Schedule,
     confinement: Confinement,
     sink: i32,
     options: Options,
-) -> Result<(Summary, Vec<Outcome>)> {
+) -> Result<(Summary, &'static Outcomes)> {
     let context = context(schedule, confinement, sink, &options)?;
     args::prepare();
     let mut engine = Supervisor {
@@ -91,19 +93,16 @@ pub fn run(
         watchdog: Watchdog::new(options.stall_ns),
         last_report_ns: 0,
         last_look_ns: 0,
+        drain: Drain::new(&context.schedule.outcomes),
+        last_drain_ns: 0,
     };
     let result = engine.supervise();
     engine.summary.cpus = engine.cpus.shares();
     engine.summary.given_back = context.schedule.control().given_back.load(Relaxed);
     engine.end();
     result?;
-    let outcomes = context.schedule.collect();
-    engine.summary.makespan_ns = outcomes
-        .iter()
-        .map(|outcome| outcome.end_ns)
-        .max()
-        .unwrap_or(0);
-    Ok((engine.summary, outcomes))
+    engine.drain.go(|_| u32::MAX)?;
+    Ok((engine.summary, &context.schedule.outcomes))
 }
 
 fn context(
@@ -151,6 +150,8 @@ struct Supervisor {
     watchdog: Watchdog,
     last_report_ns: i64,
     last_look_ns: i64,
+    drain: Drain,
+    last_drain_ns: i64,
 }
 
 impl Supervisor {
@@ -176,6 +177,7 @@ impl Supervisor {
             self.watchdog.require_life(&self.context.schedule)?;
             self.report();
             self.look_at_cpus(n_cpus);
+            self.drain()?;
             // Waiting tasks end at the latest here, so that a root is never started too late.
             let finished = control.finished.load(SeqCst);
             if (finished as usize) < n_threads {
@@ -201,6 +203,17 @@ impl Supervisor {
             let control = self.context.schedule.control();
             control.spinning.adapt(Some(shares), n_cpus);
         }
+    }
+
+    /// Writes out what is done, so that its memory is free.
+    fn drain(&mut self) -> Result<()> {
+        let now = now_ns();
+        if now - self.last_drain_ns < DRAIN_NS {
+            return Ok(());
+        }
+        self.last_drain_ns = now;
+        let gates = self.context.schedule.gates;
+        self.drain.go(|thread| gates[thread].progress.load(SeqCst))
     }
 
     /// Starts the processes that were there when the recording began, and waits until each has

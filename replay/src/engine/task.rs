@@ -152,7 +152,7 @@ impl Task {
             let op = &schedule.plan.ops()[schedule.op_at(slot) as usize];
             exited = semantics::kind(op) == Kind::Exit;
             let outcome = self.step(op, slot, start);
-            schedule.store(slot, outcome);
+            schedule.outcomes.store(slot, outcome);
             self.gate().advance(position + 1);
         }
         self.finish(exited);
@@ -223,7 +223,11 @@ impl Task {
                 continue;
             }
             if self.gate().wait_for(other, *thread, *finished) {
-                ended = ended.max(schedule.ended_ns(schedule.slot(*thread, *finished - 1)));
+                ended = ended.max(
+                    schedule
+                        .outcomes
+                        .ended_ns(schedule.slot(*thread, *finished - 1)),
+                );
             } else {
                 self.gave_up = true;
             }

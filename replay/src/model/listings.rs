@@ -70,19 +70,23 @@ impl Listings {
         Some((listing, &self.known[listing as usize]))
     }
 
-    /// Listings by what became of them in a replay: same names, other names, not ended.
-    pub fn judged(&self, outcomes: &[Outcome]) -> [u64; 3] {
-        let mut counts = [0; 3];
-        for listing in &self.known {
-            let outcome = &outcomes[listing.last as usize];
-            counts[match (outcome.verdict, outcome.reason) {
-                (VERDICT_SAME, _) => 0,
-                (_, REASON_NAMES) => 1,
-                _ => 2,
-            }] += 1;
-        }
-        counts
+    /// What became of a listing in a replay, where `op` is its last call.
+    pub fn judged(&self, op: u32, outcome: &Outcome) -> Option<Judged> {
+        let (_, listing) = self.of(op)?;
+        (listing.last == op).then_some(match (outcome.verdict, outcome.reason) {
+            (VERDICT_SAME, _) => Judged::Same,
+            (_, REASON_NAMES) => Judged::OtherNames,
+            _ => Judged::NotEnded,
+        })
     }
+}
+
+/// What a replay showed of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    Same,
+    OtherNames,
+    NotEnded,
 }
 
 /// The directories that a plan lists, by the path their descriptors had.

@@ -1,0 +1,156 @@
+//! What is as long as a trace: in files without a name, so that memory need not grow with it.
+//!
+//! The allocator of the program: what is larger than `LARGE` gets a file of its own, which the
+//! kernel can write out and take out of memory. Smaller things come from the system's allocator, and
+//! larger ones stay in memory where no file can be had. What lies in a file is shared with forked tasks,
+//! so none may change it: `stay_in_memory` comes before the first of them.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+
+/// Of about as many bytes nobody has dozens.
+pub const LARGE: usize = 16 << 20;
+const PAGE: usize = 4096;
+const NOWHERE: i32 = -1;
+
+/// Descriptor of the directory that files are made in.
+static PLACE: AtomicI32 = AtomicI32::new(NOWHERE);
+
+/// Large allocations lie in files of this directory from now on, if it can be opened.
+pub fn lie_in(directory: &Path) {
+    let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else {
+        return;
+    };
+    let flags = libc::O_DIRECTORY | libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: plain system call.
+    let opened = unsafe { libc::open(path.as_ptr(), flags) };
+    close(PLACE.swap(opened.max(NOWHERE), SeqCst));
+}
+
+/// New allocations stay in memory; the directory is closed. What was freed is given back, so that no
+/// fork has to copy its page tables.
+pub fn stay_in_memory() {
+    close(PLACE.swap(NOWHERE, SeqCst));
+    // SAFETY: plain library call.
+    unsafe { libc::malloc_trim(0) };
+}
+
+fn close(descriptor: i32) {
+    if descriptor != NOWHERE {
+        // SAFETY: it was opened by `lie_in`, and nobody has it any more.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// A file without a name that has room for so many bytes; none without a directory, or without room.
+pub fn file(bytes: usize) -> Option<OwnedFd> {
+    let place = PLACE.load(SeqCst);
+    if place == NOWHERE {
+        return None;
+    }
+    let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: plain system calls; the descriptor is new and owned from here on.
+    unsafe {
+        let descriptor = libc::openat(place, c".".as_ptr(), flags, 0o600);
+        if descriptor < 0 {
+            return None;
+        }
+        let file = OwnedFd::from_raw_fd(descriptor);
+        // Taken now: on a full disk a store to the mapping would kill.
+        (libc::posix_fallocate(descriptor, 0, bytes as i64) == 0).then_some(file)
+    }
+}
+
+/// Zeroed memory of a file without a name, shared with forked tasks; null if none can be had.
+fn from_file(bytes: usize) -> *mut u8 {
+    match file(bytes) {
+        Some(file) => mapping(bytes, libc::MAP_SHARED, file.as_raw_fd()),
+        None => ptr::null_mut(),
+    }
+}
+
+/// Zeroed memory that forked tasks share (MAP_SHARED) or copy (MAP_PRIVATE); null if there is none.
+pub fn memory(bytes: usize, sharing: i32) -> *mut u8 {
+    let kind = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    mapping(bytes.max(1), kind, -1)
+}
+
+/// Zeroed memory, from a file if it is large and one can be had, else shared or copied as said.
+pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
+    if bytes >= LARGE {
+        let place = from_file(bytes);
+        if !place.is_null() {
+            return place;
+        }
+    }
+    memory(bytes, sharing)
+}
+
+fn mapping(bytes: usize, flags: i32, file: i32) -> *mut u8 {
+    let allowed = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: plain system call; the result is checked.
+    match unsafe { libc::mmap(ptr::null_mut(), bytes, allowed, flags, file, 0) } {
+        libc::MAP_FAILED => ptr::null_mut(),
+        place => place.cast(),
+    }
+}
+
+/// The system's allocator, but for what is large.
+#[derive(Debug)]
+pub struct Allocator;
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= PAGE
+}
+
+// SAFETY: what is large is mapped and unmapped by size alone, everything else is the system's.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match is_large(layout) {
+            true => map(layout.size(), libc::MAP_PRIVATE),
+            // SAFETY: as the caller promised.
+            false => unsafe { System.alloc(layout) },
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        match is_large(layout) {
+            true => map(layout.size(), libc::MAP_PRIVATE),
+            // SAFETY: as the caller promised.
+            false => unsafe { System.alloc_zeroed(layout) },
+        }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: it came from `alloc` with this layout, as the caller promised.
+        unsafe {
+            match is_large(layout) {
+                true => drop(libc::munmap(place.cast(), layout.size())),
+                false => System.dealloc(place, layout),
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promised that the new size is valid with this alignment.
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        if !is_large(layout) && !is_large(wanted) {
+            // SAFETY: as the caller promised.
+            return unsafe { System.realloc(place, layout, size) };
+        }
+        // SAFETY: both are valid for the smaller of the two sizes, and do not overlap.
+        unsafe {
+            let moved = self.alloc(wanted);
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(place, moved, layout.size().min(size));
+                self.dealloc(place, layout);
+            }
+            moved
+        }
+    }
+}
