@@ -17,17 +17,10 @@ CREATE OR REPLACE TEMP TABLE commit_triggers AS
 WITH triggers AS (
     SELECT commit_id, trigger, trigger_pid, trigger_tid, trigger_seq, trigger_comm, ts_ns, to_ns
     FROM commit_spans
-), here AS (
-    SELECT t.commit_id, s.ts_ns, s.comm, s.syscall, s.path_id
-    FROM triggers t JOIN waited s ON {same_call}
-), elsewhere AS (
-    SELECT t.commit_id, s.ts_ns, s.comm, s.syscall, s.path_id
-    FROM (SELECT * FROM triggers WHERE trigger_seq IS NOT NULL
-        AND commit_id NOT IN (SELECT commit_id FROM here)) t
-    JOIN syscalls s ON {same_call}
 ), calls AS (
-    SELECT *, row_number() OVER (PARTITION BY commit_id ORDER BY ts_ns DESC) AS n
-    FROM (SELECT * FROM here UNION ALL SELECT * FROM elsewhere)
+    SELECT t.commit_id, s.comm, s.syscall, s.path_id,
+        row_number() OVER (PARTITION BY t.commit_id ORDER BY s.ts_ns DESC) AS n
+    FROM triggers t JOIN waited s ON {same_call}
 ), named AS (
     SELECT path_id, path, {path_class} AS path_class, {mailbox} AS mailbox
     FROM paths WHERE path_id IN (SELECT path_id FROM calls)

@@ -66,17 +66,17 @@ FROM numbered
 """
 
 # Asked for a commit, the thread of the journal had to get a CPU before it could begin.
-_STARTS = """
+_STARTS = f"""
 CREATE OR REPLACE TEMP TABLE commit_starts AS
 WITH spans AS (
     SELECT commit_id, tid, from_ns AS begun_ns,
         coalesce(lag(to_ns) OVER (PARTITION BY tid ORDER BY from_ns), 0) AS free_ns
     FROM commit_spans WHERE kind = 'jbd2_commit'
 )
-SELECT c.commit_id, greatest(s.ts_ns, c.free_ns) AS from_ns, s.ts_ns + s.dur_ns AS to_ns
-FROM (SELECT * FROM segments WHERE state != 'blocked' AND seq IS NULL) s
-ASOF JOIN spans c ON c.tid = s.tid AND c.begun_ns >= s.ts_ns + s.dur_ns
-WHERE s.ts_ns + s.dur_ns > c.free_ns
+SELECT c.commit_id, greatest(a.from_ns, c.free_ns) AS from_ns, a.to_ns
+FROM (SELECT * FROM absences WHERE why = {NO_CPU} AND seq IS NULL) a
+ASOF JOIN spans c ON c.tid = a.tid AND c.begun_ns >= a.to_ns
+WHERE a.to_ns > c.free_ns
 """
 
 # Log writes and log commits may overlap: a wait is charged to one of them at a time. Of btrfs'
@@ -127,7 +127,7 @@ WITH batching AS (
         AND o.depth = i.depth + 1
     WHERE i.symbol LIKE 'schedule_timeout%' AND o.symbol = 'btrfs_sync_log'
 )
-SELECT s.tid, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
+SELECT s.tid, s.seq, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
     CASE WHEN s.state != 'blocked' THEN {NO_CPU} WHEN k.cause = 'ordered_data' THEN {DATA_SLEEP}
         WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN {BATCHING}
         WHEN k.cause = 'flush' THEN {FLUSH_SLEEP}

@@ -136,8 +136,8 @@ def label_samples(con: duckdb.DuckDBPyConnection) -> None:
 
 _SAMPLES = """
 SELECT c.syscall, coalesce(k.class, 'other'), count(*) FROM samples s
-JOIN syscalls c ON c.tid = s.tid AND c.seq = s.seq LEFT JOIN cpu_stacks k ON k.stack_id = s.stack_id
-GROUP BY ALL
+JOIN waited c ON c.tid = s.tid AND c.seq = s.seq LEFT JOIN cpu_stacks k ON k.stack_id = s.stack_id
+GROUP BY ALL ORDER BY ALL
 """
 
 _UNKNOWN = """
@@ -148,7 +148,10 @@ GROUP BY ALL ORDER BY 2 DESC LIMIT 20
 
 
 def study_cpu(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> CpuReport | None:
-    """Divide the time on the CPU by class; None for a trace that was recorded without samples."""
+    """Divide the time on the CPU by class; None for a trace that was recorded without samples.
+
+    Needs ``waited`` and ``call_totals``.
+    """
     hz = int(meta.get("sample_hz") or 0)
     if not hz:
         return None
@@ -157,7 +160,7 @@ def study_cpu(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> CpuRep
     for syscall, name, n in con.execute(_SAMPLES).fetchall():
         by_syscall.setdefault(syscall, {})[name] = n
     (exact,) = con.execute(
-        "SELECT CAST(coalesce(sum(oncpu_ns), 0) AS BIGINT) FROM syscalls"
+        "SELECT CAST(coalesce(sum(oncpu_ns), 0) AS BIGINT) FROM call_totals"
     ).fetchone() or (0,)
     counts = Counter[str]()
     for classes in by_syscall.values():

@@ -42,10 +42,10 @@ WITH waited AS (
 ), busiest AS (
     SELECT trigger_pid AS pid, max(trigger_comm) AS comm, count(*) AS n,
         CAST(coalesce(sum(w.ns), 0) AS BIGINT) AS others_ns,
-        coalesce(lead(count(*)) OVER (ORDER BY count(*) DESC), 0) AS n_next
+        coalesce(lead(count(*)) OVER (ORDER BY count(*) DESC, trigger_pid), 0) AS n_next
     FROM commit_spans c LEFT JOIN waited w USING (commit_id)
     WHERE c.trigger = 'call' AND c.trigger_pid IS NOT NULL
-    GROUP BY trigger_pid ORDER BY n DESC LIMIT 1
+    GROUP BY trigger_pid ORDER BY n DESC, trigger_pid LIMIT 1
 )
 SELECT pid, comm, n, others_ns, n_next FROM busiest
 """

@@ -34,16 +34,16 @@ WITH waits_there AS (
 ), locks AS (
     SELECT tid, ts_ns, ts_ns + dur_ns AS until_ns, dev, ino FROM waits
     WHERE object = 'inode' AND dur_ns IS NOT NULL
-), inodes AS (
-    SELECT dev, ino, arg_max(path_id, at_ns) AS path_id FROM (
-        SELECT dev, ino, path_id, 0 AS at_ns FROM tree WHERE mode & 61440 = 16384
-        UNION ALL SELECT dev, ino, path_id, ts_ns FROM syscalls
-        WHERE obj_mode & 61440 = 16384 AND ino IN (SELECT ino FROM locks) AND path_id IS NOT NULL
-    ) GROUP BY ALL
 ), met AS (
     SELECT w.*, CASE WHEN l.until_ns > w.ts_ns THEN l.dev END AS dev,
         CASE WHEN l.until_ns > w.ts_ns THEN l.ino END AS ino
     FROM waits_there w ASOF LEFT JOIN locks l ON l.tid = w.tid AND l.ts_ns <= w.ts_ns
+), inodes AS (
+    SELECT dev, ino, arg_max(path_id, at_ns) AS path_id FROM (
+        SELECT dev, ino, path_id, 0 AS at_ns FROM tree WHERE mode & 61440 = 16384
+        UNION ALL SELECT dev, ino, path_id, ts_ns FROM syscalls
+        WHERE obj_mode & 61440 = 16384 AND ino IN (SELECT ino FROM met) AND path_id IS NOT NULL
+    ) GROUP BY ALL
 )
 SELECT coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.path ELSE searched.path END,
         {parent}) AS dir, coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.spool
@@ -64,7 +64,7 @@ _SAMPLED = """
 INSERT INTO directory_waits
 SELECT {parent}, p.spool, 'cpu', NULL, false, count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
 FROM samples s JOIN cpu_stacks k USING (stack_id)
-JOIN syscalls c ON c.tid = s.tid AND c.seq = s.seq JOIN paths p ON p.path_id = c.path_id
+JOIN waited c ON c.tid = s.tid AND c.seq = s.seq JOIN paths p ON p.path_id = c.path_id
 WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' GROUP BY ALL
 """
 
@@ -181,7 +181,7 @@ def study_lookups(
     """Return the directories in which finding names took longest.
 
     Args:
-        con: Needs ``named_waits``, and ``cpu_stacks`` if there are samples.
+        con: Needs ``waited``, ``named_waits``, and ``cpu_stacks`` if there are samples.
         meta: meta.json of the trace.
         all_ns: The time that shares are of.
         ns_per_sample: Time on the CPU that one sample stands for; None without samples.

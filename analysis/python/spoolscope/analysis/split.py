@@ -17,14 +17,18 @@ from spoolscope.analysis.stacks import label_stacks
 from spoolscope.analysis.throttle import name_limits
 
 # Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
-# segments. Those that ask for commits are here, too: the journal's events name them.
+# segments. Those that sync, or that samples and commits name, are here, too, so that nobody has to
+# look for them among all calls again. DuckDB asks list_contains of a dictionary once, but IN of
+# every row.
 _WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, pid, tid, seq, comm, syscall,
     dev, path_id, errno, flags
 FROM syscalls
 WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0
-    OR syscall IN {sync}
+    OR list_contains({sync}, syscall)
+    OR (tid, seq) IN (SELECT tid, seq FROM samples
+        UNION ALL SELECT trigger_tid, trigger_seq FROM commits)
 """
 
 # Thread ids and sequence numbers may be reused in a long trace; time tells the calls apart.
@@ -122,13 +126,13 @@ def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -
     """Label the blocked time of every call.
 
     Creates the temporary tables ``stack_causes``, ``call_totals`` (one row for each name of a
-    call), ``waited`` (the calls that sync, or were not on the CPU all the time) and
-    ``named_waits``; a row of the latter is one interval in which one call was blocked, with its
-    cause, and the rows of a call (``call`` is its rowid in ``waited``) add up to its
-    ``blocked_ns``.
+    call), ``waited`` (the calls that were not on the CPU all the time, that sync, or that samples
+    and commits name) and ``named_waits``; a row of the latter is one interval in which one call was
+    blocked, with its cause, and the rows of a call (``call`` is its rowid in ``waited``) add up to
+    its ``blocked_ns``.
     """
     label_stacks(con, load_rules() if rules is None else rules)
-    con.execute(_WAITED.format(sync=SYSCALL_CLASSES["sync"]))
+    con.execute(_WAITED.format(sync=list(SYSCALL_CLASSES["sync"])))
     sum_calls(con)
     con.execute(_WAITS)
     name_limits(con, "named_waits")
