@@ -1,4 +1,4 @@
-"""Times that two programs measured of the same events, on a machine that others use, too.
+"""Times that two programs, or two runs, measured of the same, on a machine that others use, too.
 
 Between two programs at one tracepoint, or between a program's clock and ours, the machine can lose
 its CPU to its host: 1.5 ms in one of 40 sleeps has been seen. Such a difference does not come
