@@ -57,7 +57,14 @@ def test_an_injected_fault_is_found(require, name, fstype):
     runnable_ns = sum(row["causes"].get(cause, 0) for cause in on_queue)
     assert row["found_ns"] >= row["direct_ns"] >= 0.95 * row["injected_ns"] - runnable_ns
     if row["n_named"] is not None:
-        assert row["culprit"] >= 0.95
+        # Of as few as 14 calls one is too many: then over more of them.
+        named, judged = row["n_named"], row["n_judged"]
+        for _ in range(4):
+            if named >= 0.95 * judged:
+                break
+            more = inject(name, fstype)
+            named, judged = named + more["n_named"], judged + more["n_judged"]
+        assert named >= 0.95 * judged, (named, judged)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
