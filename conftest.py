@@ -14,8 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from spoolscope.lab.slowdisk import SlowDisk
 
 FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 TRACEFS = Path("/sys/kernel/tracing")
@@ -59,18 +63,50 @@ def spool(tmp_path: Path, require: Require) -> Iterator[Callable[[str], Path]]:
     with ExitStack() as cleanup:
 
         def make(fstype: str) -> Path:
-            require("bpf")
-            require(fstype)
-            image, mount = tmp_path / f"{fstype}.img", tmp_path / fstype
-            mount.mkdir()
-            with image.open("wb") as file:
-                file.truncate(512 << 20)
-            subprocess.run([*MKFS[fstype], image], check=True, stderr=subprocess.DEVNULL)
-            subprocess.run(["mount", "-o", "loop,noatime", image, mount], check=True)
-            cleanup.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
-            return mount
+            image = _image(fstype, tmp_path, require)
+            return _mounted(image, tmp_path / fstype, cleanup)
 
         yield make
+
+
+@pytest.fixture
+def slow_spool(
+    tmp_path: Path, require: Require
+) -> Iterator[Callable[[str], tuple[Path, "SlowDisk"]]]:
+    """Return ``slow_spool(fstype)``: a spool, and its disk, which can be told to take its time.
+
+    For tests of sleeps: on a fast machine a request may be answered before anybody waits for it.
+    """
+    from spoolscope.lab.slowdisk import SlowDisk
+
+    with ExitStack() as cleanup:
+
+        def make(fstype: str) -> tuple[Path, SlowDisk]:
+            if not Path("/dev/fuse").exists():
+                require("fuse", "this kernel has no FUSE (/dev/fuse)")
+            disk = cleanup.enter_context(SlowDisk(_image(fstype, tmp_path, require), tmp_path))
+            return _mounted(disk.path, tmp_path / fstype, cleanup), disk
+
+        yield make
+
+
+def _image(fstype: str, place: Path, require: Require) -> Path:
+    """Make a fresh image."""
+    require("bpf")
+    require(fstype)
+    image = place / f"{fstype}.img"
+    with image.open("wb") as file:
+        file.truncate(512 << 20)
+    subprocess.run([*MKFS[fstype], image], check=True, stderr=subprocess.DEVNULL)
+    return image
+
+
+def _mounted(backing: Path, mount: Path, cleanup: ExitStack) -> Path:
+    """Mount a file through a loop device until the clean-up."""
+    mount.mkdir()
+    subprocess.run(["mount", "-o", "loop,noatime", backing, mount], check=True)
+    cleanup.callback(lambda: subprocess.run(["umount", "-l", mount], check=True))
+    return mount
 
 
 @pytest.fixture

@@ -2,21 +2,23 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from clocks import alike, in_one_of_three
 
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = pytest.mark.root
 SOURCE = Path(__file__).with_name("locks.c")
 ROUNDS = 300
 LOCK_COMMANDS = (7, 38)  # F_SETLKW, F_OFD_SETLKW
 UNLOCK = 2
+# A holder keeps a lock for up to 1.5 ms: who asks later than a few of these does not wait as long.
+LATE_NS = 5_000_000
 
 
 @pytest.fixture
@@ -42,7 +44,22 @@ def asks(trace: Path) -> "np.ndarray":
     return posix | (name == "flock") & np.array([c is not None and not c & 8 for c in cmd])
 
 
-@in_one_of_three
+def on_time(trace: Path, out: Path) -> dict[str, Any]:
+    """Replay; up to four times if others had the machine so that the replay was late."""
+    for n in range(4):
+        (row,) = replay(trace, ["ext4"], out / str(n))
+        listed = (Path(row["run"]) / "divergences.json").read_text()
+        # Each asked for the size of the file under its lock: another order has other sizes.
+        assert row["executed"] == row["syscalls"], listed
+        assert row["divergent"] == 0, listed
+        assert row["final_state"]["mismatched"] == 0, row["final_state"]
+        assert row["orders_given_up"] == 0
+        print(f"late {row['lateness_p99_ns']}")
+        if row["lateness_p99_ns"] < LATE_NS:
+            break
+    return row
+
+
 def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     trace, by_program_ns = recorded
     asked = asks(trace)
@@ -50,13 +67,8 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     durations = Trace.open(trace).table("syscalls", ["dur_ns"])["dur_ns"].to_numpy()
     waited_ns = int(durations[asked].sum())
     assert 0.9 * by_program_ns < waited_ns <= by_program_ns
-    (row,) = replay(trace, ["ext4"], tmp_path / "out")
+    row = on_time(trace, tmp_path / "out")
     run = Path(row["run"])
-    # Each asked for the size of the file under its lock: another order has other sizes.
-    assert row["executed"] == row["syscalls"], (run / "divergences.json").read_text()
-    assert row["divergent"] == 0, (run / "divergences.json").read_text()
-    assert row["final_state"]["mismatched"] == 0, row["final_state"]
-    assert row["orders_given_up"] == 0
     outcomes = pq.read_table(run / "outcomes.parquet", columns=["call", "issue_ns", "end_ns"])
     call, issue, end = (column.to_pylist() for column in outcomes.columns)
     made = {c: e - i for c, i, e in zip(call, issue, end, strict=True) if c is not None}
@@ -64,5 +76,8 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     share = [waited_ns / durations.sum(), again_ns / sum(made.values())]
     print(f"program {by_program_ns} recorded {waited_ns} replayed {again_ns} share {share}")
     assert 0.9 < share[1] / share[0] < 1.1
-    # How long the holders took, as fsync, is the machine's in both runs.
-    alike("waits for locks", again_ns, waited_ns, rel=0.1)
+    if row["lateness_p99_ns"] < LATE_NS:
+        assert again_ns == pytest.approx(waited_ns, rel=0.1)
+    else:  # what asks late waits for another time, which must be said
+        assert row["certificate"]["verdict"] == "unfaithful"
+        assert "late" in " ".join(row["certificate"]["reasons"])

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,9 +26,9 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("alone")]
 
-# enum spsc_kind, as a key of meta.json.
 # Most pairs of probes of one event lie closer; interrupts and the hypervisor come between others.
 NEAR_NS = 20_000
+FLUSH_NS = 4_000_000
 # Deliveries by 4 processes, a file that is split and merged, reads past the cache, discards.
 WORK = (
     r"""
@@ -70,7 +70,10 @@ def alone(require):
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = settings()
         yield
-        assert settings() == before
+        after = settings()
+        assert {file: after[file] for file in before} == before
+        # Loop devices that were made meanwhile stay.
+        assert {after[file] for file in after.keys() - before.keys()} <= {"0\n"}
         assert not LEFTOVER.exists()
 
 
@@ -92,9 +95,10 @@ def work(tmp_path: Path, mount: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
-def test_stages_agree_with_the_recorders_requests(fstype, spool, tmp_path):
+def test_stages_agree_with_the_recorders_requests(fstype, slow_spool, tmp_path):
     """Two tracers, two mechanisms: a request of one is in the other, at the same times."""
-    mount = spool(fstype)
+    mount, disk = slow_spool(fstype)
+    disk.delay("flush", FLUSH_NS)  # so that several are under way at once
     summary = record(
         Request(
             spools=[mount],
@@ -113,11 +117,12 @@ def test_stages_agree_with_the_recorders_requests(fstype, spool, tmp_path):
     assert len(pairs) > 300 > 20 * edges
     apart = sorted(abs(b[stage] - s[stage]) for b, s in pairs for stage in ("issue", "done"))
     assert apart[len(apart) * 95 // 100] < NEAR_NS
-    # Bios of several threads may share a request. Of others some differed on xfs, in two runs,
-    # between two of the four deliverers: which of the two tracers is right was not found out.
+    # Bios of several threads may share a request.
     alone = [(b, s) for b, s in pairs if s["bios"] + s["merged"] <= 1]
-    differ = [(b, s) for b, s in alone if b["tid"] != s["tid"]]
-    assert len(differ) <= 0.01 * len(alone), differ
+    assert [(b, s) for b, s in alone if b["bytes"] and b["tid"] != s["tid"]] == []
+    # Which of the flushes under way without data has completed, a block trace does not tell.
+    empty = [(b["tid"], s["tid"]) for b, s in alone if not b["bytes"]]
+    assert Counter(b for b, _ in empty) == Counter(s for _, s in empty)
     for block, stages in pairs:
         assert asked_for(block) == stages["rwbs"].replace("A", ""), (block, stages)
         assert block["error"] == stages["error"]

@@ -20,8 +20,8 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 NOBODY = 65534
-# Calls that may find their block read already.
-FEW = 3
+# No block is there before its call comes to wait for it.
+READ_NS = 10_000_000
 CHAIN = ["alpha", "b", "b", "gamma with a longer name", "message:2,S"]
 PROGRAM = """
 import contextlib, json, os, sys
@@ -105,9 +105,10 @@ def build(mount: Path) -> tuple[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("keep_names", [True, False])
-def test_the_name_that_is_read_is_the_one_that_is_told(spool, tmp_path, keep_names):
-    mount = spool("ext4")
+def test_the_name_that_is_read_is_the_one_that_is_told(slow_spool, tmp_path, keep_names):
+    mount, disk = slow_spool("ext4")
     device, blocks = build(mount)
+    disk.delay("read", READ_NS)
     told = tmp_path / "trials.json"
     told.write_text(json.dumps(trials(mount, blocks)))
     command = [sys.executable, "-S", "-c", PROGRAM, str(mount), device, str(told)]
@@ -130,8 +131,7 @@ def test_the_name_that_is_read_is_the_one_that_is_told(spool, tmp_path, keep_nam
         ).fetchall()
     trial_of = dict(zip([seq for (seq,) in made], expected, strict=True))
     assert len({seq for seq, *_ in rows}) == len(rows)
-    # A block may be there before the call comes to wait for it; then it does not sleep.
-    assert len(rows) >= len(expected) - FEW
+    assert len(rows) == len(expected)
     for seq, directory, name, of in rows:
         trial = trial_of[seq]
         assert of == trial["of"], trial

@@ -108,11 +108,11 @@ def test_filters_and_commands_do_not_mix(tmp_path: Path):
 
 @pytest.mark.root
 def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
-    """The output lies on a tmpfs of 1 MiB; when it is full the capture stays and is recovered."""
+    """The output lies on a tmpfs of 768 KiB; when it is full the capture stays and is recovered."""
     mount = spool("ext4")
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=768k", "none", small], check=True)
     try:
         busy = f"i=0; while [ $i -lt 200000 ]; do : > {mount}/f$i; i=$((i+1)); done"
         done = spoolscope(

@@ -11,7 +11,8 @@ range. The rules:
   or is the driver's own: the cache flush (FN) that a flush request waits for.
 * R takes the D back. C completes from the front; the request is complete with its last byte.
 * A request with PREFLUSH or FUA that the kernel takes apart into flush, data and flush has a
-  second C, of 0 bytes: its end. One without data has only that one. Flushes complete in order.
+  second C, of 0 bytes: its end. One without data has only that one. Of several such the earliest is
+  taken to complete: which it was, no event tells.
 * U ends the plug that the thread's P began: of requests it made from that one on, not yet issued.
 * A, before Q, tells where the bio came from: partition, device mapper, md.
 * A bio that completes without a request (device mapper, zram) is a row with Q and C only.
