@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What a full disk must still take: buffered chunks, the last words of threads, meta.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// On a small disk no more than this part of what is free.
-const RESERVE_SHARE: u64 = 16;
+const RESERVE_SHARE: u64 = 4;
 /// btrfs gives freed space back only with its next transaction; on any disk the conversion of an
 /// earlier segment may take it first, finds then that it is not enough, and cleans up.
 const RETRIES: u32 = 20;
