@@ -62,11 +62,30 @@ fn run(cli: &Cli) -> Result<()> {
     let mut config = fuser::Config::default();
     config.n_threads = Some(THREADS);
     config.mount_options = vec![fuser::MountOption::FSName("spoolscope-slowdisk".to_owned())];
-    let session = fuser::spawn_mount(disk, &cli.mountpoint, &config)
+    let session = fuser::Session::new(disk, &cli.mountpoint, &config)
         .with_context(|| format!("mount on {}", cli.mountpoint.display()))?;
+    leave_mounts().context("leave the mount namespace")?;
+    let session = session.spawn().context("serve")?;
     obey(&delays)?;
     std::mem::forget(session);
     Ok(())
+}
+
+/// From here on, in a mount namespace of our own: as the last process of the one where the
+/// filesystem on this disk is mounted, we would have to unmount that while we end, and wait for
+/// ever for an answer of our own. Our threads begin later and are in the new one, too.
+fn leave_mounts() -> std::io::Result<()> {
+    // SAFETY: changes the namespace of this thread, the only one.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_SLAVE);
+    // Others' mounts go from here when they go there, and are not kept alive.
+    // SAFETY: only the path is read.
+    match unsafe { libc::mount(none, c"/".as_ptr(), none, flags, std::ptr::null()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// Carry out the lines of standard input until it ends.

@@ -116,12 +116,15 @@ def test_nonsense_is_refused(tmp_path, require):
 
 
 OWNER = """
-import sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 from spoolscope.lab.slowdisk import SlowDisk
 place = Path(sys.argv[1])
 disk = SlowDisk(place / "image", place)
-print(disk._process.pid, flush=True)
+for mount in sys.argv[2:]:
+    subprocess.run(["mount", "-o", "loop", disk.path, mount], check=True)
+    Path(mount, "unwritten").write_bytes(bytes(1 << 20))
+print(disk._process.pid, os.minor(disk.path.stat().st_dev), flush=True)
 time.sleep(60)
 """
 
@@ -132,11 +135,46 @@ def test_it_ends_with_its_owner(tmp_path, require):
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE, text=True
     )
-    pid = int(owner.stdout.readline())
+    pid = int(owner.stdout.readline().split()[0])
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
-    deadline = time.monotonic() + 5
+    subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
+    assert is_gone(pid, 5)
+
+
+@pytest.mark.parametrize("killed", ["owner", "both"])
+def test_the_last_of_a_mount_namespace_does_not_wait_for_itself(tmp_path, require, killed):
+    """As when the lab is killed: nobody else is left to unmount what is mounted on the disk."""
+    require("ext4")
+    format_image(tmp_path / "image", "ext4", SIZE)
+    (tmp_path / "mnt").mkdir()
+    command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", OWNER]
+    owner = subprocess.Popen(
+        [*command, tmp_path, tmp_path / "mnt"], stdout=subprocess.PIPE, text=True
+    )
+    pid, connection = map(int, owner.stdout.readline().split())
+    if killed == "both":
+        os.kill(pid, signal.SIGKILL)
+    owner.send_signal(signal.SIGKILL)
+    owner.communicate()
+    gone = is_gone(pid, 10)
+    if not gone:  # or every sync of the machine waits with it
+        abort(connection, tmp_path / "mnt")
+    assert gone
+    loops = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
+    assert f"[{connection:04}]:1 " not in loops
+
+
+def is_gone(pid: int, seconds: float) -> bool:
+    """Tell whether a process has ended within that time."""
+    deadline = time.monotonic() + seconds
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
-    assert not Path(f"/proc/{pid}").exists()
+    return not Path(f"/proc/{pid}").exists()
+
+
+def abort(connection: int, place: Path) -> None:
+    """End a FUSE connection whose server hangs."""
+    subprocess.run(["mount", "-t", "fusectl", "none", place], check=True)
+    (place / str(connection) / "abort").write_text("1")
+    subprocess.run(["umount", place], check=True)
