@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 from spoolscope.lab.load import MESSAGE, make_box, write_message
+from spoolscope.lab.place import read_inodes
 
-MESSAGES, SHARED, FRAGMENTS, EXTENTS = 1200, 4000, 4, 1000
+MESSAGES, SHARED, FRAGMENTS, EXTENTS = 1200, 4000, 4, 4000
 BOXES = 4
 
 
@@ -44,6 +45,7 @@ def warm(mount: Path, what: str) -> None:
             write_message(box / "dovecot.index.log")
         (mount / "shared").mkdir()
         write_message(mount / "shared" / "first")
+        read_inodes(mount)
 
 
 def _fragmented(path: Path) -> None:
