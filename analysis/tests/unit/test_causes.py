@@ -31,6 +31,9 @@ STACKS = [
     ("inode_lock", SCHED + "rwsem_down_write_slowpath < ext4_buffered_write_iter < vfs_write"),
     ("shadow", IO + "do_get_write_access < jbd2_journal_get_write_access < "
      "__ext4_journal_get_write_access < ext4_add_entry"),
+    ("writeback", SCHED + "io_schedule < bit_wait_io < __wait_on_bit_lock < "
+     "out_of_line_wait_on_bit_lock < do_get_write_access < jbd2_journal_get_write_access < "
+     "__ext4_journal_get_write_access < ext4_dx_add_entry < ext4_add_entry < ext4_rename"),
     ("txn_lock", SCHED + "wait_transaction_locked < add_transaction_credits < start_this_handle"),
     ("log_space", SCHED + "submit_bio_wait < blkdev_issue_flush < jbd2_log_do_checkpoint < "
      "__jbd2_log_wait_for_space < add_transaction_credits < start_this_handle < ext4_rename2"),

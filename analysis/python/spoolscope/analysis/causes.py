@@ -46,7 +46,9 @@ CAUSES: dict[str, Cause] = {
     "ordered_data": Cause(
         "ordered data", "journal", "File data had to be written before its metadata."
     ),
-    "writeback": Cause("writeback", "device", "Dirty data of the file was being written."),
+    "writeback": Cause(
+        "writeback", "device", "Dirty data, or a block that was to change, was being written."
+    ),
     "flush": Cause("cache flush", "device", "The disk was emptying its write cache."),
     "dir_lock": Cause("directory lock", "lock", "Another call was changing the same directory."),
     "lookup_io": Cause("lookup read", "read", "A directory block was read to find a name."),

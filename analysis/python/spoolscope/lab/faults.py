@@ -181,7 +181,8 @@ FAULTS = {
         Fault(
             "full-journal",
             "Writes outside a journal of 1 MiB take 10 ms; a process creates and renames.",
-            _causes("log_space"),
+            # A checkpoint also locks the blocks that it writes: who wants to change one waits.
+            _causes("log_space", "writeback"),
             ({"role": "rename", "n": 1},),
             (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
@@ -189,7 +190,7 @@ FAULTS = {
         Fault(
             "full-journal-crowd",
             "The same; two processes create and rename.",
-            _causes("log_space"),
+            _causes("log_space", "writeback"),
             ({"role": "rename", "n": 2},),
             (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
