@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::cut;
 use crate::engine::cpus::Meter;
 use crate::engine::outcomes::Outcomes;
 use crate::engine::schedule::Schedule;
+use crate::engine::shared;
 use crate::engine::{self, Options, Summary};
 use crate::explain;
 use crate::fixture;
@@ -238,9 +240,11 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         )?;
     }
     let passes = std::mem::take(&mut linear.world.passes);
-    let listings: &'static Listings = Box::leak(Box::new(linear.listings));
-    drop(linear.world);
-    drop(linear.edges);
+    let listings = std::mem::take(&mut linear.listings);
+    let listings: &'static Listings = Box::leak(Box::new(shared(listings)?));
+    // A fork copies the page tables of what is left in memory, and tasks that allocate would copy
+    // the pages through which the allocator finds room.
+    drop((linear, waits));
     large::stay_in_memory();
     let mut how = json!({
         "descriptors_passed": passes.len(),
@@ -271,6 +275,15 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         () if summary.interrupted => INTERRUPTED,
         () if summary.crashed > 0 => 1,
         () => 0,
+    })
+}
+
+/// Moves listings to memory that a fork does not copy.
+fn shared(listings: Listings) -> Result<Listings> {
+    Ok(Listings {
+        known: Cow::Borrowed(shared::copy(&listings.known)?),
+        calls: Cow::Borrowed(shared::copy(&listings.calls)?),
+        ..listings
     })
 }
 

@@ -7,6 +7,7 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use spoolscope_traces::records::{ENTRY_LISTED, NONE, Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::model::names::{Names, parent_of};
@@ -51,9 +52,9 @@ pub struct Listing {
 /// The listings that a replay can compare.
 #[derive(Debug, Default)]
 pub struct Listings {
-    pub known: Vec<Listing>,
+    pub known: Cow<'static, [Listing]>,
     /// (getdents, place of its listing), sorted.
-    pub calls: Vec<(u32, u32)>,
+    pub calls: Cow<'static, [(u32, u32)]>,
     /// Listings of which a part was read, or read by several threads.
     pub partial: u64,
     /// Listings while names came or went.
@@ -217,6 +218,7 @@ impl Watch {
     /// The listings with their names, once the walk knows what was there at the beginning.
     pub fn finish(mut self, ops: &[PlanOp], world: &World) -> Listings {
         let mut first = names_at_start(world, &self.events);
+        let (mut known, mut calls) = (Vec::new(), Vec::new());
         for (directory, events) in &self.events {
             let mut names = first.remove(directory).unwrap_or_default();
             let spans = Spans::new(ops, events);
@@ -225,25 +227,25 @@ impl Watch {
                     Event::Came { name, .. } => names.add(last_part(&world.names, *name)),
                     Event::Went { name, .. } => names.remove(last_part(&world.names, *name)),
                     Event::Listed(done) => {
-                        let (begun, calls) = &self.done[*done as usize];
-                        let (start, end) = (calls[0], calls[calls.len() - 1]);
+                        let (begun, read) = &self.done[*done as usize];
+                        let (start, end) = (read[0], read[read.len() - 1]);
                         if spans.overlap(ops[*begun as usize].start_ns, ops[end as usize].end_ns) {
                             self.found.overlapping += 1;
                             continue;
                         }
-                        let place = self.found.known.len() as u32;
-                        self.found.known.push(Listing {
+                        let place = known.len() as u32;
+                        known.push(Listing {
                             first: start,
                             last: end,
                             names,
                         });
-                        let calls = calls.iter().map(|call| (*call, place));
-                        self.found.calls.extend(calls);
+                        calls.extend(read.iter().map(|call| (*call, place)));
                     }
                 }
             }
         }
-        self.found.calls.sort_unstable();
+        calls.sort_unstable();
+        (self.found.known, self.found.calls) = (known.into(), calls.into());
         self.found
     }
 }
