@@ -9,6 +9,7 @@ use crate::engine::args::Refusal;
 use crate::engine::call::{last_errno, locked};
 use crate::engine::opened;
 use crate::engine::pace::Standing;
+use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::state;
 use crate::engine::task::{Process, Task, is_thread};
 use crate::engine::verdict::Verdict;
@@ -109,17 +110,23 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
         return Ok(judged(fork_process(parent, || true)));
     }
     let child = op.arg as u32;
+    let made = |ret| {
+        if ret < 0 {
+            bury(&context.schedule, child);
+        }
+        Ok(judged(ret))
+    };
     let born = Standing {
         ended_ns: task.standing.ended_ns,
         recorded_ns: op.start_ns,
     };
     if !is_thread(&context.schedule, op) {
-        return Ok(judged(fork_process(parent, || {
+        return made(fork_process(parent, || {
             let process = parent.inherited(watches.clone(), mappings.clone());
             let process: &'static Process = Box::leak(Box::new(process));
             Task::new(context, process, child, born).run();
             !process.threaded.load(Relaxed)
-        })));
+        }));
     }
     drop((births, watches, mappings));
     let flags = context.schedule.plan.threads()[child as usize].flags;
@@ -135,7 +142,23 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
             Task::new(context, parent, child, born).run();
             leave(false);
         });
-    Ok(judged(started.map_or(-i64::from(libc::EAGAIN), |_| 0)))
+    made(started.map_or(-i64::from(libc::EAGAIN), |_| 0))
+}
+
+/// Nobody has to wait for a thread that died, nor for those that it would have forked.
+pub fn bury(schedule: &Schedule, thread: u32) {
+    let gate = &schedule.gates[thread as usize];
+    if gate.state.swap(state::DONE, SeqCst) == state::DONE {
+        return;
+    }
+    gate.progress.store(u32::MAX, SeqCst);
+    gate.wake();
+    schedule.control().finished.fetch_add(1, SeqCst);
+    for child in children(schedule.plan, thread) {
+        if schedule.gates[child as usize].state.load(SeqCst) == state::UNBORN {
+            bury(schedule, child);
+        }
+    }
 }
 
 fn judged(ret: i64) -> (i64, Verdict) {

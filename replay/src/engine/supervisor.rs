@@ -14,7 +14,7 @@ use crate::engine::mapped;
 use crate::engine::opened::SharedFiles;
 use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
-use crate::engine::schedule::{Schedule, children};
+use crate::engine::schedule::Schedule;
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
 use crate::engine::watchdog::Watchdog;
@@ -330,25 +330,8 @@ impl Supervisor {
             self.summary.crashed += 1;
             let name = self.context.schedule.plan.threads()[thread as usize].tid;
             eprintln!("spoolscope-replay: the task of thread {name} died (status {status:#x})");
-            self.bury(thread);
+            life::bury(&self.context.schedule, thread);
         }
-    }
-
-    fn bury(&self, thread: u32) {
-        let schedule = &self.context.schedule;
-        let gate = &schedule.gates[thread as usize];
-        if gate.state.swap(state::DONE, SeqCst) == state::DONE {
-            return;
-        }
-        let progress = gate.progress.swap(u32::MAX, SeqCst);
-        gate.wake();
-        schedule.control().finished.fetch_add(1, SeqCst);
-        for child in children(schedule.plan, thread) {
-            if schedule.gates[child as usize].state.load(SeqCst) == state::UNBORN {
-                self.bury(child);
-            }
-        }
-        let _ = progress;
     }
 
     fn report(&mut self) {

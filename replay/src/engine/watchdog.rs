@@ -1,7 +1,7 @@
 //! Finds threads that wait for something that cannot happen, and lets them go on.
 
 use anyhow::{Result, ensure};
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{NONE, PlanOp};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::schedule::Schedule;
@@ -122,21 +122,30 @@ impl Watchdog {
         })
     }
 
-    /// Follows who waits for whom; hopeless if it ends in a circle, the dead, or a held lock.
+    /// Follows who waits for whom; hopeless if it ends in a circle, the dead, or a held lock. Who is
+    /// not born waits for its parent to fork it, or for the engine, which begins it in its time.
     fn is_hopeless(&self, schedule: &Schedule, thread: usize, now: i64) -> bool {
+        let threads = schedule.plan.threads();
         let mut at = thread;
         for _ in 0..schedule.gates.len() {
-            let (other, target) = waited_for(&schedule.gates[at]);
-            let gate = &schedule.gates[other];
-            if gate.progress.load(SeqCst) >= target {
-                return false;
-            }
-            match gate.state.load(Relaxed) {
-                state::WAITING => at = other,
-                state::CALLING => return self.is_locked(schedule, other, now),
-                state::UNBORN | state::DONE => return now - self.seen[other].1 > self.stall_ns,
+            let gate = &schedule.gates[at];
+            at = match gate.state.load(Relaxed) {
+                state::WAITING => {
+                    let (other, target) = waited_for(gate);
+                    if schedule.gates[other].progress.load(SeqCst) >= target {
+                        return false;
+                    }
+                    other
+                }
+                state::UNBORN if threads[at].parent != NONE => threads[at].parent as usize,
+                state::UNBORN => {
+                    let by_time = schedule.pace.recorded_ns(0).is_some();
+                    return !by_time && self.none_moves(schedule, now);
+                }
+                state::CALLING => return self.is_locked(schedule, at, now),
+                state::DONE => return now - self.seen[at].1 > self.stall_ns,
                 _ => return false,
-            }
+            };
         }
         true
     }

@@ -13,6 +13,8 @@ from spoolscope.replay.plan import build
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
+PIDS = Path("/sys/fs/cgroup/pids")
+START = 1_700_000_000_000_000_000
 REG = 0o100600
 LOCK_EX, LOCK_UN = 2, 8
 
@@ -72,6 +74,26 @@ def test_a_lock_that_took_as_long_in_the_recording_is_waited_for(script, tmp_pat
     assert set(verdicts(tmp_path)) == {"same"}
 
 
+def test_who_is_to_begin_later_is_waited_for(script, tmp_path):
+    # It asks long before the process comes that makes the name: for longer than the patience.
+    script.call(10, 1, "stat", "made", obj_mode=0o040700, dur_ms=2500)
+    script.thread(11, start_ns=START + 1_990_000_000)
+    script.call(11, 2000, "mkdir", "made", mode=0o700)
+    engine = started(script, tmp_path, "--stall", "0.4")
+    assert ended(engine, tmp_path) == (0, "")
+    assert set(verdicts(tmp_path)) == {"same"}
+
+
+def test_who_is_to_be_forked_later_is_waited_for(script, tmp_path):
+    script.call(10, 1, "stat", "made", obj_mode=0o040700, dur_ms=2500)
+    script.call(11, 1, "stat", "x", ret=-2)
+    script.fork(11, 12, 1900)
+    script.call(12, 2000, "mkdir", "made", mode=0o700)
+    engine = started(script, tmp_path, "--stall", "0.4")
+    assert ended(engine, tmp_path) == (0, "")
+    assert set(verdicts(tmp_path)) == {"same"}
+
+
 def test_a_killed_task_is_named_and_the_others_go_on(script, tmp_path):
     for tid in (10, 11):
         script.call(tid, 1, "stat", "x", ret=-2)
@@ -90,6 +112,32 @@ def test_a_killed_task_is_named_and_the_others_go_on(script, tmp_path):
     assert "task of thread 11 died (status 0x9)" in told
     # Of five calls the dead one made one; who wanted its name did not find it.
     assert sorted(verdicts(tmp_path)) == ["diverged", "pending", "pending", "same", "same", "same"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not PIDS.is_dir(), reason="no pids cgroup of version 1")
+def test_a_fork_that_fails_leaves_nobody_waiting(script, tmp_path):
+    script.call(10, 1, "stat", "x", ret=-2)
+    script.fork(10, 11, 1000)
+    script.call(11, 1010, "mkdir", "made", mode=0o700)
+    script.call(10, 1100, "stat", "made", obj_mode=0o040700)
+    group = PIDS / tmp_path.name
+    group.mkdir()
+    engine = started(script, tmp_path)
+    deadline = time.monotonic() + 10
+    while not tasks(engine.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    try:
+        # As many as there may be: no fork succeeds any more.
+        (group / "pids.max").write_text("0")
+        for task in (engine.pid, *tasks(engine.pid)):
+            (group / "cgroup.procs").write_text(str(task))
+        assert ended(engine, tmp_path) == (0, "")
+    finally:
+        engine.kill()
+        engine.wait()
+        group.rmdir()
+    assert sorted(verdicts(tmp_path)) == ["diverged", "diverged", "pending", "same"]
 
 
 @pytest.mark.root
