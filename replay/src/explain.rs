@@ -55,11 +55,13 @@ impl<'a> Explainer<'a> {
             key: None,
             waits: true,
         });
-        let all = match order {
+        let mut all = match order {
             Order::None => Vec::new(),
             Order::Resource => objects,
             Order::Recorded => objects.into_iter().chain(moments).collect(),
         };
+        // They come from tables that have no order.
+        all.sort_unstable_by_key(|why| (why.op, why.thread, why.finished, why.key, why.waits));
         Self {
             ops,
             world: &linear.world,

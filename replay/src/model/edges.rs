@@ -18,7 +18,7 @@ use crate::semantics::{self, Kind, XattrCall};
 use crate::touches::{self, Makes, Need, Touch};
 
 /// What two operations conflict on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     Name(u32),
     /// Size and contents of an inode.

@@ -7,14 +7,14 @@ use crate::model::world::World;
 use crate::semantics::{self, Kind, Lock};
 
 /// What is locked: by its inode, or by what its descriptor was opened at if the trace has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum File {
     Inode(u64),
     Object(u32),
 }
 
 /// flock and fcntl locks of one file do not see each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockKey {
     file: File,
     flock: bool,
