@@ -202,3 +202,10 @@ def test_waits_over_many_bins_are_charged_once(builder):
     found = explain(builder.write()).commits
     assert found.blame[0].others_ns == 2 * second
     assert found.waits["ext4"] == {"other": 2 * second, "no_commit": second}
+
+
+def test_commits_of_no_length_are_counted(builder):
+    builder.call("fsync", 0, 10, ((WAIT, 1000),))
+    builder.commit(100, 0)
+    found = explain(builder.write(), blame=True).commits
+    assert (found.n, found.kinds[0].total_ns, found.kinds[0].parts) == (1, 0, {})

@@ -245,7 +245,7 @@ def _cut(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
     found = {
         "commit_id": pieces.id[rows],
         "from_ns": pieces.from_ns[rows],
-        "to_ns": pieces.to_ns[np.append(rows[1:], len(part)) - 1],
+        "to_ns": pieces.to_ns[np.append(rows, len(part))[1:] - 1],
         "part": part[rows],
     }
     insert(con, "INSERT INTO commit_parts SELECT * FROM rows", found)

@@ -223,7 +223,7 @@ def _charge(con: duckdb.DuckDBPyConnection) -> None:
     found = {
         "id": pieces.id[rows],
         "from_ns": pieces.from_ns[rows],
-        "to_ns": pieces.to_ns[np.append(rows[1:], len(claim)) - 1],
+        "to_ns": pieces.to_ns[np.append(rows, len(claim))[1:] - 1],
         "row": claims["row"][claim[rows]],
         "inferred": np.logical_or.reduceat(claims["inferred"][claim], rows),
     }
