@@ -3,13 +3,11 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import duckdb
 import pytest
 from click.testing import CliRunner
 
 from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.diagnosis import (
-    _REQUESTS,
     Evidence,
     Requests,
     Trigger,
@@ -101,14 +99,14 @@ def test_the_largest_share_comes_first():
     assert kinds(both) == ["slow_disk", "forced_commits"]
 
 
-def test_waiting_behind_others_in_the_device_is_not_slowness():
+def test_waiting_behind_others_in_the_device_is_not_slowness(builder):
     """Ten writes handed over at once, served one after the other in 2 ms each, are 2 ms long."""
-    con = duckdb.connect()
-    con.execute(
-        "CREATE TABLE block_ios AS SELECT 1 AS dev, 'write' AS op, 100 AS ts_ns, 0 AS queue_ns,"
-        " (n + 1) * 2000000 AS device_ns FROM range(10) t(n)"
+    builder.call("read", 0)
+    for n in range(10):
+        builder.block_io(100, device_ns=(n + 1) * 2_000_000)
+    assert explain(builder.write()).evidence.requests == (
+        Requests("write", 10, 2_000_000, 20_000_000),
     )
-    assert con.execute(_REQUESTS).fetchall() == [("write", 10, 2_000_000, 20_000_000)]
 
 
 def test_explain_begins_with_what_was_found():

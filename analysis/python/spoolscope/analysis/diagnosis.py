@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import duckdb
+import numpy as np
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.cpu_holders import CpuHolder, worst_holder
+from spoolscope.analysis.services import served
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
@@ -56,20 +59,6 @@ SELECT (SELECT count(*) FROM commit_spans),
     (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls WHERE pid = {pid}),
     (SELECT mode(nullif(syscall, '-')) FROM commit_triggers WHERE pid = {pid}),
     (SELECT mode(path) FROM commit_triggers WHERE pid = {pid})
-"""
-
-# A request that is behind others in the device is not served before the one ahead is done: only
-# from then on its time says something of the disk.
-_REQUESTS = """
-WITH issued AS (
-    SELECT dev, op, ts_ns + queue_ns AS from_ns, ts_ns + queue_ns + device_ns AS to_ns
-    FROM block_ios WHERE op IN ('read', 'write', 'flush')
-), served AS (
-    SELECT dev, op, to_ns - greatest(from_ns, coalesce(lag(to_ns) OVER (
-        PARTITION BY dev ORDER BY to_ns), from_ns)) AS ns FROM issued
-)
-SELECT op, count(*), CAST(quantile_cont(ns, 0.5) AS BIGINT), CAST(sum(ns) AS BIGINT) AS total
-FROM served GROUP BY dev, op ORDER BY total DESC
 """
 
 _HELD_BACK = """
@@ -154,16 +143,26 @@ class Finding:
         return f"{self.culprit} {self.mechanism} ({percent(self.share)} of the time). {self.remedy}"
 
 
-def gather(con: duckdb.DuckDBPyConnection) -> Evidence:
+def gather(con: duckdb.DuckDBPyConnection, trace: Trace) -> Evidence:
     """Read the evidence (needs the tables of ``split`` and ``study_commits``)."""
     busiest = con.execute(_TRIGGERS).fetchall()
     held_back = con.execute(_HELD_BACK).fetchone()
     return Evidence(
         trigger=_trigger(con, *busiest[0]) if busiest else None,
-        requests=tuple(Requests(*row) for row in con.execute(_REQUESTS).fetchall()),
+        requests=tuple(_requests(trace)),
         holder=worst_holder(con),
         held_back=HeldBack(*held_back) if held_back else None,
     )
+
+
+def _requests(trace: Trace) -> list[Requests]:
+    """Return those of each kind to each disk, the longest in sum first."""
+    found = [
+        Requests(kind, len(ns), round(float(np.median(ns))), int(ns.sum()))
+        for (_, kind), ns in served(trace).items()
+        if len(ns)
+    ]
+    return sorted(found, key=lambda requests: -requests.total_ns)
 
 
 def _trigger(

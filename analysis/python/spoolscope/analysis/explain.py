@@ -195,7 +195,7 @@ def explain_with(
         commits=study_commits(con),
         unknown=unknown_stacks(con),
         cpu=study_cpu(con, trace.meta),
-        evidence=gather(con),
+        evidence=gather(con, trace),
     )
     per_sample = _ns_per_sample(explanation.cpu)
     explanation.lookups.extend(

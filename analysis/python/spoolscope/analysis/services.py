@@ -1,6 +1,11 @@
 """What the disks were busy with: the time of every request, by what was done for it."""
 
+from collections import defaultdict
+
 import duckdb
+import numpy as np
+
+from spoolscope.traces.trace import Trace
 
 # A request with PREFLUSH waits in blk-flush.c for the disk's cache to be emptied before it is
 # issued: what counts as queueing there is the flush, made for its submitter. One with FUA is
@@ -32,6 +37,7 @@ WHERE from_ns < to_ns
 """
 
 QUEUE, DEVICE, FLUSH, DISK_FLUSH = "queue", "device", "flush", "disk_flush"
+_KINDS = {"read": 0, "write": 1, "flush": 2}
 LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 
 
@@ -56,3 +62,41 @@ def same_disk(dev: str, disk: str) -> str:
     Filesystems over several disks have an anonymous number, major 0, which names none of them.
     """
     return f"({dev} IS NULL OR {dev} < (1 << 20) OR {dev} = {disk})"
+
+
+def served(trace: Trace) -> dict[tuple[int, str], np.ndarray]:
+    """Return for how long each request was served, ns, by disk and kind (read, write, flush).
+
+    A request that is behind others in the device is not served before the one ahead is done: only
+    from then on its time says something of the disk.
+    """
+    found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
+    done_ns: dict[int, int] = {}
+    open_ = np.zeros((4, 0), np.int64)
+    for part in trace.parts("block_ios", ("ts_ns", "queue_ns", "device_ns", "dev", "op")):
+        ts_ns, queue_ns, device_ns, dev = (part[n].to_numpy() for n in part.column_names[:4])
+        kinds = part["op"].combine_chunks()
+        op = np.array([_KINDS.get(name, -1) for name in kinds.dictionary.to_pylist()], np.int64)
+        rows = [dev, op[kinds.indices.to_numpy()], ts_ns + queue_ns, ts_ns + queue_ns + device_ns]
+        known = np.concatenate([open_, rows], axis=1)
+        # Those of later parts are not done before the last one of this part was made.
+        done = known[3] <= ts_ns[-1]
+        _serve(known[:, done], done_ns, found)
+        open_ = known[:, ~done]
+    _serve(open_, done_ns, found)
+    return {key: np.concatenate(times) for key, times in found.items()}
+
+
+def _serve(
+    rows: np.ndarray, done_ns: dict[int, int], found: dict[tuple[int, str], list[np.ndarray]]
+) -> None:
+    """Add the times of requests (disk, kind, issued, done) that are next to be done."""
+    rows = rows[:, rows[1] >= 0]
+    for disk in np.unique(rows[0]).tolist():
+        _, op, from_ns, to_ns = rows[:, rows[0] == disk]
+        order = np.argsort(to_ns, kind="stable")
+        op, from_ns, to_ns = op[order], from_ns[order], to_ns[order]
+        before_ns = np.append(done_ns.get(disk, from_ns[0]), to_ns[:-1])
+        for kind, code in _KINDS.items():
+            found[disk, kind].append((to_ns - np.maximum(from_ns, before_ns))[op == code])
+        done_ns[disk] = int(to_ns[-1])

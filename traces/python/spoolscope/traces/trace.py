@@ -65,7 +65,7 @@ class Trace:
         return table if wanted is None else table.select(wanted)
 
     def parts(self, name: str, columns: Iterable[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a table row group by row group, so that only one is in memory."""
+        """Yield a table row group by row group, so that only one is in memory; none is empty."""
         wanted = TABLES[name].schema.names if columns is None else list(columns)
         if not self.file(name).exists():
             return
@@ -80,7 +80,8 @@ class Trace:
                 for column in absent:
                     kind = TABLES[name].schema.field(column).type
                     table = table.append_column(column, pa.nulls(table.num_rows, kind))
-                yield table.select(wanted)
+                if table.num_rows:
+                    yield table.select(wanted)
 
     def file(self, name: str) -> Path:
         """Return the Parquet file of a table; an empty table may have none."""
