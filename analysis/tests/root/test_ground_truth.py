@@ -42,29 +42,40 @@ def inject(name, fstype):
     return row
 
 
-@pytest.mark.parametrize(("name", "fstype"), EXACT)
-def test_an_injected_fault_is_found(require, name, fstype):
-    require(fstype)
-    row = inject(name, fstype)
-    assert row["sum_error_ns"] == 0
-    assert row["injected_ns"] > 500e6
-    assert row["n_judged"] > 0
-    # Here victims do not wait for one another: their own causes must be right.
-    assert row["right"] >= row["direct"] >= 0.98, row["wrong"]
+def missed(name, rows):
+    """Return what the injections of one fault lack, all together, to be found: share and goal."""
+
+    def total(key):
+        return sum(row[key] or 0 for row in rows)
+
     # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
     # CPU away for a fifth of the time is no fault of the explanation.
     on_queue = ("runq", "preempt") if name != "cpu-hog" else ()
-    runnable_ns = sum(row["causes"].get(cause, 0) for cause in on_queue)
-    assert row["found_ns"] >= row["direct_ns"] >= 0.95 * row["injected_ns"] - runnable_ns
-    if row["n_named"] is not None:
-        # Of as few as 14 calls one is too many: then over more of them.
-        named, judged = row["n_named"], row["n_judged"]
-        for _ in range(4):
-            if named >= 0.95 * judged:
-                break
-            more = inject(name, fstype)
-            named, judged = named + more["n_named"], judged + more["n_judged"]
-        assert named >= 0.95 * judged, (named, judged)
+    runnable_ns = sum(row["causes"].get(cause, 0) for row in rows for cause in on_queue)
+    shares = {
+        # Here victims do not wait for one another: their own causes must be right.
+        "n_direct": (total("n_direct") / total("n_judged"), 0.98),
+        "direct_ns": ((total("direct_ns") + runnable_ns) / total("injected_ns"), 0.95),
+    }
+    if rows[0]["n_named"] is not None:
+        shares["n_named"] = (total("n_named") / total("n_judged"), 0.95)
+    return {key: (share, goal) for key, (share, goal) in shares.items() if share < goal}
+
+
+@pytest.mark.parametrize(("name", "fstype"), EXACT)
+def test_an_injected_fault_is_found(require, name, fstype):
+    require(fstype)
+    rows = []
+    # Of as few as 14 calls one is too many: then over more of them.
+    while not rows or (missed(name, rows) and len(rows) < 5):
+        row = inject(name, fstype)
+        rows.append(row)
+        assert row["sum_error_ns"] == 0
+        assert row["injected_ns"] > 500e6
+        assert row["n_judged"] > 0
+        assert row["n_right"] >= row["n_direct"]
+        assert row["found_ns"] >= row["direct_ns"]
+    assert missed(name, rows) == {}, [row["wrong"] for row in rows]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

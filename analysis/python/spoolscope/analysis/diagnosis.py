@@ -57,8 +57,10 @@ SELECT pid, comm, n, others_ns, n_next FROM busiest
 _BUSIEST = """
 SELECT (SELECT count(*) FROM commit_spans),
     (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls WHERE pid = {pid}),
-    (SELECT mode(nullif(syscall, '-')) FROM commit_triggers WHERE pid = {pid}),
-    (SELECT mode(path) FROM commit_triggers WHERE pid = {pid})
+    (SELECT syscall FROM commit_triggers WHERE pid = {pid} AND syscall != '-'
+        GROUP BY syscall ORDER BY count(*) DESC, syscall LIMIT 1),
+    (SELECT path FROM commit_triggers WHERE pid = {pid} AND path IS NOT NULL
+        GROUP BY path ORDER BY count(*) DESC, path LIMIT 1)
 """
 
 _HELD_BACK = """
