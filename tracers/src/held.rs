@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::mpsc::SyncSender;
 
 use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
 use spoolscope_traces::records::{
     HeldLock, LOCK_FLOCK, LOCK_LEASE, LOCK_OPEN_FILE, LOCK_POSIX, MAP_EXEC, MAP_READ, MAP_SHARED,
     MAP_WRITE, Mapping,
@@ -15,16 +16,63 @@ use spoolscope_traces::records::{
 use crate::host::clock;
 use crate::snapshot::Found;
 
+/// Readings of the list of locks at most.
+const READINGS: usize = 9;
+
 /// Sends every lock on files of these devices, held or waited for.
+///
+/// The kernel gives the list out page by page, counting: of locks that come and go meanwhile,
+/// anybody's, another one is told twice or not at all. So it is read until two readings in a row
+/// are the same, or else what most of them have is taken.
 pub fn locks(devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
-    let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
-    let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
-    for lock in text.lines().filter_map(parse_lock) {
-        if devices.contains(&lock.dev) {
-            to.send(Found::HeldLock(HeldLock { ts_ns, ..lock }))?;
+    let (mut ts_ns, first) = read_locks(devices)?;
+    let mut readings = vec![first];
+    while readings.len() < READINGS {
+        let (at_ns, next) = read_locks(devices)?;
+        ts_ns = at_ns;
+        let last = &readings[readings.len() - 1];
+        if bytemuck::cast_slice::<_, u8>(&next) == bytemuck::cast_slice::<_, u8>(last) {
+            readings = vec![next];
+            break;
         }
+        readings.push(next);
+    }
+    for lock in of_most(&readings) {
+        to.send(Found::HeldLock(HeldLock { ts_ns, ..lock }))?;
     }
     Ok(())
+}
+
+/// Each lock as often as more than half of the readings have it at least.
+fn of_most(readings: &[Vec<HeldLock>]) -> Vec<HeldLock> {
+    let mut found: Vec<(HeldLock, usize)> = Vec::new();
+    let mut places: FxHashMap<(&[u8], usize), usize> = FxHashMap::default();
+    for reading in readings {
+        let mut times: FxHashMap<&[u8], usize> = FxHashMap::default();
+        for lock in reading {
+            let bytes = bytemuck::bytes_of(lock);
+            let nth = times.entry(bytes).or_default();
+            *nth += 1;
+            let place = *places.entry((bytes, *nth)).or_insert(found.len());
+            if place == found.len() {
+                found.push((*lock, 0));
+            }
+            found[place].1 += 1;
+        }
+    }
+    let most = found.iter().filter(|(_, n)| 2 * n > readings.len());
+    most.map(|(lock, _)| *lock).collect()
+}
+
+/// The locks on files of these devices, and when that was.
+fn read_locks(devices: &[u32]) -> Result<(u64, Vec<HeldLock>)> {
+    let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
+    let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
+    let locks = text.lines().filter_map(parse_lock);
+    Ok((
+        ts_ns,
+        locks.filter(|lock| devices.contains(&lock.dev)).collect(),
+    ))
 }
 
 /// Sends every mapping that a process has of files of these devices.
@@ -113,6 +161,21 @@ fn device_of(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_told_twice_or_not_at_all_in_some_readings_is_there_once() {
+        let lock = |pid| HeldLock {
+            pid,
+            ..HeldLock::default()
+        };
+        let readings = [
+            vec![lock(1), lock(1), lock(2)],
+            vec![lock(1), lock(3), lock(3)],
+            vec![lock(1), lock(2), lock(3), lock(3), lock(4)],
+        ];
+        let pids: Vec<u32> = of_most(&readings).iter().map(|lock| lock.pid).collect();
+        assert_eq!(pids, [1, 2, 3, 3]);
+    }
 
     #[test]
     fn locks_of_all_classes_are_read() {
