@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +52,7 @@ for _ in range(3):
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Callable[..., list[str]]:
+def work(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
     """Return ``work(mount, seconds, pause_s)``: the command."""
     (tmp_path / "work.py").write_text(WORK)
     (tmp_path / "log").mkdir()
@@ -61,7 +61,9 @@ def work(tmp_path: Path) -> Callable[..., list[str]]:
         words = (tmp_path / "work.py", mount, tmp_path / "log", seconds, pause_s)
         return [sys.executable, *map(str, words)]
 
-    return command
+    yield command
+    # A recording that ends early leaves its command running.
+    subprocess.run(["pkill", "-KILL", "-f", str(tmp_path / "work.py")], check=False)
 
 
 def logged(tmp_path: Path) -> dict[int, int]:
@@ -206,10 +208,11 @@ def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, 
 
 def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path, work, small_disk):
     """None is begun that could not be ended; over all borders each call is there, or located."""
-    mount, small = spool("ext4"), small_disk("ext4")
+    # A border takes time, in which the old segment may grow by a MiB and more.
+    mount, small = spool("ext4"), small_disk("ext4", 6)
     words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
     command = [find_binary("spoolscope-record"), *words, "--rotate-bytes", "200000", "--"]
-    subprocess.run([*command, *work(mount, 8)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *work(mount, 20)], check=True, stdout=subprocess.DEVNULL)
     parts = [read_capture(file) for file in sorted(small.glob("c-*.seg"))]
     assert len(parts) >= 3
     assert all(part.closed and part.bytes_unread == 0 for part in parts)
@@ -231,14 +234,14 @@ def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path,
 
 @pytest.fixture
 def small_disk(tmp_path, require):
-    """Return ``small_disk(fstype)``: a mount whose free space is a few MiB."""
+    """Return ``small_disk(fstype, free_mib)``: a mount with so much free space."""
     mounted: list[Path] = []
 
-    def make(fstype: str) -> Path:
+    def make(fstype: str, free_mib: int = 3) -> Path:
         require(fstype)
         mount, image = tmp_path / "small", tmp_path / "small.img"
         mount.mkdir()
-        size_mib = {"ext4": 8, "xfs": 300, "btrfs": 300}[fstype]
+        size_mib = {"ext4": 32, "xfs": 300, "btrfs": 300}[fstype]
         with image.open("wb") as file:
             file.truncate(size_mib << 20)
         options = {"ext4": ["-F"], "xfs": ["-f"], "btrfs": ["-f"]}[fstype]
@@ -248,7 +251,7 @@ def small_disk(tmp_path, require):
         subprocess.run(["mount", "-o", "loop", image, mount], check=True)
         mounted.append(mount)
         free = os.statvfs(mount)
-        filler = max(0, free.f_bavail * free.f_frsize - (3 << 20))
+        filler = max(0, free.f_bavail * free.f_frsize - (free_mib << 20))
         with (mount / "filler").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(1, filler))
         return mount

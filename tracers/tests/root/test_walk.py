@@ -139,8 +139,9 @@ def test_the_rate_of_the_walk_holds_at_any_time(rate, spool, tmp_path):
     rows = captured(mount, tmp_path, "--snapshot-rate", str(rate)).records["tree"]
     times = np.sort(rows["ts_ns"][rows["ino"] > 0].astype(np.int64))
     assert len(times) == rate * 2 + 2  # the mount itself, lost+found
-    spent_s = (times[-1] - times[0]) / 1e9
-    assert len(times) / spent_s == pytest.approx(rate, rel=0.2)
+    # Stalls of the machine are not made up for: most twentieths of a second have their share.
+    batch = rate // 20
+    assert np.median(times[batch:] - times[:-batch]) / 1e9 == pytest.approx(1 / 20, rel=0.2)
     for window_ns in (1_000_000_000, 500_000_000):
         ends = np.searchsorted(times, times + window_ns)
         most = int((ends - np.arange(len(times))).max())
