@@ -18,15 +18,17 @@ const MOST_NAMES: usize = 4_096;
 
 /// An order of rivals that explains their results, as far as it is certain.
 ///
-/// It reaches at least to `at`; what was tried is taken off `allowance`.
+/// It reaches at least to `at`; nobody comes before its `earliest_ns`; what was tried is taken off
+/// `allowance`.
 pub fn settle(
     world: &World,
     ops: &[PlanOp],
     rivals: &Rivals,
     at: u32,
+    earliest_ns: impl FnMut(u32) -> i64,
     allowance: &mut u64,
 ) -> Option<Vec<u32>> {
-    let mut board = Board::new(world, ops, &rivals.members)?;
+    let mut board = Board::new(world, ops, &rivals.members, earliest_ns)?;
     let ended = |member: &&u32| ops[**member as usize].end_ns <= rivals.complete_until_ns;
     board.question.required = rivals.members.iter().filter(ended).count();
     let mut tried = |board: &Board, faults| search::order(&board.question, faults, allowance);
@@ -58,7 +60,12 @@ struct Board<'a> {
 
 impl<'a> Board<'a> {
     /// `None` if there are too many names.
-    fn new(world: &'a World, all: &[PlanOp], members: &[u32]) -> Option<Self> {
+    fn new(
+        world: &'a World,
+        all: &[PlanOp],
+        members: &[u32],
+        mut earliest_ns: impl FnMut(u32) -> i64,
+    ) -> Option<Self> {
         let mut ops = members.to_vec();
         ops.sort_by_key(|at| (all[*at as usize].end_ns, *at));
         let mut board = Self {
@@ -80,7 +87,10 @@ impl<'a> Board<'a> {
             let op = &all[*at as usize];
             let previous = last.insert(op.thread, index);
             let step = board.step(op, previous);
-            board.question.steps.push(step);
+            board.question.steps.push(Step {
+                start_ns: earliest_ns(*at),
+                ..step
+            });
         }
         board.ops = ops;
         Some(board)

@@ -11,6 +11,7 @@ use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::model::arrivals::Arrivals;
 use crate::model::contest;
 use crate::model::edges::Edges;
 use crate::model::effects;
@@ -56,6 +57,7 @@ pub struct Linear<'a> {
     /// Contests for names that were searched.
     pub contests: u32,
     by_name: Option<ByName>,
+    arrivals: Arrivals,
     /// Operations that searches may still try.
     allowance: u64,
     watch: Watch,
@@ -100,6 +102,7 @@ impl<'a> Linear<'a> {
             turns: HashMap::new(),
             contests: 0,
             by_name: None,
+            arrivals: Arrivals::default(),
             allowance: ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64,
             watch: Watch::default(),
             listings: Listings::default(),
@@ -180,7 +183,10 @@ impl<'a> Linear<'a> {
         let first = self.in_flight.iter().copied().min().unwrap_or(at);
         let by_name = self.by_name.get_or_insert_with(|| ByName::new(names, ops));
         let rivals = Rivals::gather(names, by_name, ops, (at, first), free);
-        let found = contest::settle(&self.world, ops, &rivals, at, &mut self.allowance);
+        let arrivals = &mut self.arrivals;
+        let earliest_ns = |other| arrivals.earliest_ns(names, by_name, ops, other);
+        let allowance = &mut self.allowance;
+        let found = contest::settle(&self.world, ops, &rivals, at, earliest_ns, allowance);
         self.contests += 1;
         let mut previous = None;
         for (index, op) in found.into_iter().flatten().enumerate() {

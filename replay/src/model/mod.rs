@@ -1,5 +1,6 @@
 //! What the plan implies: the order of operations, the fixture and the final state.
 
+mod arrivals;
 mod contents;
 mod contest;
 pub mod descriptors;

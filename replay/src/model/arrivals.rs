@@ -1,0 +1,189 @@
+//! When a name can have got its object: a rename may last long before it takes effect.
+//!
+//! Who later found the object at the name tells: whatever had shown or made something else there
+//! before that must have come before the object did, as it stayed from then on. This narrows the
+//! place of an operation where those who found it are too far away to be searched with it.
+
+use foldhash::HashMap;
+use spoolscope_traces::records::PlanOp;
+
+use crate::model::names::Names;
+use crate::model::rivals::ByName;
+use crate::touches::{self, Makes, Need, Touch};
+
+/// The earliest effect of operations that were asked for.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    known: HashMap<u32, i64>,
+}
+
+impl Arrivals {
+    /// An operation cannot have taken effect before this.
+    pub fn earliest_ns(&mut self, names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> i64 {
+        *self.known.entry(at).or_insert_with(|| {
+            let op = &ops[at as usize];
+            earliest(names, by_name, ops, at)
+                .filter(|earliest_ns| *earliest_ns < op.end_ns)
+                .map_or(op.start_ns, |earliest_ns| earliest_ns.max(op.start_ns))
+        })
+    }
+}
+
+fn earliest(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<i64> {
+    let (path, ino) = arrival(by_name, ops, at)?;
+    // What moves with a directory above it may come back with it.
+    if !names.ancestors(path).is_empty() {
+        return None;
+    }
+    let end_ns = ops[at as usize].end_ns;
+    let mut others: Vec<(i64, i64)> = Vec::new();
+    for other in by_name.all_from(path, at + 1) {
+        let op = &ops[*other as usize];
+        let touch = touch_at(op, path)?;
+        match told(op, &touch) {
+            // Made anew with an inode number that was free again.
+            Some(Told::Object(found)) if found == ino && touch.makes == Makes::Object => {
+                return None;
+            }
+            Some(Told::Object(found)) if found == ino => {
+                let before = others.iter().filter(|(_, end)| *end <= op.start_ns);
+                return before.map(|(start, _)| *start).max();
+            }
+            Some(_) => others.push((op.start_ns, op.end_ns)),
+            None if touch.makes != Makes::Same => others.push((op.start_ns, op.end_ns)),
+            None => {}
+        }
+        let removes = touch.makes != Makes::Same;
+        let comes = matches!(touch.makes, Makes::Moved | Makes::Linked | Makes::Swapped);
+        let may_be_it = || arrival(by_name, ops, *other).is_none_or(|(_, other)| other == ino);
+        if removes && op.start_ns >= end_ns || comes && may_be_it() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The name at which an operation puts an object, and its inode.
+fn arrival(by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<(u32, u64)> {
+    let op = &ops[at as usize];
+    match touches::of(op) {
+        [Some(from), Some(to)] if matches!(to.makes, Makes::Moved | Makes::Linked) => {
+            Some((to.path, source(by_name, ops, at, from.path)?))
+        }
+        [Some(own), None] if own.makes == Makes::Object && own.need == Need::Absent => {
+            (op.ino != 0).then_some((own.path, op.ino))
+        }
+        _ => None,
+    }
+}
+
+/// The inode at a name when an operation that nobody overlaps with there took it.
+fn source(by_name: &ByName, ops: &[PlanOp], at: u32, path: u32) -> Option<u64> {
+    let op = &ops[at as usize];
+    let changes = |other: u32| {
+        let touch = touch_at(&ops[other as usize], path);
+        touch.is_none_or(|touch| touch.makes != Makes::Same)
+    };
+    let later = by_name.all_from(path, at + 1).iter().copied();
+    let mut overlap = later.take_while(|other| ops[*other as usize].start_ns < op.end_ns);
+    if overlap.any(changes) {
+        return None;
+    }
+    for other in by_name.all_before(path, at).iter().rev() {
+        let before = &ops[*other as usize];
+        let touch = touch_at(before, path)?;
+        match told(before, &touch) {
+            _ if before.end_ns > op.start_ns => return None,
+            Some(Told::Object(ino)) if matches!(touch.makes, Makes::Same | Makes::Object) => {
+                return Some(ino);
+            }
+            _ if touch.makes != Makes::Same => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What a result tells of a name.
+enum Told {
+    Object(u64),
+    Absent,
+}
+
+/// At the moment of the operation; for what it makes anew, just after it.
+fn told(op: &PlanOp, touch: &Touch) -> Option<Told> {
+    match (touch.makes, touch.need) {
+        (Makes::Object, _) if op.ino != 0 => Some(Told::Object(op.ino)),
+        (_, Need::Present(ino)) if ino != 0 => Some(Told::Object(ino)),
+        (_, Need::Absent) => Some(Told::Absent),
+        _ => None,
+    }
+}
+
+fn touch_at(op: &PlanOp, path: u32) -> Option<Touch> {
+    let mut touches = touches::of(op).into_iter().flatten();
+    touches.find(|touch| touch.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arrivals;
+    use crate::model::names::Names;
+    use crate::model::rivals::ByName;
+    use crate::testing::plan;
+
+    /// The earliest effect of the rename in line 1, which lasts from 100 to 900.
+    fn earliest_ns(rest: &str) -> i64 {
+        let script = format!(
+            "A 0-10 openat t flags=301 ino=7 = 3
+             A 100-900 rename t hot = 0
+             {rest}"
+        );
+        let plan = plan(&script);
+        let names = Names::new(&plan);
+        let by_name = ByName::new(&names, plan.ops());
+        Arrivals::default().earliest_ns(&names, &by_name, plan.ops(), 1)
+    }
+
+    const OTHERS: &str = "
+        B 110-120 openat b flags=301 ino=8 = 3
+        B 200-300 rename b hot = 0
+        B 400-500 unlink hot = 0
+    ";
+
+    #[test]
+    fn what_was_found_later_came_after_what_was_found_before() {
+        let found = earliest_ns(&format!("{OTHERS} A 950-960 openat hot ino=7 = 3"));
+        assert_eq!(found, 400);
+    }
+
+    #[test]
+    fn another_object_at_the_name_tells_nothing() {
+        let found = earliest_ns(&format!("{OTHERS} A 950-960 openat hot ino=9 = 3"));
+        assert_eq!(found, 100);
+    }
+
+    #[test]
+    fn who_overlaps_the_one_who_found_it_may_have_come_later() {
+        let found = earliest_ns(&format!("{OTHERS} C 450-960 openat hot ino=7 = 3"));
+        assert_eq!(found, 200);
+    }
+
+    #[test]
+    fn what_may_have_come_twice_tells_nothing() {
+        let again = "
+            B 700-710 rename unknown hot = 0
+            A 950-960 openat hot ino=7 = 3
+        ";
+        assert_eq!(earliest_ns(&format!("{OTHERS} {again}")), 100);
+    }
+
+    #[test]
+    fn an_inode_number_that_is_used_again_tells_nothing() {
+        let again = "
+            B 600-610 openat hot flags=301 ino=7 = 3
+            A 950-960 openat hot ino=7 = 3
+        ";
+        assert_eq!(earliest_ns(&format!("{OTHERS} {again}")), 100);
+    }
+}
