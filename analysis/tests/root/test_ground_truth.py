@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 EXACT = [
     *((name, "ext4") for name in (
-        "slow-journal", "slow-data", "held-lock", "held-handle", "full-journal", "cpu-hog",
+        "slow-journal", "slow-data", "slow-allocation", "held-lock", "held-handle", "full-journal",
+        "cpu-hog",
     )),
     ("slow-flush", "btrfs"), ("slow-read", "xfs"), ("held-directory", "xfs"),
     *(("throttled", fstype) for fstype in ("ext4", "xfs", "btrfs")),

@@ -134,6 +134,16 @@ FAULTS = {
             fill="messages",
         ),
         Fault(
+            "slow-allocation",
+            "Every read takes 20 ms; a process makes folders all over the disk.",
+            # The bitmaps of a group of blocks tell what is free in it.
+            _causes("alloc_io"),
+            ({"role": "make_folders", "n": 1},),
+            (Delay("read", 20 * MS),),
+            # Without these features the bitmaps of a group that nobody has used are on the disk.
+            mkfs={"ext4": ("-b", "1024", "-g", "512", "-O", "^metadata_csum,^uninit_bg")},
+        ),
+        Fault(
             "held-directory",
             "A process removes files from a directory, 40 ms for each inode that is read; two "
             "others put messages into it.",

@@ -111,6 +111,15 @@ def rewrite(worker: Worker) -> None:
         os.pwrite(fd, data, 0)
 
 
+def make_folders(worker: Worker) -> None:
+    """Make folders at the top, where filesystems spread them over the whole disk."""
+    n = 0
+    while worker.goes_on():
+        (worker.mount / f"folder{worker.number}.{n}").mkdir()
+        n += 1
+        worker.think()
+
+
 def fetch(worker: Worker) -> None:
     """Look up and read messages that no cache knows yet, each once."""
     box = worker.mount / "old"
@@ -209,8 +218,8 @@ def sync_loop(worker: Worker) -> None:
 
 ROLES: dict[str, Role] = {
     role.__name__: role
-    for role in (deliver, rename, rewrite, fetch, scatter, drop, append_locked, hold_directory,
-                 hold_lock, hog, hold_handle, sync_loop)
+    for role in (deliver, rename, rewrite, make_folders, fetch, scatter, drop, append_locked,
+                 hold_directory, hold_lock, hog, hold_handle, sync_loop)
 }  # fmt: skip
 
 
