@@ -59,7 +59,7 @@ records! {
     }
     Syscall "syscall" {
         start_ns: u64, end_ns: u64, oncpu_ns: u64, blocked_ns: u64, runq_ns: u64,
-        preempted_ns: u64, seq: u64, ret: i64, args: [u64; 6], ino: u64, ino2: u64,
+        preempted_ns: u64, stolen_ns: u64, seq: u64, ret: i64, args: [u64; 6], ino: u64, ino2: u64,
         pos: i64, size: i64, count: u64, dev: u32, pid: u32, tid: u32, path: u32,
         path2: u32, call: u16, cpu: u16, obj_mode: u16, lock_type: u16, flags: u32,
         skipped: u32, pad: u32,
@@ -167,7 +167,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 3, CAPTURE_VERSION = 5,
+        VERSION = 3, CAPTURE_VERSION = 6,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }

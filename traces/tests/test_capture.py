@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spoolscope.traces.capture import CHUNK_MAGIC, read_capture
+from spoolscope.traces.capture import CHUNK_MAGIC, VERSION, read_capture
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 
 CALLS_PER_CHUNK, CHUNKS = 10, 20
 
 
-def header(state: int = 0, version: int = 5) -> bytes:
+def header(state: int = 0, version: int = VERSION) -> bytes:
     head = np.zeros(1, DTYPES["file_header"])
     head["magic"], head["version"], head["state"] = b"SPOOLSEG", version, state
     head["number"] = 1
@@ -68,8 +68,8 @@ def test_names_end_at_their_nul(tmp_path: Path) -> None:
 
 def test_a_capture_of_another_version_is_refused_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "capture.seg"
-    file.write_bytes(header(version=4))
-    with pytest.raises(SpoolscopeError, match="version 4, this reads 5"):
+    file.write_bytes(header(version=VERSION - 1))
+    with pytest.raises(SpoolscopeError, match=f"version {VERSION - 1}, this reads {VERSION}"):
         read_capture(file)
 
 

@@ -71,8 +71,13 @@ def test_classes_share_out_the_exact_time():
     assert _classes({}, 5) == []
 
 
-@pytest.mark.parametrize(("sampled", "agrees"), [(1000, True), (900, True), (700, False)])
-def test_agreement_allows_the_error_of_sampling(sampled, agrees):
-    report = CpuReport(1000, sampled, 10**9, sampled * 10**6, sampled**-0.5, [], {}, [])
+@pytest.mark.parametrize(
+    ("sampled", "stolen", "agrees"),
+    [(1000, 0, True), (900, 0, True), (700, 0, False), (1500, 0, False), (1500, 400, True)],
+)
+def test_agreement_allows_the_error_of_sampling(sampled, stolen, agrees):
+    report = CpuReport(
+        1000, sampled, 10**9, stolen * 10**6, sampled * 10**6, sampled**-0.5, [], {}, []
+    )
     assert report.agrees is agrees
     assert report.deviation == pytest.approx(sampled / 1000 - 1)

@@ -142,3 +142,10 @@ def test_the_worst_holder_is_the_one_of_the_most_time(builder):
     assert found.evidence.holder == CpuHolder("cc1", 8, 600, "write", 600)
     [worst] = [f for f in diagnose(found) if f.kind == "busy_cpu"]
     assert worst.culprit == "cc1 (process 8)"
+
+
+def test_a_host_that_takes_the_cpu_is_told():
+    [found] = diagnose(explanation({"steal": 3 * S, "cpu": 7 * S}))
+    assert (found.kind, found.share) == ("host_steal", pytest.approx(0.3))
+    assert "3.00 s" in found.mechanism
+    assert kinds(explanation({"steal": S // 20, "cpu": 7 * S})) == []

@@ -20,16 +20,21 @@ def test_causes_of_calls_sum_to_the_whole(builder):
             (rng.choice([COMMIT, FLUSH, UNKNOWN, None]), rng.randrange(1, 10**7))
             for _ in range(rng.randrange(4))
         ]
+        on_cpu = rng.randrange(10**6)
         builder.call(
             "fsync",
             n * 10**8,
-            rng.randrange(10**6),
+            on_cpu,
             tuple(waits),
             tid=n % 5,
             runq_ns=rng.randrange(10**4),
             preempted_ns=rng.randrange(10**4),
+            stolen_ns=rng.choice([None, 0, rng.randrange(on_cpu + 1)]),
         )
     found = explain(builder.write())
+    stolen = sum(row["stolen_ns"] or 0 for row in builder.rows["syscalls"])
+    assert found.causes["steal"] == stolen
+    assert found.causes["cpu"] + stolen == sum(r["oncpu_ns"] for r in builder.rows["syscalls"])
     assert found.split.sum_error_ns == 0
     assert sum(found.causes.values()) == found.latency_ns
     assert found.latency_ns == sum(row["dur_ns"] for row in builder.rows["syscalls"])
@@ -61,6 +66,8 @@ def test_a_segment_that_does_not_fit_is_an_error(builder):
         ({"dur_ns": 12}, 2),
         ({"oncpu_ns": 13, "runq_ns": -3}, 3),
         ({"oncpu_ns": -4, "dur_ns": -4}, 4),
+        ({"stolen_ns": 12}, 2),
+        ({"stolen_ns": -2}, 2),
     ],
 )
 def test_a_recorder_that_does_not_add_up_is_an_error(builder, wrong, error_ns):

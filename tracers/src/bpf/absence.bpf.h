@@ -10,6 +10,7 @@
 #ifndef SPOOLSCOPE_ABSENCE_BPF_H
 #define SPOOLSCOPE_ABSENCE_BPF_H
 
+#include "steal.bpf.h"
 #include "turns.bpf.h"
 
 static __always_inline void account(struct task_state *st, u64 now)
@@ -72,6 +73,7 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 	if (st->wake_ns < st->out_ns)
 		st->wake_ns = st->out_state == SPSC_SWITCH_BLOCKED ? now : 0;
 	account(st, now);
+	st->steal_mark = steal_clock(t);
 	end_waiting(st);
 	if (st->out_state == SPSC_SWITCH_PREEMPTED) {
 		p = reserve(SPSC_KIND_SWITCH, sizeof(*p));

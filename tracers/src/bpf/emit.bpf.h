@@ -121,6 +121,9 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->blocked_ns = st->blocked_ns;
 	r->runq_ns = st->runq_ns;
 	r->preempted_ns = st->preempted_ns;
+	r->stolen_ns = SPSC_STEAL_UNTOLD;
+	if (steal_is_told())
+		r->stolen_ns = st->stolen_ns + stolen_lately(t, st, now);
 	r->seq = st->n_calls - 1;
 	r->ret = ret;
 	r->size = -1;

@@ -22,6 +22,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 	if (st->out_ns)
 		switched_in(t, st, now);
 	st->oncpu_ns += now - st->last_ns;
+	st->stolen_ns += stolen_lately(t, st, now);
 	st->last_ns = now;
 	st->out_ns = now;
 	st->out_cpu = bpf_get_smp_processor_id();

@@ -72,6 +72,57 @@ def test_run_queue_time_is_the_run_delay_of_the_kernel(spool, require, tmp_path)
     alike("run delay", theirs, ours, rel=0.05, least=waits * 20_000)
 
 
+# The kernel's running time of a thread is by the scheduler's clock, which stands still while the
+# host of a virtual machine has the CPU.
+RUNNING = """
+import os, sys, time
+mine = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+def running():
+    return int(os.pread(mine, 64, 0).split()[0])
+fd = os.open(sys.argv[1] + "/box", os.O_CREAT | os.O_WRONLY)
+data = bytes(4 << 20) # calls long against what it takes to ask
+total = calls = 0
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    before = running()
+    os.pwrite(fd, data, 0)
+    total += running() - before
+    calls += 1
+with open(sys.argv[2], "w") as out:
+    out.write(f"{calls} {total}")
+"""
+
+
+def steal_ns() -> int:
+    """Return what the host has taken from all CPUs so far, as the kernel tells everybody."""
+    ticks = int(Path("/proc/stat").read_text().split()[8])
+    return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def test_what_the_host_takes_is_not_the_running_time_of_the_kernel(spool, require, tmp_path):
+    if not Path("/proc/self/schedstat").exists():
+        require("schedstat", reason="this kernel has no CONFIG_SCHED_INFO")
+    mount, said = spool("ext4"), tmp_path / "said"
+    before = steal_ns()
+    with hogs(1):
+        trace = beside(mount, tmp_path, workload(tmp_path, RUNNING, mount, said).split())
+    taken = steal_ns() - before
+    [(n, on_cpu, stolen, wrong)] = ask(
+        trace,
+        "SELECT count(*), sum(oncpu_ns), sum(stolen_ns),"
+        " count(*) FILTER (stolen_ns NOT BETWEEN 0 AND oncpu_ns)"
+        f" FROM syscalls WHERE syscall = 'pwrite64' AND comm = '{COMM}'",
+    )
+    calls, running = map(int, said.read_text().split())
+    assert (n, wrong) == (calls, 0)
+    # Of a theft that ends after the last tick in a call the kernel tells the reader at once, and
+    # our programs with the next tick.
+    alike("running time", running, on_cpu - stolen, rel=0.05, least=calls * 20_000)
+    assert stolen <= taken + 20_000_000 * (os.cpu_count() or 1)
+    # This thread is one of several that are robbed.
+    assert stolen >= taken // 20 - 20_000_000
+
+
 # The kernel charges block I/O from the switch-out to the waking of a thread in io_schedule(), and
 # tells it in ticks. Since 6.12 a sleeper of the fair class may be dequeued late, by another thread:
 # __block_task() then starts the wait of `current`, that other one, and the sleeper's end adds the

@@ -68,6 +68,9 @@ CAUSES: dict[str, Cause] = {
     "memory": Cause("memory", "machine", "Memory had to be reclaimed, or its map was locked."),
     "runq": Cause("run queue", "machine", "Woken, but no CPU was free."),
     "preempt": Cause("preempted", "machine", "Pushed off the CPU while running."),
+    "steal": Cause(
+        "steal", "machine", "Running, but the host of the virtual machine had taken the CPU away."
+    ),
     "cpu": Cause("CPU", "machine", "Running on a CPU."),
     "unexplained": Cause("unexplained", "machine", "Blocked, and no rule knows the stack."),
 }
@@ -78,7 +81,15 @@ BETWEEN_PROGRAMS = ("file_lock",)
 one who holds the lock counts in its own calls: these waits are recorded, summed and listed, but
 not charged to the filesystem in headlines, drawings and comparisons."""
 
-BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in {"runq", "preempt", "cpu", "unexplained"})
+MACHINE = {
+    "cpu": "oncpu_ns - coalesce(stolen_ns, 0)",
+    "steal": "coalesce(stolen_ns, 0)",
+    "runq": "runq_ns",
+    "preempt": "preempted_ns",
+}
+"""What of a call was not asleep, and how its row tells (SQL); older traces know of no steal."""
+
+BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE and c != "unexplained")
 """Causes that a rule may give."""
 
 _SUFFIX = re.compile(r"\.(constprop|isra|part|cold|llvm)(\.\d+)?")

@@ -126,7 +126,8 @@ class Finding:
     """One thing that makes calls slow.
 
     Attributes:
-        kind: forced_commits, full_journal, linear_directory, slow_disk, io_limit or busy_cpu.
+        kind: forced_commits, full_journal, linear_directory, slow_disk, io_limit, busy_cpu or
+            host_steal.
         culprit: Who or what.
         mechanism: What it does to the calls.
         remedy: What to try.
@@ -185,6 +186,7 @@ def diagnose(found: "Explanation") -> list[Finding]:
         *_slow_disk(found),
         *_io_limit(found),
         *_busy_cpu(found),
+        *_host_steal(found),
     ]
     worth = [finding for finding in findings if finding.share >= LEAST_SHARE]
     return sorted(worth, key=lambda finding: -finding.share)
@@ -309,4 +311,17 @@ def _busy_cpu(found: "Explanation") -> Iterator[Finding]:
         f"Give {held.comm} less of the CPUs (nice, or cpu.weight of its control group), or the "
         "machine more of them.",
         held.ns / found.filesystem_ns,
+    )
+
+
+def _host_steal(found: "Explanation") -> Iterator[Finding]:
+    """Calls that ran on a CPU that was not there: no program of this machine can tell why."""
+    stolen = found.causes.get("steal", 0)
+    yield Finding(
+        "host_steal",
+        "The host of this virtual machine",
+        f"took the CPU away from running calls, for {duration(stolen)} in sum",
+        "Whoever runs it can give this machine CPUs of its own (no overcommitment, pinned vCPUs, a "
+        "larger share); what else is measured here meanwhile is slower by that, too.",
+        stolen / found.filesystem_ns,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, Rule
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, Rule
 from spoolscope.analysis.commits import CommitReport, study_commits
 from spoolscope.analysis.cpu import CpuReport, study_cpu
 from spoolscope.analysis.culprits import (
@@ -36,12 +36,11 @@ MEMORY = "1500MB"
 TOO_LONG = f"Who kept whom waiting needs more than {MEMORY} of memory for a trace this long."
 
 # Machine time comes from the calls, blocked time from the labelled waits.
-_BY_SYSCALL = """
+_BY_SYSCALL = f"""
 SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
     SELECT syscall, cause, dur_ns AS ns FROM named_waits
     UNION ALL
-    SELECT syscall, unnest(['cpu', 'runq', 'preempt']) AS cause,
-        unnest([oncpu_ns, runq_ns, preempted_ns]) AS ns
+    SELECT syscall, unnest({list(MACHINE)}) AS cause, unnest([{", ".join(MACHINE.values())}]) AS ns
     FROM call_totals
 ) GROUP BY ALL HAVING sum(ns) > 0
 """

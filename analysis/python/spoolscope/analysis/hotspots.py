@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.traces.pathclass import class_sql
 
 # Time by path and cause, once; kinds and directories are sums of it.
-_BY_PATH = """
+_BY_PATH = f"""
 CREATE OR REPLACE TEMP TABLE path_times AS
 SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
     SELECT path_id, cause, dur_ns AS ns FROM named_waits
     UNION ALL
-    SELECT path_id, unnest(['cpu', 'runq', 'preempt']), unnest([oncpu, runq, preempted])
-    FROM (SELECT path_id, sum(oncpu_ns) AS oncpu, sum(runq_ns) AS runq,
-        sum(preempted_ns) AS preempted FROM syscalls GROUP BY path_id)
+    SELECT path_id, unnest({list(MACHINE)}), unnest([{", ".join(MACHINE)}])
+    FROM (SELECT path_id, {", ".join(f"sum({ns}) AS {cause}" for cause, ns in MACHINE.items())}
+        FROM syscalls GROUP BY path_id)
 ) GROUP BY ALL HAVING sum(ns) > 0
 """
 
@@ -55,7 +55,7 @@ WITH slow AS (
     SELECT * FROM syscalls WHERE syscall NOT IN {locks} ORDER BY dur_ns DESC, ts_ns LIMIT {limit}
 )
 SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
-    s.dur_ns, s.oncpu_ns, s.runq_ns, s.preempted_ns,
+    s.dur_ns, [{machine}],
     (SELECT list([w.cause, CAST(w.ns AS VARCHAR)]) FROM (
         SELECT cause, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits n
         WHERE n.tid = s.tid AND n.seq = s.seq AND n.call_ns = s.ts_ns GROUP BY cause
@@ -139,7 +139,13 @@ def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Dir
 
 def slowest_calls(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[SlowCall]:
     """Return the slowest calls but file locking, each with its exact split."""
-    rows = con.execute(_SLOWEST.format(limit=limit, locks=_sql(SYSCALL_CLASSES["lock"]))).fetchall()
+    rows = con.execute(
+        _SLOWEST.format(
+            limit=limit,
+            locks=_sql(SYSCALL_CLASSES["lock"]),
+            machine=", ".join(MACHINE.values()),
+        )
+    ).fetchall()
     return [_slow_call(*row) for row in rows]
 
 
@@ -155,12 +161,10 @@ def _slow_call(
     path: str | None,
     errno: int,
     dur: int,
-    cpu: int,
-    runq: int,
-    preempt: int,
+    machine: list[int],
     waits: list[list[str]] | None,
 ) -> SlowCall:
-    parts = {"cpu": cpu, "runq": runq, "preempt": preempt}
+    parts = dict(zip(MACHINE, machine, strict=True))
     parts |= {cause: int(ns) for cause, ns in waits or []}
     causes = {cause: parts[cause] for cause in CAUSES if parts.get(cause)}
     return SlowCall(at, comm, pid, syscall, path, errno, dur, causes)

@@ -96,7 +96,8 @@ _BUCKET = (
 _LENGTHS = f"""
 CREATE OR REPLACE TEMP TABLE call_lengths AS
 SELECT syscall, flags_seen & {IN_FLIGHT} = 0 AS done, CAST({_BUCKET} AS INTEGER) AS bucket,
-    count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns
+    count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns,
+    CAST(coalesce(sum(stolen_ns), 0) AS BIGINT) AS stolen_ns
 FROM syscalls GROUP BY ALL
 """
 
@@ -105,7 +106,7 @@ _TOTALS = """
 CREATE OR REPLACE TEMP TABLE call_totals AS
 WITH lengths AS (
     SELECT syscall, sum(n) AS n, coalesce(sum(n) FILTER (done), 0) AS n_done,
-        sum(dur_ns) AS dur_ns, max(max_ns) AS max_ns
+        sum(dur_ns) AS dur_ns, max(max_ns) AS max_ns, sum(stolen_ns) AS stolen_ns
     FROM call_lengths GROUP BY syscall
 ), off AS (
     SELECT syscall, sum(dur_ns - oncpu_ns) AS off_ns, sum(blocked_ns) AS blocked_ns,
@@ -116,7 +117,8 @@ SELECT syscall, CAST(n AS BIGINT) AS n, CAST(n_done AS BIGINT) AS n_done,
     CAST(dur_ns AS BIGINT) AS dur_ns, CAST(dur_ns - coalesce(off_ns, 0) AS BIGINT) AS oncpu_ns,
     CAST(coalesce(blocked_ns, 0) AS BIGINT) AS blocked_ns,
     CAST(coalesce(runq_ns, 0) AS BIGINT) AS runq_ns,
-    CAST(coalesce(preempted_ns, 0) AS BIGINT) AS preempted_ns, max_ns
+    CAST(coalesce(preempted_ns, 0) AS BIGINT) AS preempted_ns,
+    CAST(stolen_ns AS BIGINT) AS stolen_ns, max_ns
 FROM lengths LEFT JOIN off USING (syscall)
 """
 

@@ -22,10 +22,11 @@ from spoolscope.analysis.throttle import name_limits
 # every row.
 _WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
-SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, pid, tid, seq, comm, syscall,
-    dev, path_id, errno, flags
+SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
+    syscall, dev, path_id, errno, flags
 FROM syscalls
 WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0
+    OR stolen_ns NOT BETWEEN 0 AND oncpu_ns
     OR list_contains({sync}, syscall)
     OR (tid, seq) IN (SELECT tid, seq FROM samples
         UNION ALL SELECT trigger_tid, trigger_seq FROM commits)
@@ -68,7 +69,8 @@ WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)
 
 _ERROR = """
 SELECT coalesce(max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)), 0),
-    greatest(0, -least(min(oncpu_ns), min(blocked_ns), min(runq_ns), min(preempted_ns)))
+    greatest(0, -least(min(oncpu_ns), min(blocked_ns), min(runq_ns), min(preempted_ns),
+        min(stolen_ns), min(oncpu_ns - stolen_ns)))
 FROM waited
 """
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
 
 BIN_NS = 1_000_000_000
 MAX_BINS = 300
@@ -54,13 +54,12 @@ def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
     ).fetchall():
         causes[cause][bin_] = ns
     calls = [0] * n
-    for bin_, number, cpu, runq, preempt in con.execute(
-        f"SELECT {place} AS bin, count(*), CAST(sum(oncpu_ns) AS BIGINT), "
-        "CAST(sum(runq_ns) AS BIGINT), CAST(sum(preempted_ns) AS BIGINT) "
-        "FROM syscalls GROUP BY bin"
+    machine = ", ".join(f"CAST(sum({ns}) AS BIGINT)" for ns in MACHINE.values())
+    for bin_, number, *times in con.execute(
+        f"SELECT {place} AS bin, count(*), {machine} FROM syscalls GROUP BY bin"
     ).fetchall():
         calls[bin_] = number
-        for cause, ns in (("cpu", cpu), ("runq", runq), ("preempt", preempt)):
+        for cause, ns in zip(MACHINE, times, strict=True):
             causes[cause][bin_] = ns
     commits, commit_ns = [0] * n, [0] * n
     for bin_, number, ns in con.execute(

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spoolscope.analysis.causes import MACHINE
 from spoolscope.analysis.latency import IN_FLIGHT
 from spoolscope.analysis.split import split
 from spoolscope.traces.calls import CALLS
@@ -15,7 +16,7 @@ _USE = f"syscall NOT IN {tuple(c.name for c in CALLS.values() if c.klass == 'tas
 _PROCESSES = f"""
 SELECT pid, arg_max(comm, ts_ns), count(*) FILTER (flags_seen & {IN_FLIGHT} = 0),
     CAST(sum(dur_ns) AS BIGINT), max(dur_ns), CAST(sum(blocked_ns) AS BIGINT),
-    CAST(sum(oncpu_ns) AS BIGINT), CAST(sum(runq_ns) AS BIGINT), CAST(sum(preempted_ns) AS BIGINT)
+    {", ".join(f"CAST(sum({ns}) AS BIGINT)" for ns in MACHINE.values())}
 FROM syscalls WHERE {_USE} GROUP BY pid
 """
 
@@ -89,9 +90,8 @@ def study_interval(directory: Path) -> Interval:
     split(con)
     found: dict[int, ProcessUse] = {}
     for pid, comm, calls, *times in con.execute(_PROCESSES).fetchall():
-        time_ns, max_ns, blocked_ns, oncpu_ns, runq_ns, preempted_ns = times
-        machine = {"cpu": oncpu_ns, "runq": runq_ns, "preempt": preempted_ns}
-        causes = {cause: ns for cause, ns in machine.items() if ns}
+        time_ns, max_ns, blocked_ns, *machine = times
+        causes = {cause: ns for cause, ns in zip(MACHINE, machine, strict=True) if ns}
         found[pid] = ProcessUse(pid, comm, calls, time_ns, max_ns, blocked_ns, causes)
     for pid, cause, ns in con.execute(_WAITS).fetchall():
         if ns:

@@ -38,6 +38,7 @@ _OBJECTS = {
     "inode_lock": "inode and tree locks",
     "memory": "memory",
     "runq": "a CPU",
+    "steal": "CPUs that the host had taken",
     "unexplained": "unnamed reasons",
 }
 

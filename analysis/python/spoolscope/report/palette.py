@@ -50,6 +50,7 @@ CAUSE_INKS: dict[str, Ink] = {
     "memory": Ink(GREY, "|"),
     "runq": Ink(GREY),
     "preempt": Ink(GREY, "/"),
+    "steal": Ink(GREEN, "/"),
     "cpu": Ink(GREEN),
     "unexplained": Ink(DARK, "|"),
 }

@@ -93,6 +93,7 @@ def _columns(
     }
     for part in ("oncpu_ns", "blocked_ns", "runq_ns", "preempted_ns"):
         columns[part] = calls[part].astype(np.int64)
+    columns["stolen_ns"] = np.ma.masked_less(calls["stolen_ns"].astype(np.int64), 0)
     return columns
 
 

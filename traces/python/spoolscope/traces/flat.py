@@ -9,6 +9,7 @@ import numpy as np
 STACK_FRAMES = 32
 NONE = 0xFFFF_FFFF
 NO_CALL_ROW = 0xFFFF_FFFF_FFFF_FFFF
+STEAL_UNTOLD = 0xFFFF_FFFF_FFFF_FFFF
 
 _LAYOUTS = {
     "file_header": """
@@ -23,7 +24,7 @@ _LAYOUTS = {
         u4 n_records raw_bytes stored_bytes crc32
         u8 base""",
     "syscall": """
-        u8 start_ns end_ns oncpu_ns blocked_ns runq_ns preempted_ns seq
+        u8 start_ns end_ns oncpu_ns blocked_ns runq_ns preempted_ns stolen_ns seq
         i8 ret
         6u8 args
         u8 ino ino2

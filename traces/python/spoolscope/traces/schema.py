@@ -76,6 +76,7 @@ SYSCALLS = Table(
         Column("blocked_ns", I64, "ns", "Part of dur_ns asleep: switched out until woken."),
         Column("runq_ns", I64, "ns", "Part of dur_ns woken but waiting for a CPU."),
         Column("preempted_ns", I64, "ns", "Part of dur_ns pushed off the CPU while runnable."),
+        Column("stolen_ns", I64, "ns", "Part of oncpu_ns for which the host of a virtual machine had taken the CPU away (steal); known up to a tick late. Null where the kernel does not tell.", nullable=True),
         Column("flags_seen", I32, "", "Remarks of the recorder (enum spsc_call_flags)."),
     ),
     sorted_by="ts_ns",

@@ -8,7 +8,7 @@ from spoolscope.tracers.strace.lines import Called
 from spoolscope.tracers.strace.members import Members
 from spoolscope.tracers.strace.words import Behind
 from spoolscope.traces.capture import Records
-from spoolscope.traces.flat import DTYPES
+from spoolscope.traces.flat import DTYPES, STEAL_UNTOLD
 
 IN_FLIGHT, PATH_CUT = 1 << 3, 1 << 2
 CHUNK = 65_536
@@ -50,7 +50,7 @@ class Calls:
         size = made.obj_size if made.obj_size >= 0 else made.size
         path2 = 0 if made.cut else self._strings.id(made.path2)
         # Nothing tells what the time was spent on: all of it counts as waiting, unexplained.
-        times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0)
+        times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0, STEAL_UNTOLD)
         what = (0, line.ret or 0, made.args, 0, 0, made.pos, size, made.count, 0, tid, tid)
         names = (self._strings.id(made.path), path2, made.call, 0)
         self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0))

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * Time on the CPU in which there was no CPU: the host ran somebody else (steal).
+ *
+ * The scheduler takes it off its clock of a run queue, at each switch and tick; so we
+ * learn of it up to a tick late, and a call that begins within this tick may get some
+ * that was stolen before. Never more than it was on the CPU.
+ */
+#ifndef SPOOLSCOPE_STEAL_BPF_H
+#define SPOOLSCOPE_STEAL_BPF_H
+
+#include "state.bpf.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct rq {
+	u64 prev_steal_time_rq;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct task_struct___scheduled {
+	struct sched_entity se;
+};
+
+#pragma clang attribute pop
+
+/* Kernels without CONFIG_PARAVIRT_TIME_ACCOUNTING, or without groups of tasks, do not tell. */
+static __always_inline bool steal_is_told(void)
+{
+	return bpf_core_field_exists(struct rq, prev_steal_time_rq) &&
+	       bpf_core_field_exists(struct cfs_rq, rq);
+}
+
+/* What was stolen from the CPU that a task is on, since boot. */
+static __always_inline u64 steal_clock(struct task_struct *t)
+{
+	struct cfs_rq *cfs_rq;
+	struct rq *rq;
+
+	if (!steal_is_told())
+		return 0;
+	cfs_rq = ((struct task_struct___scheduled *)t)->se.cfs_rq;
+	rq = cfs_rq ? cfs_rq->rq : NULL;
+	return rq ? rq->prev_steal_time_rq : 0;
+}
+
+/* Of the time on the CPU that ends now. */
+static __always_inline u64 stolen_lately(struct task_struct *t, struct task_state *st, u64 now)
+{
+	u64 stolen = steal_clock(t) - st->steal_mark;
+	u64 most = now - st->last_ns;
+
+	return stolen < most ? stolen : most;
+}
+
+#endif
