@@ -85,9 +85,13 @@ def test_split_agrees_with_a_bpftrace_script(spool, tmp_path, require):
         while "Attaching" not in said.read_text():
             time.sleep(0.1)
         time.sleep(1)  # it says so before it is done
-        # Messages of 1 MiB: waits long against the time that the two programs take themselves.
-        trace = run(mount, tmp_path, DELIVER.replace("4096", "(1 << 20)"))
-        other.send_signal(signal.SIGINT)
+        try:
+            # Messages of 1 MiB: waits long against the time that the two programs take themselves.
+            trace = run(mount, tmp_path, DELIVER.replace("4096", "(1 << 20)"))
+        finally:
+            while other.poll() is None:  # it may lose one
+                other.send_signal(signal.SIGINT)
+                time.sleep(2)
     theirs = {"waited": {}, "blocked": {}}
     for kind, pid, ns in re.findall(r"@(waited|blocked)\[(\d+)\]: (\d+)", said.read_text()):
         theirs[kind][int(pid)] = int(ns)
