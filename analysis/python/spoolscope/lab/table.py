@@ -56,12 +56,17 @@ def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
 def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
     """Return the published page."""
     faults = {outcome.fault for outcome in outcomes}
+    stolen, ran = (
+        sum(outcome.explanation.causes.get(cause, 0) for outcome in outcomes)
+        for cause in ("steal", "cpu")
+    )
     lines = [
         _INTRODUCTION.format(
             seconds=seconds,
             kernel=platform.release(),
             cpus=os.cpu_count(),
             load=os.getloadavg()[0],
+            stolen=percent(stolen / max(1, stolen + ran)),
         ),
         "| " + " | ".join(_HEAD) + " |",
         "|" + "---|" * len(_HEAD),
@@ -114,7 +119,8 @@ _INTRODUCTION = """# Ground truth
 What `spoolscope explain` says where the answer is known. A fault is injected under a mail-like
 load of {seconds:g} s, the load is recorded and explained, and the explanation is compared with the
 log of whoever injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
-of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load of {load:.1f}, by
+of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load of {load:.1f}, of
+whose time in calls the host took {stolen}, by
 
     sudo spoolscope lab faults -o GROUND-TRUTH.md
 
