@@ -110,3 +110,13 @@ def test_the_same_instant_counts_once():
     one.behind.append((100, 200, "flush"))
     found = score([one], TRUTH, {"journal_commit", "flush"})
     assert (found.recovered, found.directly, found.beyond) == (1, 1, 0)
+
+
+def test_a_call_that_the_host_robbed_is_counted_and_not_judged():
+    robbed, held = call(100, 160, (100, 110, "flush")), call(300, 390, (300, 380, "flush"))
+    robbed.causes["steal"], robbed.causes["cpu"] = 45, 5
+    held.causes["steal"], held.causes["cpu"] = 4, 6
+    found = score([robbed, held] * 100, TRUTH, {"flush"})
+    assert (found.n_robbed, found.n_judged, found.n_right) == (0, 2, 2)
+    found = score([robbed], TRUTH, {"flush"})
+    assert (found.n_robbed, found.n_judged, found.injected_ns) == (1, 0, 0)
