@@ -84,3 +84,10 @@ def test_processes_can_be_named_after_what_they_stood_for(builder):
     found = study(builder.write(), comms={5000: "imap"})
     assert [call.comm for call in found.slowest] == ["imap", "other"]
     assert found.explanation.split.sum_error_ns == 0
+
+
+def test_what_makes_calls_slow_and_what_to_try_comes_first(builder):
+    builder.call("write", 0, 10**9, stolen_ns=5 * 10**8)
+    first, second, *_ = study(builder.write()).findings
+    assert first.startswith("The host of this virtual machine took the CPU away")
+    assert second.startswith("500 ms (50.0 %): write")

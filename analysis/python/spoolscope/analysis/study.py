@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
+from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.analysis.hotspots import (
     Directory,
@@ -56,9 +57,10 @@ class Study:
 
     @property
     def findings(self) -> list[str]:
-        """The next largest parts and who caused the commits, one sentence each."""
+        """What makes the calls slow, and what to try; the largest parts; who caused commits."""
         total = self.explanation.filesystem_ns or 1
-        said = [
+        said = [finding.text for finding in diagnose(self.explanation)]
+        said += [
             f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
             for (family, cause), ns in self.largest[:3]
         ]
