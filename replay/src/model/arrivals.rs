@@ -12,25 +12,41 @@ use crate::model::rivals::ByName;
 use crate::touches::{self, Makes, Need, Touch};
 
 /// The earliest effect of operations that were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Arrivals {
     known: HashMap<u32, i64>,
+    allowance: u64,
 }
 
 impl Arrivals {
+    /// All together look at so many others as `allowance`; then nothing more is known.
+    pub fn new(allowance: u64) -> Self {
+        Self {
+            known: HashMap::default(),
+            allowance,
+        }
+    }
+
     /// An operation cannot have taken effect before this.
     pub fn earliest_ns(&mut self, names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> i64 {
+        let allowance = &mut self.allowance;
         *self.known.entry(at).or_insert_with(|| {
             let op = &ops[at as usize];
-            earliest(names, by_name, ops, at)
+            earliest(names, by_name, ops, at, allowance)
                 .filter(|earliest_ns| *earliest_ns < op.end_ns)
                 .map_or(op.start_ns, |earliest_ns| earliest_ns.max(op.start_ns))
         })
     }
 }
 
-fn earliest(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<i64> {
-    let (path, ino) = arrival(by_name, ops, at)?;
+fn earliest(
+    names: &Names,
+    by_name: &ByName,
+    ops: &[PlanOp],
+    at: u32,
+    allowance: &mut u64,
+) -> Option<i64> {
+    let (path, ino) = arrival(by_name, ops, at, allowance)?;
     // What moves with a directory above it may come back with it.
     if !names.ancestors(path).is_empty() {
         return None;
@@ -38,6 +54,7 @@ fn earliest(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<
     let end_ns = ops[at as usize].end_ns;
     let mut others: Vec<(i64, i64)> = Vec::new();
     for other in by_name.all_from(path, at + 1) {
+        *allowance = allowance.checked_sub(1)?;
         let op = &ops[*other as usize];
         let touch = touch_at(op, path)?;
         match told(op, &touch) {
@@ -55,8 +72,10 @@ fn earliest(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<
         }
         let removes = touch.makes != Makes::Same;
         let comes = matches!(touch.makes, Makes::Moved | Makes::Linked | Makes::Swapped);
-        let may_be_it = || arrival(by_name, ops, *other).is_none_or(|(_, other)| other == ino);
-        if removes && op.start_ns >= end_ns || comes && may_be_it() {
+        if removes && op.start_ns >= end_ns {
+            return None;
+        }
+        if comes && arrival(by_name, ops, *other, allowance).is_none_or(|(_, it)| it == ino) {
             return None;
         }
     }
@@ -64,11 +83,11 @@ fn earliest(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<
 }
 
 /// The name at which an operation puts an object, and its inode.
-fn arrival(by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<(u32, u64)> {
+fn arrival(by_name: &ByName, ops: &[PlanOp], at: u32, allowance: &mut u64) -> Option<(u32, u64)> {
     let op = &ops[at as usize];
     match touches::of(op) {
         [Some(from), Some(to)] if matches!(to.makes, Makes::Moved | Makes::Linked) => {
-            Some((to.path, source(by_name, ops, at, from.path)?))
+            Some((to.path, source(by_name, ops, at, from.path, allowance)?))
         }
         [Some(own), None] if own.makes == Makes::Object && own.need == Need::Absent => {
             (op.ino != 0).then_some((own.path, op.ino))
@@ -78,18 +97,23 @@ fn arrival(by_name: &ByName, ops: &[PlanOp], at: u32) -> Option<(u32, u64)> {
 }
 
 /// The inode at a name when an operation that nobody overlaps with there took it.
-fn source(by_name: &ByName, ops: &[PlanOp], at: u32, path: u32) -> Option<u64> {
+fn source(
+    by_name: &ByName,
+    ops: &[PlanOp],
+    at: u32,
+    path: u32,
+    allowance: &mut u64,
+) -> Option<u64> {
     let op = &ops[at as usize];
-    let changes = |other: u32| {
-        let touch = touch_at(&ops[other as usize], path);
-        touch.is_none_or(|touch| touch.makes != Makes::Same)
-    };
-    let later = by_name.all_from(path, at + 1).iter().copied();
-    let mut overlap = later.take_while(|other| ops[*other as usize].start_ns < op.end_ns);
-    if overlap.any(changes) {
-        return None;
+    let later = by_name.all_from(path, at + 1).iter();
+    for other in later.take_while(|other| ops[**other as usize].start_ns < op.end_ns) {
+        *allowance = allowance.checked_sub(1)?;
+        if touch_at(&ops[*other as usize], path)?.makes != Makes::Same {
+            return None;
+        }
     }
     for other in by_name.all_before(path, at).iter().rev() {
+        *allowance = allowance.checked_sub(1)?;
         let before = &ops[*other as usize];
         let touch = touch_at(before, path)?;
         match told(before, &touch) {
@@ -134,6 +158,10 @@ mod tests {
 
     /// The earliest effect of the rename in line 1, which lasts from 100 to 900.
     fn earliest_ns(rest: &str) -> i64 {
+        earliest_within(rest, 100)
+    }
+
+    fn earliest_within(rest: &str, allowance: u64) -> i64 {
         let script = format!(
             "A 0-10 openat t flags=301 ino=7 = 3
              A 100-900 rename t hot = 0
@@ -142,7 +170,14 @@ mod tests {
         let plan = plan(&script);
         let names = Names::new(&plan);
         let by_name = ByName::new(&names, plan.ops());
-        Arrivals::default().earliest_ns(&names, &by_name, plan.ops(), 1)
+        Arrivals::new(allowance).earliest_ns(&names, &by_name, plan.ops(), 1)
+    }
+
+    #[test]
+    fn who_may_look_no_further_knows_nothing() {
+        let script = format!("{OTHERS} A 950-960 openat hot ino=7 = 3");
+        let found = [2, 3, 4, 5].map(|allowance| earliest_within(&script, allowance));
+        assert_eq!(found, [100, 100, 100, 400]);
     }
 
     const OTHERS: &str = "

@@ -26,7 +26,8 @@ use crate::semantics::{self, Kind, Lock};
 use crate::touches::{self, Makes, Need, Touch};
 
 const DEEPEST: usize = 16;
-/// Operations that all searches together may try, so that a trace nobody can explain ends too.
+/// Operations that all searches together may try, or look at before, so that a trace nobody can
+/// explain ends too.
 const ALLOWANCE: u64 = 1_000_000;
 const ALLOWANCE_PER_OP: u64 = 20;
 
@@ -83,6 +84,7 @@ impl<'a> Linear<'a> {
     fn ordered(plan: &'a Plan, edges: Edges<'a>) -> Self {
         let ops = plan.ops();
         let is_fork = |(_, op): &(usize, &PlanOp)| op.op == PLAN_FORK;
+        let allowance = ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64;
         let mut linear = Self {
             ops,
             world: World::new(plan),
@@ -102,8 +104,8 @@ impl<'a> Linear<'a> {
             turns: HashMap::new(),
             contests: 0,
             by_name: None,
-            arrivals: Arrivals::default(),
-            allowance: ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64,
+            arrivals: Arrivals::new(allowance),
+            allowance,
             watch: Watch::default(),
             listings: Listings::default(),
             order: Vec::with_capacity(ops.len()),
