@@ -51,7 +51,7 @@ def missed(name, rows):
 
     # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
     # CPU away for a fifth of the time is no fault of the explanation.
-    on_queue = ("runq", "preempt") if name != "cpu-hog" else ()
+    on_queue = ("steal", "runq", "preempt") if name != "cpu-hog" else ("steal",)
     runnable_ns = sum(row["causes"].get(cause, 0) for row in rows for cause in on_queue)
     shares = {
         # Here victims do not wait for one another: their own causes must be right.
