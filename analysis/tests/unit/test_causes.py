@@ -52,6 +52,10 @@ STACKS = [
      "xfs_buf_find_lock < xfs_buf_get_map < xfs_read_agf < xfs_alloc_read_agf"),
     ("inode_io", "schedule_timeout < wait_for_completion < xfs_buf_iowait < xfs_buf_read_map < "
      "xfs_trans_read_buf_map < xfs_imap_to_bp < xfs_iget < xfs_lookup < xfs_vn_lookup"),
+    ("inode_io", "schedule < schedule_timeout < __down_common < down < xfs_buf_lock < "
+     "xfs_buf_find_lock < xfs_buf_get_map < xfs_buf_read_map < xfs_trans_read_buf_map < "
+     "xfs_btree_read_buf_block < xfs_btree_lookup_get_block < xfs_btree_visit_blocks < "
+     "xfs_iread_extents < xfs_bmap_last_extent < xfs_bmap_last_offset"),
     ("lookup_io", "schedule_timeout < wait_for_completion < xfs_buf_iowait < xfs_buf_read_map < "
      "xfs_da_read_buf < xfs_dir3_leaf_read < xfs_dir2_leaf_lookup_int < xfs_lookup"),
     ("dir_lock", "rwsem_down_write_slowpath < down_write_nested < xfs_ilock < xfs_remove"),

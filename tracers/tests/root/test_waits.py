@@ -64,7 +64,7 @@ def test_a_file_lock_and_the_process_that_holds_it(spool, tmp_path, capfd):
     ]
     for _, what, ino, waited, *_ in found:
         assert (what, ino) == ("inode", said["ino"])
-        assert waited > HOLD_NS * 0.9
+        alike("hold", HOLD_NS, waited, rel=0.1)  # else one of the two was late
     alike("flock", said["flock_waited"], found[0][3], rel=0.02)
     alike("fcntl", said["posix_waited"], found[1][3], rel=0.02)
 
