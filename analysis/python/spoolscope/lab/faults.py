@@ -196,6 +196,8 @@ FAULTS = {
             ({"role": "rename", "n": 1},),
             (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
+            remark="While a write is slow, a call that was woken may wait for a CPU: that is not "
+            "named so.",
         ),
         Fault(
             "full-journal-crowd",

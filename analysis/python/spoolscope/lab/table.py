@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import CAUSES, MACHINE
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.suite import Outcome
@@ -86,13 +86,22 @@ def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
         "What is known of the rows that do not reach the goals:",
         "",
         *(
-            f"* **{outcome.fault}** on {outcome.fstype}: "
-            f"{FAULTS[outcome.fault].remark or 'not understood.'}"
+            f"* **{outcome.fault}** on {outcome.fstype}: {_remark(outcome)}"
             for outcome in outcomes
             if not passes(outcome)
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _remark(outcome: Outcome) -> str:
+    if not outcome.score.n_judged:
+        return "none of the slowest calls was slow by this fault: nothing to judge."
+    if FAULTS[outcome.fault].remark:
+        return FAULTS[outcome.fault].remark
+    if outcome.score.wrong and outcome.score.wrong.keys() <= MACHINE.keys():
+        return "the calls that are not right waited longer for a CPU, or were on one."
+    return "not understood."
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
