@@ -99,8 +99,8 @@ for box in range(5):
 """
 
 
-def test_a_cold_lookup_names_the_directory_that_is_searched(spool, recorded):
-    mount = spool("ext4")
+def test_a_cold_lookup_names_the_directory_that_is_searched(slow_spool, recorded):
+    mount, disk = slow_spool("ext4")
     inodes = {}
     for box in range(5):
         directory = mount / f"box{box}/cur"
@@ -110,6 +110,7 @@ def test_a_cold_lookup_names_the_directory_that_is_searched(spool, recorded):
         inodes[f"box{box}/cur"] = directory.stat().st_ino
     for way in ("ro", "rw"):  # empties the journal, which keeps its blocks in memory
         subprocess.run(["mount", "-o", f"remount,{way}", mount], check=True)
+    disk.delay("read", 2_000_000)  # or a block is there before anybody sleeps
     trace = recorded(mount, LOOK)
     rows = ask(
         trace,
