@@ -32,100 +32,107 @@ impl Arrivals {
         let allowance = &mut self.allowance;
         *self.known.entry(at).or_insert_with(|| {
             let op = &ops[at as usize];
-            earliest(names, by_name, ops, at, allowance)
+            let mut search = Search {
+                by_name,
+                ops,
+                allowance,
+            };
+            search
+                .earliest(names, at)
                 .filter(|earliest_ns| *earliest_ns < op.end_ns)
                 .map_or(op.start_ns, |earliest_ns| earliest_ns.max(op.start_ns))
         })
     }
 }
 
-fn earliest(
-    names: &Names,
-    by_name: &ByName,
-    ops: &[PlanOp],
-    at: u32,
-    allowance: &mut u64,
-) -> Option<i64> {
-    let (path, ino) = arrival(by_name, ops, at, allowance)?;
-    // What moves with a directory above it may come back with it.
-    if !names.ancestors(path).is_empty() {
-        return None;
-    }
-    let end_ns = ops[at as usize].end_ns;
-    let mut others: Vec<(i64, i64)> = Vec::new();
-    for other in by_name.all_from(path, at + 1) {
-        *allowance = allowance.checked_sub(1)?;
-        let op = &ops[*other as usize];
-        let touch = touch_at(op, path)?;
-        match told(op, &touch) {
-            // Made anew with an inode number that was free again.
-            Some(Told::Object(found)) if found == ino && touch.makes == Makes::Object => {
+struct Search<'a> {
+    by_name: &'a ByName,
+    ops: &'a [PlanOp],
+    allowance: &'a mut u64,
+}
+
+impl<'a> Search<'a> {
+    fn earliest(&mut self, names: &Names, at: u32) -> Option<i64> {
+        let (path, ino) = self.arrival(at)?;
+        // What moves with a directory above it may come back with it.
+        if !names.ancestors(path).is_empty() {
+            return None;
+        }
+        let end_ns = self.ops[at as usize].end_ns;
+        let mut others: Vec<(i64, i64)> = Vec::new();
+        for other in self.by_name.around(path, at).1 {
+            let (op, touch) = self.look(*other, path)?;
+            let changes = touch.makes != Makes::Same;
+            match told(op, &touch) {
+                // Made anew with an inode number that was free again.
+                Some(Told::Object(found)) if found == ino && touch.makes == Makes::Object => {
+                    return None;
+                }
+                Some(Told::Object(found)) if found == ino => {
+                    let before = others.iter().filter(|(_, end)| *end <= op.start_ns);
+                    return before.map(|(start, _)| *start).max();
+                }
+                None if !changes => continue,
+                _ => others.push((op.start_ns, op.end_ns)),
+            }
+            let comes = matches!(touch.makes, Makes::Moved | Makes::Linked | Makes::Swapped);
+            if changes && op.start_ns >= end_ns
+                || comes && self.arrival(*other).is_none_or(|(_, it)| it == ino)
+            {
                 return None;
             }
-            Some(Told::Object(found)) if found == ino => {
-                let before = others.iter().filter(|(_, end)| *end <= op.start_ns);
-                return before.map(|(start, _)| *start).max();
-            }
-            Some(_) => others.push((op.start_ns, op.end_ns)),
-            None if touch.makes != Makes::Same => others.push((op.start_ns, op.end_ns)),
-            None => {}
         }
-        let removes = touch.makes != Makes::Same;
-        let comes = matches!(touch.makes, Makes::Moved | Makes::Linked | Makes::Swapped);
-        if removes && op.start_ns >= end_ns {
-            return None;
-        }
-        if comes && arrival(by_name, ops, *other, allowance).is_none_or(|(_, it)| it == ino) {
-            return None;
-        }
+        None
     }
-    None
-}
 
-/// The name at which an operation puts an object, and its inode.
-fn arrival(by_name: &ByName, ops: &[PlanOp], at: u32, allowance: &mut u64) -> Option<(u32, u64)> {
-    let op = &ops[at as usize];
-    match touches::of(op) {
-        [Some(from), Some(to)] if matches!(to.makes, Makes::Moved | Makes::Linked) => {
-            Some((to.path, source(by_name, ops, at, from.path, allowance)?))
-        }
-        [Some(own), None] if own.makes == Makes::Object && own.need == Need::Absent => {
-            (op.ino != 0).then_some((own.path, op.ino))
-        }
-        _ => None,
-    }
-}
-
-/// The inode at a name when an operation that nobody overlaps with there took it.
-fn source(
-    by_name: &ByName,
-    ops: &[PlanOp],
-    at: u32,
-    path: u32,
-    allowance: &mut u64,
-) -> Option<u64> {
-    let op = &ops[at as usize];
-    let later = by_name.all_from(path, at + 1).iter();
-    for other in later.take_while(|other| ops[**other as usize].start_ns < op.end_ns) {
-        *allowance = allowance.checked_sub(1)?;
-        if touch_at(&ops[*other as usize], path)?.makes != Makes::Same {
-            return None;
-        }
-    }
-    for other in by_name.all_before(path, at).iter().rev() {
-        *allowance = allowance.checked_sub(1)?;
-        let before = &ops[*other as usize];
-        let touch = touch_at(before, path)?;
-        match told(before, &touch) {
-            _ if before.end_ns > op.start_ns => return None,
-            Some(Told::Object(ino)) if matches!(touch.makes, Makes::Same | Makes::Object) => {
-                return Some(ino);
+    /// The name at which an operation puts an object, and its inode.
+    fn arrival(&mut self, at: u32) -> Option<(u32, u64)> {
+        let op = &self.ops[at as usize];
+        match touches::of(op) {
+            [Some(from), Some(to)] if matches!(to.makes, Makes::Moved | Makes::Linked) => {
+                Some((to.path, self.source(at, from.path)?))
             }
-            _ if touch.makes != Makes::Same => return None,
-            _ => {}
+            [Some(own), None] if own.makes == Makes::Object && own.need == Need::Absent => {
+                (op.ino != 0).then_some((own.path, op.ino))
+            }
+            _ => None,
         }
     }
-    None
+
+    /// The inode at a name when an operation that nobody overlaps with there took it.
+    fn source(&mut self, at: u32, path: u32) -> Option<u64> {
+        let op = &self.ops[at as usize];
+        let (before, after) = self.by_name.around(path, at);
+        let ops = self.ops;
+        for other in after
+            .iter()
+            .take_while(|other| ops[**other as usize].start_ns < op.end_ns)
+        {
+            if self.look(*other, path)?.1.makes != Makes::Same {
+                return None;
+            }
+        }
+        for other in before.iter().rev() {
+            let (earlier, touch) = self.look(*other, path)?;
+            match told(earlier, &touch) {
+                _ if earlier.end_ns > op.start_ns => return None,
+                Some(Told::Object(ino)) if matches!(touch.makes, Makes::Same | Makes::Object) => {
+                    return Some(ino);
+                }
+                _ if touch.makes != Makes::Same => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// An operation, and what it does at a name; `None` if only below it, or if that is enough.
+    fn look(&mut self, at: u32, path: u32) -> Option<(&'a PlanOp, Touch)> {
+        *self.allowance = self.allowance.checked_sub(1)?;
+        let op = &self.ops[at as usize];
+        let mut touches = touches::of(op).into_iter().flatten();
+        Some((op, touches.find(|touch| touch.path == path)?))
+    }
 }
 
 /// What a result tells of a name.
@@ -144,17 +151,18 @@ fn told(op: &PlanOp, touch: &Touch) -> Option<Told> {
     }
 }
 
-fn touch_at(op: &PlanOp, path: u32) -> Option<Touch> {
-    let mut touches = touches::of(op).into_iter().flatten();
-    touches.find(|touch| touch.path == path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::Arrivals;
     use crate::model::names::Names;
     use crate::model::rivals::ByName;
     use crate::testing::plan;
+
+    const OTHERS: &str = "
+        B 110-120 openat b flags=301 ino=8 = 3
+        B 200-300 rename b hot = 0
+        B 400-500 unlink hot = 0
+    ";
 
     /// The earliest effect of the rename in line 1, which lasts from 100 to 900.
     fn earliest_ns(rest: &str) -> i64 {
@@ -179,12 +187,6 @@ mod tests {
         let found = [2, 3, 4, 5].map(|allowance| earliest_within(&script, allowance));
         assert_eq!(found, [100, 100, 100, 400]);
     }
-
-    const OTHERS: &str = "
-        B 110-120 openat b flags=301 ino=8 = 3
-        B 200-300 rename b hot = 0
-        B 400-500 unlink hot = 0
-    ";
 
     #[test]
     fn what_was_found_later_came_after_what_was_found_before() {

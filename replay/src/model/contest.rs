@@ -86,11 +86,8 @@ impl<'a> Board<'a> {
         for (index, at) in ops.iter().enumerate() {
             let op = &all[*at as usize];
             let previous = last.insert(op.thread, index);
-            let step = board.step(op, previous);
-            board.question.steps.push(Step {
-                start_ns: earliest_ns(*at),
-                ..step
-            });
+            let step = board.step(op, earliest_ns(*at), previous);
+            board.question.steps.push(step);
         }
         board.ops = ops;
         Some(board)
@@ -238,7 +235,7 @@ impl<'a> Board<'a> {
         sure
     }
 
-    fn step(&self, op: &PlanOp, previous: Option<usize>) -> Step {
+    fn step(&self, op: &PlanOp, start_ns: i64, previous: Option<usize>) -> Step {
         let names = &self.world.names;
         let mut checks: Vec<Check> = needs::needs(names, op)
             .filter(|(_, need)| *need != Need::Any)
@@ -252,7 +249,7 @@ impl<'a> Board<'a> {
             checks.push(Check::OnlyThis(*cell, thing.ino));
         }
         Step {
-            start_ns: op.start_ns,
+            start_ns,
             end_ns: op.end_ns,
             previous,
             checks,

@@ -62,27 +62,19 @@ impl ByName {
         new
     }
 
-    /// Operations on a name, from `first` on.
-    pub fn all_from(&self, path: u32, first: u32) -> &[u32] {
-        from(self.all.get(&path), first)
-    }
-
-    /// Operations on a name that began before another.
-    pub fn all_before(&self, path: u32, at: u32) -> &[u32] {
+    /// Operations on a name that began before one of them, and after it.
+    pub fn around(&self, path: u32, at: u32) -> (&[u32], &[u32]) {
         let list = self.all.get(&path).map_or(&[][..], |list| list);
-        &list[..list.partition_point(|other| *other < at)]
+        let (before, rest) = list.split_at(list.partition_point(|other| *other < at));
+        (before, rest.strip_prefix(&[at]).unwrap_or(rest))
     }
 
     /// Those that somebody who depends on a name, or changes it, can meet, from `first` on.
     fn from(&self, path: u32, changes: bool, first: u32) -> &[u32] {
-        let list = if changes { &self.all } else { &self.changing };
-        from(list.get(&path), first)
+        let lists = if changes { &self.all } else { &self.changing };
+        let list = lists.get(&path).map_or(&[][..], |list| list);
+        &list[list.partition_point(|at| *at < first)..]
     }
-}
-
-fn from(list: Option<&Vec<u32>>, first: u32) -> &[u32] {
-    let list = list.map_or(&[][..], |list| list);
-    &list[list.partition_point(|at| *at < first)..]
 }
 
 /// Operations that overlap, directly or through others, in a conflict over names; and some that
