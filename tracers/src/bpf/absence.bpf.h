@@ -73,7 +73,7 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 	if (st->wake_ns < st->out_ns)
 		st->wake_ns = st->out_state == SPSC_SWITCH_BLOCKED ? now : 0;
 	account(st, now);
-	st->steal_mark = steal_clock(t);
+	mark_steal(t, st);
 	end_waiting(st);
 	if (st->out_state == SPSC_SWITCH_PREEMPTED) {
 		p = reserve(SPSC_KIND_SWITCH, sizeof(*p));

@@ -109,6 +109,7 @@ struct task_state {
 	u64 last_ns; /* oncpu is counted up to here */
 	u64 oncpu_ns, blocked_ns, runq_ns, preempted_ns;
 	u64 stolen_ns, steal_mark; /* steal.bpf.h */
+	u64 steal_cpu;
 	u64 args[6];
 	u64 inode; /* kernel address of the object's inode, 0 none */
 	u64 ino, ino2;

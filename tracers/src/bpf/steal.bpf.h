@@ -51,12 +51,23 @@ static __always_inline u64 steal_clock(struct task_struct *t)
 	return rq ? rq->prev_steal_time_rq : 0;
 }
 
-/* Of the time on the CPU that ends now. */
+/* From now on a task is on this CPU. */
+static __always_inline void mark_steal(struct task_struct *t, struct task_state *st)
+{
+	st->steal_mark = steal_clock(t);
+	st->steal_cpu = bpf_get_smp_processor_id();
+}
+
+/* Of the time on the CPU that ends now. Each CPU has a clock of its own: after a switch
+ * that nobody reported (absence.bpf.h) the task may be on another one, and nothing is known. */
 static __always_inline u64 stolen_lately(struct task_struct *t, struct task_state *st, u64 now)
 {
-	u64 stolen = steal_clock(t) - st->steal_mark;
 	u64 most = now - st->last_ns;
+	u64 stolen;
 
+	if (st->steal_cpu != bpf_get_smp_processor_id())
+		return 0;
+	stolen = steal_clock(t) - st->steal_mark;
 	return stolen < most ? stolen : most;
 }
 

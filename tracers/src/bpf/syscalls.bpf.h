@@ -92,7 +92,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->cwd_spool = cwd_on_spool(t);
 	st->out_ns = 0;
 	st->stolen_ns = 0;
-	st->steal_mark = steal_clock(t);
+	mark_steal(t, st);
 	st->start_ns = st->last_ns = bpf_ktime_get_ns();
 	st->call = call;
 	return 0;
