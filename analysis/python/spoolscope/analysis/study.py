@@ -59,13 +59,15 @@ class Study:
     def findings(self) -> list[str]:
         """What makes the calls slow, and what to try; the largest parts; who caused commits."""
         total = self.explanation.filesystem_ns or 1
-        said = [finding.text for finding in diagnose(self.explanation)]
+        diagnosis = diagnose(self.explanation)
+        said = [finding.text for finding in diagnosis]
         said += [
             f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
             for (family, cause), ns in self.largest[:3]
         ]
         blame = self.explanation.commits.blame
-        if blame and blame[0].others_ns:
+        told = any(finding.kind == "forced_commits" for finding in diagnosis)
+        if blame and blame[0].others_ns and not told:
             top = blame[0]
             said.append(
                 f"{top.comm} ({top.syscall} on {top.path_class}) triggered {count(top.n)} commits; "
