@@ -49,6 +49,8 @@ def missed(name, rows):
     def total(key):
         return sum(row[key] or 0 for row in rows)
 
+    if not total("n_judged"):
+        return {"n_judged": (0, 1)}
     # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
     # CPU away for a fifth of the time is no fault of the explanation.
     on_queue = ("steal", "runq", "preempt") if name != "cpu-hog" else ("steal",)
@@ -67,13 +69,12 @@ def missed(name, rows):
 def test_an_injected_fault_is_found(require, name, fstype):
     require(fstype)
     rows = []
-    # Of as few as 14 calls one is too many: then over more of them.
+    # Of as few as 14 calls one is too many, and a host may hold all of them: then over more.
     while not rows or (missed(name, rows) and len(rows) < 5):
         row = inject(name, fstype)
         rows.append(row)
         assert row["sum_error_ns"] == 0
         assert row["injected_ns"] > 500e6
-        assert row["n_judged"] > 0
         assert row["n_right"] >= row["n_direct"]
         assert row["found_ns"] >= row["direct_ns"]
     assert missed(name, rows) == {}, [row["wrong"] for row in rows]

@@ -10,9 +10,14 @@ from typing import TypeVar
 
 import duckdb
 
+from spoolscope.analysis.causes import MACHINE
+
 _T = TypeVar("_T", str, int)
 Spans = list[tuple[int, int]]
 """Disjoint stretches of time, in order: begin and end in nanoseconds since the epoch."""
+
+NO_CPU = MACHINE.keys() - {"cpu"}
+"""Causes of a call that could run, and had no CPU."""
 
 # What calls spent, piece by piece; what is left of a call it ran on a CPU.
 _PIECES = """
@@ -60,6 +65,11 @@ class Call:
     behind_pids: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
+    def dur_ns(self) -> int:
+        """How long it took."""
+        return self.end_ns - self.begin_ns
+
+    @property
     def top(self) -> str:
         """The cause that took most of it."""
         return _largest(self.causes)
@@ -97,12 +107,12 @@ class Score:
 
     Attributes:
         n_calls: Calls of the victims.
-        n_judged: Of the slowest 1 % of them, those that the fault held for most of their time; not
-            those that the host of this virtual machine held longer than anything else: that delay
-            is real, and nobody injected it.
-        n_robbed: These.
-        n_right: Of these, those for whose largest part the injected cause is named, for the call
-            itself or for those whom it waited for at that time.
+        n_judged: As many as 1 % of them, or fewer if there are not so many: the slowest of those
+            that the fault held for most of their time, and that had a CPU when they could run.
+        n_robbed: Calls as slow that the fault held, too, and that had no CPU for longer than
+            anything else took: that delay is real, and nobody injected it.
+        n_right: Of those judged, those for whose largest part the injected cause is named, for the
+            call itself or for those whom it waited for at that time.
         wrong: Top causes of the others, by number.
         n_direct: Those whose top cause is the injected one.
         n_named: Of these, those charged to a culprit; None if there is no culprit.
@@ -206,7 +216,7 @@ def read_calls(con: duckdb.DuckDBPyConnection) -> list[Call]:
         call.causes[cause] += dur
         call.pieces.append((begin, begin + dur, cause))
     for call in calls.values():
-        call.causes["cpu"] = call.end_ns - call.begin_ns - sum(call.causes.values())
+        call.causes["cpu"] = call.dur_ns - sum(call.causes.values())
     _blame(con, calls)
     return list(calls.values())
 
@@ -239,23 +249,20 @@ def score(
         least_ns: The fault holds a call if it is at work for most of it, and for so long: shorter
             calls may just run while the disk is slow for somebody else.
     """
-    slowest = sorted(calls, key=lambda call: call.begin_ns - call.end_ns)
-    slowest = slowest[: math.ceil(len(calls) / 100)]
     spent = [(call, overlap_ns(call.begin_ns, call.end_ns, truth)) for call in calls]
-    caught = [
-        (call, ns) for call, ns in spent if 2 * ns > call.end_ns - call.begin_ns and ns >= least_ns
-    ]
-    mostly = [(call, ns) for call, ns in caught if call.top != "steal"]
-    held = {id(call) for call, _ in mostly}
-    robbed = {id(call) for call, _ in caught} - held
-    judged = [call for call in slowest if id(call) in held]
+    caught = [(call, ns) for call, ns in spent if 2 * ns > call.dur_ns and ns >= least_ns]
+    mostly = [(call, ns) for call, ns in caught if call.top not in NO_CPU - right]
+    held = sorted((call for call, _ in mostly), key=lambda call: -call.dur_ns)
+    judged = held[: math.ceil(len(calls) / 100)]
+    slow_ns = min((call.dur_ns for call in judged), default=0)
+    robbed = [call for call, _ in caught if call.top in NO_CPU - right and call.dur_ns >= slow_ns]
     wrong = [call.top for call in judged if not call.mostly(right)]
     led = [span for call, _ in mostly for span in call.led(right)]
     found_ns = sum(overlap_ns(begin, end, truth) for begin, end in led)
     return Score(
         n_calls=len(calls),
         n_judged=len(judged),
-        n_robbed=sum(id(call) in robbed for call in slowest),
+        n_robbed=len(robbed),
         n_right=len(judged) - len(wrong),
         wrong={top: wrong.count(top) for top in sorted(set(wrong))},
         n_direct=sum(call.top in right for call in judged),

@@ -96,7 +96,7 @@ def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
 
 def _remark(outcome: Outcome) -> str:
     if not outcome.score.n_judged:
-        return "none of the slowest calls was slow by this fault: nothing to judge."
+        return "the fault held no call for most of its time: nothing to judge."
     if FAULTS[outcome.fault].remark:
         return FAULTS[outcome.fault].remark
     if outcome.score.wrong and outcome.score.wrong.keys() <= MACHINE.keys():
@@ -133,13 +133,14 @@ whose time in calls the host took {stolen}, by
 
     sudo spoolscope lab faults -o GROUND-TRUTH.md
 
-*judged*: of the slowest 1 % of the victims' calls, those during most of which the fault was at
-work, and for at least half the delay. Where a process brings the fault about with a slow disk, that
-is while the disk delays what this process asked it for, by its log and the recorded requests: what
-victims and the kernel's workers read themselves is slow, too, and not that process's doing. A limit
-on requests is at work from when a process begins to deliver, by its clock, until the disk has been
-asked for all that it writes, by the disk's log. *robbed*: calls left out, as the host of this
-virtual machine had the CPU for longer than anything else took: nobody injected that.
+*judged*: as many as 1 % of the victims' calls, the slowest of those during most of which the fault
+was at work, and for at least half the delay. Where a process brings the fault about with a slow
+disk, that is while the disk delays what this process asked it for, by its log and the recorded
+requests: what victims and the kernel's workers read themselves is slow, too, and not that process's
+doing. A limit on requests is at work from when a process begins to deliver, by its clock, until the
+disk has been asked for all that it writes, by the disk's log. *robbed*: calls as slow that are left
+out, as they had no CPU for longer than anything else took: others ran, or the host of this virtual
+machine had it, and nobody injected that.
 
 Victims wait for one another: who waits for a lock whose holder waits for the slow disk waits
 for the disk, and the explanation says both, the lock and what its holder waited for meanwhile.
