@@ -42,6 +42,14 @@ def took(action) -> int:
     return time.monotonic_ns() - begin
 
 
+def quickest(action) -> int:
+    """Return how long it takes when the machine has no other work."""
+    times = [took(action) for _ in range(3)]
+    while min(times) >= DELAY_NS and len(times) < 30:
+        times.append(took(action))
+    return min(times)
+
+
 def overwrite(mount) -> None:
     """Change data that has its blocks: fdatasync then needs no commit of the journal."""
     with (mount / "box").open("r+b") as file:
@@ -59,25 +67,24 @@ def create(mount, name: str) -> None:
 def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
     require(fstype)
     with slow(tmp_path, fstype) as (disk, mount, _):
-        quick = min(took(lambda: overwrite(mount)) for _ in range(3))
+        quick = quickest(lambda: overwrite(mount))
+        assert quick < DELAY_NS
         disk.delay("flush", DELAY_NS)
-        waits, spent = [], []
-        for _ in range(5):
+        more = []
+        # A busy machine makes some of them wait for something else, too.
+        while len(more) < 5 or (min(more) > quick + 0.3 * DELAY_NS and len(more) < 30):
             known = len(disk.delayed())
-            waits.append(took(lambda: overwrite(mount)))
+            waited = took(lambda: overwrite(mount))
             new = disk.delayed()[known:]
-            spent.append(sum(request.end_ns - request.begin_ns for request in new))
+            delayed = sum(request.end_ns - request.begin_ns for request in new)
+            assert delayed >= DELAY_NS
+            more.append(waited - delayed)
         logged = disk.delayed()
         disk.clear()
-        assert took(lambda: overwrite(mount)) < DELAY_NS
+        assert quickest(lambda: overwrite(mount)) < DELAY_NS
         assert disk.delayed() == logged
-    assert quick < DELAY_NS
     assert {request.kind for request in logged} == {"flush"}
-    assert min(spent) >= DELAY_NS
-    more = [waited - delayed for waited, delayed in zip(waits, spent, strict=True)]
-    assert min(more) >= 0
-    # A busy machine may make one of them wait for something else, too.
-    assert min(more) <= quick + 0.3 * DELAY_NS
+    assert 0 <= min(more) <= quick + 0.3 * DELAY_NS
 
 
 def test_only_the_journal_is_slow(tmp_path, require):
@@ -86,7 +93,7 @@ def test_only_the_journal_is_slow(tmp_path, require):
         places = journal_places(image)
         for start, end in places:
             disk.delay("write", DELAY_NS, start, end)
-        assert took(lambda: overwrite(mount)) < DELAY_NS
+        assert quickest(lambda: overwrite(mount)) < DELAY_NS
         assert disk.delayed() == []
         assert took(lambda: create(mount, "new")) >= DELAY_NS
         logged = disk.delayed()
@@ -100,7 +107,7 @@ def test_reads_wait_once_they_are_cold(tmp_path, require):
     require("ext4")
     with slow(tmp_path, "ext4") as (disk, mount, _):
         disk.delay("read", DELAY_NS)
-        assert took((mount / "box").read_bytes) < DELAY_NS
+        assert quickest((mount / "box").read_bytes) < DELAY_NS
         with (mount / "box").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         assert took((mount / "box").read_bytes) >= DELAY_NS

@@ -3,12 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from recordings import ask, recorded
 
 pytestmark = pytest.mark.root
-WRITES, A_SECOND, SLOW_NS = 12, 10, 50_000_000
+WRITES, A_SECOND = 12, 5
+SLOW_NS = 10**9 / A_SECOND / 2
 
 # argv: mount, cgroup, writes; a child in the group and one outside write past the cache, one after
 # the other, and the one in the group prints when each write began and ended.
@@ -63,7 +65,6 @@ def test_requests_over_a_limit_are_known_with_their_control_group(
     command = [sys.executable, "-S", "-c", WRITERS, str(mount), str(cgroup), str(WRITES)]
     trace = recorded(mount, tmp_path, command)
     writes = [tuple(map(int, line.split())) for line in capfd.readouterr().out.splitlines()]
-    slow = [(begin, end) for begin, end in writes if end - begin > SLOW_NS]
     held = ask(trace, "SELECT ts_ns, cgroup FROM block_ios WHERE held_back ORDER BY ts_ns")
 
     name, dev = f"/{cgroup.name}", mount.stat().st_dev
@@ -76,11 +77,12 @@ def test_requests_over_a_limit_are_known_with_their_control_group(
     )
     assert own + len(held) == WRITES
     assert {group for _, group in held} == {name}
-    # The kernel lets one go in a tenth of a second.
-    assert len(held) >= len(slow) >= WRITES // 2
+    # A busy machine is late with some, which are then in time.
+    assert len(held) >= WRITES // 2
+    waited = [(begin, at, end) for at, _ in held for begin, end in writes if begin <= at <= end]
+    assert len(waited) == len({begin for begin, _, _ in waited}) == len(held)
+    assert median(end - begin for begin, _, end in waited) > SLOW_NS
     # Each is made at the end of the write that waited for it.
-    for begin, end in slow:
-        [made] = [at for at, _ in held if begin <= at <= end]
-        assert end - made < 0.5 * (end - begin)
+    assert median((end - at) / (end - begin) for begin, at, end in waited) < 0.5
     limit = {"cgroup": name, "dev": os.major(dev) << 20 | os.minor(dev), "write_iops": A_SECOND}
     assert trace.meta["io_limits"] == [limit]
