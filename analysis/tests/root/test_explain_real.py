@@ -40,6 +40,7 @@ MAILDIR = """
 """
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
 def test_every_nanosecond_has_a_cause(spool, recorded, fstype):
     found = explain(recorded(spool(fstype), MAILDIR))
@@ -85,6 +86,7 @@ HELD_LOCK = """
 """
 
 
+@pytest.mark.times
 def test_a_held_lock_is_found_with_its_length(spool, recorded):
     found = explain(recorded(spool("ext4"), HELD_LOCK))
     assert found.causes["file_lock"] == pytest.approx(400e6, rel=0.05)
@@ -103,6 +105,7 @@ COLD = """
 """
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
 def test_a_cold_cache_is_read_by_name_by_inode_and_by_data(spool, recorded, fstype):
     mount = spool(fstype)
@@ -142,6 +145,7 @@ FIFO = """
 """
 
 
+@pytest.mark.times
 def test_a_wait_without_a_rule_is_listed_not_guessed(spool, recorded):
     found = explain(recorded(spool("ext4"), FIFO))
     assert found.split.sum_error_ns == 0
@@ -167,6 +171,7 @@ CROWD = """
 """
 
 
+@pytest.mark.times
 def test_a_crowded_cpu_is_preemption_not_the_filesystem(spool, recorded):
     result = study(recorded(spool("ext4"), CROWD))
     causes = result.explanation.by_syscall["pwrite64"].causes

@@ -65,6 +65,7 @@ def missed(name, rows):
     return {key: (share, goal) for key, (share, goal) in shares.items() if share < goal}
 
 
+@pytest.mark.times
 @pytest.mark.parametrize(("name", "fstype"), EXACT)
 def test_an_injected_fault_is_found(require, name, fstype):
     require(fstype)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.times]
 CASES = [
     ("fsync", "ordered", "statsd", "statistics.db"),
     ("fsync", "journal", "statsd", "statistics.db"),

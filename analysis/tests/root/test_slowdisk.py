@@ -63,6 +63,7 @@ def create(mount, name: str) -> None:
         os.fsync(file.fileno())
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
 def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
     require(fstype)

@@ -21,6 +21,7 @@ MS = 1_000_000
 STOP_NS = 300 * MS
 
 
+@pytest.mark.times
 def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_path, require):
     """Two sources of one time: the engine's clock, and the kernel's at the entry of the call."""
     require("bpf")
@@ -71,6 +72,7 @@ def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_pa
     assert abs(np.median(by_recorder) - row["lateness_p50_ns"]) < 100_000
 
 
+@pytest.mark.times
 def test_a_stopped_task_is_told(script, tmp_path):
     """SIGSTOP for 300 ms: the calls of that task are late, and the machine is to blame."""
     for n in range(400):

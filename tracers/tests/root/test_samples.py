@@ -49,6 +49,7 @@ def ask(trace: Trace, sql: str) -> list[tuple]:
         return con.execute(sql).fetchall()
 
 
+@pytest.mark.times
 def test_samples_agree_with_the_exact_time_on_the_cpu(spool, recorded):
     trace = recorded(spool("ext4"), BUSY, sample_hz=HZ)
     assert trace.meta["sample_hz"] == HZ
@@ -70,6 +71,7 @@ def test_samples_agree_with_the_exact_time_on_the_cpu(spool, recorded):
         assert abs(n - expected) <= 4 * expected**0.5 + 0.03 * expected + 4, syscall
 
 
+@pytest.mark.times
 def test_a_sample_shows_what_the_call_was_doing(spool, recorded):
     trace = recorded(spool("ext4"), BUSY, sample_hz=HZ)
     with_frame = (

@@ -130,6 +130,7 @@ def test_the_tree_is_what_python_sees(fstype, spool, tmp_path):
     assert len(theirs) > (100 if fstype != "ext4" else 2)
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("rate", [400, 4000])
 def test_the_rate_of_the_walk_holds_at_any_time(rate, spool, tmp_path):
     """Every stretch of a second, or a fifth of one, has no more names than it may have."""
