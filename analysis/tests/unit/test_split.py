@@ -1,11 +1,13 @@
 """The parts of a call's time add up, whatever is missing."""
 
 import random
+import time
 
+import duckdb
 import pytest
 
 from spoolscope.analysis.explain import explain
-from spoolscope.analysis.split import split
+from spoolscope.analysis.split import WAITED, split
 from spoolscope.traces.trace import Trace
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
@@ -115,3 +117,24 @@ def test_an_empty_trace_is_explained(builder):
     found = explain(builder.write(complete=False, lost=3))
     assert (found.n_calls, found.latency_ns, found.causes, found.named_share) == (0, 0, {}, 1.0)
     assert len(found.remarks) == 2
+
+
+def test_commits_that_nobody_triggered_take_no_time():
+    """DuckDB compared each call with each of them: 2 M calls and 20,000 commits took 20 s."""
+    spent = []
+    for n in (0, 20_000):
+        con = duckdb.connect()
+        con.execute(
+            "CREATE TABLE syscalls AS SELECT i AS ts_ns, 1 AS dur_ns, 1 AS oncpu_ns,"
+            " 0 AS blocked_ns, 0 AS runq_ns, 0 AS preempted_ns, 0 AS stolen_ns, 1 AS pid, 1 AS tid,"
+            " i AS seq, 'x' AS comm, 'read' AS syscall, 1 AS dev, 1 AS path_id, 0 AS errno,"
+            " 0 AS flags FROM range(200000) t(i);"
+            "CREATE TABLE samples AS SELECT 1 AS tid, 7 AS seq;"
+            "CREATE TABLE commits AS SELECT CAST(NULL AS INTEGER) AS trigger_tid,"
+            f" CAST(NULL AS BIGINT) AS trigger_seq FROM range({n})"
+        )
+        began = time.process_time()
+        con.execute(WAITED.format(sync=["fsync"]))
+        spent.append(time.process_time() - began)
+        assert con.execute("SELECT seq FROM waited").fetchall() == [(7,)]
+    assert spent[1] < 10 * spent[0]

@@ -19,8 +19,8 @@ from spoolscope.analysis.throttle import name_limits
 # Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
 # segments. Those that sync, or that samples and commits name, are here, too, so that nobody has to
 # look for them among all calls again. DuckDB asks list_contains of a dictionary once, but IN of
-# every row.
-_WAITED = """
+# every row; and of keys of two columns it holds every row against each one that is null.
+WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
     syscall, dev, path_id, errno, flags
@@ -28,8 +28,8 @@ FROM syscalls
 WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0
     OR stolen_ns NOT BETWEEN 0 AND oncpu_ns
     OR list_contains({sync}, syscall)
-    OR (tid, seq) IN (SELECT tid, seq FROM samples
-        UNION ALL SELECT trigger_tid, trigger_seq FROM commits)
+    OR (tid, seq) IN (SELECT tid, seq FROM samples WHERE seq IS NOT NULL
+        UNION ALL SELECT trigger_tid, trigger_seq FROM commits WHERE trigger_seq IS NOT NULL)
 """
 
 # Thread ids and sequence numbers may be reused in a long trace; time tells the calls apart.
@@ -134,7 +134,7 @@ def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -
     its ``blocked_ns``.
     """
     label_stacks(con, load_rules() if rules is None else rules)
-    con.execute(_WAITED.format(sync=list(SYSCALL_CLASSES["sync"])))
+    con.execute(WAITED.format(sync=list(SYSCALL_CLASSES["sync"])))
     sum_calls(con)
     con.execute(_WAITS)
     name_limits(con, "named_waits")
