@@ -59,8 +59,9 @@ pub struct Linear<'a> {
     pub contests: u32,
     by_name: Option<ByName>,
     arrivals: Arrivals,
-    /// Operations that searches may still try.
+    /// Operations that searches may still try, and that looking for rivals may still meet.
     allowance: u64,
+    rivals_allowance: u64,
     watch: Watch,
     /// Listings whose names are known.
     pub listings: Listings,
@@ -106,6 +107,7 @@ impl<'a> Linear<'a> {
             by_name: None,
             arrivals: Arrivals::new(allowance),
             allowance,
+            rivals_allowance: allowance,
             watch: Watch::default(),
             listings: Listings::default(),
             order: Vec::with_capacity(ops.len()),
@@ -184,7 +186,10 @@ impl<'a> Linear<'a> {
         }
         let first = self.in_flight.iter().copied().min().unwrap_or(at);
         let by_name = self.by_name.get_or_insert_with(|| ByName::new(names, ops));
-        let rivals = Rivals::gather(names, by_name, ops, (at, first), free);
+        let met = &mut self.rivals_allowance;
+        let Some(rivals) = Rivals::gather(names, by_name, ops, (at, first), free, met) else {
+            return;
+        };
         let arrivals = &mut self.arrivals;
         let earliest_ns = |other| arrivals.earliest_ns(names, by_name, ops, other);
         let allowance = &mut self.allowance;

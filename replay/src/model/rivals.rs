@@ -90,14 +90,16 @@ pub struct Rivals {
 }
 
 impl Rivals {
-    /// Collects the rivals of `at`, not earlier than `first`, among operations that are `free`.
+    /// Collects the rivals of `at`, not earlier than `first`, among operations that are `free`;
+    /// what was looked at is taken off `allowance`, and none are told once that is used up.
     pub fn gather(
         names: &Names,
         by_name: &ByName,
         ops: &[PlanOp],
         (at, first): (u32, u32),
         free: impl Fn(u32) -> bool,
-    ) -> Self {
+        allowance: &mut u64,
+    ) -> Option<Self> {
         let mut members = vec![at];
         let mut known: HashSet<u32> = HashSet::from_iter([at]);
         let mut followed: HashSet<(u32, bool)> = HashSet::new();
@@ -115,6 +117,7 @@ impl Rivals {
                 let Some(Reverse((next, rest))) = lists.pop() else {
                     break None;
                 };
+                *allowance = allowance.checked_sub(1)?;
                 if let Some((after, rest)) = rest.split_first() {
                     lists.push(Reverse((*after, rest)));
                 }
@@ -123,13 +126,13 @@ impl Rivals {
                 }
             };
             let Some(next) = next else {
-                return Self::close(ops, members, at, None);
+                return Some(Self::close(ops, members, at, None));
             };
             let beyond = next > members[members.len() - 1];
             let enough = members.len() >= 2 * MOST
                 || beyond && members.len() - core(ops, &members, at) >= WITNESSES;
             if enough {
-                return Self::close(ops, members, at, Some(next));
+                return Some(Self::close(ops, members, at, Some(next)));
             }
             known.insert(next);
             members.insert(members.partition_point(|member| *member < next), next);
@@ -170,4 +173,31 @@ fn core(ops: &[PlanOp], members: &[u32], at: u32) -> usize {
         end_ns = end_ns.max(op.end_ns);
     }
     members.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ByName, Rivals};
+    use crate::model::names::Names;
+    use crate::testing::plan;
+
+    #[test]
+    fn who_may_look_no_further_tells_no_rivals() {
+        let plan = plan(
+            "A 0-10 openat t flags=301 = 3
+             A 100-900 rename t hot = 0
+             B 200-300 unlink hot = 0
+             C 250-350 unlink hot = -2",
+        );
+        let names = Names::new(&plan);
+        let by_name = ByName::new(&names, plan.ops());
+        let found = |mut allowance| {
+            let met = &mut allowance;
+            let all = |_| true;
+            Rivals::gather(&names, &by_name, plan.ops(), (1, 0), all, met).map(|it| it.members)
+        };
+        let enough = (0..100).find(|allowance| found(*allowance).is_some());
+        assert!(enough > Some(2), "{enough:?}");
+        assert_eq!(found(100), Some(vec![0, 1, 2, 3]));
+    }
 }
