@@ -24,7 +24,17 @@ pub struct ChunkFile {
     bytes: u64,
     reserve: Option<File>,
     reserve_bytes: u64,
-    full: bool,
+    /// Bytes of whole chunks when the disk was full.
+    full_at: Option<u64>,
+}
+
+/// What the held back space of a full disk is for, so that the last words always fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// What was buffered: at most half of it.
+    Data,
+    /// What tells which calls are lost.
+    LastWords,
 }
 
 impl ChunkFile {
@@ -49,7 +59,7 @@ impl ChunkFile {
             bytes: 0,
             reserve,
             reserve_bytes: reserve_bytes.unwrap_or(0),
-            full: false,
+            full_at: None,
         })
     }
 
@@ -65,14 +75,20 @@ impl ChunkFile {
 
     /// The disk was full: what fits now is what was held back for the last words.
     pub fn is_full(&self) -> bool {
-        self.full
+        self.full_at.is_some()
     }
 
-    /// Appends both parts or, with an error, neither.
-    pub fn append(&mut self, head: &[u8], body: &[u8]) -> Result<()> {
+    /// Appends both parts or neither, and tells which: on a full disk there may be no room.
+    pub fn append(&mut self, what: Chunk, head: &[u8], body: &[u8]) -> Result<bool> {
+        let more = (head.len() + body.len()) as u64;
+        if self.has_to_go_without(what, more) {
+            return Ok(false);
+        }
         let mut tries = 0;
         while let Err(error) = self.try_append(head, body) {
-            self.full |= no_space(&error);
+            if no_space(&error) {
+                self.full_at.get_or_insert(self.bytes);
+            }
             let held_back = self.reserve.take().is_some();
             if tries > 0 {
                 std::thread::sleep(RETRY_AFTER);
@@ -82,14 +98,24 @@ impl ChunkFile {
             // A full btrfs may have no room even for this; the next try writes over the rest.
             let cut = self.file.set_len(self.bytes);
             self.file.seek(SeekFrom::Start(self.bytes))?;
-            if !self.full || tries == RETRIES || (!held_back && tries == 0) {
+            if self.has_to_go_without(what, more) {
+                cut?;
+                return Ok(false);
+            }
+            if !self.is_full() || tries == RETRIES || (!held_back && tries == 0) {
                 cut?;
                 return Err(error);
             }
             tries += 1;
         }
-        self.bytes += (head.len() + body.len()) as u64;
-        Ok(())
+        self.bytes += more;
+        Ok(true)
+    }
+
+    fn has_to_go_without(&self, what: Chunk, more: u64) -> bool {
+        let since = |full_at: u64| self.bytes - full_at;
+        what == Chunk::Data
+            && (self.full_at).is_some_and(|at| 2 * (since(at) + more) > self.reserve_bytes)
     }
 
     fn try_append(&mut self, head: &[u8], body: &[u8]) -> Result<()> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bytemuck::Pod;
 use rustc_hash::FxHashMap;
 
-use crate::disk::ChunkFile;
+use crate::disk::{Chunk, ChunkFile};
 use crate::records::{
     self, CAPTURE_VERSION, CHUNK_MAGIC, CODEC_ZSTD, ChunkHeader, FILE_MAGIC, FileHeader,
     STACK_FRAMES, STATE_CLOSED, STATE_OPEN, Syscall, as_bytes,
@@ -44,6 +44,14 @@ pub enum Kind {
 
 /// More than the largest of them.
 const KINDS: usize = 24;
+/// What tells which calls are lost when the disk is full, and what is named elsewhere.
+const LAST_WORDS: [Kind; 5] = [
+    Kind::Task,
+    Kind::Meta,
+    Kind::String,
+    Kind::Stack,
+    Kind::Symbols,
+];
 /// A chunk is written when its buffer reaches this size.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Calls wait for `settle`, which keeps each thread's in order; but not for ever.
@@ -109,7 +117,10 @@ impl Capture {
             dropped: [0; KINDS],
         };
         let header = capture.checked_header();
-        capture.file.append(as_bytes(&[header]), &[])?;
+        let written = capture
+            .file
+            .append(Chunk::LastWords, as_bytes(&[header]), &[]);
+        written.context("Failed to write the header of a segment")?;
         Ok(capture)
     }
 
@@ -335,8 +346,15 @@ impl Capture {
         checksum.update(as_bytes(&[header]));
         checksum.update(&stored);
         header.crc32 = checksum.finalize();
-        let written = self.file.append(as_bytes(&[header]), &stored);
-        written.context("Failed to write the capture")
+        let what = match LAST_WORDS.iter().any(|word| *word as u16 == kind) {
+            true => Chunk::LastWords,
+            false => Chunk::Data,
+        };
+        let written = self.file.append(what, as_bytes(&[header]), &stored);
+        if !written.context("Failed to write the capture")? {
+            self.dropped[usize::from(kind)] += u64::from(records);
+        }
+        Ok(())
     }
 }
 
