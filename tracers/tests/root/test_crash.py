@@ -25,6 +25,7 @@ pytestmark = pytest.mark.root
 
 CUTS, FLIPS = 1000, 300
 TOO_MANY = 250_000
+UNTIL_FULL_S = 90  # at most, on a machine with much else to do
 RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "-q"]
 
 # Three processes of two threads; each thread logs how many calls it has made, outside the spool.
@@ -176,7 +177,7 @@ def test_a_killed_recorder_leaves_all_but_the_last_second(spool, tmp_path, work,
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
 def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, small_disk):
     mount, small = spool("ext4"), small_disk(fstype)
-    command = [*RECORD, "--spool", mount, "-o", small / "trace", "--", *work(mount, 8)]
+    command = [*RECORD, "--spool", mount, "-o", small / "trace", "--", *work(mount, UNTIL_FULL_S)]
     with (tmp_path / "stderr").open("w") as stderr:  # a pipe would stay open with the command
         assert subprocess.run(command, stderr=stderr, check=False).returncode == 1
     assert "make room" in (tmp_path / "stderr").read_text().splitlines()[-1]
@@ -193,7 +194,7 @@ def test_a_full_disk_has_room_for_the_last_words(fstype, spool, tmp_path, work, 
     """However much more is waiting to be written: all that was lost is located."""
     mount, small = spool("ext4"), small_disk(fstype)
     words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
-    command = [find_binary("spoolscope-record"), *words, "--", *work(mount, 40)]
+    command = [find_binary("spoolscope-record"), *words, "--", *work(mount, UNTIL_FULL_S)]
     recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     made_after(tmp_path, 1, recorder)
     recorder.send_signal(signal.SIGSTOP)
@@ -248,7 +249,7 @@ def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path,
     mount, small = spool("ext4"), small_disk("ext4", 6)
     words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
     command = [find_binary("spoolscope-record"), *words, "--rotate-bytes", "200000", "--"]
-    subprocess.run([*command, *work(mount, 20)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *work(mount, UNTIL_FULL_S)], check=True, stdout=subprocess.DEVNULL)
     parts = [read_capture(file) for file in sorted(small.glob("c-*.seg"))]
     assert len(parts) >= 3
     assert all(part.closed and part.bytes_unread == 0 for part in parts)

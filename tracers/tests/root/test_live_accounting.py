@@ -120,9 +120,8 @@ def test_what_the_host_takes_is_not_the_running_time_of_the_kernel(spool, requir
     # Of a theft that ends after the last tick in a call the kernel tells the reader at once, and
     # our programs with the next tick.
     alike("running time", running, on_cpu - stolen, rel=0.05, least=calls * 20_000)
+    # How much of that hit these calls only the running time above tells: others were robbed, too.
     assert stolen <= taken + 20_000_000 * (os.cpu_count() or 1)
-    # This thread is one of several that are robbed.
-    assert stolen >= taken // 20 - 20_000_000
 
 
 # The kernel charges block I/O from the switch-out to the waking of a thread in io_schedule(), and

@@ -158,8 +158,8 @@ def test_only_the_newest_are_kept_and_size_begins_a_new_one(spool, tmp_path):
         Request(
             spools=[mount],
             output=output,
-            command=work(mount, tmp_path, 3),
-            rotate=Limit(size_bytes=100_000),
+            command=work(mount, tmp_path, 8),
+            rotate=Limit(size_bytes=50_000),
             keep=2,
         )
     )
