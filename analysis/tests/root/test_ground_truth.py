@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -51,6 +52,11 @@ def missed(name, rows):
 
     if not total("n_judged"):
         return {"n_judged": (0, 1)}
+    if name == "throttled":
+        # Until the disk has been asked others hand the request on, which may take a robbed machine
+        # as long as the limit did: neither the slowest calls nor their sum, but most must be right.
+        typical = median(row["typical"] for row in rows)
+        return {} if typical >= 0.95 else {"typical": (typical, 0.95)}
     # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
     # CPU away for a fifth of the time is no fault of the explanation.
     on_queue = ("steal", "runq", "preempt") if name != "cpu-hog" else ("steal",)

@@ -56,6 +56,13 @@ def test_half_a_wait_is_half_recovered_and_time_outside_is_beyond():
     assert found.n_right == 1
 
 
+def test_the_typical_call_is_the_median_one():
+    waits = ((100, 200), (100, 120), (100, 190))
+    found = score([call(95, 205, (*wait, "flush")) for wait in waits], TRUTH, {"flush"})
+    assert found.typical == pytest.approx(0.9)
+    assert math.isnan(score([], TRUTH, {"flush"}).typical)
+
+
 def test_calls_that_the_fault_did_not_hold_are_not_judged():
     found = score([call(500, 900, (500, 900, "runq"))], TRUTH, {"flush"})
     assert found.n_judged == 0

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TypeVar
 
 import duckdb
@@ -120,6 +121,7 @@ class Score:
             without those robbed.
         found_ns: For what of it the explanation names the injected cause as above.
         direct_ns: What of it has that cause itself.
+        typical: The share of it that is so named in the median call; NaN if none was injected.
         beyond_ns: For what else of these calls it names that cause as above: before and after the
             fault was at work.
     """
@@ -134,6 +136,7 @@ class Score:
     injected_ns: int
     found_ns: int
     direct_ns: int
+    typical: float
     beyond_ns: int
 
     @property
@@ -259,6 +262,8 @@ def score(
     wrong = [call.top for call in judged if not call.mostly(right)]
     led = [span for call, _ in mostly for span in call.led(right)]
     found_ns = sum(overlap_ns(begin, end, truth) for begin, end in led)
+    direct_ns = [sum(overlap_ns(*span, truth) for span in call.direct(right)) for call, _ in mostly]
+    shares = [found / ns for found, (_, ns) in zip(direct_ns, mostly, strict=True)]
     return Score(
         n_calls=len(calls),
         n_judged=len(judged),
@@ -269,8 +274,7 @@ def score(
         n_named=sum(call.names(culprits) for call in judged) if culprits else None,
         injected_ns=sum(ns for _, ns in mostly),
         found_ns=found_ns,
-        direct_ns=sum(
-            overlap_ns(*span, truth) for call, _ in mostly for span in call.direct(right)
-        ),
+        direct_ns=sum(direct_ns),
+        typical=median(shares) if shares else math.nan,
         beyond_ns=sum(end - begin for begin, end in led) - found_ns,
     )

@@ -140,9 +140,16 @@ def judge(
             truth = _until_asked(told, delays)
         explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
-    least_ns = min((delay.delay_ns for delay in fault.delays), default=0) // 2
+    least_ns = _delay_ns(fault) // 2
     found = score(calls, truth, fault.right, culprits, least_ns)
     return Outcome(fault.name, fstype, found, explanation)
+
+
+def _delay_ns(fault: Fault) -> int:
+    """How long a fault holds who meets it; 0: nobody knows."""
+    if fault.until_asked and fault.limit:
+        return 1_000_000_000 // fault.limit[1]
+    return min((delay.delay_ns for delay in fault.delays), default=0)
 
 
 def _asked_by(

@@ -39,6 +39,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "culprit": found.culprit if found.n_judged and found.n_named is not None else None,
         "recovered": found.recovered if found.injected_ns else None,
         "directly": found.directly if found.injected_ns else None,
+        "typical": found.typical if found.injected_ns else None,
         "beyond": found.beyond if found.injected_ns else None,
         "causes": outcome.explanation.causes,
         "sum_error_ns": outcome.explanation.split.sum_error_ns,
