@@ -7,7 +7,7 @@ import pytest
 
 from spoolscope.analysis.explain import explain
 
-pytestmark = [pytest.mark.root, pytest.mark.times]
+pytestmark = pytest.mark.root
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
 # start(name, function) forks; the parent says in the end which name was which process.

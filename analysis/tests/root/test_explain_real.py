@@ -40,7 +40,6 @@ MAILDIR = """
 """
 
 
-@pytest.mark.times
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
 def test_every_nanosecond_has_a_cause(spool, recorded, fstype):
     found = explain(recorded(spool(fstype), MAILDIR))
@@ -145,7 +144,6 @@ FIFO = """
 """
 
 
-@pytest.mark.times
 def test_a_wait_without_a_rule_is_listed_not_guessed(spool, recorded):
     found = explain(recorded(spool("ext4"), FIFO))
     assert found.split.sum_error_ns == 0
@@ -171,7 +169,6 @@ CROWD = """
 """
 
 
-@pytest.mark.times
 def test_a_crowded_cpu_is_preemption_not_the_filesystem(spool, recorded):
     result = study(recorded(spool("ext4"), CROWD))
     causes = result.explanation.by_syscall["pwrite64"].causes

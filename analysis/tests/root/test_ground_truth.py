@@ -80,7 +80,8 @@ def test_an_injected_fault_is_found(require, name, fstype):
     while not rows or (missed(name, rows) and len(rows) < 5):
         row = inject(name, fstype)
         rows.append(row)
-        assert row["sum_error_ns"] == 0
+        if row["sum_error_ns"]:
+            pytest.fail(f"parts of a call are {row['sum_error_ns']} ns off its length")
         assert row["injected_ns"] > 500e6
         assert row["n_right"] >= row["n_direct"]
         assert row["found_ns"] >= row["direct_ns"]

@@ -37,6 +37,8 @@ def test_the_verdict_names_what_was_set_up(variant, data, culprit, mechanism):
     assert done.returncode == 0, done.stderr or done.stdout
     case = json.loads(done.stdout)
     print(case)
+    if case["sum_error_ns"]:
+        pytest.fail(f"parts of a call are {case['sum_error_ns']} ns off its length")
     verdict = case["verdict"]
     assert set(verdict) == {"culprit", "mechanism", "remedy", "share"}
     assert culprit in verdict["culprit"]
@@ -44,7 +46,6 @@ def test_the_verdict_names_what_was_set_up(variant, data, culprit, mechanism):
     assert verdict["remedy"]
     assert 0.1 <= verdict["share"] <= 1
     assert case["as_expected"]
-    assert case["sum_error_ns"] == 0
 
 
 def test_a_kept_trace_is_explained_with_the_same_verdict(tmp_path):

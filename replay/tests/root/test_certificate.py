@@ -21,7 +21,6 @@ MS = 1_000_000
 STOP_NS = 300 * MS
 
 
-@pytest.mark.times
 def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_path, require):
     """Two sources of one time: the engine's clock, and the kernel's at the entry of the call."""
     require("bpf")

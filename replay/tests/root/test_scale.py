@@ -86,7 +86,6 @@ def begun(log: Path) -> list[tuple[float, str, str]]:
     return [(float(ts), call, arguments.split(" <unfin")[0]) for ts, call, arguments in lines]
 
 
-@pytest.mark.times
 def test_copies_make_the_same_calls_each_at_its_own_time(tmp_path: Path, require) -> None:
     require("strace")
     part, log = "14s..16s", tmp_path / "strace.log"

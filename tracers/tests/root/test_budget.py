@@ -60,7 +60,6 @@ def run(
     return Trace.open(summary.trace), [int(word) for word in said.read_text().split()]
 
 
-@pytest.mark.times
 def test_a_budget_sheds_in_order_and_never_metadata(program, spool, tmp_path) -> None:
     trace, (reads, renames, pid) = run(program, spool("ext4"), tmp_path, 0.01)
     ask = trace.connect().execute
@@ -87,7 +86,6 @@ def test_a_budget_sheds_in_order_and_never_metadata(program, spool, tmp_path) ->
     assert not trace.meta["complete"]
 
 
-@pytest.mark.times
 def test_without_a_budget_the_cost_is_stated_and_nothing_left_out(program, spool, tmp_path) -> None:
     trace, (reads, _, pid) = run(program, spool("ext4"), tmp_path, None)
     [(recorded,)] = (

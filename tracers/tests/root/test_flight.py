@@ -82,7 +82,6 @@ def created_in(trace: Path) -> set[int]:
     return {int(path) for (path,) in rows}
 
 
-@pytest.mark.times
 def test_freezing_keeps_exactly_the_last_window(spool, tmp_path):
     mount, output = spool("ext4"), tmp_path / "box"
     most = 0
