@@ -206,6 +206,8 @@ FAULTS = {
             ({"role": "rename", "n": 2},),
             (Delay("write", 10 * MS, "data"),),
             mkfs={"ext4": ("-b", "1024", "-J", "size=1")},
+            remark="Between two slow writes the process that empties the journal waits for a CPU, "
+            "the other one for the directory that it holds: on a busy machine that is not named.",
         ),
         Fault(
             "cpu-hog",
