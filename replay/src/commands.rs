@@ -17,12 +17,14 @@ use crate::cli::{self, Cli, Order, Verb};
 use crate::cut;
 use crate::engine::cpus::Meter;
 use crate::engine::outcomes::Outcomes;
+use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
 use crate::engine::shared;
 use crate::engine::{self, Options, Summary};
 use crate::explain;
 use crate::fixture;
 use crate::large;
+use crate::model::forks;
 use crate::model::linear::Linear;
 use crate::model::listings::{Judged, Listings};
 use crate::model::moments;
@@ -216,7 +218,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     }
     let plan: &'static Plan = Box::leak(Box::new(open(&arguments.plan)?));
     let mut linear = Linear::walk(plan);
-    let waits = waits(plan, &linear, arguments.order);
+    let waits = waits(plan, &linear, arguments.order, arguments.pace);
     let rivals = match arguments.order {
         Order::None => &[][..],
         Order::Resource | Order::Recorded => &linear.edges.rivals,
@@ -368,12 +370,15 @@ fn told_of(listings: &Listings, tally: &Tally) -> Value {
 }
 
 /// What each operation waits for: (operation, thread, operations it must have finished).
-fn waits(plan: &Plan, linear: &Linear, order: Order) -> Vec<(u32, u32, u32)> {
+fn waits(plan: &Plan, linear: &Linear, order: Order, pace: Pace) -> Vec<(u32, u32, u32)> {
     let edges = &linear.edges;
-    match order {
-        Order::None => Vec::new(),
-        Order::Resource => edges.found.clone(),
-        Order::Recorded => {
+    match (order, pace) {
+        (Order::None, _) => Vec::new(),
+        (Order::Resource, Pace::AsFastAsPossible) => {
+            [edges.found.as_slice(), &forks::edges(plan)].concat()
+        }
+        (Order::Resource, _) => edges.found.clone(),
+        (Order::Recorded, _) => {
             let moments = moments::edges(plan, &edges.position);
             [edges.found.as_slice(), &moments].concat()
         }

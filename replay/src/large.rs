@@ -1,17 +1,20 @@
 //! What is as long as a trace: in files without a name, so that memory need not grow with it.
 //!
 //! The allocator of the program: what is larger than `LARGE` gets a file of its own, which the
-//! kernel can write out and take out of memory. Smaller things come from the system's allocator, and
-//! larger ones stay in memory where no file can be had. What lies in a file is shared with forked tasks,
-//! so none may change it: `stay_in_memory` comes before the first of them.
+//! kernel can write out and take out of memory; smaller things share one (`arena.rs`). Where no file can
+//! be had all stays in memory. What lies in a file is shared with forked tasks, so none may change it:
+//! `stay_in_memory` comes before the first of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+
+use crate::arena;
 
 /// Of about as many bytes nobody has dozens.
 pub const LARGE: usize = 16 << 20;
@@ -21,7 +24,7 @@ const NOWHERE: i32 = -1;
 /// Descriptor of the directory that files are made in.
 static PLACE: AtomicI32 = AtomicI32::new(NOWHERE);
 
-/// Large allocations lie in files of this directory from now on, if it can be opened.
+/// Allocations lie in files of this directory from now on, if it can be opened.
 pub fn lie_in(directory: &Path) {
     let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else {
         return;
@@ -30,12 +33,16 @@ pub fn lie_in(directory: &Path) {
     // SAFETY: plain system call.
     let opened = unsafe { libc::open(path.as_ptr(), flags) };
     close(PLACE.swap(opened.max(NOWHERE), SeqCst));
+    if let Some(shared) = file(0) {
+        arena::open(File::from(shared));
+    }
 }
 
 /// New allocations stay in memory; the directory is closed. What was freed is given back, so that no
 /// fork has to copy its page tables.
 pub fn stay_in_memory() {
     close(PLACE.swap(NOWHERE, SeqCst));
+    arena::close();
     // SAFETY: plain library call.
     unsafe { libc::malloc_trim(0) };
 }
@@ -62,7 +69,8 @@ pub fn file(bytes: usize) -> Option<OwnedFd> {
         }
         let file = OwnedFd::from_raw_fd(descriptor);
         // Taken now: on a full disk a store to the mapping would kill.
-        (libc::posix_fallocate(descriptor, 0, bytes as i64) == 0).then_some(file)
+        let taken = bytes == 0 || libc::posix_fallocate(descriptor, 0, bytes as i64) == 0;
+        taken.then_some(file)
     }
 }
 
@@ -100,7 +108,7 @@ fn mapping(bytes: usize, flags: i32, file: i32) -> *mut u8 {
     }
 }
 
-/// The system's allocator, but for what is large.
+/// The system's allocator, but for what lies in files.
 #[derive(Debug)]
 pub struct Allocator;
 
@@ -108,21 +116,32 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
 }
 
-// SAFETY: what is large is mapped and unmapped by size alone, everything else is the system's.
+// SAFETY: what is large is mapped and unmapped by size alone; of the rest the place tells whether it is
+// the arena's or the system's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match is_large(layout) {
-            true => map(layout.size(), libc::MAP_PRIVATE),
+        if is_large(layout) {
+            return map(layout.size(), libc::MAP_PRIVATE);
+        }
+        match arena::alloc(layout) {
             // SAFETY: as the caller promised.
-            false => unsafe { System.alloc(layout) },
+            place if place.is_null() => unsafe { System.alloc(layout) },
+            place => place,
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match is_large(layout) {
-            true => map(layout.size(), libc::MAP_PRIVATE),
+        if is_large(layout) {
+            return map(layout.size(), libc::MAP_PRIVATE);
+        }
+        match arena::alloc(layout) {
             // SAFETY: as the caller promised.
-            false => unsafe { System.alloc_zeroed(layout) },
+            place if place.is_null() => unsafe { System.alloc_zeroed(layout) },
+            place => {
+                // SAFETY: new, and at least so large.
+                unsafe { place.write_bytes(0, layout.size()) };
+                place
+            }
         }
     }
 
@@ -131,6 +150,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match is_large(layout) {
                 true => drop(libc::munmap(place.cast(), layout.size())),
+                false if arena::holds(place) => arena::dealloc(place, layout),
                 false => System.dealloc(place, layout),
             }
         }
@@ -140,8 +160,12 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: the caller promised that the new size is valid with this alignment.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         if !is_large(layout) && !is_large(wanted) {
-            // SAFETY: as the caller promised.
-            return unsafe { System.realloc(place, layout, size) };
+            match arena::holds(place) {
+                // SAFETY: as the caller promised.
+                false => return unsafe { System.realloc(place, layout, size) },
+                true if arena::fits(layout, size) => return place,
+                true => {}
+            }
         }
         // SAFETY: both are valid for the smaller of the two sizes, and do not overlap.
         unsafe {

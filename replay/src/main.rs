@@ -1,6 +1,7 @@
 //! Re-executes a recorded mail-spool workload: plan -> order -> act -> verdict.
 
 mod age;
+mod arena;
 mod assemble;
 mod cli;
 mod commands;

@@ -6,6 +6,8 @@
 
 #[path = "../../src/age.rs"]
 mod age;
+#[path = "../../src/arena.rs"]
+mod arena;
 #[path = "../../src/assemble.rs"]
 mod assemble;
 #[path = "../../src/cli.rs"]

@@ -8,6 +8,7 @@ pub mod edges;
 pub mod effects;
 pub mod evidence;
 pub mod extents;
+pub mod forks;
 mod grants;
 pub mod holdings;
 mod initial;

@@ -1,0 +1,209 @@
+//! What is small, but millions of it: in one file without a name, like what is large (`large.rs`).
+//!
+//! The kernel can write it out, so that memory need not grow with the names and files of a trace.
+//! Sizes are rounded up to classes; what was freed waits in the list of its class. It is shared with
+//! forked tasks, so none may change it: `close` comes before the first of them, and what is freed
+//! after that stays where it is.
+
+use std::alloc::Layout;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::large::LARGE;
+
+/// By so much it grows, and in such pieces it is given back.
+const CHUNK: usize = 16 << 20;
+/// Addresses set aside, which cost nothing.
+const RESERVED: usize = 256 << 30;
+/// Up to here there is a class for every multiple of `ALIGNED`, from here on four for each doubling.
+const FINE: usize = 1024;
+const ALIGNED: usize = 16;
+const N_FINE: usize = FINE / ALIGNED;
+const N_CLASSES: usize = N_FINE + 4 * (LARGE.ilog2() - FINE.ilog2()) as usize;
+
+static OPEN: AtomicBool = AtomicBool::new(false);
+/// Where the reserved addresses begin; 0 until it is opened.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static ARENA: Mutex<Arena> = Mutex::new(Arena {
+    file: None,
+    used: 0,
+    end: 0,
+    free: [0; N_CLASSES],
+    living: [0; RESERVED / CHUNK],
+});
+
+struct Arena {
+    file: Option<File>,
+    /// From the base: nothing lies beyond, and so far reaches the file.
+    used: usize,
+    end: usize,
+    /// The first free place of each class, which holds the next one; 0: none.
+    free: [usize; N_CLASSES],
+    /// Things that lie in each chunk, or reach into it.
+    living: [u32; RESERVED / CHUNK],
+}
+
+/// Small things lie in this file from now on; only the first one is taken.
+pub fn open(file: File) {
+    let mut arena = lock();
+    if BASE.load(SeqCst) != 0 {
+        return;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: plain system call; the result is checked.
+    let base = unsafe { libc::mmap(ptr::null_mut(), RESERVED, libc::PROT_NONE, flags, -1, 0) };
+    if base != libc::MAP_FAILED {
+        arena.file = Some(file);
+        BASE.store(base as usize, SeqCst);
+        OPEN.store(true, SeqCst);
+    }
+}
+
+/// Takes nothing more; gives back what nothing lives in.
+pub fn close() {
+    let mut arena = lock();
+    OPEN.store(false, SeqCst);
+    let Some(file) = arena.file.take() else {
+        return;
+    };
+    for chunk in (0..arena.end / CHUNK).filter(|chunk| arena.living[*chunk] == 0) {
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (from, bytes) = ((chunk * CHUNK) as i64, CHUNK as i64);
+        // SAFETY: plain system call; where it fails the bytes stay until the end of the program.
+        unsafe { libc::fallocate(file.as_raw_fd(), how, from, bytes) };
+    }
+}
+
+/// A place for something small; null if there is none.
+pub fn alloc(layout: Layout) -> *mut u8 {
+    if !OPEN.load(Relaxed) || layout.align() > ALIGNED {
+        return ptr::null_mut();
+    }
+    let place = lock().take(layout.size());
+    ptr::with_exposed_provenance_mut(place.unwrap_or(0))
+}
+
+/// Whether something lies here.
+pub fn holds(place: *mut u8) -> bool {
+    let base = BASE.load(Relaxed);
+    base != 0 && place.addr().wrapping_sub(base) < RESERVED
+}
+
+/// Whether something that lies here has room for so many bytes where it is, and would need no less.
+pub fn fits(layout: Layout, bytes: usize) -> bool {
+    class(layout.size()) == class(bytes)
+}
+
+/// Frees a place that `alloc` gave for the same layout.
+pub fn dealloc(place: *mut u8, layout: Layout) {
+    let mut arena = lock();
+    if arena.file.is_some() {
+        arena.give_back(place.expose_provenance(), layout.size());
+    }
+}
+
+fn lock() -> MutexGuard<'static, Arena> {
+    ARENA.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The class of a size, and the bytes that it takes.
+fn class(bytes: usize) -> (usize, usize) {
+    if bytes <= FINE {
+        let class = bytes.max(1).div_ceil(ALIGNED) - 1;
+        return (class, (class + 1) * ALIGNED);
+    }
+    let doubling = (bytes - 1).ilog2();
+    let step = 1 << (doubling - 2);
+    let steps = bytes.div_ceil(step);
+    let above = 4 * (doubling - FINE.ilog2()) as usize + steps - 5;
+    (N_FINE + above, steps * step)
+}
+
+impl Arena {
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let (class, bytes) = class(bytes);
+        let place = match self.free[class] {
+            0 => self.fresh(bytes)?,
+            place => {
+                let free: *const usize = ptr::with_exposed_provenance(place);
+                // SAFETY: a free place of this class, which `give_back` wrote the next one to.
+                self.free[class] = unsafe { *free };
+                place
+            }
+        };
+        self.count(place, bytes, 1);
+        Some(place)
+    }
+
+    fn give_back(&mut self, place: usize, bytes: usize) {
+        let (class, bytes) = class(bytes);
+        self.count(place, bytes, u32::MAX);
+        let free: *mut usize = ptr::with_exposed_provenance_mut(place);
+        // SAFETY: nobody has it any more, it is aligned, and no class is smaller.
+        unsafe { *free = self.free[class] };
+        self.free[class] = place;
+    }
+
+    /// Adds to the number of things in the chunks that a place reaches into, modulo 2^32.
+    fn count(&mut self, place: usize, bytes: usize, number: u32) {
+        let from = place - BASE.load(Relaxed);
+        for chunk in from / CHUNK..=(from + bytes - 1) / CHUNK {
+            self.living[chunk] = self.living[chunk].wrapping_add(number);
+        }
+    }
+
+    /// Room that was never used.
+    fn fresh(&mut self, bytes: usize) -> Option<usize> {
+        let file = self.file.as_ref()?.as_raw_fd();
+        let base = BASE.load(Relaxed);
+        if self.used + bytes > self.end {
+            let (from, to) = (self.end, self.end + CHUNK);
+            let place = ptr::with_exposed_provenance_mut(base + from);
+            let (allowed, how) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+            );
+            // SAFETY: the addresses are set aside and unused. The room in the file is taken first: on
+            // a full disk a store to the mapping would kill.
+            let mapped = to <= RESERVED
+                && unsafe {
+                    libc::posix_fallocate(file, from as i64, CHUNK as i64) == 0
+                        && libc::mmap(place, CHUNK, allowed, how, file, from as i64)
+                            != libc::MAP_FAILED
+                };
+            if !mapped {
+                return None;
+            }
+            self.end = to;
+        }
+        self.used += bytes;
+        Some(base + self.used - bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALIGNED, FINE, LARGE, N_CLASSES, class};
+
+    #[test]
+    fn every_size_has_a_class_that_holds_it_and_is_not_much_larger() {
+        let sizes = (1..100_000)
+            .chain((100_000..LARGE).step_by(4_099))
+            .chain([LARGE - 1]);
+        let mut last = (0, ALIGNED);
+        for size in sizes {
+            let (at, bytes) = class(size);
+            assert!(at < N_CLASSES && bytes >= size && bytes % ALIGNED == 0);
+            assert!(
+                bytes - size < ALIGNED.max(size / 4 + 1)
+                    || size > FINE && bytes - size < size / 4 + 1
+            );
+            assert_eq!(at == last.0, bytes == last.1, "one size for each class");
+            assert!((at, bytes) >= last);
+            last = (at, bytes);
+        }
+    }
+}
