@@ -1,6 +1,6 @@
 //! What each verb does.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
@@ -273,6 +273,9 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         Some(mut file) => writeln!(file, "{text}").context("cannot write the summary")?,
         None => println!("{text}"),
     }
+    if let Some(failed) = summary.failed {
+        bail!(failed);
+    }
     Ok(match () {
         () if summary.interrupted => INTERRUPTED,
         () if summary.crashed > 0 => 1,
@@ -352,6 +355,7 @@ fn told(summary: &Summary, tally: &Tally) -> Value {
         "locks_given_back": summary.given_back,
         "tasks_crashed": summary.crashed,
         "interrupted": summary.interrupted,
+        "failed": summary.failed,
     })
 }
 

@@ -48,8 +48,10 @@ pub struct Options {
 }
 
 /// What came out, besides the outcomes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Summary {
+    /// Why it ended before its time.
+    pub failed: Option<String>,
     pub given_up: u64,
     /// Locks that were granted before their turn, and given back.
     pub given_back: u32,
@@ -74,7 +76,8 @@ pub fn open_sink() -> i32 {
     unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }
 }
 
-/// Runs a prepared schedule inside a confinement and returns every outcome, too.
+/// Runs a prepared schedule inside a confinement and returns every outcome, too; also those of a
+/// replay that failed.
 pub fn run(
     schedule: Schedule,
     confinement: Confinement,
@@ -96,11 +99,12 @@ pub fn run(
         drain: Drain::new(&context.schedule.outcomes),
         last_drain_ns: 0,
     };
-    let result = engine.supervise();
+    if let Err(error) = engine.supervise() {
+        engine.summary.failed = Some(format!("{error:#}"));
+    }
     engine.summary.cpus = engine.cpus.shares();
     engine.summary.given_back = context.schedule.control().given_back.load(Relaxed);
     engine.end();
-    result?;
     engine.drain.go(|_| u32::MAX)?;
     Ok((engine.summary, &context.schedule.outcomes))
 }
@@ -361,7 +365,7 @@ impl Supervisor {
         control.over.store(1, SeqCst);
         futex_wake(&control.over);
         let deadline = now_ns() + 2_000_000_000;
-        let mut killed = self.summary.interrupted;
+        let mut killed = self.summary.interrupted || self.summary.failed.is_some();
         loop {
             if killed {
                 self.kill_all();

@@ -4,12 +4,17 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.outcomes import VERDICTS, read_outcomes
 from spoolscope.replay.plan import build
+from spoolscope.replay.run import replay
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
@@ -114,8 +119,9 @@ def test_a_killed_task_is_named_and_the_others_go_on(script, tmp_path):
     assert sorted(verdicts(tmp_path)) == ["diverged", "pending", "pending", "same", "same", "same"]
 
 
-@pytest.mark.root
-def test_a_fork_that_fails_leaves_nobody_waiting(script, tmp_path, require):
+@contextmanager
+def without_forks(name: str, require) -> Iterator[Callable[[list[int]], None]]:
+    """Yield what puts processes into a control group in which no fork succeeds."""
     known = CGROUPS / "cgroup.subtree_control"
     if (CGROUPS / "pids" / "cgroup.procs").exists():
         place = CGROUPS / "pids"
@@ -123,27 +129,67 @@ def test_a_fork_that_fails_leaves_nobody_waiting(script, tmp_path, require):
         place = CGROUPS
     else:
         require("pids", reason="no control group limits the number of tasks on this machine")
+    group = place / name
+    group.mkdir()
+
+    def limit(pids: list[int]) -> None:
+        (group / "pids.max").write_text("0")
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+
+    try:
+        yield limit
+    finally:
+        group.rmdir()
+
+
+def first_tasks(engine: int) -> list[int]:
+    """Wait until the engine has children; return them."""
+    deadline = time.monotonic() + 10
+    while not (found := tasks(engine)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.root
+def test_a_fork_that_fails_leaves_nobody_waiting(script, tmp_path, require):
     script.call(10, 1, "stat", "x", ret=-2)
     script.fork(10, 11, 1000)
     script.call(11, 1010, "mkdir", "made", mode=0o700)
     script.call(10, 1100, "stat", "made", obj_mode=0o040700)
-    group = place / tmp_path.name
-    group.mkdir()
-    engine = started(script, tmp_path)
-    deadline = time.monotonic() + 10
-    while not tasks(engine.pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    try:
-        # As many as there may be: no fork succeeds any more.
-        (group / "pids.max").write_text("0")
-        for task in (engine.pid, *tasks(engine.pid)):
-            (group / "cgroup.procs").write_text(str(task))
-        assert ended(engine, tmp_path) == (0, "")
-    finally:
-        engine.kill()
-        engine.wait()
-        group.rmdir()
+    with without_forks(tmp_path.name, require) as limit:
+        engine = started(script, tmp_path)
+        try:
+            limit([engine.pid, *first_tasks(engine.pid)])
+            assert ended(engine, tmp_path) == (0, "")
+        finally:
+            engine.kill()
+            engine.wait()
     assert sorted(verdicts(tmp_path)) == ["diverged", "diverged", "pending", "same"]
+
+
+@pytest.mark.root
+def test_what_was_done_is_kept_when_a_replay_cannot_go_on(script, tmp_path, require):
+    script.call(10, 1, "stat", "x", ret=-2)
+    script.call(10, 3000, "stat", "x", ret=-2)
+    script.thread(11, start_ns=START + 2_990_000_000)
+    script.call(11, 3000, "stat", "x", ret=-2)
+    trace, out = script.write(tmp_path / "trace"), tmp_path / "out"
+    (tmp_path / "target").mkdir()
+    with without_forks(tmp_path.name, require) as limit:
+
+        def limited(_mount: Path, command: list[str], _output: Path) -> int:
+            with subprocess.Popen(command) as engine:
+                first_tasks(engine.pid)
+                limit([engine.pid])
+                return engine.wait(40)
+
+        with pytest.raises(SpoolscopeError, match="the replay was ended: cannot fork") as error:
+            replay(trace, [f"dir:{tmp_path / 'target'}"], out, recorder=limited)
+    [kept] = out.glob("*/outcomes.parquet")
+    assert error.value.remedy == f"see what became of the 1 calls until then in {kept}"
+    found = pq.read_table(kept)["verdict"].to_pylist()
+    assert sorted(found) == ["pending", "pending", "same"]
 
 
 @pytest.mark.root
@@ -168,6 +214,8 @@ def test_a_call_that_does_not_return_ends_the_replay_by_name(script, spool, tmp_
     assert "nothing moves: thread 10 has been in mkdir(made) for 0 s" in first
     assert "nothing moves any more: thread 10 has been in mkdir(made) for 3 s" in last
     assert "1 threads wait for others" in last
+    # What was done until then is kept, and nothing is said of the rest.
+    assert sorted(verdicts(tmp_path)) == ["pending", "pending", "same"]
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{task}").exists() for task in members) and time.monotonic() < deadline:
         time.sleep(0.05)

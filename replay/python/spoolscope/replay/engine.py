@@ -158,6 +158,15 @@ class Engine:
         return summary
 
 
+def ended_early(summary: dict[str, Any], outcomes: Path) -> SpoolscopeError:
+    """Return the error of a replay that failed, which names what it left."""
+    done = summary["ops"] - summary["pending"]
+    return SpoolscopeError(
+        f"the replay was ended: {summary['failed']}",
+        remedy=f"see what became of the {done:,} calls until then in {outcomes}",
+    )
+
+
 def _failure(stderr: str) -> SpoolscopeError:
     lines = [line for line in stderr.strip().splitlines() if line] or ["no message"]
     text = lines[-1].removeprefix("spoolscope-replay: error: ")

@@ -27,7 +27,7 @@ from spoolscope.replay.candidates import (
 )
 from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
-from spoolscope.replay.engine import ORDERS, Content, Engine
+from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
@@ -314,7 +314,13 @@ def _execute(
             status = job.recorder(target.mount, command, directory / "trace")
         else:
             status = subprocess.run(command, check=False).returncode
-    return engine.summary(files, status)
+    summary = engine.summary(files, status)
+    if summary["failed"]:
+        kept = directory / "outcomes.parquet"
+        write_parquet(job.plan, read_outcomes(files.outcomes), kept, job.users)
+        files.outcomes.unlink()
+        raise ended_early(summary, kept)
+    return summary
 
 
 def _row(
