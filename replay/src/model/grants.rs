@@ -6,6 +6,7 @@
 //! are its *rivals*: when it has the lock, they must have had it (`engine/turn.rs`).
 
 use foldhash::HashMap;
+use smallvec::SmallVec;
 use spoolscope_traces::records::PlanOp;
 
 use crate::model::locks::{Change, LockKey, was_refused};
@@ -59,7 +60,7 @@ impl Grants {
 impl Track {
     fn before(&self, ops: &[PlanOp], next: &Access) -> Before {
         let mut found = Before::default();
-        let mut awaited: Vec<&Access> = Vec::new();
+        let mut awaited: SmallVec<[&Access; 16]> = SmallVec::new();
         for access in self.accesses.iter().rev() {
             if awaited.iter().any(|later| implies(ops, later, access)) {
                 awaited.push(access);

@@ -7,6 +7,7 @@
 //! search. Only operations that overlapped in the recording can be moved.
 
 use foldhash::{HashMap, HashMapExt};
+use smallvec::SmallVec;
 use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -158,6 +159,9 @@ impl<'a> Linear<'a> {
             return;
         }
         self.settle(at);
+        if !self.turns.contains_key(&at) {
+            return self.place_next(at);
+        }
         for earlier in self.turns_up_to(at) {
             self.place_next(earlier);
         }
@@ -395,7 +399,7 @@ impl<'a> Linear<'a> {
         if self.in_flight.len() < 2 || !changes_anything(&self.ops[at as usize]) {
             return;
         }
-        let waiting = self.in_flight.clone();
+        let waiting: SmallVec<[u32; 32]> = SmallVec::from_slice(&self.in_flight);
         for other in waiting {
             let skip = other == at || self.placed[other as usize] || self.busy.contains(&other);
             if !skip && !self.has_later_turn(other, at) && self.must_precede(other, at) {

@@ -61,8 +61,14 @@ class Attached:
         )
         entries = np.zeros(len(inodes), DTYPES["plan_entry"])
         spools = self._strings.spool_of(column(table, "path_id")[deleted][first])
-        for i, spool in enumerate(spools):
-            entries["path"][i] = self._strings.add(b".spoolscope-deleted.%d" % i, spool)
+        names = [
+            self._strings.below(b".spoolscope-deleted.%d" % i, spool)
+            for i, spool in enumerate(spools)
+        ]
+        known = self._strings.known(names)
+        entries["path"] = [
+            known[name] if name in known else self._strings.add(name) for name in names
+        ]
         entries["ino"], entries["target"] = inodes, NONE
         modes = column(table, "obj_mode", 0)[deleted][first]
         entries["mode"] = np.where(modes > 0, modes, S_IFREG)

@@ -193,20 +193,32 @@ def _xattrs(trace: Trace, strings: Strings) -> Ops:
 
 def _with_parents(entries: Ops, strings: Strings) -> Ops:
     """Add directories that must have been there although the snapshot did not meet them."""
-    present = set(entries["path"].tolist())
+    directories, first = strings.directories(entries["path"])
+    index = strings.known(list(dict.fromkeys(chain.from_iterable(map(_up, directories)))))
+    numbers = np.array(list(index.values()), np.int64)
+    present = set(numbers[np.isin(numbers, entries["path"])].tolist())
     missing: dict[int, int] = {}
-    for at, path in enumerate(entries["path"].tolist()):
-        above = strings.text(path).rpartition(b"/")[0]
-        while above and (index := strings.index(above)) not in present:
-            present.add(index)
-            missing[index] = at
-            above = above.rpartition(b"/")[0]
+    for directory, at in zip(directories, first.tolist(), strict=True):
+        for above in _up(directory):
+            if above not in index:
+                index[above] = strings.add(above)
+            if index[above] in present:
+                break
+            present.add(index[above])
+            missing[index[above]] = at
     added = entries[list(missing.values())].copy()
     added["path"], added["mode"] = list(missing), DIRECTORY
     added["ino"], added["size"], added["target"] = 0, 0, NONE
     added["flags"] = 0
     both: Ops = np.concatenate([added, entries])
     return both
+
+
+def _up(directory: bytes) -> Iterator[bytes]:
+    """Yield a directory and those above it; the target itself has no name."""
+    while directory:
+        yield directory
+        directory = directory.rpartition(b"/")[0]
 
 
 def _write(
@@ -223,11 +235,11 @@ def _write(
         for name, pieces in sections.items():
             header[f"{name}_at"] = file.tell()
             counts[name] = header[f"n_{name}"] = _append(file, pieces)
-        index, text = strings.packed()
-        for name, values in (("string_index_at", index), ("string_bytes_at", text)):
-            header[name] = file.tell()
-            _append(file, [values])
-        header["n_strings"], header["string_bytes"] = len(index) - 1, len(text)
+        index, texts = strings.packed()
+        header["n_strings"], header["string_index_at"] = len(index) - 1, file.tell()
+        _append(file, [index])
+        header["string_bytes_at"] = file.tell()
+        header["string_bytes"] = _append(file, texts)
         file.seek(0)
         file.write(header.tobytes())
     return counts
