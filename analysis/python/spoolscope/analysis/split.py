@@ -18,8 +18,8 @@ from spoolscope.analysis.throttle import name_limits
 
 # Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
 # segments. Those that sync, or that samples and commits name, are here, too, so that nobody has to
-# look for them among all calls again. DuckDB asks list_contains of a dictionary once, but IN of
-# every row; and of keys of two columns it holds every row against each one that is null.
+# look for them among all calls again. Of keys of two columns DuckDB holds every row against each
+# one that is null.
 WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
