@@ -186,7 +186,7 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGNED, FINE, LARGE, N_CLASSES, class};
+    use super::{ALIGNED, LARGE, N_CLASSES, class};
 
     #[test]
     fn every_size_has_a_class_that_holds_it_and_is_not_much_larger() {
@@ -197,10 +197,7 @@ mod tests {
         for size in sizes {
             let (at, bytes) = class(size);
             assert!(at < N_CLASSES && bytes >= size && bytes % ALIGNED == 0);
-            assert!(
-                bytes - size < ALIGNED.max(size / 4 + 1)
-                    || size > FINE && bytes - size < size / 4 + 1
-            );
+            assert!(bytes - size < ALIGNED.max(size / 4 + 1));
             assert_eq!(at == last.0, bytes == last.1, "one size for each class");
             assert!((at, bytes) >= last);
             last = (at, bytes);
