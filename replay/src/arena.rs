@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::large::LARGE;
+use crate::large::{LARGE, has_room};
 
 /// By so much it grows, and in such pieces it is given back.
 const CHUNK: usize = 16 << 20;
@@ -77,13 +77,13 @@ pub fn close() {
     }
 }
 
-/// A place for something small; null if there is none.
-pub fn alloc(layout: Layout) -> *mut u8 {
+/// A place for something small, if there is one.
+pub fn alloc(layout: Layout) -> Option<*mut u8> {
     if !OPEN.load(Relaxed) || layout.align() > ALIGNED {
-        return ptr::null_mut();
+        return None;
     }
     let place = lock().take(layout.size());
-    ptr::with_exposed_provenance_mut(place.unwrap_or(0))
+    place.map(ptr::with_exposed_provenance_mut)
 }
 
 /// Whether something lies here.
@@ -157,7 +157,7 @@ impl Arena {
 
     /// Room that was never used.
     fn fresh(&mut self, bytes: usize) -> Option<usize> {
-        let file = self.file.as_ref()?.as_raw_fd();
+        let file = self.file.as_ref()?;
         let base = BASE.load(Relaxed);
         if self.used + bytes > self.end {
             let (from, to) = (self.end, self.end + CHUNK);
@@ -166,14 +166,10 @@ impl Arena {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED | libc::MAP_FIXED,
             );
-            // SAFETY: the addresses are set aside and unused. The room in the file is taken first: on
-            // a full disk a store to the mapping would kill.
-            let mapped = to <= RESERVED
-                && unsafe {
-                    libc::posix_fallocate(file, from as i64, CHUNK as i64) == 0
-                        && libc::mmap(place, CHUNK, allowed, how, file, from as i64)
-                            != libc::MAP_FAILED
-                };
+            // SAFETY: the addresses are set aside and unused, and there is room in the file.
+            let map =
+                || unsafe { libc::mmap(place, CHUNK, allowed, how, file.as_raw_fd(), from as i64) };
+            let mapped = to <= RESERVED && has_room(file, from, CHUNK) && map() != libc::MAP_FAILED;
             if !mapped {
                 return None;
             }

@@ -8,7 +8,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -33,8 +33,8 @@ pub fn lie_in(directory: &Path) {
     // SAFETY: plain system call.
     let opened = unsafe { libc::open(path.as_ptr(), flags) };
     close(PLACE.swap(opened.max(NOWHERE), SeqCst));
-    if let Some(shared) = file(0) {
-        arena::open(File::from(shared));
+    if let Some(shared) = unnamed() {
+        arena::open(shared);
     }
 }
 
@@ -55,23 +55,27 @@ fn close(descriptor: i32) {
 }
 
 /// A file without a name that has room for so many bytes; none without a directory, or without room.
-pub fn file(bytes: usize) -> Option<OwnedFd> {
+pub fn file(bytes: usize) -> Option<File> {
+    unnamed().filter(|file| has_room(file, 0, bytes))
+}
+
+fn unnamed() -> Option<File> {
     let place = PLACE.load(SeqCst);
     if place == NOWHERE {
         return None;
     }
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
-    // SAFETY: plain system calls; the descriptor is new and owned from here on.
+    // SAFETY: plain system call; the descriptor is new and owned from here on.
     unsafe {
         let descriptor = libc::openat(place, c".".as_ptr(), flags, 0o600);
-        if descriptor < 0 {
-            return None;
-        }
-        let file = OwnedFd::from_raw_fd(descriptor);
-        // Taken now: on a full disk a store to the mapping would kill.
-        let taken = bytes == 0 || libc::posix_fallocate(descriptor, 0, bytes as i64) == 0;
-        taken.then_some(file)
+        (descriptor >= 0).then(|| File::from_raw_fd(descriptor))
     }
+}
+
+/// Takes room in a file, now: on a full disk a store to the mapping would kill.
+pub fn has_room(file: &File, from: usize, bytes: usize) -> bool {
+    // SAFETY: plain system call.
+    unsafe { libc::posix_fallocate(file.as_raw_fd(), from as i64, bytes as i64) == 0 }
 }
 
 /// Zeroed memory of a file without a name, shared with forked tasks; null if none can be had.
@@ -116,28 +120,32 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
 }
 
+/// A place that is not the system's to give, null if it cannot be had.
+fn in_a_file(layout: Layout) -> Option<*mut u8> {
+    match is_large(layout) {
+        true => Some(map(layout.size(), libc::MAP_PRIVATE)),
+        false => arena::alloc(layout),
+    }
+}
+
 // SAFETY: what is large is mapped and unmapped by size alone; of the rest the place tells whether it is
 // the arena's or the system's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            return map(layout.size(), libc::MAP_PRIVATE);
-        }
-        match arena::alloc(layout) {
+        match in_a_file(layout) {
             // SAFETY: as the caller promised.
-            place if place.is_null() => unsafe { System.alloc(layout) },
-            place => place,
+            None => unsafe { System.alloc(layout) },
+            Some(place) => place,
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            return map(layout.size(), libc::MAP_PRIVATE);
-        }
-        match arena::alloc(layout) {
+        match in_a_file(layout) {
             // SAFETY: as the caller promised.
-            place if place.is_null() => unsafe { System.alloc_zeroed(layout) },
-            place => {
+            None => unsafe { System.alloc_zeroed(layout) },
+            // Mapped for this alone.
+            Some(place) if is_large(layout) => place,
+            Some(place) => {
                 // SAFETY: new, and at least so large.
                 unsafe { place.write_bytes(0, layout.size()) };
                 place

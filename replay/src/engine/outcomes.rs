@@ -39,10 +39,7 @@ impl Outcomes {
         Ok(Self {
             place: shared::allocate(count)?,
             first,
-            file: (bytes >= LARGE)
-                .then(|| large::file(bytes))
-                .flatten()
-                .map(File::from),
+            file: (bytes >= LARGE).then(|| large::file(bytes)).flatten(),
         })
     }
 

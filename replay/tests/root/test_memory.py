@@ -11,7 +11,7 @@ pytestmark = pytest.mark.root
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 CALLS = 1_000_000
 STEPS = {"check and order": 8, "fixture": 8, "run (no calls made)": 32}
-"""Most MiB that the kernel cannot reclaim; with all in memory it was 40 and more for each."""
+"""Most MiB that the kernel cannot reclaim; with all in memory it was 54, 55 and 66."""
 
 
 def test_what_a_replay_needs_in_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:

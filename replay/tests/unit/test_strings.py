@@ -1,0 +1,77 @@
+"""Names of a plan: what Arrow makes of the table of paths, against one name at a time."""
+
+import random
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spoolscope.replay.strings import Strings
+from spoolscope.traces.flat import NONE
+from spoolscope.traces.text import escaped
+
+PARTS = (b"a", b"b\n", b"c%41", b"\xff", b"d e", b"%", b"new", "é".encode())
+KINDS = ("spool", "spool", "spool", "text", "outside")
+Row = tuple[bytes, str, int]
+
+
+def some_rows(chance: random.Random) -> list[Row]:
+    """Return raw names with their kinds and spools; slashes around them mean nothing."""
+
+    def name() -> bytes:
+        path = b"/".join(chance.choices(PARTS, k=chance.randint(0, 4)))
+        return b"/" * chance.randint(0, 1) + path + b"/" * chance.randint(0, 1)
+
+    n = chance.randint(0, 12)
+    return [(name(), chance.choice(KINDS), chance.randint(0, 1)) for _ in range(n)]
+
+
+def strings(rows: list[Row], spools: int) -> Strings:
+    """Read a table of these names, in two parts."""
+    table = pa.table(
+        {
+            "path_id": pa.array(range(len(rows)), pa.int64()),
+            "path": pa.array([escaped(path) for path, _, _ in rows], pa.string()),
+            "kind": pa.array([kind for _, kind, _ in rows], pa.string()).dictionary_encode(),
+            "spool": pa.array([None if k == "outside" else s for _, k, s in rows], pa.int32()),
+        }
+    )
+    parts = [part for part in (table.slice(0, 5), table.slice(5)) if part.num_rows]
+    trace = SimpleNamespace(parts=lambda _name, _columns: parts, meta={"spools": [{}] * spools})
+    return Strings(trace)  # type: ignore[arg-type]
+
+
+def below(row: Row, spools: int) -> bytes:
+    """What a name is called below the target."""
+    path, kind, spool = row
+    if kind == "text" or spools == 1:
+        return path if kind == "text" else path.strip(b"/")
+    return b"/".join(filter(None, (b"spool%d" % spool, path.strip(b"/"))))
+
+
+@pytest.mark.parametrize("spools", [1, 2])
+def test_names_are_those_of_the_table_each_once(spools):
+    chance = random.Random(spools)
+    for _ in range(300):
+        rows = some_rows(chance)
+        read = strings(rows, spools)
+        inside = [below(row, spools) for row in rows if row[1] != "outside"]
+        expected = list(dict.fromkeys(inside))
+        of = read.of(np.arange(-1, len(rows))).tolist()
+        names = [None if row[1] == "outside" else below(row, spools) for row in rows]
+        assert of == [NONE, *(NONE if n is None else expected.index(n) for n in names)]
+        assert read.known([*expected, b"unheard/of"]) == {n: i for i, n in enumerate(expected)}
+        assert read.add(b"unheard/of") == len(expected)
+        assert read.known([b"unheard/of"]) == {b"unheard/of": len(expected)}
+        expected.append(b"unheard/of")
+        index, texts = read.packed()
+        whole = b"".join(text.tobytes() for text in texts)
+        ends = index.tolist()
+        assert [whole[a:b] for a, b in pairwise(ends)] == expected
+        asked = [chance.randrange(len(expected)) for _ in range(8)]
+        above = [expected[at].rpartition(b"/")[0] for at in asked]
+        directories, first = read.directories(np.array(asked, np.uint32))
+        assert directories == list(dict.fromkeys(above))
+        assert first.tolist() == [above.index(directory) for directory in directories]
