@@ -54,8 +54,8 @@ def load(text: str) -> Any:
 
 
 def milliseconds(ns: int) -> str:
-    """Format nanoseconds as milliseconds with one decimal."""
-    return f"{ns / 1e6:.1f}"
+    """Format nanoseconds as milliseconds; from ten seconds on without the decimal."""
+    return f"{ns / 1e6:.{1 if ns < 9_999_950_000 else 0}f}"
 
 
 def refresh(args: argparse.Namespace, heading: str, rows: Callable[[], list[str]]) -> None:
