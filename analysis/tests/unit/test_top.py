@@ -1,5 +1,6 @@
 """spoolscope top: one interval by process, and what is printed of it."""
 
+import itertools
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from click.testing import CliRunner
 from spoolscope.analysis.top import study_interval
 from spoolscope.cli import top
 from spoolscope.cli.main import group
-from spoolscope.traces.recording import write_control
+from spoolscope.traces.recording import Recording, write_control
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
 FLUSH = "schedule < submit_bio_wait < blkdev_issue_flush < ext4_sync_file"
@@ -71,6 +72,28 @@ def test_a_screen_shows_each_trace_once_and_counts_those_skipped(busy, tmp_path,
     [line] = capsys.readouterr().out.splitlines()
     assert [p["calls"] for p in json.loads(line)["processes"]] == [7, 6, 0]
     assert (screen.skipped, screen.lost) == (2, 3)
+
+
+def test_traces_come_and_go_while_it_looks(busy, tmp_path, capsys, monkeypatch):
+    place = tmp_path / "top"
+    place.mkdir()
+    control = {"kind": "trace", "recorder_pid": 1, "recorder_started": None, "skipped": 0}
+    write_control(place, control)
+    busy.path = place / "trace-000002"
+    busy.write(segment=1)
+    there = Recording.traces
+    # One was removed after it had been found, and each time another has come.
+    looks = itertools.count(3)
+
+    def traces(recording):
+        found = [place / "trace-000001", *there(recording)]
+        busy.path = place / f"trace-{next(looks):06}"
+        busy.write(segment=2)
+        return found
+
+    monkeypatch.setattr(Recording, "traces", traces)
+    top.Screen(place, 2, clear=False, as_json=True).look()
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_a_spool_has_to_be_named():

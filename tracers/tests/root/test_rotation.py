@@ -165,7 +165,7 @@ def test_only_the_newest_are_kept_and_size_begins_a_new_one(spool, tmp_path):
     )
     recording = Recording.open(output)
     names = [trace.name for trace in recording.traces()]
-    segments = [meta["segment"] for meta in recording.metas()]
+    segments = [meta["segment"] for _, meta in recording.described()]
     assert len(names) == 2
     assert segments[1] == segments[0] + 1 >= 3
     assert summary.meta["complete"]

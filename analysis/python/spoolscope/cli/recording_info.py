@@ -14,12 +14,13 @@ _SHOWN = ("start_ns", "duration_ns", "lost", "complete", "segment", "frozen", "e
 
 def show_recording(recording: Recording, *, as_json: bool) -> int:
     """List the traces of a recording and their sums; return the exit code."""
+    described = recording.described()
     traces = [
         {"name": path.name, "syscalls": meta["counts"]["syscalls"]}
         | {key: meta.get(key) for key in _SHOWN}
-        for path, meta in zip(recording.traces(), recording.metas(), strict=True)
+        for path, meta in described
     ]
-    totals = recording.totals()
+    totals = recording.totals([meta for _, meta in described])
     facts: dict[str, Any] = {
         "kind": recording.control["kind"],
         "recorder_pid": recording.recorder(),

@@ -117,7 +117,7 @@ class Screen:
         if not Recording.is_one(self.place):
             return
         recording = Recording.open(self.place)
-        for trace, meta in zip(recording.traces(), recording.metas(), strict=True):
+        for trace, meta in recording.described():
             if trace.name in self.seen:
                 continue
             self.seen.add(trace.name)

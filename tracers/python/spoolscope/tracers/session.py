@@ -101,7 +101,9 @@ def _record_series(request: Request, key: bytes | None, report: Progress) -> Sum
             series.failures[0],
             remedy=f"make room, then 'spoolscope record --recover {request.output} -o NEW'",
         )
-    return Summary(request.output, status, Recording.open(request.output).totals(), failure)
+    made = Recording.open(request.output)
+    totals = made.totals([meta for _, meta in made.described()])
+    return Summary(request.output, status, totals, failure)
 
 
 def recover(capture: Path, output: Path, key: bytes | None) -> Summary:

@@ -4,6 +4,7 @@
 that are not converted yet lie in ``.capture``.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -62,16 +63,22 @@ class Recording:
         """Return its traces, oldest first."""
         return sorted(path.parent for path in self.path.glob(f"{self.control['kind']}-*/{META}"))
 
-    def metas(self) -> list[dict[str, Any]]:
-        """Return the meta.json of each trace, oldest first."""
-        return [json.loads((trace / META).read_text()) for trace in self.traces()]
+    def described(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Return each trace and its meta.json, oldest first.
 
-    def totals(self) -> dict[str, Any]:
-        """Return sums over all traces, by the names of meta.json.
+        A recorder may add a trace meanwhile, or remove one: --keep.
+        """
+        found = []
+        for trace in self.traces():
+            with contextlib.suppress(FileNotFoundError):
+                found.append((trace, json.loads((trace / META).read_text())))
+        return found
+
+    def totals(self, metas: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return sums over traces, by the names of meta.json.
 
         ``complete`` is true if every trace is, and none between two of them is missing.
         """
-        metas = self.metas()
         gapless = self.control["kind"] == FROZEN or all(
             after["segment"] == before["segment"] + 1 for before, after in itertools.pairwise(metas)
         )
