@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from journals import device_of, ftrace_counts
@@ -16,50 +18,66 @@ from live import COMM, SYNCERS, workload
 pytestmark = pytest.mark.root
 
 
+@pytest.mark.times
 def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
     mount = spool("ext4")
     _, dev = device_of(mount)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--json", "-i", "2500ms"]
+    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--json", "-i", "4s"]
     environment = os.environ | {"TMPDIR": str(temporary)}
     with subprocess.Popen(
-        [*command, "--spool", mount], stdout=subprocess.PIPE, text=True, env=environment
+        [*command, "--spool", mount], stdout=PIPE, stderr=PIPE, text=True, env=environment
     ) as process:
         try:
             first = process.stdout.readline()
             with ftrace_counts({"jbd2/jbd2_start_commit": f"dev == {dev}"}) as counted:
                 said = subprocess.run(
-                    workload(tmp_path, SYNCERS, mount, 211, 23, 7).split(),
+                    workload(tmp_path, SYNCERS, mount, 311, 23, 7).split(),
                     capture_output=True,
                     text=True,
                     check=True,
                 ).stdout
         finally:
             process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert list(temporary.iterdir()) == []
+            rest, warned = process.communicate(timeout=60)
+    assert "were skipped" not in warned, "it has not kept up"
     intervals = [json.loads(line) for line in [first, *rest.splitlines()]]
-    # 241 fsyncs take 4.8 s at least: more than one interval.
-    assert sum(any(p["comm"] == COMM for p in i["processes"]) for i in intervals) >= 2
+    # 341 fsyncs take 6.8 s at least: more than one interval.
+    told = dict(tuple(map(int, line.split())) for line in said.splitlines())
+    wrong = [] if process.returncode == 0 else [process.returncode, warned]
+    wrong += [*temporary.iterdir(), *_wrong(intervals, told, counted["jbd2/jbd2_start_commit"])]
+    # Whatever the host took: numbers add up.
+    if wrong:
+        pytest.fail(f"{wrong}")
+
+
+def _wrong(intervals: list, told: dict[int, int], started: int) -> Iterator[tuple]:
+    """Yield what does not add up to what the programs and the kernel say."""
+    if sum(any(p["comm"] == COMM for p in i["processes"]) for i in intervals) < 2:
+        yield "one interval", len(intervals)
     calls, commits = Counter(), Counter()
     for interval in intervals:
-        assert interval["lost"] == 0
+        if interval["lost"]:
+            yield "lost", interval["lost"]
         for found in interval["processes"]:
-            assert sum(found["causes"].values()) == found["time_ns"]
-            assert found["blocked_ns"] <= found["time_ns"]
+            if sum(found["causes"].values()) != found["time_ns"]:
+                yield "causes", found
+            if found["blocked_ns"] > found["time_ns"]:
+                yield "blocked", found
             calls[found["pid"]] += found["calls"]
             commits[found["pid"]] += found["commits"]
     # A commit under way at a border between intervals is in neither.
     borders = len(intervals) - 1
-    for line in said.splitlines():
-        pid, n = map(int, line.split())
-        assert calls[pid] == 2 * n + 2  # open, close, and a write and an fsync each
-        assert n - borders <= commits[pid] <= n
-    started = counted["jbd2/jbd2_start_commit"]
-    assert started >= 241
-    assert started - borders <= sum(i["commits"] for i in intervals) <= started
+    for pid, n in told.items():
+        if calls[pid] != 2 * n + 2:  # open, close, and a write and an fsync each
+            yield "calls", n, calls[pid]
+        if not n - borders <= commits[pid] <= n:
+            yield "commits", n, commits[pid]
+    if started < sum(told.values()):
+        yield "fsyncs", told, started
+    if not started - borders <= (shown := sum(i["commits"] for i in intervals)) <= started:
+        yield "all commits", started, shown
 
 
 def test_it_ends_by_itself_after_so_many_intervals(spool, tmp_path):
