@@ -2,12 +2,14 @@
 
 Copy k of N has its times shifted by k times the length of the recording and its thread ids by
 k times their range, so that calls, segments, commits and requests go together as they did and
-no two copies meet. Paths and stacks are those of the original.
+no two copies meet. Stacks are those of the original, paths too unless --own-names: then each copy
+works in a directory of its own, on files of its own.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +25,44 @@ TIMES = ("ts_ns", "start_ns", "end_ns")
 # Every thread is one of its copy, kernel threads too.
 SHIFTED = ("pid", "tid", "parent_pid", "parent_tid", "waker_pid", "waker_tid", "trigger_pid",
            "trigger_tid", "holder_pid", "holder_tid", "owner_pid", "owner_tid")  # fmt: skip
+PATHS = ("path_id", "path2_id", "cwd_id", "target_id", "dir_id", "name_id")
+FILES = ("ino",)
 ONCE = {"stacks", "paths", "tree", "open_files", "held_locks", "mappings", "losses"}
+NAMES = {"paths", "tree"}
 
 
-def shifted(table: pa.Table, ns: int, tids: int) -> pa.Table:
-    """Return a copy of a table that happened ``ns`` later to threads numbered ``tids`` higher."""
-    for names, by in ((TIMES, ns), (SHIFTED, tids)):
-        for name in set(names) & set(table.column_names):
+@dataclass(frozen=True)
+class Step:
+    """How far a copy lies from the one before: ns, thread ids, path ids and inode numbers."""
+
+    ns: int
+    tids: int
+    paths: int
+    inodes: int
+
+
+def shifted(table: pa.Table, k: int, step: Step) -> pa.Table:
+    """Return copy k of a table."""
+    steps = ((TIMES, step.ns), (SHIFTED, step.tids), (PATHS, step.paths), (FILES, step.inodes))
+    for names, by in steps:
+        for name in set(names) & set(table.column_names) if by else ():
             at = table.column_names.index(name)
             kind = table.schema.field(name).type
-            moved = pc.add(table[name], pa.scalar(by, kind))
+            moved = pc.add(table[name], pa.scalar(k * by, kind))
             table = table.set_column(at, name, moved)
+    if step.paths and "path" in table.column_names:
+        below = pc.binary_join_element_wise(f"copy{k}", table["path"], "/")
+        inside = pc.equal(table["kind"].cast(pa.string()), "spool")
+        at = table.column_names.index("path")
+        table = table.set_column(at, "path", pc.if_else(inside, below, table["path"]))
     return table
 
 
-def copies(table: pa.Table, n: int, length_ns: int, n_tids: int) -> Iterator[dict[str, Any]]:
+def copies(table: pa.Table, n: int, step: Step) -> Iterator[dict[str, Any]]:
     """Yield n copies one after the other, in parts of whole row groups."""
     waiting: list[pa.Table] = []
     for k in range(n):
-        waiting.append(shifted(table, k * length_ns, k * n_tids))
+        waiting.append(shifted(table, k, step))
         rows = sum(part.num_rows for part in waiting)
         if rows >= 8 * ROW_GROUP or k == n - 1:
             whole = pa.concat_tables(waiting).unify_dictionaries()
@@ -54,26 +75,38 @@ def columns_of(table: pa.Table) -> dict[str, Any]:
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
-def multiply(source: Path, n: int, out: Path) -> None:
+def multiply(source: Path, n: int, out: Path, *, own_names: bool) -> None:
     """Write n copies of a trace as one trace."""
     trace = Trace.open(source)
     out.mkdir(parents=True)
     length = int(trace.meta["duration_ns"]) + 10**9
     tids = np.asarray(trace.table("syscalls", ["tid"])["tid"])
     n_tids = int(tids.max() - tids.min()) + 1
+    n_paths = int(trace.meta["counts"]["paths"])
+    step = Step(length, n_tids, n_paths, 1 << 40) if own_names else Step(length, n_tids, 0, 0)
     counts = {}
     for name in TABLES:
         table = trace.table(name)
         if not table.num_rows:
             counts[name] = 0
-        elif name in ONCE:
+        elif name in (ONCE - NAMES if own_names else ONCE):
             counts[name] = write_table(out, name, columns_of(table))
         else:
-            counts[name] = write_parts(out, name, copies(table, n, length, n_tids))
+            counts[name] = write_parts(out, name, copies(table, n, step))
     meta = trace.meta | {"duration_ns": n * length, "counts": counts}
     (out / "meta.json").write_text(json.dumps(meta))
     print(f"{counts['syscalls']:,} calls in {out}")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("n", type=int)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--own-names", action="store_true")
+    options = parser.parse_args()
+    multiply(options.trace, options.n, options.out, own_names=options.own_names)
+
+
 if __name__ == "__main__":
-    multiply(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spoolscope.replay.strings import Strings
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.text import escaped
 
@@ -28,18 +29,20 @@ def some_rows(chance: random.Random) -> list[Row]:
     return [(name(), chance.choice(KINDS), chance.randint(0, 1)) for _ in range(n)]
 
 
-def strings(rows: list[Row], spools: int) -> Strings:
+def strings(rows: list[Row], spools: int, first: int = 0) -> Strings:
     """Read a table of these names, in two parts."""
     table = pa.table(
         {
-            "path_id": pa.array(range(len(rows)), pa.int64()),
+            "path_id": pa.array(range(first, first + len(rows)), pa.int64()),
             "path": pa.array([escaped(path) for path, _, _ in rows], pa.string()),
             "kind": pa.array([kind for _, kind, _ in rows], pa.string()).dictionary_encode(),
             "spool": pa.array([None if k == "outside" else s for _, k, s in rows], pa.int32()),
         }
     )
     parts = [part for part in (table.slice(0, 5), table.slice(5)) if part.num_rows]
-    trace = SimpleNamespace(parts=lambda _name, _columns: parts, meta={"spools": [{}] * spools})
+    trace = SimpleNamespace(
+        parts=lambda _name, _columns: parts, meta={"spools": [{}] * spools}, path="trace"
+    )
     return Strings(trace)  # type: ignore[arg-type]
 
 
@@ -51,10 +54,14 @@ def below(row: Row, spools: int) -> bytes:
     return b"/".join(filter(None, (b"spool%d" % spool, path.strip(b"/"))))
 
 
+@pytest.mark.parametrize("piece", [1, 5, 1000])
 @pytest.mark.parametrize("spools", [1, 2])
-def test_names_are_those_of_the_table_each_once(spools):
+def test_names_are_those_of_the_table_each_once(spools, piece, monkeypatch):
+    for name in ("_PIECE", "_GROUP"):
+        monkeypatch.setattr(f"spoolscope.replay.strings.{name}", piece)
+    monkeypatch.setattr("spoolscope.replay.on_disk.CHUNK", piece)
     chance = random.Random(spools)
-    for _ in range(300):
+    for _ in range(60):
         rows = some_rows(chance)
         read = strings(rows, spools)
         inside = [below(row, spools) for row in rows if row[1] != "outside"]
@@ -65,13 +72,23 @@ def test_names_are_those_of_the_table_each_once(spools):
         assert read.known([*expected, b"unheard/of"]) == {n: i for i, n in enumerate(expected)}
         assert read.add(b"unheard/of") == len(expected)
         assert read.known([b"unheard/of"]) == {b"unheard/of": len(expected)}
+        asked = [chance.randrange(len(expected)) for _ in range(8)] if expected else []
         expected.append(b"unheard/of")
         index, texts = read.packed()
         whole = b"".join(text.tobytes() for text in texts)
-        ends = index.tolist()
+        ends = np.concatenate(index).tolist()
+        assert len(read) == len(expected) == len(ends) - 1
         assert [whole[a:b] for a, b in pairwise(ends)] == expected
-        asked = [chance.randrange(len(expected)) for _ in range(8)]
         above = [expected[at].rpartition(b"/")[0] for at in asked]
-        directories, first = read.directories(np.array(asked, np.uint32))
-        assert directories == list(dict.fromkeys(above))
-        assert first.tolist() == [above.index(directory) for directory in directories]
+        directories = read.directories(np.array(asked, np.uint32))
+        assert directories == {name: above.index(name) for name in above}
+
+
+def test_a_path_id_that_cannot_be_is_named():
+    rows = [(b"a", "spool", 0)]
+    for first in (-1, NONE, 1 << 60):
+        with pytest.raises(SpoolscopeError, match=f"trace is damaged: path id {first}, not 0 to"):
+            strings(rows, 1, first)
+    for path_id in (-2, 1, 1 << 60):
+        with pytest.raises(SpoolscopeError, match=f"path id {path_id}, not -1 to 0"):
+            strings(rows, 1).of(np.array([0, path_id]))

@@ -4,6 +4,7 @@ Each becomes operations before all others, of no recorded call, of the process t
 """
 
 import fcntl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,18 +169,18 @@ def _lock(row: dict[str, Any], ino: int, attached: Attached) -> Ops | None:
     return op
 
 
-def faults(trace: Trace, lives: Lives) -> Ops:
-    """Return operations that touch the mapped pages that recorded page faults touched."""
-    table = trace.table("faults")
-    since = column(table, "ts_ns") - begin_ns(trace)
-    thread = lives.find(column(table, "tid"), since)
-    page = column(table, "page")
-    page = np.where(page >= 0, page, column(table, "first_page"))
-    known = (thread >= 0) & (page >= 0) & (since > 0)
-    ops = pseudo(FAULT, thread[known], since[known])
-    ops["end_ns"] += column(table, "dur_ns", 0)[known]
-    ops["ino"], ops["obj_mode"] = identity(trace, table)[known], S_IFREG
-    ops["offset"], ops["size"] = page[known] * 4096, 1
-    ops["flags"] = table["write"].to_numpy(zero_copy_only=False).astype(np.uint32)[known]
-    ops["path"] = NONE
-    return ops
+def faults(trace: Trace, lives: Lives) -> Iterator[Ops]:
+    """Yield operations that touch the mapped pages that recorded page faults touched."""
+    for table in trace.parts("faults"):
+        since = column(table, "ts_ns") - begin_ns(trace)
+        thread = lives.find(column(table, "tid"), since)
+        page = column(table, "page")
+        page = np.where(page >= 0, page, column(table, "first_page"))
+        known = (thread >= 0) & (page >= 0) & (since > 0)
+        ops = pseudo(FAULT, thread[known], since[known])
+        ops["end_ns"] += column(table, "dur_ns", 0)[known]
+        ops["ino"], ops["obj_mode"] = identity(trace, table)[known], S_IFREG
+        ops["offset"], ops["size"] = page[known] * 4096, 1
+        ops["flags"] = table["write"].to_numpy().astype(np.uint32)[known]
+        ops["path"] = NONE
+        yield ops

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.replay import on_disk
 from spoolscope.replay.attached import BYTES, Ops, picked, pseudo
 from spoolscope.replay.calls import EXITING, Calls
 from spoolscope.replay.threads import Int, Lives, execs, exits
@@ -33,8 +35,8 @@ class Life:
     childless: Int
 
 
-def read_life(trace: Trace, calls: Calls, lives: Lives) -> Life:
-    """Find each process event, and the call that caused it."""
+def read_life(trace: Trace, calls: Calls, lives: Lives, place: Path) -> Life:
+    """Find each process event, and the call that caused it; ``place`` is for files of these."""
     forked = np.flatnonzero(lives.parent != NONE)
     forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
     forks["arg"] = forked
@@ -47,7 +49,8 @@ def read_life(trace: Trace, calls: Calls, lives: Lives) -> Life:
         _merge(causes, kept, events, names)
     childless = kept & np.isin(causes["op"], _ids(FORKING))
     rows = causes["call"].astype(np.int64)
-    return Life(np.concatenate([forks, execs_, exits_]), rows[~kept], rows[childless])
+    events = on_disk.gathered([forks, execs_, exits_], forks.dtype, place)
+    return Life(events, rows[~kept], rows[childless])
 
 
 def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
@@ -79,7 +82,9 @@ def _merge(calls: Ops, kept: npt.NDArray[np.bool_], events: Ops, names: tuple[st
     kept[cause] = False
 
 
-def in_order(calls: Iterator[Ops], life: Life, others: Ops, n_threads: int) -> Iterator[Ops]:
+def in_order(
+    calls: Iterator[Ops], life: Life, others: Ops, n_threads: int, place: Path
+) -> Iterator[Ops]:
     """Yield all operations in order of time, piece by piece.
 
     Args:
@@ -87,9 +92,12 @@ def in_order(calls: Iterator[Ops], life: Life, others: Ops, n_threads: int) -> I
         life: Process events.
         others: Operations that are no calls.
         n_threads: Number of threads.
+        place: Directory for unlinked files.
     """
-    added = np.concatenate([others, life.events])
-    added = added[_order(added)]
+    added = on_disk.gathered([others, life.events], others.dtype, place)
+    order = _order(added)
+    sorted_ = (picked(added, order[part]) for part in on_disk.parts(len(added)))
+    added = on_disk.gathered(sorted_, others.dtype, place)
     exits_left = np.bincount(added["thread"][added["op"] == EXIT], minlength=n_threads)
     finished = np.zeros(n_threads, np.bool_)
     waiting, done = added[:0], 0

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,20 @@ def array(n: int, dtype: Any, place: Path | None) -> npt.NDArray[Any]:
         # Taken now: on a full disk a store to the mapping would kill.
         os.posix_fallocate(file.fileno(), 0, n * np.dtype(dtype).itemsize)
         return np.memmap(file, dtype, "r+", shape=(n,))
+
+
+def gathered(pieces: Iterable[npt.NDArray[Any]], dtype: Any, place: Path | None) -> Any:
+    """Return arrays one after the other, as one that is mapped from such a file.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    with tempfile.TemporaryFile(dir=place) as file:
+        for piece in pieces:
+            file.write(np.ascontiguousarray(piece, dtype).data)
+        n = file.tell() // np.dtype(dtype).itemsize
+        file.flush()
+        return np.memmap(file, dtype, "r+", shape=(n,)) if n else np.zeros(0, dtype)
 
 
 def parts(n: int) -> Iterator[slice]:

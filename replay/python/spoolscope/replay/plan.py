@@ -10,7 +10,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spoolscope.replay import on_disk
 from spoolscope.replay.attached import Attached, Ops, identity, picked
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.held import FAULT, faults, held
@@ -76,9 +78,10 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     Raises:
         SpoolscopeError: the trace holds no call.
     """
-    lives, strings = read_lives(trace), Strings(trace)
+    place = out.parent
+    lives, strings = read_lives(trace), Strings(trace, place)
     calls = Calls(trace, lives)
-    life = read_life(trace, calls, lives)
+    life = read_life(trace, calls, lives, place)
     if calls.rows == 0:
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
@@ -86,16 +89,19 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
         )
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
-    entries = np.concatenate([_entries(trace, strings), attached.entries])
-    faults_ = faults(trace, lives)
-    pieces = in_order(calls.ops(strings), life, faults_, len(lives.tid))
+    entries = on_disk.gathered(_entries(trace, strings), DTYPES["plan_entry"], place)
+    entries_ = [_above(entries, strings), entries, attached.entries]
+    faults_ = on_disk.gathered(faults(trace, lives), DTYPES["plan_op"], place)
+    pieces = in_order(calls.ops(strings), life, faults_, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid))
+    # Tables that were read whole until here are not needed any more.
+    pa.default_memory_pool().release_unused()
     sections = {
         "threads": [_threads(lives, strings)],
         "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
-        "entries": [entries],
+        "entries": entries_,
         "fds": [attached.fds],
-        "xattrs": [_xattrs(trace, strings)],
+        "xattrs": _xattrs(trace, strings),
     }
     counts = _write(out, trace, sections, strings)
     return PlanSummary(
@@ -109,7 +115,7 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
         held_skipped=before_all.skipped,
         left_out=stream.left_out(),
         duration_ns=int(trace.meta["duration_ns"]),
-        tree_bytes=int(entries["size"].sum()),
+        tree_bytes=sum(int(some["size"].sum()) for some in entries_),
         written_bytes=stream.written_bytes,
     )
 
@@ -157,48 +163,46 @@ def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
     return threads
 
 
-def _entries(trace: Trace, strings: Strings) -> npt.NDArray[np.void]:
-    tree = trace.table("tree")
-    entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
-    entries["path"] = strings.of(column(tree, "path_id"))
-    entries["target"] = strings.of(column(tree, "target_id"))
-    entries["ino"] = identity(trace, tree)
-    for name in ("mode", "uid", "gid", "size", "mtime_ns"):
-        entries[name] = column(tree, name, 0)
-    if trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full":
-        entries["flags"] = np.where(entries["mode"] & 0o170000 == S_IFDIR, LISTED, 0)
-    entries = np.concatenate([entries, _missed(trace, strings)])
-    return _with_parents(entries[entries["path"] != NONE], strings)
+def _entries(trace: Trace, strings: Strings) -> Iterator[Ops]:
+    """Yield what the snapshot shows, and what it missed."""
+    full = trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full"
+    for tree in trace.parts("tree"):
+        entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
+        entries["path"] = strings.of(column(tree, "path_id"))
+        entries["target"] = strings.of(column(tree, "target_id"))
+        entries["ino"] = identity(trace, tree)
+        for name in ("mode", "uid", "gid", "size", "mtime_ns"):
+            entries[name] = column(tree, name, 0)
+        if full:
+            entries["flags"] = np.where(entries["mode"] & 0o170000 == S_IFDIR, LISTED, 0)
+        yield entries[entries["path"] != NONE]
+    for names in trace.parts("missed_names"):
+        # Of files the calls tell more (mode 0: unknown).
+        entries = np.zeros(names.num_rows, DTYPES["plan_entry"])
+        entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
+        entries["ino"] = identity(trace, names)
+        entries["mode"] = np.where(names["directory"].to_numpy(), DIRECTORY, 0)
+        yield entries[entries["path"] != NONE]
 
 
-def _missed(trace: Trace, strings: Strings) -> Ops:
-    """Names that must have been there; of files the calls tell more (mode 0: unknown)."""
-    names = trace.table("missed_names")
-    entries = np.zeros(names.num_rows, DTYPES["plan_entry"])
-    entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
-    entries["ino"] = identity(trace, names)
-    entries["mode"] = np.where(names["directory"].to_numpy(), DIRECTORY, 0)
-    return entries
+def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:
+    for table in trace.parts("xattrs"):
+        xattrs = np.zeros(table.num_rows, DTYPES["plan_xattr"])
+        xattrs["path"] = strings.of(column(table, "path_id"))
+        xattrs["name"] = strings.of(column(table, "name_id"))
+        xattrs["length"] = column(table, "length")
+        yield xattrs[(xattrs["path"] != NONE) & (xattrs["name"] != NONE)]
 
 
-def _xattrs(trace: Trace, strings: Strings) -> Ops:
-    table = trace.table("xattrs")
-    xattrs = np.zeros(table.num_rows, DTYPES["plan_xattr"])
-    xattrs["path"] = strings.of(column(table, "path_id"))
-    xattrs["name"] = strings.of(column(table, "name_id"))
-    xattrs["length"] = column(table, "length")
-    kept: Ops = xattrs[(xattrs["path"] != NONE) & (xattrs["name"] != NONE)]
-    return kept
-
-
-def _with_parents(entries: Ops, strings: Strings) -> Ops:
-    """Add directories that must have been there although the snapshot did not meet them."""
-    directories, first = strings.directories(entries["path"])
+def _above(entries: Ops, strings: Strings) -> Ops:
+    """Return directories that must have been there although the snapshot did not meet them."""
+    directories = strings.directories(entries["path"])
     index = strings.known(list(dict.fromkeys(chain.from_iterable(map(_up, directories)))))
-    numbers = np.array(list(index.values()), np.int64)
-    present = set(numbers[np.isin(numbers, entries["path"])].tolist())
+    there = np.zeros(len(strings), np.bool_)
+    there[entries["path"]] = True
+    present = {number for number in index.values() if there[number]}
     missing: dict[int, int] = {}
-    for directory, at in zip(directories, first.tolist(), strict=True):
+    for directory, at in directories.items():
         for above in _up(directory):
             if above not in index:
                 index[above] = strings.add(above)
@@ -206,12 +210,11 @@ def _with_parents(entries: Ops, strings: Strings) -> Ops:
                 break
             present.add(index[above])
             missing[index[above]] = at
-    added = entries[list(missing.values())].copy()
+    added: Ops = entries[list(missing.values())].copy()
     added["path"], added["mode"] = list(missing), DIRECTORY
     added["ino"], added["size"], added["target"] = 0, 0, NONE
     added["flags"] = 0
-    both: Ops = np.concatenate([added, entries])
-    return both
+    return added
 
 
 def _up(directory: bytes) -> Iterator[bytes]:
@@ -236,8 +239,8 @@ def _write(
             header[f"{name}_at"] = file.tell()
             counts[name] = header[f"n_{name}"] = _append(file, pieces)
         index, texts = strings.packed()
-        header["n_strings"], header["string_index_at"] = len(index) - 1, file.tell()
-        _append(file, [index])
+        header["string_index_at"] = file.tell()
+        header["n_strings"] = _append(file, index) - 1
         header["string_bytes_at"] = file.tell()
         header["string_bytes"] = _append(file, texts)
         file.seek(0)

@@ -1,53 +1,118 @@
 """The strings of a plan: names below the spool, symlink targets, attribute names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spoolscope.replay import on_disk
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.text import decoded
-from spoolscope.traces.trace import Trace
+from spoolscope.traces.trace import RECORD_AGAIN, Trace
 
 Int = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
 _COLUMNS = ("path_id", "path", "kind", "spool")
+_ROW = np.dtype([("path_id", "i8"), ("spool", "i2"), ("inside", "?"), ("digest", "u8", 2)])
+# Names read at once, and those compared at once.
+_PIECE, _GROUP = 1 << 15, 1 << 18
 
 
 class Strings:
     """Strings by path id; names outside the spool have none, so nothing can reach them.
 
     Several spools of one trace become directories ``spool0/``, ``spool1/`` of the target. A long
-    trace has millions of names: those of the trace stay in Arrow's arrays, and are worked on all
-    at once.
+    trace has millions of names: they and their numbers lie in unlinked files.
+
+    Args:
+        trace: An opened trace.
+        place: Directory for these files; None is that for temporary files.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, place: Path | None = None) -> None:
+        self._trace, self._place = trace, place
         self._several = len(trace.meta.get("spools", [])) > 1
-        none, nobody = np.zeros(0, np.int64), pa.array([], pa.large_binary())
-        ids, spools, inside, names = [none], [none], [none == 0], [nobody]
-        for paths in trace.parts("paths", _COLUMNS):
-            ids.append(paths["path_id"].to_numpy())
-            spools.append(paths["spool"].fill_null(-1).to_numpy())
-            known = pc.not_equal(paths["kind"].cast(pa.string()), "outside")
-            inside.append(known.to_numpy())
-            names.append(_names(paths.filter(known), self._several))
-        encoded = pa.chunked_array(names).dictionary_encode().combine_chunks()
-        del names
-        self._names = encoded.dictionary
-        path_ids = np.concatenate(ids)
-        self._spools = np.full(int(path_ids.max(initial=-1)) + 2, -1, np.int64)
-        self._spools[path_ids] = np.concatenate(spools)
-        self._index = np.full(len(self._spools), NONE, np.uint32)
-        self._index[path_ids[np.concatenate(inside)]] = encoded.indices.to_numpy()
+        rows = on_disk.gathered(self._rows(), _ROW, place)
+        first = _first_alike(rows, place)
+        self._ends = on_disk.array(self._number(rows, first) + 1, np.int64, place)
+        self._text = on_disk.gathered(self._texts(first), np.uint8, place)
+        buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._text)]
+        self._names = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(self._ends) - 1, buffers
+        )
         self._added: dict[bytes, int] = {}
-        # Three times the names were in memory on the way here.
-        pa.default_memory_pool().release_unused()
+
+    def _read(self) -> Iterator[pa.Table]:
+        for group in self._trace.parts("paths", _COLUMNS):
+            for at in range(0, group.num_rows, _PIECE):
+                yield group.slice(at, _PIECE)
+
+    def _rows(self) -> Iterator[Rows]:
+        """Yield what there is to know of each path; names are told apart by their digests."""
+        for paths in self._read():
+            inside = pc.not_equal(paths["kind"].cast(pa.string()), "outside")
+            names = _names(paths.filter(inside), self._several).to_pylist()
+            digests = b"".join(blake2b(name, digest_size=16).digest() for name in names)
+            rows = np.zeros(paths.num_rows, _ROW)
+            rows["path_id"] = paths["path_id"].to_numpy()
+            rows["spool"] = paths["spool"].fill_null(-1).to_numpy()
+            rows["inside"] = inside.to_numpy()
+            rows["digest"][rows["inside"]] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+            yield rows
+
+    def _number(self, rows: Rows, first: Int) -> int:
+        """Number the names as they come, by path id; return how many there are."""
+        numbers = on_disk.array(len(rows), np.uint32, self._place)
+        n, size = 0, 0
+        for part in on_disk.parts(len(rows)):
+            new = first[part] == np.arange(part.start, part.stop)
+            numbers[part] = n + np.cumsum(new) - new
+            n += int(new.sum())
+            self._check(rows["path_id"][part], 0, NONE - 1)
+            size = max(size, int(rows["path_id"][part].max()) + 1)
+        # The last of these is that of path id -1: none.
+        self._index = on_disk.array(size + 1, np.uint32, self._place)
+        self._spools = on_disk.array(size + 1, np.int16, self._place)
+        self._index[:], self._spools[:] = NONE, -1
+        for part in on_disk.parts(len(rows)):
+            path_id, inside = rows["path_id"][part], rows["inside"][part]
+            self._spools[path_id] = rows["spool"][part]
+            self._index[path_id[inside]] = numbers[first[part][inside]]
+        return n
+
+    def _texts(self, first: Int) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield the bytes of each name, once, and note where they end."""
+        row = n = 0
+        for paths in self._read():
+            new = first[row : row + paths.num_rows] == np.arange(row, row + paths.num_rows)
+            names = _names(paths.filter(pa.array(new)), self._several)
+            _, ends, text = names.buffers()
+            at = np.frombuffer(ends, np.int64)[names.offset : names.offset + len(names) + 1]
+            self._ends[n : n + len(at)] = self._ends[n] + at - at[0]
+            row, n = row + paths.num_rows, n + len(names)
+            yield np.frombuffer(text or b"", np.uint8)[at[0] : at[-1]]
 
     def of(self, path_ids: Int) -> npt.NDArray[np.uint32]:
-        """Return the string index of each path id; NONE for -1 and for names outside."""
+        """Return the string index of each path id; NONE for -1 and for names outside.
+
+        Raises:
+            SpoolscopeError: the table of paths does not have one.
+        """
+        self._check(path_ids, -1, len(self._index) - 2)
         return self._index[path_ids]
+
+    def _check(self, path_ids: Int, least: int, most: int) -> None:
+        for found in (int(path_ids.min(initial=least)), int(path_ids.max(initial=most))):
+            if not least <= found <= most:
+                raise SpoolscopeError(
+                    f"trace {self._trace.path} is damaged: path id {found}, not {least} to {most}",
+                    remedy=RECORD_AGAIN,
+                )
 
     def spool_of(self, path_ids: Int) -> list[int]:
         """Return the spool that each path lies on."""
@@ -60,35 +125,60 @@ class Strings:
 
     def known(self, names: Sequence[bytes]) -> dict[bytes, int]:
         """Return the index of each of these names below the target that has one."""
+        found = {name: self._added[name] for name in names if name in self._added}
         wanted = pa.array(names, pa.large_binary())
-        places = pc.index_in(wanted, value_set=self._names).to_pylist()
-        found = {name: at for name, at in zip(names, places, strict=True) if at is not None}
-        return found | {name: self._added[name] for name in names if name in self._added}
+        for part in on_disk.parts(len(self._names) if names else 0):
+            which = pc.index_in(self._names[part], value_set=wanted)
+            at = np.flatnonzero(which.is_valid())
+            hits = wanted.take(which.take(pa.array(at))).to_pylist()
+            found |= zip(hits, (at + part.start).tolist(), strict=True)
+        return found
 
     def add(self, name: bytes) -> int:
         """Return the index of a name below the target that is new."""
         self._added[name] = len(self._names) + len(self._added)
         return self._added[name]
 
-    def directories(self, indices: Iterable[int]) -> tuple[list[bytes], Int]:
-        """Return the directories of some names, each once, and the first place that is in each."""
-        names = self._names
-        if self._added:
-            names = pa.concat_arrays([names, pa.array(list(self._added), pa.large_binary())])
-        above = pc.replace_substring_regex(
-            names.take(pa.array(indices)), pattern="/?[^/]*$", replacement="", max_replacements=1
-        ).dictionary_encode()
-        _, first = np.unique(above.indices.to_numpy(), return_index=True)
-        return above.dictionary.to_pylist(), first
+    def directories(self, indices: npt.NDArray[np.uint32]) -> dict[bytes, int]:
+        """Return the directory of each of some names of the trace, and the first place in it."""
+        found: dict[bytes, int] = {}
+        for part in on_disk.parts(len(indices)):
+            above = pc.replace_substring_regex(
+                self._names.take(pa.array(indices[part])),
+                pattern="/?[^/]*$", replacement="", max_replacements=1,
+            ).dictionary_encode()  # fmt: skip
+            _, first = np.unique(above.indices.to_numpy(), return_index=True)
+            for name, at in zip(above.dictionary.to_pylist(), first.tolist(), strict=True):
+                found.setdefault(name, at + part.start)
+        return found
 
-    def packed(self) -> tuple[npt.NDArray[np.uint64], list[npt.NDArray[np.uint8]]]:
-        """Return offsets (one more than there are strings) and all bytes, in pieces."""
-        _, offsets, data = self._names.buffers()
-        ends = np.frombuffer(offsets, np.int64, len(self._names) + 1)
-        text = np.frombuffer(data or b"", np.uint8)[: ends[-1]]
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._names) + len(self._added)
+
+    def packed(self) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.uint8]]]:
+        """Return offsets (one more than there are strings) and all bytes, both in pieces."""
         lengths = [len(name) for name in self._added]
-        index = np.concatenate([ends, ends[-1] + np.cumsum(lengths, dtype=np.int64)])
-        return index.astype(np.uint64), [text, np.frombuffer(b"".join(self._added), np.uint8)]
+        ends = self._ends[-1] + np.cumsum(lengths, dtype=np.int64)
+        return [self._ends, ends], [self._text, np.frombuffer(b"".join(self._added), np.uint8)]
+
+
+def _first_alike(rows: Rows, place: Path | None) -> Int:
+    """Return for each row the first one that has the same name; -1 for names outside."""
+    first = on_disk.array(len(rows), np.int64, place)
+    first[:] = -1
+    n_groups = len(rows) // _GROUP + 1
+    for group in range(n_groups):
+        found = [np.zeros(0, np.int64)]
+        for part in on_disk.parts(len(rows)):
+            chosen = rows["inside"][part] & (rows["digest"][part, 0] % n_groups == group)
+            found.append(np.flatnonzero(chosen) + part.start)
+        at = np.concatenate(found)
+        at = at[np.lexsort(rows["digest"][at].T)]
+        other = np.diff(rows["digest"][at], axis=0).any(axis=1)
+        began = np.flatnonzero(np.concatenate([[True], other])[: len(at)])
+        first[at] = np.repeat(at[began], np.diff(began, append=len(at)))
+    return first
 
 
 def _names(paths: pa.Table, several: bool) -> pa.LargeBinaryArray:  # noqa: FBT001

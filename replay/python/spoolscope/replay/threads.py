@@ -1,6 +1,7 @@
 """Lives of recorded threads: who forked whom, and which life a call belongs to."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
 SHARE_FILES, SHARE_FS = 1, 2
+_COLUMNS = (
+    "tid", "pid", "parent_tid", "start_ns", "end_ns", "comm", "kind", "uid", "gid", "umask",
+    "cwd_id", "shares_files", "shares_fs",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,19 +44,37 @@ class Lives:
     flags: Int
     comm: npt.NDArray[np.bytes_]
 
+    @cached_property
+    def _births(self) -> "Births":
+        return Births(self.tid, self.start_ns)
+
     def find(self, tid: Int, ts_ns: Int) -> Int:
         """Return the life that each (tid, time) belongs to; -1 for unknown tids."""
-        order = np.lexsort((self.start_ns, self.tid))
-        tids, starts = self.tid[order], self.start_ns[order]
-        # The last life of the tid that began before the moment: count lives at or before it.
-        first = np.searchsorted(tids, tid, "left")
-        past = np.searchsorted(tids, tid, "right")
-        known = past > first
-        found = np.where(known, first, 0)
-        for step in range(1, int((past - first).max(initial=0))):
-            at = np.minimum(first + step, len(tids) - 1)
-            found = np.where((first + step < past) & (starts[at] <= ts_ns), at, found)
-        return np.where(known, order[found] if len(order) else -1, -1)
+        return self._births.find(tid, ts_ns)
+
+
+class Births:
+    """Finds the life of a tid at a moment, in a time that hardly grows with their number."""
+
+    def __init__(self, tid: Int, start_ns: Int) -> None:
+        self._order = np.lexsort((start_ns, tid))
+        self._tids, self._moments = tid[self._order], np.unique(start_ns)
+        # A birth is known by its tid and how many moments of birth are not after it.
+        self._keys = self._key(self._tids, start_ns[self._order])
+
+    def _key(self, tid: Int, ts_ns: Int) -> Int:
+        rank = np.searchsorted(self._moments, ts_ns, "right")
+        return tid * np.int64(len(self._moments) + 1) + rank
+
+    def find(self, tid: Int, ts_ns: Int) -> Int:
+        """Return the life that each (tid, time) belongs to; -1 for unknown tids."""
+        if not len(self._order):
+            return np.full(len(tid), -1, np.int64)
+        first = np.searchsorted(self._tids, tid)
+        known = self._tids[np.minimum(first, len(self._tids) - 1)] == tid
+        # What is before the first life of a tid is taken for a part of it.
+        last = np.maximum(np.searchsorted(self._keys, self._key(tid, ts_ns), "right") - 1, first)
+        return np.where(known, self._order[np.where(known, last, 0)], -1)
 
 
 def column(table: pa.Table, name: str, missing: int = -1) -> Int:
@@ -75,39 +98,47 @@ def begin_ns(trace: Trace) -> int:
 
 def read_lives(trace: Trace) -> Lives:
     """Put together the lives of all recorded threads of user space that the replay has."""
-    threads = trace.table("threads")
+    threads = trace.table("threads", _COLUMNS)
     begin = begin_ns(trace)
     lived = column(threads, "end_ns", begin + 1) > begin
     is_task = pa.compute.equal(threads["kind"].cast(pa.string()), "task")
     threads = threads.filter(pa.compute.and_(is_task, pa.array(lived)))
     rows, starts, parents = _split(threads, begin)
     threads = threads.take(pa.array(rows))
-    forked = starts >= 0
-    tid = column(threads, "tid")
-    lives = Lives(
+    tid, pid, forked = column(threads, "tid"), column(threads, "pid"), starts >= 0
+    start_ns = np.maximum(starts, 0)
+    births = Births(tid, start_ns)
+    found = births.find(parents, starts - 1)
+    parent = np.where(forked & (found >= 0) & (parents > 0), found, NONE)
+    # A thread alive at start, or whose fork was lost, is started by the leader of its process.
+    leader = births.find(pid, start_ns)
+    joined = (parent == NONE) & (pid != tid) & (leader >= 0)
+    parent = np.where(joined, leader, parent)
+    # A leader that was forked itself can do so only then.
+    late = joined & forked[leader]
+    return Lives(
         tid=tid,
-        pid=column(threads, "pid"),
+        pid=pid,
         uid=column(threads, "uid", 0),
         gid=column(threads, "gid", 0),
         umask=column(threads, "umask", 0),
         cwd_id=column(threads, "cwd_id"),
-        start_ns=np.maximum(starts, 0),
+        start_ns=np.where(late, np.maximum(start_ns, start_ns[leader] + 1), start_ns),
         forked=forked,
-        parent=np.full(len(tid), NONE, np.int64),
+        parent=parent,
         flags=_flags(threads),
         comm=np.array([str(c).encode()[:15] for c in threads["comm"].to_pylist()], "S16"),
     )
-    found = lives.find(parents, starts - 1)
-    lives.parent[:] = np.where(forked & (found >= 0) & (parents > 0), found, NONE)
-    _join_processes(lives)
-    return lives
 
 
 def _moments(trace: Trace, event: str) -> tuple[Int, Int]:
-    events = trace.table("task_events")
-    events = events.filter(pa.compute.equal(events["event"].cast(pa.string()), event))
-    since = column(events, "ts_ns") - begin_ns(trace)
-    return column(events, "tid")[since > 0], since[since > 0]
+    tids, moments = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for events in trace.parts("task_events", ("ts_ns", "tid", "event")):
+        since = column(events, "ts_ns") - begin_ns(trace)
+        kind = pa.compute.equal(events["event"].cast(pa.string()), event).to_numpy()
+        tids.append(column(events, "tid")[kind & (since > 0)])
+        moments.append(since[kind & (since > 0)])
+    return np.concatenate(tids), np.concatenate(moments)
 
 
 def exits(trace: Trace) -> tuple[Int, Int]:
@@ -132,14 +163,3 @@ def _flags(threads: pa.Table) -> Int:
         return threads[name].to_numpy(zero_copy_only=False).astype(np.int64) * value
 
     return np.asarray(bit("shares_files", SHARE_FILES) | bit("shares_fs", SHARE_FS), np.int64)
-
-
-def _join_processes(lives: Lives) -> None:
-    """A thread alive at start, or whose fork was lost, is started by the leader of its process."""
-    strays = (lives.parent == NONE) & (lives.pid != lives.tid)
-    leader = lives.find(lives.pid, lives.start_ns)
-    joined = strays & (leader >= 0)
-    lives.parent[joined] = leader[joined]
-    # A leader that was forked itself can do so only then.
-    late = joined & lives.forked[leader]
-    lives.start_ns[late] = np.maximum(lives.start_ns[late], lives.start_ns[leader[late]] + 1)
