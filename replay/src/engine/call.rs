@@ -65,9 +65,13 @@ fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
 }
 
 fn is_known_fcntl(op: &PlanOp) -> bool {
-    let simple = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
-    let copies = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC];
-    semantics::is_lock_command(op.cmd) || simple.contains(&op.cmd) || copies.contains(&op.cmd)
+    let flags = matches!(
+        op.cmd,
+        libc::F_GETFD | libc::F_SETFD | libc::F_GETFL | libc::F_SETFL
+    );
+    let copies = matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
+    let leases = matches!(op.cmd, libc::F_SETLEASE | libc::F_GETLEASE);
+    semantics::is_lock_command(op.cmd) || flags || copies || leases
 }
 
 fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {

@@ -402,6 +402,8 @@ fn install_handlers() {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::signal(libc::SIGINT, handler);
         libc::signal(libc::SIGTERM, handler);
+        // It asks a holder to give up its lease; the holder does so when the recorded one did.
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
         // Only there to interrupt a lock that will never be granted; inherited by all tasks.
         let mut nudge: libc::sigaction = std::mem::zeroed();
         nudge.sa_sigaction = nudged as extern "C" fn(libc::c_int) as libc::sighandler_t;

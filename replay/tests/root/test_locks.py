@@ -75,8 +75,8 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     again_ns = sum(made[at] for at in np.flatnonzero(asked).tolist())
     share = [waited_ns / durations.sum(), again_ns / sum(made.values())]
     print(f"program {by_program_ns} recorded {waited_ns} replayed {again_ns} share {share}")
-    assert 0.9 < share[1] / share[0] < 1.1
     if row["lateness_p99_ns"] < LATE_NS:
+        assert 0.9 < share[1] / share[0] < 1.1
         assert again_ns == pytest.approx(waited_ns, rel=0.1)
     else:  # what asks late waits for another time, which must be said
         assert row["certificate"]["verdict"] == "unfaithful"

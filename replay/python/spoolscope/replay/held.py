@@ -41,8 +41,8 @@ class Held:
 
     Attributes:
         ops: In order; mappings first, as closing a file gives up locks on it.
-        skipped: Locks and mappings that are not made again: leases, and those of processes or
-            files that the trace does not know.
+        skipped: Locks and mappings that are not made again: those of processes or files that
+            the trace does not know.
     """
 
     ops: Ops
@@ -150,18 +150,23 @@ def _lock(row: dict[str, Any], ino: int, attached: Attached) -> Ops | None:
     kind, exclusive = row["kind"], bool(row["exclusive"])
     fds = attached.fds[attached.inos == ino]
     access = fds["flags"] & O_ACCMODE
-    if kind != "flock":
+    if kind == "lease":
+        fds = fds if exclusive else fds[access == 0]
+    elif kind != "flock":
         fds = fds[(access != 0) if exclusive else (access != O_WRONLY)]
     own = fds[attached.pids_of(fds) == row["pid"]]
     # Only POSIX locks belong to a process; it may have passed on the others with the file.
     fds = own if len(own) or kind == "posix" else fds
-    if kind == "lease" or not len(fds):
+    if not len(fds):
         return None
     name = "flock" if kind == "flock" else "fcntl"
     op = pseudo(CALLS[name].id, fds["thread"][:1].astype(np.int64), np.zeros(1, np.int64))
     op["fd"], op["ino"], op["path"], op["obj_mode"] = fds["fd"][0], ino, fds["path"][0], S_IFREG
     if kind == "flock":
         op["cmd"] = FLOCKS[exclusive] | fcntl.LOCK_NB
+        return op
+    if kind == "lease":
+        op["cmd"], op["arg"] = fcntl.F_SETLEASE, LOCK_TYPES[exclusive]
         return op
     op["cmd"] = F_OFD_SETLK if kind == "ofd" else fcntl.F_SETLK
     op["lock_type"] = LOCK_TYPES[exclusive]
