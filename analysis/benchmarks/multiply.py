@@ -1,7 +1,7 @@
 """Write a long trace out of a short real one: python analysis/benchmarks/multiply.py TRACE N OUT.
 
 Copy k of N has its times shifted by k times the length of the recording and its thread ids by
-k times their range, so that calls, segments, commits and requests go together as they did and
+k times the highest, so that calls, segments, commits and requests go together as they did and
 no two copies meet. Stacks are those of the original, paths too unless --own-names: then each copy
 works in a directory of its own, on files of its own.
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,8 +79,7 @@ def multiply(source: Path, n: int, out: Path, *, own_names: bool) -> None:
     trace = Trace.open(source)
     out.mkdir(parents=True)
     length = int(trace.meta["duration_ns"]) + 10**9
-    tids = np.asarray(trace.table("syscalls", ["tid"])["tid"])
-    n_tids = int(tids.max() - tids.min()) + 1
+    n_tids = int(pc.max(trace.table("threads", ["tid"])["tid"]).as_py()) + 1
     n_paths = int(trace.meta["counts"]["paths"])
     step = Step(length, n_tids, n_paths, 1 << 40) if own_names else Step(length, n_tids, 0, 0)
     counts = {}
