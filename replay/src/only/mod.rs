@@ -1,13 +1,14 @@
 //! A part of a plan by who made the calls: those chosen, and of all others what they depend on.
 //!
 //! A call that is not chosen is kept, as given, if it changes or locks something that a kept call
-//! uses; with it come the calls that made its descriptors, moved their positions and forked its
-//! thread. That is more than the results need, never less.
+//! uses at that time or later; with it come the calls that made its descriptors, moved their
+//! positions and forked its thread. Of an inode number nothing is needed from before it was given to
+//! a new file. That is more than the results need, never less.
 
 #[cfg(test)]
 mod tests;
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt};
 use serde_json::{Value, json};
 use spoolscope_traces::records::{NONE, PLAN_FORK, PlanEntry, PlanFd, PlanOp, PlanXattr};
 
@@ -30,7 +31,6 @@ pub fn only(plan: &Plan, chosen: &[bool]) -> (Draft, Value) {
         uses: &uses,
         kept: vec![false; plan.ops().len()],
         acting: vec![false; plan.threads().len()],
-        wanted: HashSet::new(),
         open: Vec::new(),
     };
     let all = (0..plan.ops().len() as u32).zip(chosen);
@@ -78,6 +78,7 @@ struct Uses {
     /// Operations that made the descriptors an operation uses.
     makers: Vec<Vec<u32>>,
     things: Vec<Vec<Thing>>,
+    /// In the order in which they began; each uses what it changes.
     changers: HashMap<Thing, Vec<u32>>,
     /// Operations that close descriptors, with those that made them.
     closers: Vec<(u32, Vec<u32>)>,
@@ -155,14 +156,19 @@ impl Uses {
             let maker = made.by.map(|by| plan.ops()[by as usize].ino);
             maker.filter(|_| copies(op))
         }));
-        for ino in inodes.filter(|ino| *ino != 0) {
+        let closes = semantics::kind(op) == Kind::Close;
+        for ino in inodes.filter(|ino| *ino != 0 && !closes) {
             things.push(Thing::Inode(ino));
             if op.ret >= 0 && changes_inode(op) {
                 changed.push(Thing::Inode(ino));
             }
+            let mapping = Thing::Mapping(leader, ino);
             match semantics::kind(op) {
-                Kind::Map if op.ret >= 0 => changed.push(Thing::Mapping(leader, ino)),
-                Kind::Fault | Kind::Unmap | Kind::Msync => things.push(Thing::Mapping(leader, ino)),
+                Kind::Map if op.ret >= 0 => {
+                    things.push(mapping);
+                    changed.push(mapping);
+                }
+                Kind::Fault | Kind::Unmap | Kind::Msync => things.push(mapping),
                 _ => {}
             }
         }
@@ -240,6 +246,17 @@ fn changes_inode(op: &PlanOp) -> bool {
     }
 }
 
+/// Whether a call surely made the file that it names: its inode number was another's before.
+fn is_birth(op: &PlanOp) -> bool {
+    let exclusive = libc::O_CREAT | libc::O_EXCL;
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Open => semantics::open_flags(op) & exclusive == exclusive,
+            Kind::Mkdir | Kind::Mknod => true,
+            _ => false,
+        }
+}
+
 /// The operations kept, grown until nothing is missing.
 struct Closure<'a> {
     ops: &'a [PlanOp],
@@ -248,7 +265,6 @@ struct Closure<'a> {
     kept: Vec<bool>,
     /// Threads with a kept operation.
     acting: Vec<bool>,
-    wanted: HashSet<Thing>,
     /// Taken, but not looked at.
     open: Vec<u32>,
 }
@@ -279,7 +295,7 @@ impl Closure<'_> {
             .iter()
             .for_each(|maker| self.take(*maker));
         for thing in &uses.things[at as usize] {
-            self.want(*thing);
+            self.want(*thing, at);
         }
         // Who lists a directory, or finds it empty or not, meets every name in it.
         let listed = Some(op.path).filter(|_| semantics::kind(op) == Kind::Getdents);
@@ -294,7 +310,7 @@ impl Closure<'_> {
             let below: Vec<u32> = self.names.directly_below(directory).collect();
             below
                 .into_iter()
-                .for_each(|path| self.want(Thing::Name(path)));
+                .for_each(|path| self.want(Thing::Name(path), at));
         }
         // What was in a directory by its old name is in it by the new one.
         if semantics::kind(op) == Kind::Rename && op.ret >= 0 {
@@ -302,7 +318,7 @@ impl Closure<'_> {
                 let below = self.names.below(path);
                 below
                     .into_iter()
-                    .for_each(|path| self.want(Thing::Name(path)));
+                    .for_each(|path| self.want(Thing::Name(path), at));
             }
         }
         if let Some(fork) = uses.fork_of.get(&op.thread) {
@@ -310,10 +326,28 @@ impl Closure<'_> {
         }
     }
 
-    fn want(&mut self, thing: Thing) {
-        if self.wanted.insert(thing) {
-            let changers = self.uses.changers.get(&thing);
-            changers.into_iter().flatten().for_each(|at| self.take(*at));
+    /// Takes those who changed a thing before the operation `by`, which uses it, had ended.
+    fn want(&mut self, thing: Thing, by: u32) {
+        let Some(changers) = self.uses.changers.get(&thing) else {
+            return;
+        };
+        let user = &self.ops[by as usize];
+        let inode = matches!(thing, Thing::Inode(_));
+        if inode && is_birth(user) {
+            return;
+        }
+        let begun = |at: &u32| self.ops[*at as usize].start_ns <= user.end_ns;
+        let before = changers.partition_point(begun);
+        for at in changers[..before].iter().filter(|at| **at != by).rev() {
+            let change = &self.ops[*at as usize];
+            let born = inode && is_birth(change);
+            let overlaps = born && change.end_ns > user.start_ns;
+            // Who was kept uses the thing as well: those before it are kept, or will be.
+            let enough = born || self.kept[*at as usize];
+            self.take(*at);
+            if enough && !overlaps {
+                return;
+            }
         }
     }
 

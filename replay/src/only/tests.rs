@@ -108,3 +108,58 @@ fn a_thread_is_forked_by_whom_it_was_and_has_what_was_open() {
     ];
     assert_eq!(of_first(script), kept);
 }
+
+#[test]
+fn an_inode_number_that_is_used_again_does_not_tie_strangers() {
+    let script = "
+        A 0-5 stat x = -2
+        B 10-20 open b flags=301 mode=600 ino=7 omode=100600 osize=0 = 5
+        B 21-22 write b fd=5 ino=7 off=0 size=9 omode=100600 osize=9 = 9
+        B 23-24 close fd=5 ino=7 = 0
+        B 25-26 unlink b ino=7 = 0
+        C 30-31 open c flags=301 mode=600 ino=7 omode=100600 osize=0 = 3
+        C 32-33 write c fd=3 ino=7 off=0 size=5 omode=100600 osize=5 = 5
+        C 34-35 close fd=3 ino=7 = 0
+        A 40-41 stat c ino=7 omode=100600 osize=5 = 0
+    ";
+    let kept = ["0 stat", "2 open", "2 write", "2 close", "0 stat"];
+    assert_eq!(of_first(script), kept);
+}
+
+#[test]
+fn what_overlaps_the_making_of_a_file_may_be_about_the_one_before() {
+    let script = "
+        A 0-1 stat x = -2
+        B 0-1 open a flags=2 ino=7 omode=100644 osize=0 = 5
+        B 2-3 ftruncate fd=5 ino=7 off=5 omode=100644 osize=5 = 0
+        B 4-5 close fd=5 ino=7 = 0
+        B 10-11 unlink a ino=7 = 0
+        C 12-30 open c flags=301 mode=600 ino=7 omode=100600 osize=0 = 3
+        A 20-21 stat c ino=7 omode=100600 osize=0 = 0
+    ";
+    let kept = [
+        "0 stat",
+        "1 open",
+        "1 ftruncate",
+        "1 close",
+        "1 unlink",
+        "2 open",
+        "0 stat",
+    ];
+    assert_eq!(of_first(script), kept);
+}
+
+#[test]
+fn what_others_change_later_is_not_needed() {
+    let script = "
+        A 0-5 open a flags=0 ino=7 omode=100644 osize=0 = 3
+        A 10-20 stat a ino=7 omode=100644 osize=0 = 0
+        B 15-16 open a flags=2 ino=7 omode=100644 osize=0 = 5
+        B 18-30 fchmod fd=5 ino=7 mode=600 omode=100600 osize=0 = 0
+        B 31-32 ftruncate fd=5 ino=7 off=5 omode=100600 osize=5 = 0
+        B 33-34 close fd=5 ino=7 = 0
+        B 35-36 unlink a ino=7 = 0
+    ";
+    let kept = ["0 open", "0 stat", "1 open", "1 fchmod", "1 close"];
+    assert_eq!(of_first(script), kept);
+}
