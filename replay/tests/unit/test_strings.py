@@ -80,8 +80,10 @@ def test_names_are_those_of_the_table_each_once(spools, piece, monkeypatch):
         assert len(read) == len(expected) == len(ends) - 1
         assert [whole[a:b] for a, b in pairwise(ends)] == expected
         above = [expected[at].rpartition(b"/")[0] for at in asked]
-        directories = read.directories(np.array(asked, np.uint32))
-        assert directories == {name: above.index(name) for name in above}
+        there = np.arange(0, len(asked), 3)
+        names = {expected[asked[at]] for at in there}
+        directories = read.directories(np.array(asked, np.uint32), there)
+        assert directories == {name: above.index(name) for name in above if name not in names}
 
 
 def test_a_path_id_that_cannot_be_is_named():

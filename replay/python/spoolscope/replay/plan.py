@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from stat import S_IFDIR
+from stat import S_IFDIR, S_IFLNK
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -78,10 +79,17 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     Raises:
         SpoolscopeError: the trace holds no call.
     """
+    with _lean() as memory:
+        return _build(trace, out, what_if, memory)
+
+
+def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> PlanSummary:
     place = out.parent
     lives, strings = read_lives(trace), Strings(trace, place)
+    memory.release_unused()
     calls = Calls(trace, lives)
     life = read_life(trace, calls, lives, place)
+    memory.release_unused()
     if calls.rows == 0:
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
@@ -95,7 +103,7 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     pieces = in_order(calls.ops(strings), life, faults_, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid))
     # Tables that were read whole until here are not needed any more.
-    pa.default_memory_pool().release_unused()
+    memory.release_unused()
     sections = {
         "threads": [_threads(lives, strings)],
         "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
@@ -118,6 +126,17 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
         tree_bytes=sum(int(some["size"].sum()) for some in entries_),
         written_bytes=stream.written_bytes,
     )
+
+
+@contextmanager
+def _lean() -> Iterator[pa.MemoryPool]:
+    """Have Arrow take memory from glibc: its own pool keeps several times what is in use."""
+    before, lean = pa.default_memory_pool(), pa.system_memory_pool()
+    pa.set_memory_pool(lean)
+    try:
+        yield lean
+    finally:
+        pa.set_memory_pool(before)
 
 
 def written_bytes(ops: Ops) -> int:
@@ -196,7 +215,8 @@ def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:
 
 def _above(entries: Ops, strings: Strings) -> Ops:
     """Return directories that must have been there although the snapshot did not meet them."""
-    directories = strings.directories(entries["path"])
+    may_hold = np.flatnonzero(np.isin(entries["mode"] & 0o170000, (S_IFDIR, S_IFLNK)))
+    directories = strings.directories(entries["path"], may_hold)
     index = strings.known(list(dict.fromkeys(chain.from_iterable(map(_up, directories)))))
     there = np.zeros(len(strings), np.bool_)
     there[entries["path"]] = True

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from spoolscope.traces.trace import RECORD_AGAIN, Trace
 Int = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
 _COLUMNS = ("path_id", "path", "kind", "spool")
+_DIGEST = np.dtype("S16")
 _ROW = np.dtype([("path_id", "i8"), ("spool", "i2"), ("inside", "?"), ("digest", "u8", 2)])
 # Names read at once, and those compared at once.
 _PIECE, _GROUP = 1 << 15, 1 << 18
@@ -56,13 +58,12 @@ class Strings:
         """Yield what there is to know of each path; names are told apart by their digests."""
         for paths in self._read():
             inside = pc.not_equal(paths["kind"].cast(pa.string()), "outside")
-            names = _names(paths.filter(inside), self._several).to_pylist()
-            digests = b"".join(blake2b(name, digest_size=16).digest() for name in names)
+            names = _names(paths.filter(inside), self._several)
             rows = np.zeros(paths.num_rows, _ROW)
             rows["path_id"] = paths["path_id"].to_numpy()
             rows["spool"] = paths["spool"].fill_null(-1).to_numpy()
             rows["inside"] = inside.to_numpy()
-            rows["digest"][rows["inside"]] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+            rows["digest"][rows["inside"]] = _digests(names).view(np.uint64).reshape(-1, 2)
             yield rows
 
     def _number(self, rows: Rows, first: Int) -> int:
@@ -139,8 +140,16 @@ class Strings:
         self._added[name] = len(self._names) + len(self._added)
         return self._added[name]
 
-    def directories(self, indices: npt.NDArray[np.uint32]) -> dict[bytes, int]:
-        """Return the directory of each of some names of the trace, and the first place in it."""
+    def directories(self, indices: npt.NDArray[np.uint32], there: Int) -> dict[bytes, int]:
+        """Return the directory of each of some names of the trace, and the first place in it.
+
+        Args:
+            indices: The names.
+            there: Which of them stand for directories that are not wanted.
+        """
+        parts = on_disk.parts(len(there))
+        known = (self._names.take(pa.array(indices[there[part]])) for part in parts)
+        digests = np.unique(np.concatenate([np.zeros(1, _DIGEST), *map(_digests, known)]))
         found: dict[bytes, int] = {}
         for part in on_disk.parts(len(indices)):
             above = pc.replace_substring_regex(
@@ -148,7 +157,11 @@ class Strings:
                 pattern="/?[^/]*$", replacement="", max_replacements=1,
             ).dictionary_encode()  # fmt: skip
             _, first = np.unique(above.indices.to_numpy(), return_index=True)
-            for name, at in zip(above.dictionary.to_pylist(), first.tolist(), strict=True):
+            names = above.dictionary
+            digest = _digests(names)
+            last = np.searchsorted(digests, digest, "right") - 1
+            new = digests[last] != digest
+            for name, at in compress(zip(names.to_pylist(), first.tolist(), strict=True), new):
                 found.setdefault(name, at + part.start)
         return found
 
@@ -161,6 +174,11 @@ class Strings:
         lengths = [len(name) for name in self._added]
         ends = self._ends[-1] + np.cumsum(lengths, dtype=np.int64)
         return [self._ends, ends], [self._text, np.frombuffer(b"".join(self._added), np.uint8)]
+
+
+def _digests(names: pa.LargeBinaryArray) -> npt.NDArray[np.bytes_]:
+    joined = b"".join(blake2b(name, digest_size=16).digest() for name in names.to_pylist())
+    return np.frombuffer(joined, _DIGEST)
 
 
 def _first_alike(rows: Rows, place: Path | None) -> Int:
