@@ -9,7 +9,9 @@ mod tests;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde_json::{Value, json};
-use spoolscope_traces::records::{NONE, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr};
+use spoolscope_traces::records::{
+    ENTRY_LISTED, NONE, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,
+};
 use std::collections::BTreeMap;
 
 use crate::assemble::{Draft, pseudo};
@@ -200,7 +202,7 @@ impl<'a> Cutter<'a> {
                 mode: thing.attributes.mode,
                 uid: thing.attributes.uid,
                 gid: thing.attributes.gid,
-                ..PlanEntry::default()
+                flags: if thing.listed { ENTRY_LISTED } else { 0 },
             };
             self.draft.entries.push(entry);
         }

@@ -6,11 +6,12 @@
 //! names are shown is unspecified; btrfs does not), and if all names at the beginning are known.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
-use spoolscope_traces::records::{ENTRY_LISTED, NONE, Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
+use spoolscope_traces::records::{NONE, Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::model::names::{Names, parent_of};
+use crate::model::state::is_listed;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
@@ -281,8 +282,7 @@ fn is_known(op: &PlanOp, world: &World) -> bool {
         return false;
     };
     let directory = world.object(object);
-    let entry = world.first_entry(object);
-    let seen = entry.is_some_and(|entry| entry.flags & ENTRY_LISTED != 0);
+    let seen = world.first_entry(object).is_some_and(is_listed);
     directory.ino == op.ino && op.ino != 0 && (!directory.initial || seen) && !world.names_unsure
 }
 

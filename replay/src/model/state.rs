@@ -1,7 +1,7 @@
 //! The tree before the first and after the last operation.
 
 use foldhash::{HashMap, HashMapExt};
-use spoolscope_traces::records::PlanEntry;
+use spoolscope_traces::records::{ENTRY_LISTED, PlanEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::extents::Extents;
@@ -23,6 +23,8 @@ pub struct Thing {
     pub written: Extents,
     pub blurred: bool,
     pub unsized_: bool,
+    /// All names in this directory are known.
+    pub listed: bool,
     pub nlink: u32,
 }
 
@@ -72,7 +74,12 @@ impl Tree {
             let thing = *known.entry(*index).or_insert_with(|| {
                 let thing = from_object(plan, object, when);
                 let xattrs = world.xattrs_of(*index, when);
-                tree.push(Thing { xattrs, ..thing })
+                let seen = world.first_entry(*index).is_some_and(is_listed);
+                tree.push(Thing {
+                    xattrs,
+                    listed: object.is_directory() && (!object.initial || seen),
+                    ..thing
+                })
             });
             if object.initial && object.ino != 0 {
                 by_ino.insert(object.ino, thing);
@@ -157,6 +164,11 @@ impl Tree {
     }
 }
 
+/// Whether all names in a directory were seen when the recording began.
+pub fn is_listed(entry: &PlanEntry) -> bool {
+    entry.flags & ENTRY_LISTED != 0
+}
+
 fn plain(ino: u64, attributes: Attributes) -> Thing {
     let mut written = Extents::default();
     written.add(0, attributes.size);
@@ -168,6 +180,7 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
         written,
         blurred: false,
         unsized_: false,
+        listed: false,
         nlink: 0,
     }
 }
@@ -190,6 +203,7 @@ fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
     let attributes = Attributes::of_entry(entry);
     Thing {
         target: plan.string(entry.target).to_vec(),
+        listed: is_listed(entry),
         ..plain(entry.ino, attributes)
     }
 }

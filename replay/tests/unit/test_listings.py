@@ -11,6 +11,7 @@ from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import DIVERGED, REASONS, SAME, read_outcomes
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
+from spoolscope.replay.whatif import parse
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
@@ -45,15 +46,18 @@ def box(script):
     return listed
 
 
-def run(script, tmp_path: Path) -> dict:
+def run(script, tmp_path: Path, part: str | None = None) -> dict:
     target = tmp_path / "target"
     target.mkdir()
     trace = script.write(tmp_path / "trace")
-    (row,) = replay(trace, [f"dir:{target}"], tmp_path / "out", pace="afap")
+    (row,) = replay(
+        trace, [f"dir:{target}"], tmp_path / "out", pace="afap", what_if=parse([], 1, part)
+    )
     return row
 
 
-def test_listings_show_what_came_and_went_before(script, box, tmp_path):
+@pytest.mark.parametrize(("part", "compared"), [(None, 4), ("0.0025..", 3), ("0.0075..", 2)])
+def test_listings_show_what_came_and_went_before(script, box, tmp_path, part, compared):
     box(10, 1)
     script.call(11, 2, "openat", "box/new", ret=3, flags=0o301, mode=0o600, ino=5, obj_mode=REG)
     box(10, 3)
@@ -63,9 +67,9 @@ def test_listings_show_what_came_and_went_before(script, box, tmp_path):
     script.call(11, 7, "stat", "fresh", ino=6, obj_mode=DIR)
     box(10, 8)
     box(12, 9, "fresh", 6)
-    row = run(script, tmp_path)
+    row = run(script, tmp_path, part)
     assert row["divergent"] == 0, row["divergences"]
-    assert row["listings"]["compared"] == 4
+    assert row["listings"]["compared"] == compared
     assert row["listings"]["other_names"] == 0
     assert set(row["listings"]["not_compared"].values()) == {0}
 
