@@ -10,7 +10,7 @@ use crate::model::linear::Linear;
 use crate::model::moments;
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock, XattrCall};
+use crate::semantics::{self, Kind, Lease, Lock, XattrCall};
 use crate::touches::{self, Makes, Need};
 
 /// The order of a whole plan, and of the operations asked about whom they wait for and who waits
@@ -83,6 +83,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Position(_)) => "position",
             Some(Key::Listing(_)) => "names in a directory",
             Some(Key::Xattr(..)) => "attribute",
+            Some(Key::Lease(_)) => "lease",
         }
     }
 
@@ -127,6 +128,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
             Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
             Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
+            Some(Key::Lease(ino)) => (json!(ino), lease(op), lease(before)),
         };
         (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
         told
@@ -174,6 +176,15 @@ fn data(op: &PlanOp) -> &'static str {
     match crate::model::sizes::changes_size(op) {
         true => "changes",
         false => "reads",
+    }
+}
+
+fn lease(op: &PlanOp) -> &'static str {
+    match semantics::lease(op) {
+        Some(Lease::Asks) => "sets the lease of",
+        Some(Lease::Looks) => "looks at the lease of",
+        Some(Lease::Opens) => "opens",
+        Some(Lease::Closes) | None => "closes",
     }
 }
 

@@ -300,6 +300,27 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
+/// What an operation has to do with the lease on its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Takes it, or gives it up.
+    Asks,
+    Looks,
+    Opens,
+    Closes,
+}
+
+pub fn lease(op: &PlanOp) -> Option<Lease> {
+    match kind(op) {
+        _ if op.ino == 0 => None,
+        Kind::Fcntl if op.cmd == libc::F_SETLEASE => Some(Lease::Asks),
+        Kind::Fcntl if op.cmd == libc::F_GETLEASE => Some(Lease::Looks),
+        Kind::Open | Kind::Truncate => Some(Lease::Opens),
+        Kind::Close => Some(Lease::Closes),
+        _ => None,
+    }
+}
+
 /// Whether the command of an fcntl uses a `struct flock`.
 pub fn is_lock_command(cmd: i32) -> bool {
     matches!(

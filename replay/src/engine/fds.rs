@@ -121,6 +121,15 @@ impl FdTable {
         Some(open)
     }
 
+    /// Closes those that `which` chooses.
+    pub fn close_all(&self, which: impl Fn(&Open) -> bool) {
+        let chosen = self.open_fds().filter(|(_, open)| which(open));
+        for (fd, open) in chosen {
+            self.take(fd);
+            close(open.real);
+        }
+    }
+
     /// Every open recorded number.
     pub fn open_fds(&self) -> impl Iterator<Item = (i32, Open)> + '_ {
         (0..self.slots.len() as i32).filter_map(|fd| Some((fd, self.get(fd)?)))

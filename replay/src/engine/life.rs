@@ -132,6 +132,7 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
     let flags = context.schedule.plan.threads()[child as usize].flags;
     let own_fs = flags & TASK_SHARE_FS == 0;
     parent.threaded.store(true, Relaxed);
+    parent.alive.fetch_add(1, SeqCst);
     let started = std::thread::Builder::new()
         .stack_size(STACK_BYTES)
         .spawn(move || {

@@ -64,6 +64,8 @@ pub struct Process {
     pub births: std::sync::Mutex<()>,
     /// A thread was started.
     pub threaded: AtomicBool,
+    /// Threads that have not come to their recorded exit.
+    pub alive: AtomicU32,
 }
 
 impl Process {
@@ -74,6 +76,7 @@ impl Process {
             cwd: AtomicU32::new(self.cwd.load(Relaxed)),
             births: std::sync::Mutex::new(()),
             threaded: AtomicBool::new(false),
+            alive: AtomicU32::new(1),
         }
     }
 }
@@ -124,6 +127,7 @@ impl Task {
             cwd: AtomicU32::new(NONE),
             births: std::sync::Mutex::new(()),
             threaded: AtomicBool::new(false),
+            alive: AtomicU32::new(1),
         };
         let process = Box::leak(Box::new(process));
         Ok(Self::new(context, process, thread, Standing::default()))
@@ -240,7 +244,7 @@ impl Task {
         let done = match kind {
             Kind::Fork => life::fork(self, op),
             Kind::Exec => self.exec(),
-            Kind::Exit => Ok((0, (VERDICT_SAME, REASON_NONE))),
+            Kind::Exit => self.exit(),
             Kind::Getdents => match self.context.listings.of(at) {
                 Some(listing) => listing::read(self, op, at, listing),
                 None => call::make(self, op, kind),
@@ -273,17 +277,14 @@ impl Task {
 
     /// Descriptors marked close-on-exec go; there is nothing to execute.
     fn exec(&mut self) -> Result<(i64, Verdict), Refusal> {
-        let marked: Vec<i32> = self
-            .process
-            .fds
-            .open_fds()
-            .filter(|(_, open)| open.cloexec)
-            .map(|(fd, _)| fd)
-            .collect();
-        for fd in marked {
-            if let Some(open) = self.process.fds.take(fd) {
-                crate::engine::fds::close(open.real);
-            }
+        self.process.fds.close_all(|open| open.cloexec);
+        Ok((0, (VERDICT_SAME, REASON_NONE)))
+    }
+
+    /// Files are closed now: who waits for the end of this process may count on its locks.
+    fn exit(&self) -> Result<(i64, Verdict), Refusal> {
+        if self.process.alive.fetch_sub(1, SeqCst) == 1 {
+            self.process.fds.close_all(|_| true);
         }
         Ok((0, (VERDICT_SAME, REASON_NONE)))
     }

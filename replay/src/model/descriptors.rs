@@ -40,6 +40,13 @@ impl Descriptors {
             .unwrap_or_default()
     }
 
+    /// What the descriptors of a process are of, as far as it is known.
+    pub fn objects(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
+        let table = self.tables.get(process as usize);
+        let open = table.into_iter().flat_map(HashMap::values);
+        open.filter_map(|descriptor| descriptor.object)
+    }
+
     /// Whether several processes have this open file.
     pub fn is_shared(&self, file: u32) -> bool {
         self.shared.contains(&file)
@@ -51,6 +58,20 @@ impl Descriptors {
             return true;
         };
         self.holders.get(&file) == Some(&1)
+    }
+
+    /// Open files that no other process has.
+    pub fn only_of(&self, process: u32) -> Vec<u32> {
+        let mut own: HashMap<u32, u32> = HashMap::default();
+        let table = self.tables.get(process as usize);
+        let open = table.into_iter().flat_map(HashMap::values);
+        for file in open.filter_map(|descriptor| descriptor.file) {
+            *own.entry(file).or_default() += 1;
+        }
+        own.retain(|file, n| self.holders.get(file) == Some(n));
+        let mut files: Vec<u32> = own.into_keys().collect();
+        files.sort_unstable();
+        files
     }
 
     fn put(&mut self, process: u32, fd: i32, known: Descriptor) {

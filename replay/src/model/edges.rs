@@ -14,7 +14,7 @@ use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, XattrCall};
+use crate::semantics::{self, Kind, Lease, XattrCall};
 use crate::touches::{self, Makes, Need, Touch};
 
 /// What two operations conflict on.
@@ -33,6 +33,8 @@ pub enum Key {
     Listing(u32),
     /// An extended attribute: path and name.
     Xattr(u32, u32),
+    /// An inode that leases were asked for: what is open tells whether one is given.
+    Lease(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,7 @@ pub struct Edges<'a> {
     of_names: Vec<Track>,
     directories: HashMap<u32, Directory>,
     written: HashSet<u64>,
+    leased: HashSet<u64>,
     threaded: Vec<bool>,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).
@@ -120,6 +123,11 @@ impl<'a> Edges<'a> {
                 .filter(|op| changes_size(op))
                 .map(|op| op.ino)
                 .collect(),
+            leased: ops
+                .iter()
+                .filter(|op| semantics::lease(op) == Some(Lease::Asks))
+                .map(|op| op.ino)
+                .collect(),
             threaded: plan
                 .threads()
                 .iter()
@@ -150,6 +158,7 @@ impl<'a> Edges<'a> {
         self.add_listed(at, op, world);
         self.add_data(at, op);
         self.add_xattr(at, op);
+        self.add_lease(at, op, world);
         if semantics::moves_position(op)
             && let Some(file) = world.shared_position(op)
         {
@@ -274,6 +283,30 @@ impl<'a> Edges<'a> {
             definite: writes,
         };
         self.access(Key::Xattr(op.path, op.path2), writes, access);
+    }
+
+    /// Whether a lease is given depends on who has the file open. Who opens it while the lease is
+    /// given up waits for that in the call.
+    fn add_lease(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if self.leased.is_empty() {
+            return;
+        }
+        let role = semantics::lease(op);
+        let ends = matches!(semantics::kind(op), Kind::Exit | Kind::Exec);
+        let process = ends.then(|| world.leader(op.thread));
+        let objects = process
+            .into_iter()
+            .flat_map(|process| world.descriptors.objects(process));
+        let closed = objects.map(|object| world.object(object).ino);
+        let inodes = role.map(|_| op.ino).into_iter().chain(closed);
+        let leased: Vec<u64> = inodes.filter(|ino| self.leased.contains(ino)).collect();
+        for ino in leased {
+            let access = Access {
+                op: at,
+                definite: false,
+            };
+            self.access(Key::Lease(ino), role == Some(Lease::Asks), access);
+        }
     }
 
     /// Descriptors and the working directory that threads of one process share.

@@ -121,3 +121,49 @@ fn a_try_that_was_refused_comes_after_the_one_that_got_the_lock() {
     assert_eq!(order(script), (vec![0, 1, 2], 0));
     assert_eq!(edges(script), [(1, 0), (2, 1)]);
 }
+
+#[test]
+fn a_lease_is_asked_for_when_others_have_closed_the_file_and_broken_in_the_call() {
+    let script = "
+        tree a ino=4
+        A 0-1 open a flags=0 ino=4 omode=100644 osize=0 = 3
+        B 2-3 open a flags=2 ino=4 omode=100644 osize=0 = 3
+        A 10-11 fcntl a fd=3 ino=4 cmd=1024 arg=0 = -11
+        B 20-21 close a fd=3 ino=4 = 0
+        A 30-31 fcntl a fd=3 ino=4 cmd=1024 arg=0 = 0
+        B 40-60 open a flags=2 ino=4 omode=100644 osize=0 = 3
+        A 50-51 fcntl a fd=3 ino=4 cmd=1024 arg=2 = 0
+        B 70-71 open a flags=0 ino=4 omode=100644 osize=0 = 4
+    ";
+    // The open at 40 does not wait for the end of the lease before it is issued.
+    assert_eq!(edges(script), [(2, 1), (3, 2), (4, 3), (5, 4), (7, 6)]);
+}
+
+#[test]
+fn a_lease_is_asked_for_when_a_child_that_had_the_file_has_ended() {
+    let script = "
+        tree a ino=4
+        A 0-1 open a flags=2 ino=4 omode=100644 osize=0 = 3
+        A 2-3 FORK B = 0
+        A 4-5 close a fd=3 ino=4 = 0
+        A 6-7 open a flags=0 ino=4 omode=100644 osize=0 = 3
+        B 10-11 EXIT = 0
+        A 20-21 fcntl a fd=3 ino=4 cmd=1024 arg=0 = 0
+    ";
+    assert_eq!(edges(script), [(5, 4)]);
+}
+
+#[test]
+fn a_lock_of_an_open_file_ends_with_the_last_process_that_has_it() {
+    let script = "
+        A 0-1 open a flags=2 ino=4 omode=100644 osize=0 = 3
+        A 2-3 FORK B = 0
+        B 4-5 open a flags=2 ino=4 omode=100644 osize=0 = 5
+        B 6-7 flock a fd=5 ino=4 cmd=2 = 0
+        B 8-9 FORK C = 0
+        B 10-11 EXIT = 0
+        C 12-13 EXIT = 0
+        A 20-21 flock a fd=3 ino=4 cmd=6 = 0
+    ";
+    assert!(edges(script).contains(&(7, 6)));
+}

@@ -163,7 +163,12 @@ impl Locks {
                 given
             }
             Kind::Exit if op.thread != process => Vec::new(),
-            Kind::Exit | Kind::Exec => self.all_of(Owner::Process(process)),
+            Kind::Exit if !self.of_owner.is_empty() => {
+                let files = world.descriptors.only_of(process).into_iter();
+                let owners = files.map(Owner::OpenFile).chain([Owner::Process(process)]);
+                owners.flat_map(|owner| self.all_of(owner)).collect()
+            }
+            Kind::Exec => self.all_of(Owner::Process(process)),
             _ => Vec::new(),
         }
     }

@@ -1,6 +1,7 @@
 """Six processes that spend their time waiting for locks: who gets them in a replay, and when."""
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,15 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     else:  # what asks late waits for another time, which must be said
         assert row["certificate"]["verdict"] == "unfaithful"
         assert "late" in " ".join(row["certificate"]["reasons"])
+
+
+@pytest.mark.parametrize("pace", ["afap", "original"])
+def test_what_an_exit_gives_up_can_be_had_at_once(spool, tmp_path, pace):
+    mount = spool("ext4")
+    command = [sys.executable, str(Path(__file__).with_name("exits.py")), str(mount)]
+    done = record(Request([mount], tmp_path / "trace", command=command))
+    assert done.command_status == 0  # the program had every lock
+    (row,) = replay(done.trace, ["ext4"], tmp_path / "out", pace=pace)
+    listed = (Path(row["run"]) / "divergences.json").read_text()
+    assert row["executed"] == row["syscalls"], listed
+    assert row["divergent"] == 0, listed
