@@ -300,6 +300,17 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
+/// Whether a call surely made the file that it names: its inode number was another's before.
+pub fn is_birth(op: &PlanOp) -> bool {
+    let exclusive = libc::O_CREAT | libc::O_EXCL;
+    op.ret >= 0
+        && match kind(op) {
+            Kind::Open => open_flags(op) & exclusive == exclusive,
+            Kind::Mkdir | Kind::Mknod => true,
+            _ => false,
+        }
+}
+
 /// What an operation has to do with the lease on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {

@@ -44,6 +44,9 @@ pub fn settle(
     Some(order)
 }
 
+/// Marks an inode number in a cell: it is another object's by now.
+const GONE: u64 = 1 << 63;
+
 /// The names of a contest as cells, its operations as steps over them.
 struct Board<'a> {
     world: &'a World<'a>,
@@ -202,15 +205,20 @@ impl<'a> Board<'a> {
         let Some(path) = self.world.names.find(name) else {
             return Cell::Unknown(0);
         };
-        let object = match self.world.slot(path) {
+        let index = match self.world.slot(path) {
             Slot::Unknown => return Cell::Unknown(0),
             Slot::Absent => return Cell::Absent,
-            Slot::Present(object) => self.world.object(object),
+            Slot::Present(object) => object,
         };
+        let object = self.world.object(index);
         let link = object.now.mode & libc::S_IFMT == libc::S_IFLNK;
         let directory = object.is_directory();
         Cell::There(Thing {
-            ino: if link { 0 } else { object.ino },
+            ino: match self.world.is_gone(index) {
+                _ if link => 0,
+                true => object.ino ^ GONE,
+                false => object.ino,
+            },
             directory: Some(directory),
             others: match directory {
                 true if self.emptied.contains(&path) => self.holds_others(path),
@@ -239,7 +247,7 @@ impl<'a> Board<'a> {
         let names = &self.world.names;
         let mut checks: Vec<Check> = needs::needs(names, op)
             .filter(|(_, need)| *need != Need::Any)
-            .map(|(path, need)| Check::Is(self.cell_of(path), need))
+            .map(|(path, need)| Check::Is(self.cell_of(path), self.known(op, need)))
             .collect();
         if let Some((one, other)) = needs::missing_either(names, op) {
             checks.push(Check::Either(self.cell_of(one), self.cell_of(other)));
@@ -248,12 +256,23 @@ impl<'a> Board<'a> {
         if let (Effect::Make(cell, thing), Kind::Open) = (&effect, semantics::kind(op)) {
             checks.push(Check::OnlyThis(*cell, thing.ino));
         }
+        if semantics::is_birth(op) && op.ino != 0 {
+            checks.push(Check::Unnamed(op.ino));
+        }
         Step {
             start_ns,
             end_ns: op.end_ns,
             previous,
             checks,
             effect,
+        }
+    }
+
+    /// Who overlapped the making of a file may have found the one that had its number before.
+    fn known(&self, op: &PlanOp, need: Need) -> Need {
+        match need {
+            Need::Present(ino) if !self.world.means_the_last(op, ino) => Need::Present(0),
+            _ => need,
         }
     }
 
@@ -315,4 +334,51 @@ fn moves(op: &PlanOp) -> bool {
 fn rest_below<'a>(name: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     name.strip_prefix(directory)
         .filter(|rest| rest.first() == Some(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::tests::order;
+
+    /// Of `one` and `other`, whether the first comes first.
+    fn comes_before(script: &str, one: u32, other: u32) -> bool {
+        let (order, unexplained) = order(script);
+        assert_eq!(unexplained, 0);
+        let place = |op| order.iter().position(|at| *at == op);
+        place(one) < place(other)
+    }
+
+    const MADE: &str = "flags=301 mode=600 omode=100600 osize=0 = 3";
+
+    #[test]
+    fn who_finds_a_number_that_was_given_again_finds_the_new_file() {
+        let script = format!(
+            "A 0-1 open tmp/a ino=7 {MADE}
+             B 4-5 open tmp/b ino=8 {MADE}
+             A 10-300 rename tmp/a hot = 0
+             B 20-400 rename tmp/b hot = 0
+             C 200-210 open tmp/c ino=7 {MADE}
+             C 220-350 rename tmp/c hot = 0
+             D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
+        );
+        assert!(comes_before(&script, 5, 6));
+    }
+
+    #[test]
+    fn a_number_is_given_again_when_no_name_has_it() {
+        // E finds what B put there, so all is settled before C has its file.
+        let script = format!(
+            "A 0-1 open tmp/a ino=7 {MADE}
+             B 4-5 open tmp/b ino=8 {MADE}
+             A 10-300 rename tmp/a hot = 0
+             B 20-400 rename tmp/b hot = 0
+             C 50-210 open tmp/c ino=7 {MADE}
+             E 60-70 stat x = -2
+             E 100-110 open hot flags=0 ino=7 omode=100600 osize=0 = 3
+             C 220-350 rename tmp/c hot = 0
+             D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
+        );
+        assert!(comes_before(&script, 3, 4));
+        assert!(comes_before(&script, 7, 8));
+    }
 }

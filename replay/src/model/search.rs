@@ -52,6 +52,8 @@ pub enum Check {
     Either(u16, u16),
     /// Nothing there, or this object.
     OnlyThis(u16, u64),
+    /// No name has this object: its number is given to a new one.
+    Unnamed(u64),
 }
 
 /// What an operation does.
@@ -221,6 +223,10 @@ impl Search<'_> {
                 Cell::There(thing) => same(thing.ino, ino),
                 _ => true,
             },
+            Check::Unnamed(ino) => !self.cells.iter().any(|cell| match cell {
+                Cell::There(thing) => thing.ino == ino,
+                _ => false,
+            }),
         })
     }
 

@@ -36,6 +36,8 @@ pub struct World<'a> {
     /// Names that a call reached with success, so their directories existed.
     pub reached: Vec<bool>,
     pub(super) by_ino: HashMap<u64, u32>,
+    /// Inode numbers that were given again, and when their present object had been made.
+    reborn_ns: HashMap<u64, i64>,
     pub(super) entries: &'a [PlanEntry],
     pub(super) entry_at: HashMap<u32, u32>,
     pub(super) entry_of_ino: HashMap<u64, u32>,
@@ -80,6 +82,7 @@ impl<'a> World<'a> {
             objects: Vec::new(),
             reached: vec![false; n],
             by_ino: HashMap::new(),
+            reborn_ns: HashMap::new(),
             entries,
             entry_at: entries.iter().enumerate().map(at).collect(),
             entry_of_ino: entries.iter().enumerate().filter(known).map(ino).collect(),
@@ -149,6 +152,19 @@ impl<'a> World<'a> {
         ino == 0 || object.ino == 0 || object.ino == ino || link
     }
 
+    /// Whether the inode number of an object is another one's by now: it has no name any more, but
+    /// in the order in which operations end that may not be known yet.
+    pub fn is_gone(&self, object: u32) -> bool {
+        let ino = self.object(object).ino;
+        ino != 0 && self.by_ino.get(&ino) != Some(&object)
+    }
+
+    /// Whether an operation that names an inode number cannot mean who had it before.
+    pub fn means_the_last(&self, op: &PlanOp, ino: u64) -> bool {
+        let born_ns = self.reborn_ns.get(&ino);
+        born_ns.is_none_or(|born_ns| *born_ns <= op.start_ns)
+    }
+
     /// The object an operation works on: by identity, else by its name.
     pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
         if let Some(object) = self.by_ino.get(&op.ino).filter(|_| op.ino != 0) {
@@ -204,6 +220,9 @@ impl<'a> World<'a> {
         } else {
             NONE
         };
+        if self.by_ino.contains_key(&op.ino) {
+            self.reborn_ns.insert(op.ino, op.end_ns);
+        }
         let object = self.add(op.ino, first, target);
         self.object_mut(object).nlink = 1;
         self.put(path, Slot::Present(object));

@@ -246,17 +246,6 @@ fn changes_inode(op: &PlanOp) -> bool {
     }
 }
 
-/// Whether a call surely made the file that it names: its inode number was another's before.
-fn is_birth(op: &PlanOp) -> bool {
-    let exclusive = libc::O_CREAT | libc::O_EXCL;
-    op.ret >= 0
-        && match semantics::kind(op) {
-            Kind::Open => semantics::open_flags(op) & exclusive == exclusive,
-            Kind::Mkdir | Kind::Mknod => true,
-            _ => false,
-        }
-}
-
 /// The operations kept, grown until nothing is missing.
 struct Closure<'a> {
     ops: &'a [PlanOp],
@@ -333,14 +322,14 @@ impl Closure<'_> {
         };
         let user = &self.ops[by as usize];
         let inode = matches!(thing, Thing::Inode(_));
-        if inode && is_birth(user) {
+        if inode && semantics::is_birth(user) {
             return;
         }
         let begun = |at: &u32| self.ops[*at as usize].start_ns <= user.end_ns;
         let before = changers.partition_point(begun);
         for at in changers[..before].iter().filter(|at| **at != by).rev() {
             let change = &self.ops[*at as usize];
-            let born = inode && is_birth(change);
+            let born = inode && semantics::is_birth(change);
             let overlaps = born && change.end_ns > user.start_ns;
             // Who was kept uses the thing as well: those before it are kept, or will be.
             let enough = born || self.kept[*at as usize];
