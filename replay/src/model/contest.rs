@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_number_is_given_again_when_no_name_has_it() {
-        // E finds what B put there, so all is settled before C has its file.
+        // E finds what A put there, so all are put in order before C has its file.
         let script = format!(
             "A 0-1 open tmp/a ino=7 {MADE}
              B 4-5 open tmp/b ino=8 {MADE}
