@@ -42,9 +42,12 @@ impl Descriptors {
 
     /// What the descriptors of a process are of, as far as it is known.
     pub fn objects(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
+        self.of(process).filter_map(|known| known.object)
+    }
+
+    fn of(&self, process: u32) -> impl Iterator<Item = &Descriptor> {
         let table = self.tables.get(process as usize);
-        let open = table.into_iter().flat_map(HashMap::values);
-        open.filter_map(|descriptor| descriptor.object)
+        table.into_iter().flat_map(HashMap::values)
     }
 
     /// Whether several processes have this open file.
@@ -63,9 +66,7 @@ impl Descriptors {
     /// Open files that no other process has.
     pub fn only_of(&self, process: u32) -> Vec<u32> {
         let mut own: HashMap<u32, u32> = HashMap::default();
-        let table = self.tables.get(process as usize);
-        let open = table.into_iter().flat_map(HashMap::values);
-        for file in open.filter_map(|descriptor| descriptor.file) {
+        for file in self.of(process).filter_map(|known| known.file) {
             *own.entry(file).or_default() += 1;
         }
         own.retain(|file, n| self.holders.get(file) == Some(n));

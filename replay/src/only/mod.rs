@@ -156,6 +156,7 @@ impl Uses {
             let maker = made.by.map(|by| plan.ops()[by as usize].ino);
             maker.filter(|_| copies(op))
         }));
+        // What was done to a file does not tell how closing it ends.
         let closes = semantics::kind(op) == Kind::Close;
         for ino in inodes.filter(|ino| *ino != 0 && !closes) {
             things.push(Thing::Inode(ino));

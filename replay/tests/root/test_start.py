@@ -91,6 +91,7 @@ def test_leases_keep_out_who_opens_the_file(recorded, tmp_path):
         run = Path(row["run"])
         assert row["executed"] == row["syscalls"], (run / "divergences.json").read_text()
         assert row["divergent"] == 0, (run / "divergences.json").read_text()
+    # The last one was at the recorded pace.
     calls = Trace.open(trace).table("syscalls").to_pylist()
     opens = [at for at, c in enumerate(calls) if c["syscall"] == "openat" and c["dur_ns"] > 2e8]
     assert len(opens) == len(told) == 2

@@ -147,6 +147,7 @@ class Strings:
             indices: The names.
             there: Which of them stand for directories that are not wanted.
         """
+        # The first stands for none and is not after any.
         parts = on_disk.parts(len(there))
         known = (self._names.take(pa.array(indices[there[part]])) for part in parts)
         digests = np.unique(np.concatenate([np.zeros(1, _DIGEST), *map(_digests, known)]))
