@@ -13,31 +13,27 @@ const ASLEEP_NS: i64 = 50_000;
 /// How often it is looked whether somebody sleeps by now.
 const LOOK_NS: i64 = 5_000_000;
 
-impl Gate {
-    /// Notes that one more operation of this thread is done, and wakes who waits for it.
-    pub fn advance(&self, finished: u32) {
-        self.progress.store(finished, SeqCst);
-        let wake_at = self.wake_at.load(SeqCst);
-        if wake_at != 0 && finished >= wake_at {
-            self.wake();
-        }
-    }
+/// What a thread says of itself that waits for another.
+fn waiting(thread: u32, target: u32) -> u64 {
+    u64::from(thread) << 32 | u64::from(target)
+}
 
-    /// Wakes every sleeper; each looks again and, if need be, registers again.
+impl Gate {
+    /// Makes this thread look again at what it waits for.
     pub fn wake(&self) {
-        self.wake_at.store(0, SeqCst);
         self.epoch.fetch_add(1, SeqCst);
         futex_wake(&self.epoch);
     }
 
-    pub fn reached(&self, target: u32) -> bool {
-        self.progress.load(SeqCst) >= target
+    /// Wakes this thread if it waits until `thread` has finished so many operations.
+    pub fn wake_from(&self, thread: u32, finished: u32) {
+        if self.waits_for.load(SeqCst) == waiting(thread, finished) {
+            self.wake();
+        }
     }
 
-    /// Registers for a wake at `target`, keeping an earlier wish of somebody else.
-    fn register(&self, target: u32) {
-        let earlier = |now: u32| (now == 0 || now > target).then_some(target);
-        let _ = self.wake_at.fetch_update(SeqCst, SeqCst, earlier);
+    pub fn reached(&self, target: u32) -> bool {
+        self.progress.load(SeqCst) >= target
     }
 
     pub fn enter(&self, new: u32) {
@@ -91,20 +87,18 @@ impl Gate {
         mut nap_ns: impl FnMut() -> i64,
         enough: impl Fn() -> bool,
     ) -> bool {
-        self.waits_for
-            .store(u64::from(thread) << 32 | u64::from(target), Relaxed);
+        self.waits_for.store(waiting(thread, target), SeqCst);
         self.since_ns.store(now_ns(), Relaxed);
         self.enter(state::WAITING);
         let met = loop {
-            let epoch = other.epoch.load(SeqCst);
-            other.register(target);
+            let epoch = self.epoch.load(SeqCst);
             if other.reached(target) || enough() {
                 break true;
             }
             if self.give_up.swap(0, SeqCst) != 0 {
                 break false;
             }
-            futex_wait(&other.epoch, epoch, nap_ns());
+            futex_wait(&self.epoch, epoch, nap_ns());
         };
         self.enter(state::RUNNING);
         met

@@ -153,7 +153,9 @@ pub fn bury(schedule: &Schedule, thread: u32) {
         return;
     }
     gate.progress.store(u32::MAX, SeqCst);
-    gate.wake();
+    for follower in schedule.followers(thread) {
+        schedule.gates[follower.thread as usize].wake();
+    }
     schedule.control().finished.fetch_add(1, SeqCst);
     for child in children(schedule.plan, thread) {
         if schedule.gates[child as usize].state.load(SeqCst) == state::UNBORN {

@@ -20,6 +20,13 @@ pub struct Rival {
     pub asked_first: bool,
 }
 
+/// Who may sleep until the call of a slot has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower {
+    pub after: u32,
+    pub thread: u32,
+}
+
 /// Everything a task needs, in memory shared by all of them.
 #[derive(Debug)]
 pub struct Schedule {
@@ -37,6 +44,8 @@ pub struct Schedule {
     edges: &'static [(u32, u32)],
     /// By slot; only locks that were waited for have any.
     rivals: &'static [Rival],
+    /// By slot.
+    followers: &'static [Follower],
     pub gates: &'static [Gate],
     control: &'static [Control],
     pub outcomes: Outcomes,
@@ -75,6 +84,7 @@ impl Schedule {
             first_edge: shared::copy(&first_edge)?,
             edges: shared::copy(&edges)?,
             rivals: shared::copy(&by_slot(rivals, plan, &first, &slots, &slot_of))?,
+            followers: shared::copy(&followers(&[waits, rivals], plan, &first))?,
             gates: shared::array(n_threads)?,
             control: shared::array(1)?,
             outcomes: Outcomes::new(own_first)?,
@@ -116,6 +126,15 @@ impl Schedule {
             .partition_point(|rival| (rival.slot as usize) < slot);
         let count = self.rivals[from..].partition_point(|rival| rival.slot as usize == slot);
         &self.rivals[from..from + count]
+    }
+
+    /// Those of all slots of one thread, in their order.
+    pub fn followers(&self, thread: u32) -> &'static [Follower] {
+        let [from, to] = [thread, thread + 1].map(|thread| {
+            let slot = self.first[thread as usize];
+            self.followers.partition_point(|one| one.after < slot)
+        });
+        &self.followers[from..to]
     }
 
     pub fn n_edges(&self) -> usize {
@@ -178,6 +197,16 @@ fn by_slot(
     };
     let mut found: Vec<Rival> = rivals.iter().map(of).collect();
     found.sort_by_key(|rival| rival.slot);
+    found
+}
+
+fn followers(waits: &[&[(u32, u32, u32)]], plan: &Plan, first: &[u32]) -> Vec<Follower> {
+    let of = |(op, thread, finished): &(u32, u32, u32)| Follower {
+        after: first[*thread as usize] + finished - 1,
+        thread: plan.ops()[*op as usize].thread,
+    };
+    let mut found: Vec<Follower> = waits.iter().copied().flatten().map(of).collect();
+    found.sort_unstable_by_key(|follower| follower.after);
     found
 }
 

@@ -60,9 +60,7 @@ pub mod state {
 pub struct Gate {
     /// Operations finished.
     pub progress: AtomicU32,
-    /// Somebody sleeps until `progress` reaches this many; 0 is nobody.
-    pub wake_at: AtomicU32,
-    /// Futex word: changes when sleepers are woken.
+    /// Futex word that this thread sleeps on while it waits for another.
     pub epoch: AtomicU32,
     pub state: AtomicU32,
     /// Thread waited for << 32 | operations it must have finished.

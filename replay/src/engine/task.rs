@@ -13,7 +13,7 @@ use crate::engine::listing::{self, Reader};
 use crate::engine::opened::SharedFiles;
 use crate::engine::pace::Standing;
 use crate::engine::passing::Passing;
-use crate::engine::schedule::Schedule;
+use crate::engine::schedule::{Follower, Schedule};
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
 use crate::engine::{call, life};
@@ -151,15 +151,29 @@ impl Task {
         }
         let mut exited = false;
         let n_ops = schedule.n_ops(self.thread);
+        let mut followers = schedule.followers(self.thread);
         for position in 0..n_ops {
             let slot = schedule.slot(self.thread, position);
             let op = &schedule.plan.ops()[schedule.op_at(slot) as usize];
             exited = semantics::kind(op) == Kind::Exit;
             let outcome = self.step(op, slot, start);
             schedule.outcomes.store(slot, outcome);
-            self.gate().advance(position + 1);
+            self.advance(slot, position + 1, &mut followers);
         }
         self.finish(exited);
+    }
+
+    /// Notes that the operation of a slot is done, and wakes who sleeps until then, nobody else.
+    fn advance(&self, slot: usize, finished: u32, followers: &mut &'static [Follower]) {
+        let schedule = &self.context.schedule;
+        self.gate().progress.store(finished, SeqCst);
+        while let Some((follower, rest)) = followers.split_first()
+            && follower.after as usize == slot
+        {
+            *followers = rest;
+            let gate = &schedule.gates[follower.thread as usize];
+            gate.wake_from(self.thread, finished);
+        }
     }
 
     /// Says that this task is ready and waits until all are that were there at start.
@@ -183,8 +197,11 @@ impl Task {
             self.gate().sleep_until(start + due, spinning);
         }
         self.slot = slot;
-        let ready = self.wait_for_others(slot).max(self.line_up(slot)).max(due);
         let kind = semantics::kind(op);
+        let mut ready = self.wait_for_others(slot).max(due);
+        if matches!(kind, Kind::Fcntl | Kind::Flock) {
+            ready = ready.max(self.line_up(slot));
+        }
         let now = now_ns();
         self.gate().enter_call(now);
         let issue = now - start;

@@ -90,7 +90,7 @@ impl Watchdog {
         if gate.state.load(Relaxed) == state::CALLING {
             nudge(gate);
         } else {
-            schedule.gates[waited_for(gate).0].wake();
+            gate.wake();
         }
         self.seen[first].1 = now;
         1
