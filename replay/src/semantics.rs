@@ -4,6 +4,7 @@ use spoolscope_traces::calls;
 use spoolscope_traces::records::{
     BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
 };
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// Families of calls that the replayer treats alike.
@@ -201,6 +202,23 @@ pub fn makes_fd(op: &PlanOp) -> bool {
             Kind::Fcntl => matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC),
             _ => false,
         }
+}
+
+/// Whether the descriptor that a call makes is closed by exec.
+pub fn closes_on_exec(op: &PlanOp) -> bool {
+    match kind(op) {
+        Kind::Open => open_flags(op) & libc::O_CLOEXEC != 0,
+        Kind::Dup2 => op.flags as i32 & libc::O_CLOEXEC != 0,
+        Kind::Fcntl => op.cmd == libc::F_DUPFD_CLOEXEC,
+        _ => false,
+    }
+}
+
+/// The descriptors that close_range is about, and whether they are only marked as closed by exec.
+pub fn fd_range(op: &PlanOp) -> (RangeInclusive<i32>, bool) {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
+    (op.fd.max(0)..=last, op.flags & CLOSE_RANGE_CLOEXEC != 0)
 }
 
 /// As `arg` of a getdents that found no more names: names that were not recorded may be there, and

@@ -5,7 +5,7 @@
 //! `xattr` an attribute of one: `xattr a user.b 9` has 9 bytes.
 
 use spoolscope_traces::records::{
-    BASE_ROOT, NONE, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,
+    BASE_ROOT, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -129,6 +129,7 @@ impl Script {
                 (op.op, op.arg) = (PLAN_FORK, i64::from(child));
             }
             "EXIT" => op.op = PLAN_EXIT,
+            "EXEC" => op.op = PLAN_EXEC,
             _ => {
                 if let Some(name) = names.next() {
                     (op.path, op.base) = (self.string(name), BASE_ROOT);
@@ -173,6 +174,7 @@ fn set(op: &mut PlanOp, key: &str, value: &str) {
         "off" => op.offset = number,
         "size" => op.size = number,
         "fd" => op.fd = number as i32,
+        "fd2" => op.fd2 = number as i32,
         "cmd" => op.cmd = number as i32,
         "lock" => op.lock_type = number as u8,
         "whence" => op.lock_whence = number as u8,

@@ -135,16 +135,15 @@ fn close(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
 }
 
 fn close_range(task: &Task, op: &PlanOp) -> i64 {
-    const CLOSE_RANGE_CLOEXEC: u32 = 4;
-    let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
+    let (fds, marks) = semantics::fd_range(op);
     let inside: Vec<(i32, Open)> = task
         .process
         .fds
         .open_fds()
-        .filter(|(fd, _)| (op.fd..=last).contains(fd))
+        .filter(|(fd, _)| fds.contains(fd))
         .collect();
     for (fd, open) in inside {
-        if op.flags & CLOSE_RANGE_CLOEXEC != 0 {
+        if marks {
             task.process.fds.bind(
                 fd,
                 Open {
@@ -319,12 +318,7 @@ fn bind_result(task: &Task, op: &PlanOp, kind: Kind, real: i32) {
         return;
     }
     let source = task.process.fds.get(op.fd);
-    let cloexec = match kind {
-        Kind::Open => semantics::open_flags(op) & libc::O_CLOEXEC != 0,
-        Kind::Fcntl => op.cmd == libc::F_DUPFD_CLOEXEC,
-        Kind::Dup2 => op.flags as i32 & libc::O_CLOEXEC != 0,
-        _ => false,
-    };
+    let cloexec = semantics::closes_on_exec(op);
     let (path, append) = match (kind, source) {
         (Kind::Open, _) | (_, None) => (op.path, semantics::open_flags(op) & libc::O_APPEND != 0),
         (_, Some(source)) => (source.path, source.append),

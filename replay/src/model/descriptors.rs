@@ -1,6 +1,7 @@
 //! Descriptors of recorded processes, as far as order and contents depend on them.
 
 use foldhash::{HashMap, HashSet};
+use smallvec::SmallVec;
 use spoolscope_traces::records::{NONE, PlanFd, PlanOp};
 use std::collections::hash_map::Entry;
 
@@ -10,6 +11,7 @@ use crate::semantics::{self, Kind};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor {
     pub appends: bool,
+    pub cloexec: bool,
     pub object: Option<u32>,
     /// The open file description: shared by dup and fork, with its position.
     pub file: Option<u32>,
@@ -40,14 +42,27 @@ impl Descriptors {
             .unwrap_or_default()
     }
 
-    /// What the descriptors of a process are of, as far as it is known.
-    pub fn objects(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
-        self.of(process).filter_map(|known| known.object)
-    }
-
-    fn of(&self, process: u32) -> impl Iterator<Item = &Descriptor> {
-        let table = self.tables.get(process as usize);
-        table.into_iter().flat_map(HashMap::values)
+    /// Those of a process that an operation closes; `ends` says that the process ends with it.
+    pub fn closed_by(&self, op: &PlanOp, process: u32, ends: bool) -> SmallVec<[i32; 2]> {
+        let among = |which: &dyn Fn(i32, &Descriptor) -> bool| {
+            let table = self.tables.get(process as usize).into_iter().flatten();
+            table
+                .filter(|(fd, known)| which(**fd, known))
+                .map(|(fd, _)| *fd)
+                .collect()
+        };
+        match semantics::kind(op) {
+            Kind::Exit if ends => among(&|_, _| true),
+            _ if op.ret < 0 => SmallVec::new(),
+            Kind::Close => SmallVec::from_slice(&[op.fd]),
+            Kind::Dup2 if op.ret != i64::from(op.fd) => SmallVec::from_slice(&[op.ret as i32]),
+            Kind::CloseRange => match semantics::fd_range(op) {
+                (fds, false) => among(&|fd, _| fds.contains(&fd)),
+                (_, true) => SmallVec::new(),
+            },
+            Kind::Exec => among(&|_, known| known.cloexec),
+            _ => SmallVec::new(),
+        }
     }
 
     /// Whether several processes have this open file.
@@ -55,18 +70,10 @@ impl Descriptors {
         self.shared.contains(&file)
     }
 
-    /// Whether no other descriptor, of any process, has the open file of this one.
-    pub fn is_last(&self, process: u32, fd: i32) -> bool {
-        let Some(file) = self.get(process, fd).file else {
-            return true;
-        };
-        self.holders.get(&file) == Some(&1)
-    }
-
-    /// Open files that no other process has.
-    pub fn only_of(&self, process: u32) -> Vec<u32> {
+    /// Open files that no other descriptors have, of any process.
+    pub fn only_of(&self, process: u32, fds: &[i32]) -> Vec<u32> {
         let mut own: HashMap<u32, u32> = HashMap::default();
-        for file in self.of(process).filter_map(|known| known.file) {
+        for file in fds.iter().filter_map(|fd| self.get(process, *fd).file) {
             *own.entry(file).or_default() += 1;
         }
         own.retain(|file, n| self.holders.get(file) == Some(n));
@@ -119,10 +126,11 @@ impl Descriptors {
         races
     }
 
-    pub fn open(&mut self, process: u32, fd: i32, appends: bool, object: Option<u32>) {
+    pub fn open(&mut self, process: u32, fd: i32, flags: i32, object: Option<u32>) {
         self.files += 1;
         let made = Descriptor {
-            appends,
+            appends: flags & libc::O_APPEND != 0,
+            cloexec: flags & libc::O_CLOEXEC != 0,
             object,
             file: Some(self.files),
         };
@@ -131,8 +139,7 @@ impl Descriptors {
 
     /// A descriptor that was open at start; equal numbers of `file` share one open file.
     pub fn found(&mut self, process: u32, fd: &PlanFd, object: u32) {
-        let appends = fd.flags as i32 & libc::O_APPEND != 0;
-        self.open(process, fd.fd, appends, Some(object));
+        self.open(process, fd.fd, fd.flags as i32, Some(object));
         if fd.file == NONE {
             return;
         }
@@ -148,32 +155,45 @@ impl Descriptors {
         self.put(process, fd.fd, Descriptor { file, ..made });
     }
 
-    /// Follows open, dup, close and F_SETFL.
-    pub fn track(&mut self, op: &PlanOp, process: u32, object: Option<u32>) {
+    /// Follows what opens, copies, closes and changes descriptors; `ends` says that the process
+    /// ends with it.
+    pub fn track(&mut self, op: &PlanOp, process: u32, object: Option<u32>, ends: bool) {
+        for fd in self.closed_by(op, process, ends) {
+            let gone = self.table(process).remove(&fd);
+            self.release(gone);
+        }
         if op.ret < 0 {
             return;
         }
         match semantics::kind(op) {
             Kind::Open => {
-                let appends = semantics::open_flags(op) & libc::O_APPEND != 0;
-                self.open(process, op.ret as i32, appends, object);
+                let flags = semantics::open_flags(op);
+                self.open(process, op.ret as i32, flags, object);
             }
-            Kind::Close => {
-                let gone = self.table(process).remove(&op.fd);
-                self.release(gone);
-            }
-            Kind::Fcntl if op.cmd == libc::F_SETFL => {
-                let appends = op.arg as i32 & libc::O_APPEND != 0;
-                let changed = Descriptor {
-                    appends,
-                    ..self.get(process, op.fd)
-                };
-                self.put(process, op.fd, changed);
+            Kind::Fcntl if op.cmd == libc::F_SETFL => self.change(process, op.fd, |known| {
+                known.appends = op.arg as i32 & libc::O_APPEND != 0;
+            }),
+            Kind::Fcntl if op.cmd == libc::F_SETFD => self.change(process, op.fd, |known| {
+                known.cloexec = op.arg as i32 & libc::FD_CLOEXEC != 0;
+            }),
+            Kind::CloseRange => {
+                let (fds, marks) = semantics::fd_range(op);
+                let table = self.table(process).iter_mut();
+                let marked = table.filter(|(fd, _)| marks && fds.contains(fd));
+                marked.for_each(|(_, known)| known.cloexec = true);
             }
             _ if semantics::makes_fd(op) => {
-                self.put(process, op.ret as i32, self.get(process, op.fd));
+                let cloexec = semantics::closes_on_exec(op);
+                let copied = self.get(process, op.fd);
+                self.put(process, op.ret as i32, Descriptor { cloexec, ..copied });
             }
             _ => {}
+        }
+    }
+
+    fn change(&mut self, process: u32, fd: i32, change: impl Fn(&mut Descriptor)) {
+        if let Some(known) = self.table(process).get_mut(&fd) {
+            change(known);
         }
     }
 
@@ -205,7 +225,7 @@ impl Descriptors {
         }
     }
 
-    pub fn forget(&mut self, process: u32) {
+    fn forget(&mut self, process: u32) {
         if let Some(table) = self.tables.get_mut(process as usize) {
             let gone = std::mem::take(table);
             gone.into_values().for_each(|gone| self.release(Some(gone)));

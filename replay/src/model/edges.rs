@@ -292,11 +292,9 @@ impl<'a> Edges<'a> {
             return;
         }
         let role = semantics::lease(op);
-        let ends = matches!(semantics::kind(op), Kind::Exit | Kind::Exec);
-        let process = ends.then(|| world.leader(op.thread));
-        let objects = process
-            .into_iter()
-            .flat_map(|process| world.descriptors.objects(process));
+        let process = world.leader(op.thread);
+        let closed = world.closed_by(op).into_iter();
+        let objects = closed.filter_map(|fd| world.descriptors.get(process, fd).object);
         let closed = objects.map(|object| world.object(object).ino);
         let inodes = role.map(|_| op.ino).into_iter().chain(closed);
         let leased: Vec<u64> = inodes.filter(|ino| self.leased.contains(ino)).collect();

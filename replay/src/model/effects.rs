@@ -49,9 +49,9 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         Kind::Fork if op.arg != i64::from(NONE) => {
             world.inherit_fds(op.thread, op.arg as u32);
         }
-        Kind::Exit => world.forget_process(op.thread),
+        Kind::Exit => world.processes.exit(op.thread),
         Kind::CopyRange | Kind::Sendfile | Kind::Splice => world.blur_output(op),
-        Kind::Umask => world.set_umask(op.thread, op.mode & 0o777),
+        Kind::Umask => world.processes.set_umask(op.thread, op.mode & 0o777),
         _ => {}
     }
     world.note_xattr(op);

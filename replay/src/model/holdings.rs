@@ -124,12 +124,11 @@ impl Holdings {
                     ..OpenFile::default()
                 };
                 let file = self.add(made);
-                let cloexec = semantics::open_flags(op) & libc::O_CLOEXEC != 0;
+                let cloexec = semantics::closes_on_exec(op);
                 self.bind(process, op.ret as i32, Some(Bound { file, cloexec }));
             }
             Kind::Dup | Kind::Dup2 => {
-                let cloexec = op.flags as i32 & libc::O_CLOEXEC != 0;
-                self.copy(process, op, cloexec);
+                self.copy(process, op);
             }
             Kind::Close => self.bind(process, op.fd, None),
             Kind::CloseRange => self.close_range(process, op),
@@ -186,7 +185,8 @@ impl Holdings {
         }
     }
 
-    fn copy(&mut self, process: u32, op: &PlanOp, cloexec: bool) {
+    fn copy(&mut self, process: u32, op: &PlanOp) {
+        let cloexec = semantics::closes_on_exec(op);
         let source = self.process(process).fds.get(&op.fd).copied();
         if op.ret != i64::from(op.fd) {
             let new = source.map(|source| Bound { cloexec, ..source });
@@ -195,10 +195,12 @@ impl Holdings {
     }
 
     fn close_range(&mut self, process: u32, op: &PlanOp) {
-        const CLOEXEC: u32 = 4;
-        let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
-        let fds = self.process(process).fds.range_mut(op.fd.max(0)..=last);
-        if op.flags & CLOEXEC != 0 {
+        let (fds, marks) = semantics::fd_range(op);
+        if fds.is_empty() {
+            return;
+        }
+        let fds = self.process(process).fds.range_mut(fds);
+        if marks {
             fds.for_each(|(_, bound)| bound.cloexec = true);
             return;
         }
@@ -209,7 +211,7 @@ impl Holdings {
     fn fcntl(&mut self, process: u32, op: &PlanOp, world: &World) {
         match op.cmd {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
-                self.copy(process, op, op.cmd == libc::F_DUPFD_CLOEXEC);
+                self.copy(process, op);
             }
             libc::F_SETFD => {
                 if let Some(bound) = self.process(process).fds.get_mut(&op.fd) {

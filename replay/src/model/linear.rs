@@ -473,7 +473,10 @@ impl<'a> Linear<'a> {
 /// Whether other operations may see a difference after this one.
 fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
-    let closes = matches!(semantics::kind(op), Kind::Close | Kind::Exit | Kind::Exec);
+    let closes = matches!(
+        semantics::kind(op),
+        Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
+    );
     let names = || {
         touches::of(op)
             .iter()

@@ -167,3 +167,69 @@ fn a_lock_of_an_open_file_ends_with_the_last_process_that_has_it() {
     ";
     assert!(edges(script).contains(&(7, 6)));
 }
+
+#[test]
+fn posix_locks_outlive_exec_unless_it_closes_their_file() {
+    const KEPT: &str = "
+        A 0-1 open a flags=2 ino=4 = 3
+        A 2-3 fcntl fd=3 ino=4 cmd=6 lock=1 = 0
+        A 4-5 EXEC = 0
+        B 6-7 open a flags=2 ino=4 = 3
+        B 8-40 fcntl fd=3 ino=4 cmd=7 lock=1 = 0
+        A 30-31 close fd=3 ino=4 = 0
+    ";
+    assert_eq!(order(KEPT), (vec![0, 1, 2, 3, 5, 4], 0));
+    const CLOSED: &str = "
+        A 0-1 open a flags=2000002 ino=4 = 3
+        A 2-3 fcntl fd=3 ino=4 cmd=6 lock=1 = 0
+        A 4-5 flock fd=3 ino=4 cmd=6 = 0
+        A 6-7 EXEC = 0
+        B 8-9 open a flags=2 ino=4 = 3
+        B 10-11 fcntl fd=3 ino=4 cmd=6 lock=1 = 0
+        B 12-13 flock fd=3 ino=4 cmd=6 = 0
+    ";
+    assert_eq!(order(CLOSED), (vec![0, 1, 2, 3, 4, 5, 6], 0));
+    assert!(edges(CLOSED).contains(&(5, 3)));
+    // A duplicate is not marked.
+    const DUPLICATED: &str = "
+        A 0-1 open a flags=2000002 ino=4 = 3
+        A 2-3 flock fd=3 ino=4 cmd=6 = 0
+        A 4-5 dup fd=3 ino=4 = 7
+        A 6-7 EXEC = 0
+        B 8-9 open a flags=2 ino=4 = 3
+        B 10-40 flock fd=3 ino=4 cmd=2 = 0
+        A 30-31 close fd=7 ino=4 = 0
+    ";
+    assert_eq!(order(DUPLICATED), (vec![0, 1, 2, 3, 4, 6, 5], 0));
+}
+
+#[test]
+fn locks_of_a_process_end_with_its_last_thread() {
+    let script = "
+        A 0-1 open a flags=2 ino=4 = 3
+        A 2-3 THREAD T = 0
+        A 4-5 fcntl fd=3 ino=4 cmd=6 lock=1 = 0
+        A 6-7 EXIT = 0
+        B 8-9 open a flags=2 ino=4 = 3
+        B 10-11 fcntl fd=3 ino=4 cmd=6 lock=1 = -11
+        T 12-13 EXIT = 0
+        B 14-15 fcntl fd=3 ino=4 cmd=6 lock=1 = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 5, 6, 7], 0));
+    assert!(edges(script).contains(&(7, 6)));
+    assert!(!edges(script).contains(&(5, 3)));
+}
+
+#[test]
+fn what_a_copy_of_a_descriptor_replaces_is_closed() {
+    let script = "
+        A 0-1 open a flags=2 ino=4 = 3
+        A 2-3 flock fd=3 ino=4 cmd=6 = 0
+        A 4-5 open b flags=2 ino=5 = 6
+        A 6-7 dup2 fd=6 fd2=3 ino=5 = 3
+        B 8-9 open a flags=2 ino=4 = 3
+        B 10-11 flock fd=3 ino=4 cmd=6 = 0
+        A 12-13 close_range fd=3 fd2=9 = 0
+    ";
+    assert!(edges(script).contains(&(5, 3)));
+}

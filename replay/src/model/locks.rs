@@ -3,6 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use spoolscope_traces::records::PlanOp;
 
+use crate::model::descriptors::Descriptor;
 use crate::model::world::World;
 use crate::semantics::{self, Kind, Lock};
 
@@ -11,6 +12,15 @@ use crate::semantics::{self, Kind, Lock};
 enum File {
     Inode(u64),
     Object(u32),
+}
+
+impl File {
+    fn is_of(self, open: Descriptor, world: &World) -> bool {
+        open.object.is_some_and(|object| match self {
+            Self::Inode(ino) => world.object(object).ino == ino,
+            Self::Object(own) => own == object,
+        })
+    }
 }
 
 /// flock and fcntl locks of one file do not see each other.
@@ -150,27 +160,38 @@ impl Locks {
                 .map(|(hold, _)| hold)
                 .into_iter()
                 .collect(),
-            Kind::Close if op.ret >= 0 => {
-                let file = file(op, world);
+            _ if self.of_owner.is_empty() => Vec::new(),
+            Kind::Exit if world.processes.is_last(op.thread) => {
                 let mut given = self.all_of(Owner::Process(process));
-                given.retain(|hold| Some(hold.key.file) == file);
-                let open = world.descriptors.get(process, op.fd).file;
-                let last = open.filter(|_| world.descriptors.is_last(process, op.fd));
-                given.extend(
-                    last.into_iter()
-                        .flat_map(|f| self.all_of(Owner::OpenFile(f))),
-                );
+                given.extend(self.of_files(process, &world.closed_by(op), world));
                 given
             }
-            Kind::Exit if op.thread != process => Vec::new(),
-            Kind::Exit if !self.of_owner.is_empty() => {
-                let files = world.descriptors.only_of(process).into_iter();
-                let owners = files.map(Owner::OpenFile).chain([Owner::Process(process)]);
-                owners.flat_map(|owner| self.all_of(owner)).collect()
+            kind => {
+                let fds = world.closed_by(op);
+                if fds.is_empty() {
+                    return Vec::new();
+                }
+                // Closing any descriptor of a file gives up the POSIX locks on it.
+                let mut given = self.all_of(Owner::Process(process));
+                let named = file(op, world).filter(|_| kind == Kind::Close);
+                given.retain(|hold| {
+                    let is_of = |fd: &i32| {
+                        hold.key
+                            .file
+                            .is_of(world.descriptors.get(process, *fd), world)
+                    };
+                    Some(hold.key.file) == named || fds.iter().any(is_of)
+                });
+                given.extend(self.of_files(process, &fds, world));
+                given
             }
-            Kind::Exec => self.all_of(Owner::Process(process)),
-            _ => Vec::new(),
         }
+    }
+
+    /// Locks of open files that nobody has any more without these descriptors.
+    fn of_files(&self, process: u32, fds: &[i32], world: &World) -> impl Iterator<Item = Hold> {
+        let files = world.descriptors.only_of(process, fds).into_iter();
+        files.flat_map(|file| self.all_of(Owner::OpenFile(file)))
     }
 
     fn all_of(&self, owner: Owner) -> Vec<Hold> {

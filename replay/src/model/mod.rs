@@ -20,6 +20,7 @@ pub mod names;
 pub mod needs;
 pub mod objects;
 pub mod passed;
+pub mod processes;
 pub mod ranges;
 mod rivals;
 mod search;

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::descriptors::Descriptors;
-use crate::model::world::leaders;
+use crate::model::processes::Processes;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
@@ -27,20 +27,20 @@ pub struct Pass {
 
 /// Finds what changed hands, in order of use; past the first 128 nothing is found.
 pub fn find(plan: &Plan) -> Vec<Pass> {
-    let (ops, leaders) = (plan.ops(), leaders(plan.threads()));
-    let leader = |thread: u32| leaders[thread as usize];
+    let (ops, mut processes) = (plan.ops(), Processes::new(plan.threads()));
     // The object of a descriptor is, here, the operation that opened it.
     let mut tables = Descriptors::default();
     for fd in plan.fds() {
-        tables.found(leader(fd.thread), fd, NONE);
+        tables.found(processes.leader(fd.thread), fd, NONE);
     }
     let mut opener: HashMap<u64, u32> = HashMap::new();
     let mut passes = Vec::new();
     for (at, op) in ops.iter().enumerate() {
-        let process = leader(op.thread);
+        let process = processes.leader(op.thread);
+        let ends = processes.is_last(op.thread);
         if is_stranger(&tables, process, op)
             && let Some(opened) = opener.get(&op.ino).copied()
-            && leader(ops[opened as usize].thread) != process
+            && processes.leader(ops[opened as usize].thread) != process
             && ops[opened as usize].end_ns <= op.start_ns
             && passes.len() < MOST
         {
@@ -49,19 +49,19 @@ pub fn find(plan: &Plan) -> Vec<Pass> {
                 used: at as u32,
                 fd: op.fd,
             });
-            tables.open(process, op.fd, false, Some(opened));
+            tables.open(process, op.fd, 0, Some(opened));
         }
         match semantics::kind(op) {
             Kind::Open if op.ret >= 0 && op.ino != 0 => {
                 opener.insert(op.ino, at as u32);
             }
             Kind::Fork if op.arg != i64::from(NONE) => {
-                tables.inherit(process, leader(op.arg as u32));
+                tables.inherit(process, processes.leader(op.arg as u32));
             }
-            Kind::Exit => tables.forget(op.thread),
+            Kind::Exit => processes.exit(op.thread),
             _ => {}
         }
-        tables.track(op, process, Some(at as u32));
+        tables.track(op, process, Some(at as u32), ends);
     }
     passes
 }

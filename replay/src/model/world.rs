@@ -1,6 +1,7 @@
 //! The spool as it must have been: names, objects and locks, step by step.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
+use smallvec::SmallVec;
 use spoolscope_traces::records::{NONE, PlanEntry, PlanOp, PlanThread};
 
 use crate::model::descriptors::Descriptors;
@@ -10,6 +11,7 @@ use crate::model::listings;
 use crate::model::names::Names;
 use crate::model::objects::{Attributes, Object};
 use crate::model::passed::{self, Pass};
+use crate::model::processes::Processes;
 use crate::model::xattrs::Xattrs;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
@@ -42,8 +44,7 @@ pub struct World<'a> {
     pub(super) entry_at: HashMap<u32, u32>,
     pub(super) entry_of_ino: HashMap<u64, u32>,
     pub(super) threads: &'a [PlanThread],
-    leaders: Vec<u32>,
-    umasks: Vec<u32>,
+    pub processes: Processes,
     pub(super) descriptors: Descriptors,
     /// Open files that change hands, in order of use.
     pub passes: Vec<Pass>,
@@ -87,8 +88,7 @@ impl<'a> World<'a> {
             entry_at: entries.iter().enumerate().map(at).collect(),
             entry_of_ino: entries.iter().enumerate().filter(known).map(ino).collect(),
             threads: plan.threads(),
-            leaders: leaders(plan.threads()),
-            umasks: plan.threads().iter().map(|thread| thread.umask).collect(),
+            processes: Processes::new(plan.threads()),
             descriptors: Descriptors::default(),
             passes: passed::find(plan),
             live_bytes: 0,
@@ -282,7 +282,7 @@ impl<'a> World<'a> {
         let asked = if kind == libc::S_IFLNK {
             0o777
         } else {
-            op.mode & 0o7777 & !self.umask(op)
+            op.mode & 0o7777 & !self.processes.umask(op.thread)
         };
         let told = u32::from(op.obj_mode);
         let mode = match semantics::kind(op) {
@@ -308,10 +308,6 @@ impl<'a> World<'a> {
                 Some(Attributes::of_entry(&self.entries[at as usize]))
             }
         }
-    }
-
-    fn umask(&self, op: &PlanOp) -> u32 {
-        self.umasks[self.leader(op.thread) as usize]
     }
 
     pub fn remove(&mut self, path: u32) {
@@ -383,14 +379,15 @@ impl<'a> World<'a> {
         self.descriptors.get(self.leader(op.thread), op.fd).appends
     }
 
-    /// Follows descriptors through open, dup and F_SETFL.
+    /// Follows descriptors.
     pub fn track_fd(&mut self, at: u32, op: &PlanOp) {
         let leader = self.leader(op.thread);
         let object = match semantics::kind(op) {
             Kind::Open => self.target_of(op),
             _ => None,
         };
-        self.descriptors.track(op, leader, object);
+        let ends = self.processes.is_last(op.thread);
+        self.descriptors.track(op, leader, object, ends);
         if self.passes.iter().any(|pass| pass.opened == at) {
             self.descriptors.give(leader, op.ret as i32, at);
         }
@@ -408,10 +405,6 @@ impl<'a> World<'a> {
     pub fn inherit_fds(&mut self, parent: u32, child: u32) {
         let (parent, child) = (self.leader(parent), self.leader(child));
         self.descriptors.inherit(parent, child);
-    }
-
-    pub fn forget_process(&mut self, thread: u32) {
-        self.descriptors.forget(thread);
     }
 
     /// The open file whose position a call uses, if processes share that.
@@ -459,12 +452,13 @@ impl<'a> World<'a> {
     }
 
     pub fn leader(&self, thread: u32) -> u32 {
-        self.leaders[thread as usize]
+        self.processes.leader(thread)
     }
 
-    pub fn set_umask(&mut self, thread: u32, umask: u32) {
-        let leader = self.leader(thread);
-        self.umasks[leader as usize] = umask;
+    /// The descriptors of its process that an operation closes.
+    pub fn closed_by(&self, op: &PlanOp) -> SmallVec<[i32; 2]> {
+        let ends = self.processes.is_last(op.thread);
+        self.descriptors.closed_by(op, self.leader(op.thread), ends)
     }
 
     /// Snapshot entries that no operation touched and that had a place to be.
@@ -476,23 +470,5 @@ impl<'a> World<'a> {
                     .iter()
                     .all(|path| self.initial[*path as usize] != Slot::Absent)
         })
-    }
-}
-
-/// By thread, the one that stands for its process: the first with its pid in the same life.
-pub fn leaders(threads: &[PlanThread]) -> Vec<u32> {
-    (0..threads.len() as u32)
-        .map(|thread| leader(threads, thread))
-        .collect()
-}
-
-fn leader(threads: &[PlanThread], thread: u32) -> u32 {
-    let mut at = thread;
-    loop {
-        let parent = threads[at as usize].parent;
-        match threads.get(parent as usize) {
-            Some(above) if above.pid == threads[at as usize].pid => at = parent,
-            _ => return at,
-        }
     }
 }

@@ -1,4 +1,4 @@
-"""Children below DIRECTORY end with a lock; who comes then tries for it, and does not wait."""
+"""Children below DIRECTORY end, or execute, with a lock; who tries for it then does not wait."""
 
 import fcntl
 import os
@@ -17,9 +17,35 @@ def child(take: Callable[[int, int], None], name: str) -> None:
     assert os.wait()[1] == 0
 
 
+def executes(fd: int, kept: bool) -> None:
+    """Try for the POSIX lock of a child that executed: it has it unless exec closed the file."""
+    told, tell = os.pipe()
+    stay, go = os.pipe()
+    if not os.fork():
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        fcntl.fcntl(fd, fcntl.F_SETFD, 0 if kept else fcntl.FD_CLOEXEC)
+        os.dup2(stay, 0)
+        fcntl.fcntl(tell, fcntl.F_DUPFD_CLOEXEC, 100)  # exec closes it after the file
+        os.execvp("cat", ["cat"])
+    os.close(tell)
+    assert not os.read(told, 1)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert not kept
+    except BlockingIOError:
+        assert kept
+    for end in (told, stay, go):
+        os.close(end)
+    assert os.wait()[1] == 0
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
 for name, take in (("posix", fcntl.lockf), ("flock", fcntl.flock)):
     fd = os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT, 0o600)
     for _ in range(ROUNDS):
         child(take, name)
         take(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         take(fd, fcntl.LOCK_UN)
+    for at in range(ROUNDS if take is fcntl.lockf else 0):
+        executes(fd, kept=bool(at % 2))

@@ -85,7 +85,7 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
 
 
 @pytest.mark.parametrize("pace", ["afap", "original"])
-def test_what_an_exit_gives_up_can_be_had_at_once(spool, tmp_path, pace):
+def test_what_exit_and_exec_give_up_can_be_had_at_once_and_nothing_else(spool, tmp_path, pace):
     mount = spool("ext4")
     command = [sys.executable, str(Path(__file__).with_name("exits.py")), str(mount)]
     done = record(Request([mount], tmp_path / "trace", command=command))

@@ -1,0 +1,70 @@
+//! Which threads are of one process, and what they share besides descriptors.
+
+use spoolscope_traces::records::PlanThread;
+
+/// Recorded processes. Each is named by its leader: the first thread with its pid in the same life.
+#[derive(Debug)]
+pub struct Processes {
+    leaders: Vec<u32>,
+    /// By leader.
+    umasks: Vec<u32>,
+    /// By leader: threads whose exit has not come.
+    exits_left: Vec<u32>,
+}
+
+impl Processes {
+    pub fn new(threads: &[PlanThread]) -> Self {
+        let leaders = leaders(threads);
+        let mut exits_left = vec![0; threads.len()];
+        for leader in &leaders {
+            exits_left[*leader as usize] += 1;
+        }
+        Self {
+            leaders,
+            umasks: threads.iter().map(|thread| thread.umask).collect(),
+            exits_left,
+        }
+    }
+
+    pub fn leader(&self, thread: u32) -> u32 {
+        self.leaders[thread as usize]
+    }
+
+    pub fn umask(&self, thread: u32) -> u32 {
+        self.umasks[self.leader(thread) as usize]
+    }
+
+    pub fn set_umask(&mut self, thread: u32, umask: u32) {
+        let leader = self.leader(thread);
+        self.umasks[leader as usize] = umask;
+    }
+
+    /// Whether the exit of this thread ends its process.
+    pub fn is_last(&self, thread: u32) -> bool {
+        self.exits_left[self.leader(thread) as usize] == 1
+    }
+
+    pub fn exit(&mut self, thread: u32) {
+        let leader = self.leader(thread);
+        let left = &mut self.exits_left[leader as usize];
+        *left = left.saturating_sub(1);
+    }
+}
+
+/// By thread, the one that stands for its process.
+fn leaders(threads: &[PlanThread]) -> Vec<u32> {
+    (0..threads.len() as u32)
+        .map(|thread| leader(threads, thread))
+        .collect()
+}
+
+fn leader(threads: &[PlanThread], thread: u32) -> u32 {
+    let mut at = thread;
+    loop {
+        let parent = threads[at as usize].parent;
+        match threads.get(parent as usize) {
+            Some(above) if above.pid == threads[at as usize].pid => at = parent,
+            _ => return at,
+        }
+    }
+}
