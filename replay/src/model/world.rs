@@ -388,7 +388,8 @@ impl<'a> World<'a> {
         };
         let ends = self.processes.is_last(op.thread);
         self.descriptors.track(op, leader, object, ends);
-        if self.passes.iter().any(|pass| pass.opened == at) {
+        let opens = || self.passes.iter().any(|pass| pass.opened == at);
+        if semantics::kind(op) == Kind::Open && opens() {
             self.descriptors.give(leader, op.ret as i32, at);
         }
     }
