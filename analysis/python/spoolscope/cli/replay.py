@@ -131,6 +131,7 @@ def command(**options: Any) -> int:
     else:
         _print_runs(rows)
         _print_causes(rows)
+        _print_reasons(rows)
         wrote(output, f"spoolscope compare {output}")
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
 
@@ -180,3 +181,14 @@ def _print_causes(rows: list[dict[str, Any]]) -> None:
         if found["kinds"] > CAUSES_SHOWN:
             more = found["kinds"] - CAUSES_SHOWN
             click.echo(f"... {more} more kinds in {row['run']}/divergences.json", err=True)
+
+
+def _print_reasons(rows: list[dict[str, Any]]) -> None:
+    """Say why runs are not faithful, of the first of each candidate that is not."""
+    told = set()
+    for row in rows:
+        candidate, reasons = row["candidate"], row["certificate"]["reasons"]
+        if reasons and candidate not in told:
+            told.add(candidate)
+            run = f"{candidate}-r{row['round']}"
+            click.echo(f"{run} is {row['certificate']['verdict']}: {'; '.join(reasons)}", err=True)
