@@ -84,6 +84,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Listing(_)) => "names in a directory",
             Some(Key::Xattr(..)) => "attribute",
             Some(Key::Lease(_)) => "lease",
+            Some(Key::Exit(_)) => "exit",
         }
     }
 
@@ -129,6 +130,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
             Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
             Some(Key::Lease(ino)) => (json!(ino), lease(op), lease(before)),
+            Some(Key::Exit(_)) => (Value::Null, "ends", "ended"),
         };
         (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
         told

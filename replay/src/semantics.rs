@@ -198,7 +198,8 @@ pub fn has_second_path(op: &PlanOp) -> bool {
 pub fn makes_fd(op: &PlanOp) -> bool {
     op.ret >= 0
         && match kind(op) {
-            Kind::Open | Kind::Dup | Kind::Dup2 => true,
+            Kind::Open | Kind::Dup => true,
+            Kind::Dup2 => op.ret != i64::from(op.fd),
             Kind::Fcntl => matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC),
             _ => false,
         }

@@ -135,6 +135,9 @@ fn close(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
 }
 
 fn close_range(task: &Task, op: &PlanOp) -> i64 {
+    if op.ret < 0 {
+        return op.ret;
+    }
     let (fds, marks) = semantics::fd_range(op);
     let inside: Vec<(i32, Open)> = task
         .process

@@ -101,6 +101,7 @@ impl Gate {
             futex_wait(&self.epoch, epoch, nap_ns());
         };
         self.enter(state::RUNNING);
+        self.waits_for.store(0, SeqCst);
         met
     }
 

@@ -3,6 +3,7 @@
 use spoolscope_traces::records::{
     NONE, PlanOp, REASON_ERRNO, REASON_NONE, TASK_SHARE_FS, VERDICT_DIVERGED, VERDICT_SAME,
 };
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::Refusal;
@@ -153,8 +154,10 @@ pub fn bury(schedule: &Schedule, thread: u32) {
         return;
     }
     gate.progress.store(u32::MAX, SeqCst);
-    for follower in schedule.followers(thread) {
-        schedule.gates[follower.thread as usize].wake();
+    let followers = schedule.followers(thread).iter();
+    let waiting: BTreeSet<u32> = followers.map(|follower| follower.thread).collect();
+    for waiting in waiting {
+        schedule.gates[waiting as usize].wake();
     }
     schedule.control().finished.fetch_add(1, SeqCst);
     for child in children(schedule.plan, thread) {

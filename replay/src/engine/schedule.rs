@@ -21,7 +21,7 @@ pub struct Rival {
 }
 
 /// Who may sleep until the call of a slot has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Follower {
     pub after: u32,
     pub thread: u32,
@@ -206,7 +206,8 @@ fn followers(waits: &[&[(u32, u32, u32)]], plan: &Plan, first: &[u32]) -> Vec<Fo
         thread: plan.ops()[*op as usize].thread,
     };
     let mut found: Vec<Follower> = waits.iter().copied().flatten().map(of).collect();
-    found.sort_unstable_by_key(|follower| follower.after);
+    found.sort_unstable();
+    found.dedup();
     found
 }
 

@@ -55,7 +55,7 @@ impl Descriptors {
             Kind::Exit if ends => among(&|_, _| true),
             _ if op.ret < 0 => SmallVec::new(),
             Kind::Close => SmallVec::from_slice(&[op.fd]),
-            Kind::Dup2 if op.ret != i64::from(op.fd) => SmallVec::from_slice(&[op.ret as i32]),
+            Kind::Dup2 if semantics::makes_fd(op) => SmallVec::from_slice(&[op.ret as i32]),
             Kind::CloseRange => match semantics::fd_range(op) {
                 (fds, false) => among(&|fd, _| fds.contains(&fd)),
                 (_, true) => SmallVec::new(),
@@ -72,6 +72,11 @@ impl Descriptors {
 
     /// Open files that no other descriptors have, of any process.
     pub fn only_of(&self, process: u32, fds: &[i32]) -> Vec<u32> {
+        if let [fd] = fds {
+            let file = self.get(process, *fd).file;
+            let only = file.filter(|file| self.holders.get(file) == Some(&1));
+            return only.into_iter().collect();
+        }
         let mut own: HashMap<u32, u32> = HashMap::default();
         for file in fds.iter().filter_map(|fd| self.get(process, *fd).file) {
             *own.entry(file).or_default() += 1;
@@ -218,10 +223,11 @@ impl Descriptors {
         self.given.insert(opened, given);
     }
 
-    /// Another process has what this operation opened.
+    /// Another process has what this operation opened; not the mark, which is the descriptor's.
     pub fn take(&mut self, process: u32, fd: i32, opened: u32) {
-        if let Some(given) = self.given.get(&opened) {
-            self.put(process, fd, *given);
+        if let Some(given) = self.given.get(&opened).copied() {
+            let cloexec = false;
+            self.put(process, fd, Descriptor { cloexec, ..given });
         }
     }
 

@@ -35,6 +35,8 @@ pub enum Key {
     Xattr(u32, u32),
     /// An inode that leases were asked for: what is open tells whether one is given.
     Lease(u64),
+    /// The end of a process with several threads.
+    Exit(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +86,6 @@ pub struct Edges<'a> {
     directories: HashMap<u32, Directory>,
     written: HashSet<u64>,
     leased: HashSet<u64>,
-    threaded: Vec<bool>,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).
     pub found: Vec<(u32, u32, u32)>,
@@ -108,10 +109,6 @@ impl<'a> Edges<'a> {
                 counts[op.thread as usize] - 1
             })
             .collect();
-        let mut per_process: HashMap<u32, u32> = HashMap::new();
-        for thread in plan.threads() {
-            *per_process.entry(thread.pid).or_default() += 1;
-        }
         Self {
             ops,
             position,
@@ -127,11 +124,6 @@ impl<'a> Edges<'a> {
                 .iter()
                 .filter(|op| semantics::lease(op) == Some(Lease::Asks))
                 .map(|op| op.ino)
-                .collect(),
-            threaded: plan
-                .threads()
-                .iter()
-                .map(|t| per_process[&t.pid] > 1)
                 .collect(),
             waited: vec![HashMap::new(); n_threads],
             found: Vec::new(),
@@ -186,8 +178,8 @@ impl<'a> Edges<'a> {
                 self.rivals.push((at, thread, finished));
             }
         }
-        if self.threaded[op.thread as usize] {
-            self.add_shared(at, op, world.leader(op.thread));
+        if world.processes.is_threaded(op.thread) {
+            self.add_shared(at, op, world);
         }
         self.close_op(at, op.thread);
     }
@@ -297,7 +289,9 @@ impl<'a> Edges<'a> {
         let objects = closed.filter_map(|fd| world.descriptors.get(process, fd).object);
         let closed = objects.map(|object| world.object(object).ino);
         let inodes = role.map(|_| op.ino).into_iter().chain(closed);
-        let leased: Vec<u64> = inodes.filter(|ino| self.leased.contains(ino)).collect();
+        let mut leased: Vec<u64> = inodes.filter(|ino| self.leased.contains(ino)).collect();
+        leased.sort_unstable();
+        leased.dedup();
         for ino in leased {
             let access = Access {
                 op: at,
@@ -307,21 +301,35 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Descriptors and the working directory that threads of one process share.
-    fn add_shared(&mut self, at: u32, op: &PlanOp, process: u32) {
-        let access = Access {
+    /// Descriptors and the working directory that threads of one process share, and its end.
+    fn add_shared(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let process = world.leader(op.thread);
+        let mut access = Access {
             op: at,
             definite: false,
         };
-        if semantics::makes_fd(op) {
-            self.access(Key::Fd(process, op.ret as i32), true, access);
+        if semantics::kind(op) == Kind::Exit {
+            // The last one closes what all had.
+            access.definite = true;
+            let ends = world.processes.is_last(op.thread);
+            return self.access(Key::Exit(process), ends, access);
         }
-        let closes = semantics::kind(op) == Kind::Close;
-        for fd in [op.fd, op.fd2, op.dirfd, op.dirfd2]
+        let mut changed = world.closed_by(op);
+        if semantics::makes_fd(op) && !changed.contains(&(op.ret as i32)) {
+            changed.push(op.ret as i32);
+        }
+        let named = match semantics::kind(op) {
+            Kind::CloseRange => [-1; 4],
+            _ => [op.fd, op.fd2, op.dirfd, op.dirfd2],
+        };
+        for fd in named
             .into_iter()
-            .filter(|fd| *fd >= 0)
+            .filter(|fd| *fd >= 0 && !changed.contains(fd))
         {
-            self.access(Key::Fd(process, fd), closes, access);
+            self.access(Key::Fd(process, fd), false, access);
+        }
+        for fd in changed {
+            self.access(Key::Fd(process, fd), true, access);
         }
         let moves = matches!(semantics::kind(op), Kind::Chdir | Kind::Fchdir);
         if moves || semantics::uses_path(op) || op.op == PLAN_FORK {

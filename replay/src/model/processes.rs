@@ -8,7 +8,8 @@ pub struct Processes {
     leaders: Vec<u32>,
     /// By leader.
     umasks: Vec<u32>,
-    /// By leader: threads whose exit has not come.
+    /// By leader: its threads, and those whose exit has not come.
+    n_threads: Vec<u32>,
     exits_left: Vec<u32>,
 }
 
@@ -22,6 +23,7 @@ impl Processes {
         Self {
             leaders,
             umasks: threads.iter().map(|thread| thread.umask).collect(),
+            n_threads: exits_left.clone(),
             exits_left,
         }
     }
@@ -37,6 +39,10 @@ impl Processes {
     pub fn set_umask(&mut self, thread: u32, umask: u32) {
         let leader = self.leader(thread);
         self.umasks[leader as usize] = umask;
+    }
+
+    pub fn is_threaded(&self, thread: u32) -> bool {
+        self.n_threads[self.leader(thread) as usize] > 1
     }
 
     /// Whether the exit of this thread ends its process.

@@ -196,10 +196,11 @@ impl Uses {
         match semantics::kind(op) {
             Kind::Close => closed(table.remove(&op.fd)),
             Kind::CloseRange => {
-                let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
-                let inside = table.iter().filter(|(fd, _)| (op.fd..=last).contains(*fd));
+                let (fds, marks) = semantics::fd_range(op);
+                let inside = table.iter().filter(|(fd, _)| fds.contains(fd));
                 let makers = inside.filter_map(|(_, made)| made.by).collect();
                 self.closers.push((at, makers));
+                table.retain(|fd, _| marks || !fds.contains(fd));
             }
             Kind::Open if semantics::makes_fd(op) => {
                 table.insert(op.ret as i32, Made { by: Some(at), file });

@@ -2,16 +2,21 @@
 
 import fcntl
 import os
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 
 directory = sys.argv[1]
 ROUNDS = 150
 
 
-def child(take: Callable[[int, int], None], name: str) -> None:
-    """End without giving up the lock, nor closing the file."""
+def child(take: Callable[[int, int], None], name: str, threaded: bool) -> None:
+    """End without giving up the lock, nor closing the file; perhaps with a thread."""
     if not os.fork():
+        if threaded:
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         take(os.open(f"{directory}/{name}", os.O_RDWR), fcntl.LOCK_EX)
         os._exit(0)
     assert os.wait()[1] == 0
@@ -43,9 +48,10 @@ def executes(fd: int, kept: bool) -> None:
 
 for name, take in (("posix", fcntl.lockf), ("flock", fcntl.flock)):
     fd = os.open(f"{directory}/{name}", os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(ROUNDS):
-        child(take, name)
+    for at in range(ROUNDS):
+        child(take, name, threaded=bool(at % 3 == 0))
         take(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         take(fd, fcntl.LOCK_UN)
     for at in range(ROUNDS if take is fcntl.lockf else 0):
         executes(fd, kept=bool(at % 2))
+subprocess.run(["true"], check=True)  # CPython has close_range close all up to INT_MAX

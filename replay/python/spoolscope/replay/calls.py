@@ -17,6 +17,8 @@ IN_FLIGHT = 1 << 3
 EXITING = ("exit", "exit_group")
 # Calls worked on at once.
 PIECE = 1 << 15
+# The highest descriptor that a plan may hold.
+HIGHEST_FD = 65_535
 UNKNOWN = 999  # no call has this id: skipped as unsupported
 # What tells when a call was whose, and whether it is replayed.
 _TIMES = ("ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno")
@@ -97,6 +99,9 @@ class Calls:
         ops["path2"] = strings.of(column(table, "path2_id"))
         for name in _PLAIN:
             ops[name] = filled(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
+        # To INT_MAX, as CPython's subprocess asks, or to the highest number: all that follow.
+        ranges = ops["op"] == CALLS["close_range"].id
+        ops["fd2"][ranges & (ops["fd2"] > HIGHEST_FD)] = -1
         for name in ("offset", "size", "obj_size"):
             ops[name] = filled(table, name, -1)
         for name in ("arg", "obj_mode"):

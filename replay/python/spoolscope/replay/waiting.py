@@ -166,6 +166,8 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
             return f"{_NEEDS[need].format(what=what)}; the earlier one {_DID[did]}"
         case "data":
             return f"{need} the size of {file}; the earlier one {did} it"
+        case "exit":
+            return "ends the process; the earlier one ended another of its threads"
         case "lease":
             return f"{need} {file}; the earlier one {did} it"
         case "lock":
