@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from spoolscope.replay.engine import Engine
-from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
+from spoolscope.replay.outcomes import Plan, read_outcomes, read_plan, write_parquet
 from spoolscope.replay.plan import build
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
@@ -35,6 +35,8 @@ TMPFS = Path("/dev/shm")
 GOALS = {"no calls": 3_000_000, "tmpfs": 500_000}
 PLAN_GOAL = 1_000_000
 BYTES_GOAL = 20
+# Descriptors that fio has besides those of its log.
+OWN_FILES = 100
 
 
 def main() -> int:
@@ -92,11 +94,8 @@ def issue_speed(place: Path, rounds: int) -> list[str]:
         "no calls, no order": lambda: engine(plan_file, place, "--noop", "--order", "none"),
         "tmpfs": lambda: engine(plan_file, place),
     }
-    if shutil.which("fio"):
-        anchors.write_iolog(plan, place)
+    if fio_can(plan, place):
         ways["fio"] = lambda: anchors.run_fio(place)
-    else:
-        print("fio is missing: apt-get install fio")
     found: dict[str, list[anchors.Rate]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name in random.sample(list(ways), len(ways)):
@@ -111,6 +110,20 @@ def issue_speed(place: Path, rounds: int) -> list[str]:
               f"{rates[-1]:>12,.0f}{ratio:>7.2f}{wrong:>7,}")  # fmt: skip
     medians = {name: statistics.median(run.per_s for run in found[name]) for name in GOALS}
     return [name for name, goal in GOALS.items() if medians[name] < goal]
+
+
+def fio_can(plan: Plan, place: Path) -> bool:
+    """Write fio's log; say why it cannot be replayed, if so."""
+    if not shutil.which("fio"):
+        print("fio is missing: apt-get install fio")
+        return False
+    anchors.write_iolog(plan, place)
+    n_files = sum(1 for _ in (place / "data").iterdir())
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if n_files + OWN_FILES > most:
+        print(f"fio would open {n_files:,} files at once, of {most:,} (ulimit -n): left out")
+        return False
+    return True
 
 
 def threads_of(plan: Path) -> Any:

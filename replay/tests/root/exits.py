@@ -1,5 +1,6 @@
 """Children below DIRECTORY end, or execute, with a lock; who tries for it then does not wait."""
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -54,4 +55,6 @@ for name, take in (("posix", fcntl.lockf), ("flock", fcntl.flock)):
         take(fd, fcntl.LOCK_UN)
     for at in range(ROUNDS if take is fcntl.lockf else 0):
         executes(fd, kept=bool(at % 2))
+with contextlib.suppress(OSError):
+    os.dup2(fd, 1 << 30)  # past any limit
 subprocess.run(["true"], check=True)  # CPython has close_range close all up to INT_MAX

@@ -99,9 +99,13 @@ class Calls:
         ops["path2"] = strings.of(column(table, "path2_id"))
         for name in _PLAIN:
             ops[name] = filled(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
-        # To INT_MAX, as CPython's subprocess asks, or to the highest number: all that follow.
+        # Closed up to INT_MAX, as CPython's subprocess asks, is all that follow; and a call that
+        # failed may name any number.
         ranges = ops["op"] == CALLS["close_range"].id
-        ops["fd2"][ranges & (ops["fd2"] > HIGHEST_FD)] = -1
+        for name, end in (("fd", HIGHEST_FD), ("fd2", -1)):
+            beyond = ops[name] > HIGHEST_FD
+            ops[name][beyond & (ops["ret"] < 0)] = -1
+            ops[name][beyond & ranges] = end
         for name in ("offset", "size", "obj_size"):
             ops[name] = filled(table, name, -1)
         for name in ("arg", "obj_mode"):
