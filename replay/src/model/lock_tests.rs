@@ -78,7 +78,7 @@ fn a_lock_ends_with_the_last_descriptor_of_its_file() {
         A 6-7 close fd=3 ino=4 = 0
         B 8-9 openat f flags=2 ino=4 = 3
         B 10-40 flock fd=3 ino=4 cmd=2 = 0
-        A 30-31 close fd=5 ino=4 = 0
+        A 30-50 close fd=5 ino=4 = 0
     ";
     assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 6, 5], 0));
 }

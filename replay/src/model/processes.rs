@@ -8,8 +8,9 @@ pub struct Processes {
     leaders: Vec<u32>,
     /// By leader.
     umasks: Vec<u32>,
-    /// By leader: its threads, and those whose exit has not come.
+    /// By leader.
     n_threads: Vec<u32>,
+    /// By leader: threads whose exit has not come.
     exits_left: Vec<u32>,
 }
 

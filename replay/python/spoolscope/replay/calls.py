@@ -17,7 +17,7 @@ IN_FLIGHT = 1 << 3
 EXITING = ("exit", "exit_group")
 # Calls worked on at once.
 PIECE = 1 << 15
-# The highest descriptor that a plan may hold.
+# The highest descriptor that a plan may hold: MAX_FD of plan.rs.
 HIGHEST_FD = 65_535
 UNKNOWN = 999  # no call has this id: skipped as unsupported
 # What tells when a call was whose, and whether it is replayed.
