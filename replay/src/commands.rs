@@ -216,7 +216,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     if !arguments.prepared {
         sandbox::require_empty(&arguments.target)?;
     }
-    let plan: &'static Plan = Box::leak(Box::new(open(&arguments.plan)?));
+    let plan: &'static Plan = Box::leak(Box::new(open(&arguments.plan)?.shared()?));
     let mut linear = Linear::walk(plan);
     let waits = waits(plan, &linear, arguments.order, arguments.pace);
     let rivals = match arguments.order {
@@ -248,6 +248,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     // the pages through which the allocator finds room.
     drop((linear, waits));
     large::stay_in_memory();
+    shared::populate();
     let mut how = json!({
         "descriptors_passed": passes.len(),
         "edges": edges,

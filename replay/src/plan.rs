@@ -8,8 +8,10 @@ use spoolscope_traces::records::{
 };
 use std::borrow::Cow;
 use std::fs::File;
+use std::ops::Deref;
 use std::path::Path;
 
+use crate::engine::shared;
 use crate::semantics::{self, Kind};
 
 /// Largest descriptor number a plan may use; recorded servers stay far below it.
@@ -24,10 +26,28 @@ const MAX_ERRNO: i64 = 4095;
 /// Most bytes that one call moves (MAX_RW_COUNT).
 const MAX_COUNT: i64 = 0x7fff_f000;
 
-/// A mapped plan. Sections are views into the file, so memory does not grow with it.
+/// Where the bytes of a plan lie.
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Shared(&'static [u8]),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// A plan. Sections are views into its file, so memory does not grow with it.
 #[derive(Debug)]
 pub struct Plan {
-    map: Mmap,
+    bytes: Bytes,
     header: PlanHeader,
 }
 
@@ -42,6 +62,14 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Moves a short plan to the memory that tasks have in huge pages.
+    pub fn shared(mut self) -> Result<Self> {
+        if self.bytes.len() <= shared::SHORT {
+            self.bytes = Bytes::Shared(shared::copy(&self.bytes)?);
+        }
+        Ok(self)
+    }
+
     fn from_map(map: Mmap) -> Result<Self> {
         let head = map.get(..size_of::<PlanHeader>()).context("too short")?;
         let header: PlanHeader = from_bytes(head).context("misaligned")?[0];
@@ -51,7 +79,10 @@ impl Plan {
             "version {} is not known",
             header.version
         );
-        let plan = Self { map, header };
+        let plan = Self {
+            bytes: Bytes::Mapped(map),
+            header,
+        };
         plan.section::<PlanThread>(header.threads_at, u64::from(header.n_threads))?;
         plan.section::<PlanOp>(header.ops_at, header.n_ops)?;
         plan.section::<PlanEntry>(header.entries_at, header.n_entries)?;
@@ -68,7 +99,7 @@ impl Plan {
             .context("section too long")?;
         let end = at.checked_add(bytes).context("section too long")?;
         let part = self
-            .map
+            .bytes
             .get(at as usize..end as usize)
             .context("section past the end")?;
         from_bytes(part).context("section misaligned")

@@ -125,7 +125,8 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
         return made(fork_process(parent, || {
             let process = parent.inherited(watches.clone(), mappings.clone());
             let process: &'static Process = Box::leak(Box::new(process));
-            Task::new(context, process, child, born).run();
+            task.become_child(process, child, born);
+            task.run();
             !process.threaded.load(Relaxed)
         }));
     }

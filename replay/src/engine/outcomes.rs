@@ -11,8 +11,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::engine::shared;
-use crate::large::{self, LARGE};
+use crate::engine::shared::{self, SHORT};
+use crate::large;
 use crate::plan::Plan;
 
 const PAGE: usize = 4096;
@@ -39,7 +39,7 @@ impl Outcomes {
         Ok(Self {
             place: shared::allocate(count)?,
             first,
-            file: (bytes >= LARGE).then(|| large::file(bytes)).flatten(),
+            file: (bytes > SHORT).then(|| large::file(bytes)).flatten(),
         })
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_done_goes_to_the_file_and_its_memory_is_free() {
-        let sizes = [100_000, 1, 0, 250_000, 7, 149_992];
+        let sizes = [200_000, 1, 0, 500_000, 7, 299_992];
         let mut first = vec![0];
         for size in sizes {
             first.push(first[first.len() - 1] + size);
@@ -177,7 +177,7 @@ mod tests {
         let mut drain = Drain::new(outcomes);
         let mut written = [0_u32; 6];
         // Uneven steps, with what is not yet done behind them.
-        for step in [1_u32, 99, 101, 30_000, 300_000] {
+        for step in [1_u32, 99, 101, 30_000, 600_000] {
             for (thread, size) in sizes.iter().enumerate() {
                 let to = (written[thread] + step).min(*size);
                 for at in written[thread]..to {
@@ -189,14 +189,14 @@ mod tests {
             drain.go(|thread| written[thread]).expect("room");
         }
         let all = outcomes.place.cast::<libc::c_void>();
-        let pages = (500_000 * size_of::<Outcome>()).div_ceil(PAGE);
+        let pages = (1_000_000 * size_of::<Outcome>()).div_ceil(PAGE);
         let mut there = vec![0_u8; pages];
         // SAFETY: the whole mapping, and a byte for each of its pages.
         let asked = unsafe { libc::mincore(all, pages * PAGE, there.as_mut_ptr()) };
         assert_eq!(asked, 0);
         assert_eq!(there.iter().filter(|page| **page & 1 != 0).count(), 0);
         let file = outcomes.file.as_ref().expect("a file");
-        let mut bytes = vec![0; 500_000 * size_of::<Outcome>()];
+        let mut bytes = vec![0; 1_000_000 * size_of::<Outcome>()];
         file.read_exact_at(&mut bytes, 0).expect("all of it");
         let read: &[Outcome] = from_bytes(&bytes).expect("aligned");
         for (slot, outcome) in read.iter().enumerate() {

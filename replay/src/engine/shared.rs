@@ -3,14 +3,59 @@
 use anyhow::{Result, ensure};
 use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::spin::Spinning;
 use crate::large;
 
+const PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
+/// All that is short lies in one mapping of this size: a fork copies mappings one by one.
+const ROOM: usize = 64 << 20;
+/// What is longer has a mapping of its own.
+pub const SHORT: usize = ROOM / 2;
+
+/// Where the mapping begins (0: not yet made), and how much of it is given away.
+static REGION: Mutex<(usize, usize)> = Mutex::new((0, 0));
+
+fn region() -> MutexGuard<'static, (usize, usize)> {
+    REGION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whole pages of the common mapping, if there is room for something so short.
+fn among_others(bytes: usize) -> Option<*mut u8> {
+    let mut region = region();
+    let (base, used) = &mut *region;
+    if *base == 0 {
+        *base = large::memory(ROOM, libc::MAP_SHARED).expose_provenance();
+    }
+    let from = *used;
+    let end = from + bytes.next_multiple_of(PAGE);
+    if *base == 0 || bytes > SHORT || end > ROOM {
+        return None;
+    }
+    *used = end;
+    Some(ptr::with_exposed_provenance_mut(*base + from))
+}
+
+/// Takes the memory of the common mapping now, in huge pages if the kernel has some: each task would
+/// meet the pages one by one, with a fault for each.
+pub fn populate() {
+    let (base, used) = *region();
+    let place = ptr::with_exposed_provenance_mut(base);
+    // SAFETY: advice on memory that nobody unmaps; where it is not taken, pages come as they are met.
+    unsafe {
+        libc::madvise(place, used, libc::MADV_POPULATE_WRITE);
+        let whole = used.next_multiple_of(HUGE_PAGE);
+        libc::madvise(place, whole, libc::MADV_COLLAPSE);
+    }
+}
+
 /// Zeroed memory shared with every process forked from here; it lives as long as they do.
 pub fn allocate<T>(count: usize) -> Result<*mut T> {
     let bytes = count * size_of::<T>();
-    checked(large::memory(bytes, libc::MAP_SHARED), bytes)
+    let alone = || large::memory(bytes, libc::MAP_SHARED);
+    checked(among_others(bytes).unwrap_or_else(alone), bytes)
 }
 
 fn checked<T>(place: *mut u8, bytes: usize) -> Result<*mut T> {
@@ -28,7 +73,8 @@ pub fn array<T: Atomic>(count: usize) -> Result<&'static [T]> {
 /// Copies a slice to shared memory, so that a fork does not have to copy its page tables.
 pub fn copy<T: Copy>(from: &[T]) -> Result<&'static [T]> {
     let bytes = size_of_val(from);
-    let place: *mut T = checked(large::map(bytes, libc::MAP_SHARED), bytes)?;
+    let alone = || large::map(bytes, libc::MAP_SHARED);
+    let place: *mut T = checked(among_others(bytes).unwrap_or_else(alone), bytes)?;
     // SAFETY: the memory is large enough, new, and never unmapped.
     unsafe {
         ptr::copy_nonoverlapping(from.as_ptr(), place, from.len());

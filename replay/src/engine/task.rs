@@ -120,6 +120,15 @@ impl Task {
         }
     }
 
+    /// Goes on as the first thread of a forked process, in its copy of the parent's memory.
+    pub fn become_child(&mut self, process: &'static Process, thread: u32, born: Standing) {
+        self.process = process;
+        self.thread = thread;
+        self.standing = born;
+        self.reader = Reader::default();
+        self.gave_up = false;
+    }
+
     /// A process of its own for a thread that no recorded process forked.
     pub fn root(context: &'static Context, thread: u32) -> Result<Self> {
         let process = Process {
