@@ -211,3 +211,31 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
 pub fn allocate_private(bytes: usize) -> Result<*mut u8> {
     checked(large::memory(bytes, libc::MAP_PRIVATE), bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_things_lie_in_one_mapping_and_are_there_before_they_are_met() {
+        let first = copy(&[7_u8; 5_000]).expect("memory");
+        let second: *mut u64 = allocate(3 * PAGE).expect("memory");
+        let long: *mut u8 = allocate(SHORT + 1).expect("memory");
+        populate();
+        let (base, used) = *region();
+        let from_base = |place: usize| place.wrapping_sub(base);
+        let [first_at, second_at] = [first.as_ptr().addr(), second.addr()].map(from_base);
+        assert!(first_at < ROOM && second_at < ROOM && from_base(long.addr()) >= ROOM);
+        assert!(first_at % PAGE == 0 && second_at % PAGE == 0);
+        let apart = first_at + first.len() <= second_at || second_at + 24 * PAGE <= first_at;
+        assert!(apart && first.iter().all(|byte| *byte == 7));
+        let mut there = vec![0_u8; used / PAGE];
+        let place = ptr::with_exposed_provenance_mut(base);
+        // SAFETY: whole pages of the mapping, and a byte for each of them.
+        let asked = unsafe { libc::mincore(place, used, there.as_mut_ptr()) };
+        assert_eq!(asked, 0);
+        assert!(there.iter().all(|page| page & 1 != 0));
+        // SAFETY: so much was asked for, and nobody writes to it.
+        assert!(unsafe { std::slice::from_raw_parts(second, 3 * PAGE) } == [0; 3 * PAGE]);
+    }
+}
