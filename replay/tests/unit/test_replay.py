@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -290,6 +291,29 @@ def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
     process.communicate(timeout=10)
     assert process.returncode == 130
     assert _members(process.pid) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)]
+)
+def test_an_ended_replay_keeps_what_was_done(script, tmp_path, target, number, send):
+    """Whether the signal comes from the terminal, to all, or to the process that began it."""
+    script.call(10, 1, "mkdir", "made", mode=0o700)
+    script.call(10, 60_000, "stat", "made", obj_mode=DIR)
+    trace, out = script.write(tmp_path / "trace"), tmp_path / "out"
+    words = [sys.executable, "-m", "spoolscope.cli.main", "replay", trace, "--on", f"dir:{target}",
+             "--no-record", "--quiet", "-o", out]  # fmt: skip
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not (target / "made").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    send(process.pid, number)
+    _, told = process.communicate(timeout=10)
+    [kept] = out.glob("*/outcomes.*")
+    assert "the replay was ended: interrupted" in told
+    assert f"the 1 calls until then in {kept}" in told
+    assert pq.read_table(kept)["verdict"].to_pylist() == ["same", "pending"]
+    assert (process.returncode, _members(process.pid), list(target.iterdir())) == (1, [], [])
 
 
 def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):

@@ -153,16 +153,31 @@ class Engine:
                 f"spoolscope-replay ended with status {status} and no result",
                 remedy="see its message above",
             ) from None
-        if summary["interrupted"]:
-            raise KeyboardInterrupt
         return summary
 
 
+def to_its_end(command: Sequence[str]) -> int:
+    """Run a command; on a signal it has to end in order too, on a second one at once.
+
+    Returns:
+        Its exit status.
+    """
+    process = subprocess.Popen(command)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        return process.wait()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def ended_early(summary: dict[str, Any], outcomes: Path) -> SpoolscopeError:
-    """Return the error of a replay that failed, which names what it left."""
+    """Return the error of a replay that failed or was interrupted, which names what it left."""
     done = summary["ops"] - summary["pending"]
     return SpoolscopeError(
-        f"the replay was ended: {summary['failed']}",
+        f"the replay was ended: {summary['failed'] or 'interrupted'}",
         remedy=f"see what became of the {done:,} calls until then in {outcomes}",
     )
 

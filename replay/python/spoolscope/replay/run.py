@@ -27,7 +27,7 @@ from spoolscope.replay.candidates import (
 )
 from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
-from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early
+from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
@@ -313,9 +313,9 @@ def _execute(
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace")
         else:
-            status = subprocess.run(command, check=False).returncode
+            status = to_its_end(command)
     summary = engine.summary(files, status)
-    if summary["failed"]:
+    if summary["failed"] or summary["interrupted"]:
         kept = directory / "outcomes.parquet"
         write_parquet(job.plan, read_outcomes(files.outcomes), kept, job.users)
         files.outcomes.unlink()
