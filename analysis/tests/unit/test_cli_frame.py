@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,22 @@ def test_help_lists_every_verb_and_imports_none() -> None:
     assert all(verb in result.stdout for verb in cli.VERBS)
     assert "spoolscope.cli.main" in result.stdout
     assert "spoolscope.cli.report" not in result.stdout
+
+
+@pytest.mark.parametrize("given", [None, "2"])
+def test_numpy_begins_no_threads(given: str | None) -> None:
+    """Nor does a command that is recorded see how that is done."""
+    code = "import os, click; from spoolscope.cli import main; from pathlib import Path\n"
+    code += "main.group.get_command(click.Context(main.group), 'record')\n"
+    code += "names = [p.read_text() for p in Path('/proc/self/task').glob('*/comm')]\n"
+    code += "own = Path('/proc/self/comm').read_text()\n"
+    code += "print(names.count(own), os.environ.get('OPENBLAS_NUM_THREADS'))"
+    env = {k: v for k, v in os.environ.items() if k != cli.BLAS_THREADS}
+    env |= {cli.BLAS_THREADS: given} if given else {}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    begun, left = done.stdout.split()
+    assert left == str(given)
+    assert begun == "1" or given
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -11,6 +13,7 @@ import click
 
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 # Name and help in one place: verbs are imported only when used, so that --help stays fast.
 VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
@@ -29,6 +32,22 @@ VERBS = {
 }
 
 
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Keep OpenBLAS, which comes with numpy, from a thread on every CPU that spins for a while.
+
+    It reads this when it is loaded; what a command that is recorded gets is not changed.
+    """
+    if BLAS_THREADS in os.environ:
+        yield
+        return
+    os.environ[BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[BLAS_THREADS]
+
+
 class VerbGroup(click.Group):
     """A group whose commands are the modules ``spoolscope.cli.<verb>``."""
 
@@ -41,7 +60,8 @@ class VerbGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        module = importlib.import_module(f"spoolscope.cli.{name}")
+        with _one_blas_thread():
+            module = importlib.import_module(f"spoolscope.cli.{name}")
         command: click.Command = module.command
         return command
 
