@@ -80,6 +80,7 @@ def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
     left = {
         "calls never returned": summary.in_flight,
         "calls of unknown threads": summary.strangers,
+        "calls through symlinks, by the names that these stood for": summary.followed,
         "locks and mappings at start cannot be had again": summary.held_skipped,
         "calls have a result that no order explains": found["unexplained"],
         **{f"{name}: not replayed": n for name, n in found["unsupported"]},

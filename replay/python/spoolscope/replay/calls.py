@@ -53,6 +53,22 @@ class Calls:
             found.append(ops[self._kept(table.take(chosen), ops)])
         return np.concatenate(found)
 
+    def any_of(self, names: Iterable[str]) -> bool:
+        """Tell whether there may be calls of these names, without reading more than names."""
+        wanted = set(names)
+        groups = self._trace.parts("syscalls", ("syscall",))
+        return any(wanted & set(group["syscall"].unique().to_pylist()) for group in groups)
+
+    def named(self, names: Iterable[str], strings: Strings) -> Iterator[Ops]:
+        """Yield the calls of these names that are replayed, in order of time."""
+        wanted = [CALLS[name].id for name in names]
+        for table, first in self._tables(_TIMES + _REST):
+            chosen = np.flatnonzero(np.isin(_call_ids(table), wanted))
+            some = table.take(chosen)
+            ops = self._timed(some, chosen + first)
+            self._describe(some, ops, strings)
+            yield ops[self._kept(some, ops)]
+
     def ops(self, strings: Strings) -> Iterator[Ops]:
         """Yield all calls that are replayed, in order of time."""
         self.in_flight = self.strangers = 0

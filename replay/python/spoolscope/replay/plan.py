@@ -19,6 +19,7 @@ from spoolscope.replay.calls import Calls
 from spoolscope.replay.held import FAULT, faults, held
 from spoolscope.replay.life import in_order, read_life
 from spoolscope.replay.strings import Strings
+from spoolscope.replay.symlinks import Symlinks
 from spoolscope.replay.threads import Lives, begin_ns, column, read_lives
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
@@ -41,6 +42,7 @@ class PlanSummary:
         ops: Operations in the plan, process life included.
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
+        followed: Calls through symlinks, planned by the names that these stood for.
         threads: Recorded threads.
         faults: Page faults on mapped files.
         held_skipped: Locks and mappings at start that cannot be had again.
@@ -55,6 +57,7 @@ class PlanSummary:
     ops: int
     in_flight: int
     strangers: int
+    followed: int
     threads: int
     faults: int
     held_skipped: int
@@ -95,12 +98,13 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
             f"trace {trace.path} holds no call on a spool",
             remedy="record again while the mail server works",
         )
+    links = Symlinks(trace, calls, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
-    entries = on_disk.gathered(_entries(trace, strings), DTYPES["plan_entry"], place)
+    entries = on_disk.gathered(_entries(trace, strings, links), DTYPES["plan_entry"], place)
     entries_ = [_above(entries, strings), entries, attached.entries]
     faults_ = on_disk.gathered(faults(trace, lives), DTYPES["plan_op"], place)
-    pieces = in_order(calls.ops(strings), life, faults_, len(lives.tid), place)
+    pieces = in_order(_led(calls.ops(strings), links), life, faults_, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid))
     # Tables that were read whole until here are not needed any more.
     memory.release_unused()
@@ -118,6 +122,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
         ops=counts["ops"],
         in_flight=calls.in_flight,
         strangers=calls.strangers,
+        followed=links.followed,
         threads=counts["threads"],
         faults=stream.faults,
         held_skipped=before_all.skipped,
@@ -182,7 +187,13 @@ def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
     return threads
 
 
-def _entries(trace: Trace, strings: Strings) -> Iterator[Ops]:
+def _led(pieces: Iterator[Ops], links: Symlinks) -> Iterator[Ops]:
+    for ops in pieces:
+        links.follow(ops)
+        yield ops
+
+
+def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
     """Yield what the snapshot shows, and what it missed."""
     full = trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full"
     for tree in trace.parts("tree"):
@@ -201,7 +212,8 @@ def _entries(trace: Trace, strings: Strings) -> Iterator[Ops]:
         entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
         entries["ino"] = identity(trace, names)
         entries["mode"] = np.where(names["directory"].to_numpy(), DIRECTORY, 0)
-        yield entries[entries["path"] != NONE]
+        entries = entries[entries["path"] != NONE]
+        yield entries[links.stood_at_start(entries["path"])]
 
 
 def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:

@@ -124,6 +124,21 @@ class Strings:
         """Return what a name of a spool is called below the target."""
         return b"spool%d/%s" % (spool, path) if self._several else path
 
+    def text(self, index: int) -> bytes:
+        """Return the name of the trace that has this index."""
+        text: bytes = self._names[index].as_py()
+        return text
+
+    def below_any(self, roots: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+        """Tell which names of the trace are one of some, or below one."""
+        wanted, found = pa.array(roots, pa.large_binary()), np.zeros(len(self._names), np.bool_)
+        for part in on_disk.parts(len(self._names) if roots else 0):
+            names = self._names[part]
+            while pc.any(pc.greater(pc.binary_length(names), 0)).as_py():
+                found[part] |= pc.is_in(names, value_set=wanted).to_numpy(zero_copy_only=False)
+                names = _above(names)
+        return found
+
     def known(self, names: Sequence[bytes]) -> dict[bytes, int]:
         """Return the index of each of these names below the target that has one."""
         found = {name: self._added[name] for name in names if name in self._added}
@@ -153,10 +168,7 @@ class Strings:
         digests = np.unique(np.concatenate([np.zeros(1, _DIGEST), *map(_digests, known)]))
         found: dict[bytes, int] = {}
         for part in on_disk.parts(len(indices)):
-            above = pc.replace_substring_regex(
-                self._names.take(pa.array(indices[part])),
-                pattern="/?[^/]*$", replacement="", max_replacements=1,
-            ).dictionary_encode()  # fmt: skip
+            above = _above(self._names.take(pa.array(indices[part]))).dictionary_encode()
             _, first = np.unique(above.indices.to_numpy(), return_index=True)
             names = above.dictionary
             digest = _digests(names)
@@ -175,6 +187,11 @@ class Strings:
         lengths = [len(name) for name in self._added]
         ends = self._ends[-1] + np.cumsum(lengths, dtype=np.int64)
         return [self._ends, ends], [self._text, np.frombuffer(b"".join(self._added), np.uint8)]
+
+
+def _above(names: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Return the directory of each name."""
+    return pc.replace_substring_regex(names, pattern="/?[^/]*$", replacement="", max_replacements=1)
 
 
 def _digests(names: pa.LargeBinaryArray) -> npt.NDArray[np.bytes_]:

@@ -1,0 +1,304 @@
+"""Names that lead through symlinks: which names they stood for, at each moment.
+
+Two names of one file would be two files for the order of calls and for the final tree; and absolute
+symlinks lead elsewhere in a replay. So a call is planned by the name without symlinks.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from stat import S_IFLNK
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay.attached import Ops
+from spoolscope.replay.calls import Calls
+from spoolscope.replay.strings import Strings
+from spoolscope.replay.threads import column
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import NONE
+from spoolscope.traces.text import decoded
+from spoolscope.traces.trace import Trace
+
+_MAKE = ("symlink", "symlinkat")
+_REMOVE = ("unlink", "unlinkat")
+_RENAME = ("rename", "renameat", "renameat2")
+_LINK = ("link", "linkat")
+_OPEN = ("open", "openat", "openat2")
+_STAT = ("lstat", "newfstatat", "statx")
+# These work on a symlink itself.
+_ON_LINKS = (
+    *_MAKE, *_REMOVE, *_RENAME, *_LINK,
+    "lstat", "lchown", "readlink", "readlinkat", "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
+    "lgetxattr", "llistxattr", "lsetxattr", "lremovexattr",
+)  # fmt: skip
+_IF_TOLD = (*_STAT, "fchownat", "fchmodat2", "utimensat", "faccessat2")
+S_IFMT = 0o170000
+AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, RENAME_EXCHANGE = 0x100, 0x200, 2
+O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
+# As many as the kernel follows (MAXSYMLINKS), and times that the calls are read for renamed ones.
+MOST, PASSES = 40, 20
+_ALWAYS = np.iinfo(np.int64).max
+
+# What a name leads to, if it is a symlink.
+Lookup = Callable[[bytes], bytes | None]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A symlink from a call that made it until one that removed it, each from begin to end."""
+
+    target: bytes
+    made: tuple[int, int]
+    gone: tuple[int, int] = (_ALWAYS, _ALWAYS)
+
+    def holds(self, start_ns: int, end_ns: int, *, succeeded: bool) -> bool:
+        """Tell if a call met it; one that failed while it came or went did not."""
+        if succeeded:
+            return self.made[0] <= end_ns and start_ns <= self.gone[1]
+        return self.made[1] <= start_ns and end_ns <= self.gone[0]
+
+
+class Symlinks:
+    """The symlinks of a trace.
+
+    Attributes:
+        followed: Calls that got another name so far.
+    """
+
+    def __init__(self, trace: Trace, calls: Calls, strings: Strings) -> None:
+        self._strings = strings
+        self._mounts = _mounts(trace, strings)
+        # Each of several spools is a directory of the target.
+        self._depth = int(len(self._mounts) > 1)
+        self._spans: dict[bytes, list[_Span]] = {}
+        self._known: dict[bytes, int] = {}
+        self.followed = 0
+        at_start = dict(_at_start(trace, strings))
+        if at_start or calls.any_of(_MAKE):
+            self._spans = self._found(calls, at_start)
+        spans = [span for found in self._spans.values() for span in found]
+        bounds = [moment for span in spans for moment in (*span.made, *span.gone)]
+        self._moments = np.unique(np.array(bounds, np.int64))
+        self._through = strings.below_any(list(self._spans))
+
+    def follow(self, ops: Ops) -> None:
+        """Give calls that lead through symlinks the names that they stood for."""
+        if not self._spans:
+            return
+        before = ops["path"].copy(), ops["path2"].copy()
+        self._replace(ops, "path", _follows(ops))
+        pairs = np.isin(ops["op"], _ids(*_RENAME, *_LINK))
+        self._replace(ops, "path2", np.zeros(len(ops), np.bool_), pairs)
+        changed = (before[0] != ops["path"]) | (before[1] != ops["path2"])
+        self.followed += int(changed.sum())
+
+    def stood_at_start(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Tell which names led nowhere else when the recording began."""
+        stood = np.ones(len(paths), np.bool_)
+        if self._spans:
+            for at in np.flatnonzero(self._leads(paths)):
+                name = self._strings.text(int(paths[at]))
+                stood[at] = self._real(name, self._at((-1, -1, True)), final=False) in (None, name)
+        return stood
+
+    def _leads(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+        """Tell which names may lead through a symlink."""
+        known = paths < len(self._through)
+        known[known] = self._through[paths[known]]
+        return known
+
+    def _replace(
+        self,
+        ops: Ops,
+        member: str,
+        final: npt.NDArray[np.bool_],
+        which: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        leads = self._leads(ops[member])
+        rows = np.flatnonzero(leads if which is None else leads & which)
+        some = ops[rows]
+        epochs = [np.searchsorted(self._moments, some[name], "right") for name in _TIMES]
+        keys = np.stack([some[member], final[rows], some["ret"] >= 0, *epochs], axis=1)
+        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        names = []
+        for at in first:
+            op = some[at]
+            met = int(op["start_ns"]), int(op["end_ns"]), bool(op["ret"] >= 0)
+            name = self._strings.text(int(op[member]))
+            real = self._real(name, self._at(met), final=bool(final[rows[at]]))
+            names.append(name if real is None else real)
+        ops[member][rows] = self._numbers(names)[inverse.ravel()]
+
+    def _numbers(self, names: list[bytes]) -> npt.NDArray[np.uint32]:
+        new = list({name for name in names if name not in self._known})
+        self._known |= self._strings.known(new)
+        for name in new:
+            if name not in self._known:
+                self._known[name] = self._strings.add(name)
+        return np.array([self._known[name] for name in names], np.uint32)
+
+    def _at(self, met: tuple[int, int, bool]) -> Lookup:
+        start_ns, end_ns, succeeded = met
+
+        def target(name: bytes) -> bytes | None:
+            for span in self._spans.get(name, ()):
+                if span.holds(start_ns, end_ns, succeeded=succeeded):
+                    return span.target
+            return None
+
+        return target
+
+    def _real(self, name: bytes, target_of: Lookup, *, final: bool) -> bytes | None:
+        """Return the name without symlinks, or None if it leaves the spool.
+
+        Args:
+            name: Below the target.
+            target_of: What a name leads to.
+            final: The last of its parts is followed, too.
+        """
+        left, done, followed = name.split(b"/")[::-1], list[bytes](), 0
+        while left:
+            part = left.pop()
+            if part in (b"", b"."):
+                continue
+            if part == b"..":
+                if len(done) == self._depth:
+                    return None
+                done.pop()
+                continue
+            done.append(part)
+            target = target_of(b"/".join(done)) if left or final else None
+            if target is None:
+                continue
+            followed += 1
+            below = self._below(target)
+            if followed > MOST or below is None:
+                return None
+            done = [] if target.startswith(b"/") else done[:-1]
+            left += below.split(b"/")[::-1]
+        return b"/".join(done)
+
+    def _below(self, target: bytes) -> bytes | None:
+        """Return what a symlink says, as a name below the target if it is absolute."""
+        if not target.startswith(b"/"):
+            return target
+        for mount, name in self._mounts:
+            if target == mount or target.startswith(mount.rstrip(b"/") + b"/"):
+                return name + target[len(mount.rstrip(b"/")) :]
+        return None
+
+    def _found(self, calls: Calls, at_start: dict[bytes, bytes]) -> dict[bytes, list[_Span]]:
+        """Return all symlinks by name; the calls are read again for those that were renamed."""
+        names, spans = set(at_start), dict[bytes, list[_Span]]()
+        for _ in range(PASSES):
+            spans = self._lived(at_start, self._changes(calls, names))
+            if spans.keys() <= names:
+                break
+            names |= spans.keys()
+        return spans
+
+    def _changes(self, calls: Calls, names: set[bytes]) -> Ops:
+        """Return calls that make symlinks, or change these names or those above, as they end."""
+        above = {b"/".join(parts[:n]) for parts in _split(names) for n in range(1, len(parts) + 1)}
+        numbers = list(self._strings.known(list(above)).values())
+        found = []
+        for ops in calls.named((*_MAKE, *_REMOVE, *_RENAME, *_LINK), self._strings):
+            ours = np.isin(ops["path"], numbers) | np.isin(ops["path2"], numbers)
+            made = np.isin(ops["op"], _ids(*_MAKE))
+            found.append(ops[(ours | made) & (ops["ret"] >= 0)])
+        changes: Ops = np.concatenate(found)
+        return changes[np.argsort(changes["end_ns"], kind="stable")]
+
+    def _lived(self, at_start: dict[bytes, bytes], changes: Ops) -> dict[bytes, list[_Span]]:
+        """Go through the changes: from when until when which name was a symlink."""
+        before = -_ALWAYS, -_ALWAYS
+        living = {name: _Span(target, before) for name, target in at_start.items()}
+        spans = defaultdict[bytes, list[_Span]](list)
+        for op in changes:
+            when = int(op["start_ns"]), int(op["end_ns"])
+            gone, come = self._done(op, living)
+            for name in living.keys() & gone:
+                spans[name].append(_Span(living[name].target, living.pop(name).made, when))
+            living |= {name: _Span(target, when) for name, target in come.items()}
+        for name, span in living.items():
+            spans[name].append(span)
+        return dict(spans)
+
+    def _done(
+        self, op: np.void, living: dict[bytes, _Span]
+    ) -> tuple[set[bytes], dict[bytes, bytes]]:
+        """Return the names that a call took from symlinks, and those given, with what they say."""
+        kind = int(op["op"])
+        path, path2 = (self._name(op[member]) for member in ("path", "path2"))
+        if kind in _ids(*_MAKE):
+            return {path}, {path: path2} if path and path2 else {}
+        if kind in _ids(*_REMOVE):
+            return (set() if op["flags"] & AT_REMOVEDIR else {path}), {}
+        if kind in _ids(*_LINK):
+            return set(), {path2: living[path].target} if path in living and path2 else {}
+        gone, come = _moved(living, path, path2)
+        if op["flags"] & RENAME_EXCHANGE:
+            more_gone, more = _moved(living, path2, path)
+            return gone | more_gone, come | more
+        return {*gone, path2}, come
+
+    def _name(self, number: int) -> bytes:
+        return b"" if number == NONE else self._strings.text(int(number))
+
+
+_TIMES = ("start_ns", "end_ns")
+
+
+def _ids(*names: str) -> list[int]:
+    return [CALLS[name].id for name in names]
+
+
+def _split(names: set[bytes]) -> Iterator[list[bytes]]:
+    return (name.split(b"/") for name in names)
+
+
+def _is_below(name: bytes, directory: bytes) -> bool:
+    return bool(directory) and (name == directory or name.startswith(directory + b"/"))
+
+
+def _moved(
+    living: dict[bytes, _Span], path: bytes, to: bytes
+) -> tuple[set[bytes], dict[bytes, bytes]]:
+    """Return the symlinks at a name and below, and what they are called after a rename."""
+    gone = {name for name in living if _is_below(name, path)}
+    come = {to + name[len(path) :]: living[name].target for name in gone if to}
+    return gone, come
+
+
+def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
+    """Tell which calls follow a symlink that they name."""
+    kind, flags = ops["op"], ops["flags"]
+    itself = np.isin(kind, _ids(*_ON_LINKS))
+    itself |= np.isin(kind, _ids(*_IF_TOLD)) & (flags & AT_SYMLINK_NOFOLLOW > 0)
+    new = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
+    itself |= np.isin(kind, _ids(*_OPEN)) & (new | (flags & O_NOFOLLOW > 0))
+    seen = ops["obj_mode"] & S_IFMT
+    # With a slash at its end a name is followed in any case, and the slash is not in the trace.
+    itself &= ~(np.isin(kind, _ids(*_STAT)) & (seen != 0) & (seen != S_IFLNK))
+    follows: npt.NDArray[np.bool_] = ~(itself | (seen == S_IFLNK))
+    return follows
+
+
+def _at_start(trace: Trace, strings: Strings) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the symlinks of the snapshot, and what they say."""
+    for tree in trace.parts("tree", ("path_id", "target_id", "mode")):
+        links = column(tree, "mode", 0) & S_IFMT == S_IFLNK
+        paths = strings.of(column(tree, "path_id")[links])
+        targets = strings.of(column(tree, "target_id")[links])
+        for path, target in zip(paths.tolist(), targets.tolist(), strict=True):
+            if NONE not in (path, target):
+                yield strings.text(path), strings.text(target)
+
+
+def _mounts(trace: Trace, strings: Strings) -> list[tuple[bytes, bytes]]:
+    """Return where spools are mounted, the deepest first, and their names below the target."""
+    spools = trace.meta.get("spools", [])
+    found = [(decoded(spool["mount"]), strings.below(b"", at)) for at, spool in enumerate(spools)]
+    return sorted(found, key=lambda mount: -len(mount[0]))
