@@ -14,6 +14,8 @@ from spoolscope.cli import main as cli
 from spoolscope.cli.output import _eta, _Plain, claim_output, emit_json
 from spoolscope.traces.errors import SpoolscopeError
 
+OURS = '{"schema": "spoolscope/1"}'
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -117,38 +119,86 @@ def test_a_verb_that_returns_3_exits_3(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.code == 3
 
 
-def test_an_existing_output_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_an_existing_output_is_kept_unless_forced(tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     output.write_text("old")
-    with pytest.raises(SpoolscopeError, match="exists"):
-        claim_output(output, force=False)
+    with pytest.raises(SpoolscopeError, match="exists"), claim_output(output, force=False):
+        pass
     assert output.read_text() == "old"
-    claim_output(output, force=True)
-    assert not output.exists()
+    with claim_output(output, force=True):
+        assert not output.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_force_removes_only_what_spoolscope_wrote(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter").write_text("dear")
-    with pytest.raises(SpoolscopeError, match="did not write"):
-        claim_output(home, force=True)
+    with pytest.raises(SpoolscopeError, match="did not write"), claim_output(home, force=True):
+        pass
     assert (home / "letter").read_text() == "dear"
-    (home / "meta.json").write_text('{"schema": "spoolscope/1"}')
-    claim_output(home, force=True)
-    assert not home.exists()
+    (home / "meta.json").write_text(OURS)
+    with claim_output(home, force=True):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_what_force_replaces_is_back_if_nothing_takes_its_place(tmp_path: Path, wrote) -> None:
+    output = tmp_path / "monday.trace"
+    output.mkdir()
+    (output / "meta.json").write_text(OURS)
+
+    def write() -> None:
+        output.mkdir()
+        if wrote:
+            (output / "new").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), claim_output(output, force=True):
+        write()
+    assert list(tmp_path.iterdir()) == [output]
+    assert [file.name for file in output.iterdir()] == ["new" if wrote else "meta.json"]
+
+
+@pytest.mark.parametrize("read", [".", "ext4-r1/trace"])
+def test_force_does_not_remove_what_is_read(tmp_path: Path, read: str) -> None:
+    output = tmp_path / "monday"
+    (output / read).mkdir(parents=True)
+    (output / "meta.json").write_text(OURS)
+    with (
+        pytest.raises(SpoolscopeError, match="which is read"),
+        claim_output(output, force=True, inputs=[output / "x/.." / read]),
+    ):
+        pass
+    assert (output / "meta.json").exists()
+
+
+@pytest.mark.root
+def test_force_does_not_reach_into_a_mounted_filesystem(spool) -> None:
+    mount = spool("ext4")
+    (mount / "mail").touch()
+    (mount.parent / "replay.json").write_text("{}")
+    output = mount.parent
+    with (
+        pytest.raises(SpoolscopeError, match="holds a mounted filesystem") as error,
+        claim_output(output, force=True),
+    ):
+        pass
+    assert str(mount) in error.value.remedy
+    assert (mount / "mail").exists()
 
 
 def test_a_foreign_meta_json_does_not_make_a_directory_ours(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text('{"title": "somebody else"}')
-    with pytest.raises(SpoolscopeError, match="did not write"):
-        claim_output(tmp_path, force=True)
+    with pytest.raises(SpoolscopeError, match="did not write"), claim_output(tmp_path, force=True):
+        pass
     assert (tmp_path / "meta.json").exists()
 
 
 def test_an_empty_directory_is_a_free_output(tmp_path: Path) -> None:
-    claim_output(tmp_path, force=False)
-    assert tmp_path.is_dir()
+    with claim_output(tmp_path, force=False):
+        assert tmp_path.is_dir()
 
 
 def test_json_knows_numpy_and_paths(capsys: pytest.CaptureFixture[str]) -> None:

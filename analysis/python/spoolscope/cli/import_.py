@@ -68,8 +68,7 @@ def strace(
     from spoolscope.traces.pseudonym import load_key
 
     key = None if keep_names else load_key(key_file, outside=output)
-    claim_output(output, force=force)
-    with progress(quiet=quiet) as show:
+    with claim_output(output, force=force, inputs=files), progress(quiet=quiet) as show:
         meta = import_strace(files, root, output, key, show)
     facts = meta["imported"]
     for sentence in _doubts(facts):

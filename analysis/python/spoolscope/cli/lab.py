@@ -1,5 +1,6 @@
 """The verb lab."""
 
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import click
@@ -55,28 +56,27 @@ def faults(
     from spoolscope.lab.private import enter_private_mounts
     from spoolscope.lab.suite import run_all
 
-    if output is not None:
-        claim_output(output, force=force)
-    enter_private_mounts()
     wanted = [
         (FAULTS[name], fstype)
         for name in names or FAULTS
         for fstype in FAULTS[name].filesystems
         if not fstypes or fstype in fstypes
     ]
-    with progress(quiet=quiet) as show:
-        outcomes, left_out = run_all(wanted, seconds, show)
-    for sentence in left_out:
-        warn(sentence)
-    if not outcomes:
-        raise SpoolscopeError("no fault was injected", remedy="see the warnings above")
-    if as_json:
-        emit_json({"seconds": seconds, "faults": [table.to_json(one) for one in outcomes]})
-    else:
-        click.echo("\n".join(table.text(outcomes)))
-    if output is not None:
-        output.write_text(table.markdown(outcomes, seconds))
-        wrote(output)
+    with claim_output(output, force=force) if output else nullcontext():
+        enter_private_mounts()
+        with progress(quiet=quiet) as show:
+            outcomes, left_out = run_all(wanted, seconds, show)
+        for sentence in left_out:
+            warn(sentence)
+        if not outcomes:
+            raise SpoolscopeError("no fault was injected", remedy="see the warnings above")
+        if as_json:
+            emit_json({"seconds": seconds, "faults": [table.to_json(one) for one in outcomes]})
+        else:
+            click.echo("\n".join(table.text(outcomes)))
+        if output is not None:
+            output.write_text(table.markdown(outcomes, seconds))
+            wrote(output)
     return 0 if all(map(table.passes, outcomes)) and not left_out else INCOMPLETE
 
 
@@ -117,11 +117,12 @@ def kjournald(
     from spoolscope.lab.private import enter_private_mounts
 
     variants = [VARIANTS[name] for name in names or VARIANTS]
-    if output is not None:
-        for variant in variants:
-            claim_output(output / trace_name(variant, data), force=force)
-    enter_private_mounts()
-    with progress(quiet=quiet) as show:
+    with ExitStack() as claims:
+        kept = [output / trace_name(variant, data) for variant in variants] if output else []
+        for trace in kept:
+            claims.enter_context(claim_output(trace, force=force))
+        enter_private_mounts()
+        show = claims.enter_context(progress(quiet=quiet))
         cases = run_all(variants, data, seconds, output, show)
     if as_json:
         found = [case.to_json() for case in cases]
@@ -130,6 +131,5 @@ def kjournald(
         for case in cases:
             click.echo("\n".join(case.text()))
         if output is not None:
-            kept = output / trace_name(variants[-1], data)
-            wrote(output, f"spoolscope explain {kept} --blame")
+            wrote(output, f"spoolscope explain {kept[-1]} --blame")
     return 0 if all(case.as_expected for case in cases) else INCOMPLETE

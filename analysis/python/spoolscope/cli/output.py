@@ -1,10 +1,11 @@
 """What every verb prints in the same way: results, warnings, progress."""
 
 import json
+import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -50,30 +51,78 @@ def warn(message: str) -> None:
     click.echo(f"spoolscope: warning: {message}", err=True)
 
 
-def claim_output(path: Path, *, force: bool) -> None:
-    """Make sure that an output path is free; with ``force`` remove what is there.
+@contextmanager
+def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Iterator[None]:
+    """Make sure that an output path is free; with ``force`` put what is there aside.
+
+    That is removed when the block ends; if it fails and leaves nothing, it is back.
+
+    Args:
+        path: What is to be written.
+        force: What is there may be replaced.
+        inputs: What is read, and so is not to be removed.
 
     Raises:
         SpoolscopeError: it exists and ``force`` is not set, or it is not spoolscope's to remove.
     """
-    if not path.exists() and not path.is_symlink():
-        return
-    if path.is_dir() and not any(path.iterdir()):
+    if not _is_there(path):
+        yield
         return
     if not force:
         raise SpoolscopeError(
             f"output {path} exists", remedy="give another -o, or --force", exit_code=USAGE
         )
+    _check_removable(path, inputs)
+    aside = path.with_name(f".{path.name}.replaced-{os.getpid()}")
+    path.rename(aside)
+    try:
+        yield
+    except BaseException:
+        if not _is_there(path):
+            aside.rename(path)
+        raise
+    finally:
+        if aside.is_dir() and not aside.is_symlink():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink(missing_ok=True)
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether there is more than an empty directory."""
+    if path.is_dir() and not path.is_symlink():
+        return any(path.iterdir())
+    return path.exists() or path.is_symlink()
+
+
+def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
+    real = path.resolve()
+    for held in (file.resolve() for file in inputs):
+        if held == real or real in held.parents:
+            raise SpoolscopeError(
+                f"output {path} is or holds {held}, which is read",
+                remedy="give another -o",
+                exit_code=USAGE,
+            )
     if not path.is_dir() or path.is_symlink():
-        path.unlink()
         return
+    if mounted := _mounted_below(real):
+        raise SpoolscopeError(
+            f"output {path} holds a mounted filesystem",
+            remedy=f"wait for the replay that uses it, or umount {mounted}",
+        )
     if not _is_ours(path):
         raise SpoolscopeError(
             f"output {path} is a directory that spoolscope did not write",
             remedy="give another -o",
             exit_code=USAGE,
         )
-    shutil.rmtree(path)
+
+
+def _mounted_below(directory: Path) -> Path | None:
+    """Return a mount point that a directory is or holds, if there is one."""
+    places = (Path(place) for place, _, _ in os.walk(directory))
+    return next((place for place in places if place.is_mount()), None)
 
 
 def _is_ours(directory: Path) -> bool:

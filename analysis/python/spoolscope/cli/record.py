@@ -135,10 +135,15 @@ def command(**options: Any) -> int:
     whom they start. No mail content is recorded; file names are pseudonymised unless --keep-names.
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
-    if options.pop("force"):
-        if (options["output"] / "meta.json").is_file():  # a trace, which would now be removed
-            refuse_output_on_spool(options["output"], options["spools"])
-        claim_output(options["output"], force=True)
+    force = options.pop("force")
+    if force and (options["output"] / "meta.json").is_file():  # a trace, which will be removed
+        refuse_output_on_spool(options["output"], options["spools"])
+    inputs = [options["recover"]] if options["recover"] else []
+    with claim_output(options["output"], force=force, inputs=inputs):
+        return _record(options, as_json=as_json, quiet=quiet)
+
+
+def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     if options["recover"]:
         key = (
             None

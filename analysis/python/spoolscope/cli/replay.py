@@ -103,12 +103,12 @@ def command(**options: Any) -> int:
         Content(options["compressible"], options["duplicate"]),
         parse_age(options["age"]) if options["age"] is not None else None,
     )
-    claim_output(output, force=options["force"])
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
     for told in beyond_calls(trace):
         warn(told)
-    with progress(quiet=options["quiet"]) as show:
+    claimed = claim_output(output, force=options["force"], inputs=[trace.path])
+    with claimed, progress(quiet=options["quiet"]) as show:
         rows = replay(
             trace.path,
             list(options["candidates"]),
