@@ -213,6 +213,7 @@ fn prepare(
 }
 
 fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
+    engine::end_with_parent();
     if !arguments.prepared {
         sandbox::require_empty(&arguments.target)?;
     }

@@ -86,6 +86,9 @@ pub fn build(
         pattern,
     };
     let mut built = Built::default();
+    if tree.lost_and_found {
+        maker.make_lost_and_found()?;
+    }
     for (name, thing) in &parts.directories {
         maker.make(name, *thing, &mut built)?;
     }
@@ -178,6 +181,18 @@ const SHARE: usize = 256;
 const MOST_THREADS: usize = 8;
 
 impl Maker<'_> {
+    /// On ext* it is there already.
+    fn make_lost_and_found(&self) -> Result<()> {
+        let path = self.confinement.path(b"lost+found");
+        // SAFETY: the path is NUL-terminated.
+        match check(unsafe { libc::mkdir(path.as_ptr(), 0o700) }) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(error).context("cannot make lost+found")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes and finishes files; returns those refused.
     fn make_all(
         &self,

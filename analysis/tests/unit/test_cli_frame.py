@@ -90,6 +90,8 @@ def fails(error: BaseException) -> click.Command:
         (SpoolscopeError("not so", remedy="do so", exit_code=2), 2, "not so; do so"),
         (KeyboardInterrupt(), 1, "interrupted"),
         (PermissionError(13, "Permission denied", "/x"), 1, "/x: Permission denied"),
+        (OSError(28, "No space left on device"), 1, "on device; free space"),
+        (TypeError("None\nis not so"), 1, "TypeError: None is not so; the input is damaged"),
         (BrokenPipeError(), 0, ""),
     ],
 )

@@ -21,4 +21,4 @@ mod turn;
 mod verdict;
 mod watchdog;
 
-pub use supervisor::{Options, Summary, open_sink, run};
+pub use supervisor::{Options, Summary, end_with_parent, open_sink, run};

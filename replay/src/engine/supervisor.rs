@@ -393,15 +393,22 @@ impl Supervisor {
     }
 }
 
+/// Who began us takes care of the target: without them it ends, in order once it runs.
+pub fn end_with_parent() {
+    // SAFETY: plain system call.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
 fn install_handlers() {
     mapped::survive_missing_pages();
     let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only stores a flag.
     unsafe {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::signal(signal, handler);
+        }
         // Orphans of recorded parents come here.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        libc::signal(libc::SIGINT, handler);
-        libc::signal(libc::SIGTERM, handler);
         // It asks a holder to give up its lease; the holder does so when the recorded one did.
         libc::signal(libc::SIGIO, libc::SIG_IGN);
         // Only there to interrupt a lock that will never be granted; inherited by all tasks.
@@ -411,11 +418,12 @@ fn install_handlers() {
     }
 }
 
-/// Tasks leave a Ctrl-C of the terminal to the engine, which kills them.
+/// Tasks leave a Ctrl-C of the terminal, and its end, to the engine, which kills them.
 fn reset_handlers() {
     // SAFETY: plain system calls.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
         libc::signal(libc::SIGTERM, libc::SIG_DFL);
     }
 }

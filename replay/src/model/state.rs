@@ -33,6 +33,8 @@ pub struct Thing {
 pub struct Tree {
     pub things: Vec<Thing>,
     pub names: BTreeMap<Vec<u8>, usize>,
+    /// The directory of that name was there, or is.
+    pub lost_and_found: bool,
 }
 
 impl Tree {
@@ -111,8 +113,9 @@ impl Tree {
     }
 
     fn add(&mut self, name: &[u8], thing: usize) {
-        // mkfs.ext* makes it; other filesystems have no use for it.
+        // mkfs.ext* makes it, with what is in it; it is no part of a tree that is compared.
         if name == b"lost+found" {
+            self.lost_and_found = true;
             return;
         }
         if self.names.insert(name.to_vec(), thing).is_none() {

@@ -1,5 +1,6 @@
 """The spoolscope command: finds the verb, prints errors, sets the exit code."""
 
+import errno
 import importlib
 import os
 import sys
@@ -13,6 +14,8 @@ import click
 
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 
+TRACEBACK = "SPOOLSCOPE_TRACEBACK"
+USABLE = "see that it exists and may be used"
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 # Name and help in one place: verbs are imported only when used, so that --help stays fast.
 VERBS = {
@@ -102,8 +105,17 @@ def _run(arguments: list[str] | None) -> int:
         return 0
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
+        full = error.errno == errno.ENOSPC
+        remedy = "free space, or give another -o or --work" if full else USABLE
+        return _fail(f"{name}{error.strerror or error}", remedy, ERROR)
+    except (
+        Exception
+    ) as error:  # the last resort: what is read may be damaged in ways nobody thought of
+        if TRACEBACK in os.environ:
+            raise
+        told = " ".join(f"{type(error).__name__}: {error}".split())
         return _fail(
-            f"{name}{error.strerror or error}", "see that it exists and may be used", ERROR
+            told, f"the input is damaged, or spoolscope is: {TRACEBACK}=1 tells where", ERROR
         )
     return result if isinstance(result, int) else 0
 

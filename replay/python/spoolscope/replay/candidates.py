@@ -1,5 +1,6 @@
 """Candidates: filesystems on fresh loop images, or an empty directory, always cleaned up."""
 
+import fcntl
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.age import GROWTH, Age
+from spoolscope.replay.interrupts import undisturbed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.text import decoded
 
@@ -41,6 +43,11 @@ class Candidate:
     mount_options: str = SAFE
     package: str = ""
     directory: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in names of files."""
+        return self.name.replace(":", "-").replace("/", "_")
 
 
 # Inode tables are written by mkfs: a kernel thread that does it later would disturb the replay.
@@ -146,12 +153,44 @@ def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
                 remedy="give an empty directory elsewhere with --on dir:PATH",
                 exit_code=USAGE,
             )
-    if any(entry.name != "lost+found" for entry in real.iterdir()):
+    _check_empty(directory)
+    if not os.access(real, os.W_OK | os.X_OK):
+        raise SpoolscopeError(
+            f"target {directory} may not be written to",
+            remedy="give a directory of your own with --on dir:PATH, or run with sudo",
+            exit_code=USAGE,
+        )
+
+
+def _check_empty(directory: Path) -> None:
+    if any(entry.name != "lost+found" for entry in directory.iterdir()):
         raise SpoolscopeError(
             f"target {directory} is not empty",
             remedy="give an empty directory with --on dir:PATH",
             exit_code=USAGE,
         )
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SpoolscopeError(
+            f"another replay uses target {directory}",
+            remedy="give an empty directory with --on dir:PATH",
+        ) from None
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep another replay out of an empty directory: what is in it at the end is removed."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(descriptor, directory)
+        _check_empty(directory)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is(spool: dict[str, Any], directory: Path) -> bool:
@@ -224,10 +263,13 @@ def prepared(
         SpoolscopeError: no space for the image, or mkfs or mount failed.
     """
     if candidate.directory is not None:
-        try:
-            yield Target(candidate.directory.resolve(), "")
-        finally:
-            _empty(candidate.directory)
+        with _alone_in(candidate.directory):
+            before = {entry.name for entry in candidate.directory.iterdir()}
+            try:
+                yield Target(candidate.directory.resolve(), "")
+            finally:
+                with undisturbed():
+                    _empty(candidate.directory, before)
         return
     place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
     image, mount = place / f"{candidate.name}.img", place / "mnt"
@@ -241,8 +283,9 @@ def prepared(
         images.mount(image, mount, candidate.fstype, candidate.mount_options)
         yield Target(mount, _mounted_options(mount), image, copied)
     finally:
-        images.unmount(mount)
-        shutil.rmtree(place, ignore_errors=True)
+        with undisturbed():
+            images.unmount(mount)
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def image_bytes(tree_bytes: int, written_bytes: int, names: int, age: Age | None = None) -> int:
@@ -265,7 +308,8 @@ def check_space(work: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(work).free
     if free < needed_bytes:
         raise SpoolscopeError(
-            f"{work} has {free // MIB} MiB free, the image may grow to {needed_bytes // MIB} MiB",
+            f"{work.parent} has {free // MIB} MiB free, the image may grow to "
+            f"{needed_bytes // MIB} MiB",
             remedy="give another --work DIR",
         )
 
@@ -283,10 +327,10 @@ def _mounted_options(mount: Path) -> str:
         return ""
 
 
-def _empty(directory: Path) -> None:
-    """Remove what the replay made: the directory was empty before."""
+def _empty(directory: Path, before: set[str]) -> None:
+    """Remove what the replay made: the directory was empty before, but for what mkfs made."""
     for entry in directory.iterdir():
-        if entry.name == "lost+found":
+        if entry.name in before:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

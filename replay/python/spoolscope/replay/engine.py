@@ -1,6 +1,7 @@
 """The native replayer, spoolscope-replay, as Python calls it."""
 
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,8 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.25
+# Exit status of a command that a signal ended, as Python and as a shell have it.
+INTERRUPTED = {s for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM) for s in (-n, 128 + n)}
 # What a call waits for: the calls on the same objects that explain its result; besides these every
 # call that had ended when it began; or nothing outside its thread.
 ORDERS = ("resource", "recorded", "none")
@@ -149,6 +152,8 @@ class Engine:
             summary: dict[str, Any] = json.loads(files.summary.read_text())
             files.summary.unlink()
         except (OSError, ValueError):
+            if status in INTERRUPTED:
+                raise KeyboardInterrupt from None
             raise SpoolscopeError(
                 f"spoolscope-replay ended with status {status} and no result",
                 remedy="see its message above",

@@ -284,7 +284,8 @@ def _reason(goal: Goal, late: dict[str, Any] | None, given: Conditions) -> str:
         "tree_differs": f"{value:,.0f} names of the final tree differ",
         "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
         f"late{_stall(late)}{_cpus(given.summary)}",
-        "drift_ppm": f"the replay fell behind by {_percent(value / 1e6)} of the time that passed"
+        "drift_ppm": f"the replay {'fell behind' if value > 0 else 'caught up'} by "
+        f"{_percent(abs(value) / 1e6)} of the time that passed"
         f"{_mostly(late)}",
         "makespan_error": f"the run took {_percent(abs(value))} "
         f"{'longer' if value > 0 else 'less'} than the recording",

@@ -16,6 +16,7 @@ from spoolscope.replay.plan import PlanSummary, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import begin_ns
 from spoolscope.replay.whatif import Slice, WhatIf
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.trace import Trace
 
@@ -31,6 +32,8 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
     Raises:
         SpoolscopeError: the trace holds no call, or cannot be planned.
     """
+    if what_if.part is not None:
+        _check_part(trace, what_if.part)
     summary = build(trace, out, what_if)
     cut = None if what_if.part is None else _cut(trace, out, what_if.part)
     only = _only(out, what_if.only) if what_if.only else None
@@ -47,6 +50,16 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
     if what_if.scale.users > 1:
         summary, scaled = _scaled(summary, out, what_if.scale)
     return summary, what_if.told(summary.left_out, cut, only, scaled)
+
+
+def _check_part(trace: Trace, part: Slice) -> None:
+    lasted_s = int(trace.meta["duration_ns"]) / 1e9
+    if part.from_ns / 1e9 >= lasted_s:
+        raise SpoolscopeError(
+            f"--slice begins at {part.from_ns / 1e9:g} s, the recording ends at {lasted_s:.1f} s",
+            remedy="give a part of it",
+            exit_code=USAGE,
+        )
 
 
 def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:

@@ -5,10 +5,8 @@ import platform
 import random
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,7 @@ from spoolscope.replay.outcomes import (
     write_parquet,
 )
 from spoolscope.replay.pace import Pace, parse_pace
+from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.plan import PlanSummary
 from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE, WhatIf
@@ -103,7 +102,7 @@ class Slot:
     @property
     def name(self) -> str:
         """Directory of the run below the output."""
-        return f"{self.candidate.name.replace(':', '-').replace('/', '_')}-r{self.round}"
+        return f"{self.candidate.label}-r{self.round}"
 
 
 def replay(
@@ -145,11 +144,11 @@ def replay(
     begin = begin or Begin()
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
-    out.mkdir(parents=True, exist_ok=True)
-    with ending_on_signals(), _scratch(work or out) as scratch:
+    check_places(chosen, out, work)
+    with ending_on_signals(), results(out), scratch(work or out) as place:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
-        job = _job(opened, scratch, out, kept, recorder, begin, rounds, what_if, order)
+        job = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order)
         slots = _slots(chosen, rounds, seed)
         rows: list[dict[str, Any]] = []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
@@ -192,16 +191,6 @@ def _job(
     )
     (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
     return job
-
-
-@contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    """A directory for the plan and the images; gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:

@@ -82,6 +82,10 @@ class Recorder:
             SpoolscopeError: the recorder failed.
         """
         self._answers.unlink()
+        if -self._process.returncode in ENDING:
+            raise SpoolscopeError(
+                "interrupted before anything was recorded", remedy="run the command again"
+            )
         done, error = self._last.get("done"), self._last.get("error")
         if self._process.returncode != 0 or done is None:
             raise _failure(error["message"] if error else "", self._process.returncode)

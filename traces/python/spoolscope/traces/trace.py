@@ -156,7 +156,17 @@ def _read_meta(path: Path) -> dict[str, Any]:
         )
     if not isinstance(meta.get("counts"), dict):
         _damaged(path, META, "no counts of rows")
+    spools = meta.get("spools", [])
+    if not isinstance(spools, list) or not all(map(_is_spool, spools)):
+        _damaged(path, META, "no list of spools with their mounts")
+    for name in ("start_ns", "duration_ns"):
+        if not isinstance(meta.get(name, 0), int):
+            _damaged(path, META, f"{name} is no number")
     return dict(meta)
+
+
+def _is_spool(spool: Any) -> bool:
+    return isinstance(spool, dict) and isinstance(spool.get("mount"), str)
 
 
 def _foreign(path: Path) -> NoReturn:

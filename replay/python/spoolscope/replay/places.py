@@ -1,0 +1,87 @@
+"""Where a replay leaves its results and works, and that nothing else is hurt there."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+# Files about all runs, and of none.
+_ABOUT = ("plan.json", "replay.json")
+
+
+def check_places(candidates: Sequence[Candidate], out: Path, work: Path | None) -> None:
+    """Make sure, before anything is changed, that runs do not get into each other's way.
+
+    Args:
+        candidates: What is replayed on.
+        out: Directory for the results.
+        work: Directory for images; None is the same.
+
+    Raises:
+        SpoolscopeError: two runs would share a directory, a directory would be emptied with its
+            target, or there is none to work in.
+    """
+    if work is not None and not work.is_dir():
+        raise _wrong(f"--work {work} is no directory", f"mkdir -p {work}")
+    _check_labels(candidates)
+    for candidate in candidates:
+        for place in (out, work or out):
+            real = place.resolve()
+            if candidate.directory and candidate.directory.resolve() in (real, *real.parents):
+                raise _wrong(
+                    f"{place} lies in target {candidate.directory}, which is emptied at the end",
+                    "give -o and --work elsewhere",
+                )
+
+
+def _check_labels(candidates: Sequence[Candidate]) -> None:
+    seen: dict[str, Candidate] = {}
+    for candidate in candidates:
+        if candidate.label in seen:
+            raise _wrong(
+                f"runs on {seen[candidate.label].name} and {candidate.name} would have one name",
+                "give one of them, or --rounds 2 to replay twice",
+            )
+        seen[candidate.label] = candidate
+
+
+def _wrong(what: str, remedy: str) -> SpoolscopeError:
+    return SpoolscopeError(what, remedy=remedy, exit_code=USAGE)
+
+
+@contextmanager
+def scratch(parent: Path) -> Iterator[Path]:
+    """A directory for the plan and the images; gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
+    try:
+        yield path
+    finally:
+        with undisturbed():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def results(out: Path) -> Iterator[None]:
+    """Make the directory of the results; take it away if it holds nothing of a run in the end."""
+    made = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with undisturbed():
+            _forget(out, made=made)
+        raise
+
+
+def _forget(out: Path, *, made: bool) -> None:
+    if any(not path.is_dir() and path.name not in _ABOUT for path in out.rglob("*")):
+        return
+    for path in out.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if made:
+        out.rmdir()

@@ -1,0 +1,169 @@
+"""How replays end, and what they leave alone: signals, other replays, other people's files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.replay.plan import build
+from spoolscope.replay.planned import plan
+from spoolscope.replay.run import replay
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+DIR = 0o040700
+
+
+@pytest.fixture
+def target(tmp_path) -> Path:
+    path = tmp_path / "target"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
+    script.thread(10)
+    script.fork(10, 11, 1)
+    for tid in (10, 11, 12):
+        script.call(tid, 60_000, "stat", "x", ret=-2)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while len(_members(process.pid)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(_members(process.pid)) == 4
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert _members(process.pid) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [(signal.SIGINT, os.killpg), (signal.SIGHUP, os.killpg), (signal.SIGTERM, os.kill)],
+)
+def test_an_ended_replay_keeps_what_was_done(script, tmp_path, target, number, send):
+    """Whether the signal comes from the terminal, to all, or to the process that began it."""
+    script.call(10, 1, "mkdir", "made", mode=0o700)
+    script.call(10, 60_000, "stat", "made", obj_mode=DIR)
+    with begun(script, tmp_path, target) as process:
+        send(process.pid, number)
+        _, told = process.communicate(timeout=10)
+    [kept] = (tmp_path / "out").glob("*/outcomes.*")
+    assert "the replay was ended: interrupted" in told
+    assert f"the 1 calls until then in {kept}" in told
+    assert pq.read_table(kept)["verdict"].to_pylist() == ["same", "pending"]
+    assert (process.returncode, _members(process.pid), list(target.iterdir())) == (1, [], [])
+
+
+def test_a_replay_whose_beginner_is_killed_ends(script, tmp_path, target):
+    script.call(10, 1, "mkdir", "made", mode=0o700)
+    script.call(10, 60_000, "stat", "made", obj_mode=DIR)
+    with begun(script, tmp_path, target) as process:
+        process.kill()
+    deadline = time.monotonic() + 10
+    while _members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _members(process.pid) == []
+
+
+def test_two_replays_do_not_share_a_target(script, tmp_path, target):
+    script.call(10, 1, "mkdir", "made", mode=0o700)
+    script.call(10, 60_000, "stat", "made", obj_mode=DIR)
+    with begun(script, tmp_path, target) as first:
+        (target / "made").rmdir()  # an empty directory, but another's
+        with pytest.raises(SpoolscopeError, match="another replay uses"):
+            replay(tmp_path / "trace", [f"dir:{target}"], tmp_path / "second", pace="afap")
+        (target / "made").mkdir()
+        with pytest.raises(SpoolscopeError, match="not empty"):
+            replay(tmp_path / "trace", [f"dir:{target}"], tmp_path / "second", pace="afap")
+        assert (target / "made").exists()
+        assert not (tmp_path / "second").exists()
+        first.terminate()
+    assert first.returncode == 1
+
+
+def test_what_came_into_the_target_before_the_replay_stays(script, tmp_path, target, monkeypatch):
+    script.call(10, 1, "stat", "x", ret=-2)
+
+    def late(*arguments):
+        (target / "precious").touch()
+        return plan(*arguments)
+
+    monkeypatch.setattr("spoolscope.replay.run.plan", late)
+    with pytest.raises(SpoolscopeError, match="not empty"):
+        replay(script.write(tmp_path / "trace"), [f"dir:{target}"], tmp_path / "out")
+    assert [path.name for path in target.iterdir()] == ["precious"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_places_of_a_replay_are_checked_before_anything_is_done(script, tmp_path, target):
+    script.call(10, 1, "stat", "x", ret=-2)
+    trace, one = script.write(tmp_path / "trace"), f"dir:{target}"
+    for out, work, on, told in (
+        (tmp_path / "out", tmp_path / "nope", [one], "no directory"),
+        (tmp_path / "out", tmp_path / "trace/meta.json", [one], "no directory"),
+        (target / "below/out", None, [one], "lies in target"),
+        (tmp_path / "out", target, [one], "lies in target"),
+        (tmp_path / "out", None, [one, one], "would have one name"),
+    ):
+        with pytest.raises(SpoolscopeError, match=told) as error:
+            replay(trace, on, out, work=work)
+        assert error.value.exit_code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["target", "trace"]
+    assert list(target.iterdir()) == []
+
+
+def begun(script, tmp_path: Path, target: Path) -> "subprocess.Popen[str]":
+    """Begin a replay of a trace that makes a directory first."""
+    trace, out = script.write(tmp_path / "trace"), tmp_path / "out"
+    words = [sys.executable, "-m", "spoolscope.cli.main", "replay", trace, "--on", f"dir:{target}",
+             "--no-record", "--quiet", "-o", out]  # fmt: skip
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not (target / "made").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):
+    script.thread(10)
+    script.fork(10, 11, 1)
+    for tid in (10, 11):
+        script.call(tid, 60_000, "stat", "x", ret=-2)
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while len(_members(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while _members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _members(process.pid) == []
+
+
+def _members(session: int) -> list[int]:
+    """Live processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(entry.name))
+    return found
