@@ -92,7 +92,11 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
         ("not_understood", "lines were not understood; 'spoolscope info' tells of which threads"),
         ("unfinished", "calls had not returned at the end"),
         ("unplaced", "calls have a descriptor or directory that nothing tells of: use strace -y"),
-        ("names_cut", "names of extended attributes were cut: use strace -s 64"),
+        (
+            "names_cut",
+            "names of extended attributes were cut: strace -s 64 tells them, and the first 64 bytes "
+            "of what is read and written, too",
+        ),
         ("without_duration", "calls without a duration count as 0: use strace -T"),
     )
     said = [f"{facts[name]:,} {what}" for name, what in sayings if facts[name]]
