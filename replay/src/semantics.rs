@@ -205,6 +205,13 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         }
 }
 
+/// Whether what lies outside the spool gets the number of a descriptor, which that closes: a shell
+/// takes back its output so.
+pub fn puts_outside(op: &PlanOp) -> bool {
+    let outside = op.path == NONE && op.ino == 0 && op.obj_mode == 0;
+    op.ret >= 0 && outside && kind(op) == Kind::Dup2 && op.ret != i64::from(op.fd)
+}
+
 /// Whether the descriptor that a call makes is closed by exec.
 pub fn closes_on_exec(op: &PlanOp) -> bool {
     match kind(op) {

@@ -163,6 +163,12 @@ fn close_range(task: &Task, op: &PlanOp) -> i64 {
 
 /// The target number is bound here to another real number, or to none yet.
 fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
+    if semantics::puts_outside(op) {
+        if let Some(target) = task.process.fds.take(op.fd2) {
+            fds::close(target.real);
+        }
+        return Ok(op.ret);
+    }
     let open = open_here(task, op, op.fd)?;
     let real = i64::from(open.real);
     let onto = |target: i64| {
@@ -294,6 +300,9 @@ fn sync_target(task: &Task) -> i64 {
 
 /// Binds new descriptors to their recorded numbers and follows the working directory.
 fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
+    if semantics::puts_outside(op) {
+        return;
+    }
     if ret >= 0 && (semantics::makes_fd(op) || kind == Kind::Open) {
         bind_result(task, op, kind, ret as i32);
         return;

@@ -136,6 +136,13 @@ def test_drift_is_the_slope_of_lateness(drift, word):
     assert ("fell behind by 0.4 %" in " ".join(certificate["reasons"])) == (word == "unfaithful")
 
 
+def test_a_replay_that_catches_up_does_not_fall_behind():
+    calls, outcomes = steady(5000, (np.arange(5000)[::-1] * MS * 0.004).astype(np.int64))
+    outcomes["ready_ns"] = outcomes["issue_ns"]
+    reasons = " ".join(judged(calls, outcomes).certificate["reasons"])
+    assert "caught up by 0.4 %" in reasons
+
+
 def test_a_single_stall_is_no_drift():
     late = np.zeros(5000, np.int64)
     late[4000:4050] = 300 * MS

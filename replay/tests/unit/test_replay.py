@@ -271,6 +271,20 @@ def test_a_used_directory_and_the_production_spool_are_refused(script, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, target):
+    """As a shell does that takes back its output: the file is closed, and its lock given up."""
+    opened = {"ret": 3, "flags": 0o102, "mode": 0o600, "ino": 5, "obj_mode": REG}
+    script.call(10, 1, "openat", "log", **opened)
+    script.call(10, 2, "dup2", "log", ret=1, base=0, fd=3, fd2=1, ino=5, obj_mode=REG)
+    script.call(10, 3, "close", "log", base=0, fd=3, ino=5, obj_mode=REG)
+    script.call(10, 4, "flock", "log", base=0, fd=1, cmd=6, ino=5, obj_mode=REG)
+    script.call(10, 5, "dup2", ret=1, fd=10, fd2=1)
+    script.call(11, 6, "openat", "log", **opened)
+    script.call(11, 7, "flock", "log", base=0, fd=3, cmd=6, ino=5, obj_mode=REG)
+    row, _ = run(script, tmp_path, target)
+    assert (row["executed"], row["divergent"]) == (7, 0)
+
+
 def test_a_slice_that_begins_after_the_end_is_refused(script, tmp_path, target):
     script.call(10, 1, "stat", "x", ret=-2)
     trace = script.write(tmp_path / "trace")
