@@ -122,7 +122,7 @@ impl<'a> Explainer<'a> {
         let (what, need, did) = match why.key {
             None => (Value::Null, "", "ended"),
             Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
-            Some(Key::Data(ino)) => (json!(ino), data(op), data(before)),
+            Some(Key::Data(ino)) => (json!(ino), data(op, ino), data(before, ino)),
             Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
             Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
             Some(Key::Cwd(_)) => (Value::Null, directory(op), directory(before)),
@@ -174,8 +174,9 @@ fn done(op: &PlanOp, path: u32) -> &'static str {
     }
 }
 
-fn data(op: &PlanOp) -> &'static str {
-    match crate::model::sizes::changes_size(op) {
+fn data(op: &PlanOp, ino: u64) -> &'static str {
+    let copied_to = semantics::copies(op) && op.ino != ino;
+    match copied_to || crate::model::sizes::changes_size(op) {
         true => "changes",
         false => "reads",
     }

@@ -194,6 +194,11 @@ pub fn has_second_path(op: &PlanOp) -> bool {
     matches!(kind(op), Kind::Rename | Kind::Link)
 }
 
+/// Whether bytes went from one descriptor to another.
+pub fn copies(op: &PlanOp) -> bool {
+    op.ret > 0 && matches!(kind(op), Kind::CopyRange | Kind::Sendfile | Kind::Splice)
+}
+
 /// Whether the result is a new descriptor.
 pub fn makes_fd(op: &PlanOp) -> bool {
     op.ret >= 0
@@ -407,6 +412,15 @@ pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
         Kind::SetXattr => Some(XattrCall::Set),
         _ => None,
     }
+}
+
+/// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
+pub const MODE_AS_ACL: usize = 28;
+
+/// The permissions that such an ACL sets, which calls after it tell: its value is not recorded.
+pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
+    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL as i64;
+    (told && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
 }
 
 /// Whether a call on an extended attribute works on what a symlink leads to.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::ptr;
+use std::sync::LazyLock;
 
 use crate::model::state::Thing;
 use crate::model::xattrs::Xattr;
@@ -72,32 +73,48 @@ fn store(path: &CStr, name: &[u8], value: &[u8]) -> bool {
 /// It names users that nobody is, without any right: who is named is not recorded. The mask keeps
 /// the kernel from turning it back into a mode.
 fn access_acl(length: u32, mode: u32) -> Option<Vec<u8>> {
-    const VERSION: u32 = 2;
-    const USER_OBJ: u16 = 1;
-    const USER: u16 = 2;
-    const GROUP_OBJ: u16 = 4;
-    const MASK: u16 = 16;
-    const OTHER: u16 = 32;
-    const NOBODYS: u32 = 0xf000_0000;
     let n_named = length.checked_sub(4 + 4 * 8)? / 8;
-    let of_class = |shift: u32| (mode >> shift & 7) as u16;
-    let nameless = |tag, permissions| (tag, permissions, u32::MAX);
     let named = (0..n_named).map(|at| (USER, 0, NOBODYS + at));
-    let entries = [nameless(USER_OBJ, of_class(6))]
-        .into_iter()
-        .chain(named)
-        .chain([
-            nameless(GROUP_OBJ, of_class(3)),
-            nameless(MASK, of_class(3)),
-            nameless(OTHER, of_class(0)),
-        ]);
+    let [user, group, other] = classes(mode);
+    let mask = (MASK, group.1, u32::MAX);
+    let acl = encoded([user].into_iter().chain(named).chain([group, mask, other]));
+    (acl.len() == length as usize).then_some(acl)
+}
+
+/// An ACL that says what the mode does and no more: the kernel makes it the mode.
+pub fn mode_as_acl(mode: u32) -> &'static [u8] {
+    static ALL: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+        let all = 0..=0o777;
+        all.map(|mode| encoded(classes(mode).into_iter())).collect()
+    });
+    &ALL[mode as usize & 0o777]
+}
+
+// linux/posix_acl_xattr.h
+const VERSION: u32 = 2;
+const USER_OBJ: u16 = 1;
+const USER: u16 = 2;
+const GROUP_OBJ: u16 = 4;
+const MASK: u16 = 16;
+const OTHER: u16 = 32;
+const NOBODYS: u32 = 0xf000_0000;
+
+/// Tag, permissions, id.
+type Entry = (u16, u16, u32);
+
+fn classes(mode: u32) -> [Entry; 3] {
+    let class = |tag, shift: u32| (tag, (mode >> shift & 7) as u16, u32::MAX);
+    [class(USER_OBJ, 6), class(GROUP_OBJ, 3), class(OTHER, 0)]
+}
+
+fn encoded(entries: impl Iterator<Item = Entry>) -> Vec<u8> {
     let mut acl = VERSION.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         acl.extend_from_slice(&tag.to_le_bytes());
         acl.extend_from_slice(&permissions.to_le_bytes());
         acl.extend_from_slice(&id.to_le_bytes());
     }
-    (acl.len() == length as usize).then_some(acl)
+    acl
 }
 
 /// The first attribute that is not as it must be: its name, what was expected and what was found.

@@ -11,6 +11,7 @@ use crate::engine::task::Task;
 use crate::model::sizes::write_offset;
 use crate::pattern;
 use crate::semantics::{self, Kind};
+use crate::xattrs;
 
 /// Meaning of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,6 +217,9 @@ impl Task {
                 self.context.read_buffer
             }
             Kind::Write => self.data(op),
+            Kind::SetXattr if semantics::mode_by_acl(op).is_some() => {
+                xattrs::mode_as_acl(op.mode).as_ptr() as i64
+            }
             Kind::SetXattr => {
                 let name = semantics::whole_xattr(self.context.schedule.plan.string(op.path2));
                 let key = pattern::of_xattr(op.ino, &name);

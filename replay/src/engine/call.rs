@@ -51,7 +51,8 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     }
 }
 
-/// An ACL given by a call is not recorded, and would change the mode; it can be read.
+/// An ACL given by a call is not recorded, and would change the mode; it can be read, and set if it
+/// is no more than a mode. A default ACL is never there.
 fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     if op.path2 == NONE {
         return false;
@@ -59,7 +60,14 @@ fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     let name = semantics::whole_xattr(task.context.schedule.plan.string(op.path2));
     match semantics::xattr_role(&name) {
         XattrRole::Plain => name.starts_with(b"user.") || task.context.confinement.owners,
-        XattrRole::Acl => semantics::xattr_call(op) == Some(XattrCall::Get),
+        XattrRole::Acl => {
+            let reads = semantics::xattr_call(op) == Some(XattrCall::Get);
+            reads || semantics::mode_by_acl(op).is_some()
+        }
+        XattrRole::Left if name == b"system.posix_acl_default" => match semantics::xattr_call(op) {
+            Some(XattrCall::Get) => op.ret == -i64::from(libc::ENODATA),
+            call => call == Some(XattrCall::Remove) && op.ret >= 0,
+        },
         XattrRole::Left => false,
     }
 }

@@ -115,11 +115,7 @@ impl<'a> Edges<'a> {
             tracks: HashMap::new(),
             of_names: Vec::new(),
             directories: HashMap::new(),
-            written: ops
-                .iter()
-                .filter(|op| changes_size(op))
-                .map(|op| op.ino)
-                .collect(),
+            written: written(ops),
             leased: ops
                 .iter()
                 .filter(|op| semantics::lease(op) == Some(Lease::Asks))
@@ -148,7 +144,7 @@ impl<'a> Edges<'a> {
         let op = &self.ops[at as usize];
         self.add_names(at, op, world);
         self.add_listed(at, op, world);
-        self.add_data(at, op);
+        self.add_data(at, op, world);
         self.add_xattr(at, op);
         self.add_lease(at, op, world);
         if semantics::moves_position(op)
@@ -248,14 +244,22 @@ impl<'a> Edges<'a> {
         }
     }
 
-    fn add_data(&mut self, at: u32, op: &PlanOp) {
+    fn add_data(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if let Some(ino) = world.output_of(op).filter(|ino| self.written.contains(ino)) {
+            let access = Access {
+                op: at,
+                definite: false,
+            };
+            self.access(Key::Data(ino), true, access);
+        }
         if op.ino == 0 || op.ret < 0 || !self.written.contains(&op.ino) {
             return;
         }
         let writes = changes_size(op);
         let seen = Seen::by(op);
-        let reads =
-            seen.is_some() || matches!(semantics::kind(op), Kind::Read | Kind::Map | Kind::Fault);
+        let reads = seen.is_some()
+            || matches!(semantics::kind(op), Kind::Read | Kind::Map | Kind::Fault)
+            || semantics::copies(op);
         if writes || reads {
             let definite = match seen {
                 Some(Seen::AtLeast(_)) | None => writes,
@@ -451,6 +455,18 @@ fn note(
     if thread != ops[at as usize].thread && finished > 0 {
         current.raise(thread, finished, key);
     }
+}
+
+/// Inodes that calls may write to: what is copied to is known by its descriptor only, later.
+fn written(ops: &[PlanOp]) -> HashSet<u64> {
+    let copy = ops.iter().filter(|op| semantics::copies(op));
+    let who: HashSet<u32> = copy.map(|op| op.thread).collect();
+    let writable = |op: &PlanOp| {
+        let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
+        writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
+    };
+    let written = ops.iter().filter(|op| changes_size(op) || writable(op));
+    written.map(|op| op.ino).collect()
 }
 
 fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {

@@ -111,7 +111,8 @@ impl World<'_> {
             });
         }
         if op.ret >= 0 && call != XattrCall::Get {
-            let length = (call == XattrCall::Set).then_some(op.size.max(0) as u32);
+            let sets = call == XattrCall::Set && semantics::mode_by_acl(op).is_none();
+            let length = sets.then_some(op.size.max(0) as u32);
             life.last = Some(Xattr {
                 length,
                 ino: op.ino,

@@ -285,6 +285,47 @@ def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, targe
     assert (row["executed"], row["divergent"]) == (7, 0)
 
 
+def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):
+    """As cp -p sets it. Its value is not recorded, but the next call on the file tells the mode."""
+    acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
+    script.entry("mail", ino=5, mode=0o100600)
+    script.call(10, 1, "openat", "mail", ret=3, flags=2, ino=5, obj_mode=REG)
+    script.call(10, 2, "fsetxattr", "mail", fd=3, obj_mode=REG, **acl)
+    script.call(10, 3, "close", "mail", base=0, fd=3, ino=5, obj_mode=0o100640)
+    script.call(10, 4, "getxattr", "mail", ret=-61, path2="system.posix_acl_default", kind2="text")
+    outcomes, state = execute(script, tmp_path, target)
+    assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 4
+    assert (target / "mail").stat().st_mode == 0o100640
+    assert state["mismatched"] == 0
+
+
+def test_an_acl_of_a_mode_that_nothing_tells_is_skipped(script, tmp_path, target):
+    acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
+    script.entry("mail", ino=5, mode=0o100600)
+    script.call(10, 1, "openat", "mail", ret=3, flags=2, ino=5, obj_mode=REG)
+    script.call(10, 2, "fsetxattr", "mail", fd=3, obj_mode=REG, **acl)
+    outcomes, _ = execute(script, tmp_path, target)
+    assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same", "skipped"]
+
+
+def test_who_reads_a_file_waits_for_what_is_copied_to_it(script, tmp_path):
+    """Only its descriptor tells where copy_file_range and sendfile write to."""
+    for at, call in enumerate(("copy_file_range", "sendfile")):
+        copied, ino, when = f"copy.{at}", 6 + at, 100 * at
+        script.entry(f"mail.{at}", ino=16 + at, mode=REG, size=9000)
+        script.call(10, when + 1, "openat", f"mail.{at}", ret=3, ino=16 + at, obj_mode=REG)
+        script.call(10, when + 2, "openat", copied, ret=4, flags=CREATE, ino=ino, obj_mode=REG,
+                    obj_size=0, mode=0o600)  # fmt: skip
+        script.call(10, when + 30, call, f"mail.{at}", ret=9000, base=0, fd=3, fd2=4, size=9000,
+                    ino=16 + at, obj_mode=REG)  # fmt: skip
+        script.call(11, when + 50, "stat", copied, ino=ino, obj_mode=REG, obj_size=9000)
+    plan_file = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan_file)
+    told = Engine(plan_file).explain("resource", [3, 7])["explained"]
+    waits = [[(edge["before"], edge["did"]) for edge in one["waits"]] for one in told]
+    assert waits == [[(2, "changes")], [(6, "changes")]]
+
+
 def test_a_slice_that_begins_after_the_end_is_refused(script, tmp_path, target):
     script.call(10, 1, "stat", "x", ret=-2)
     trace = script.write(tmp_path / "trace")

@@ -74,9 +74,9 @@ class Plan:
     place: Path | None = None
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path, *, writable: bool = False) -> Plan:
     """Map the operations and the strings of a plan."""
-    raw = np.memmap(path, np.uint8, "r")
+    raw = np.memmap(path, np.uint8, "r+" if writable else "r")
     header = raw[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0]
     ops = _section(raw, header, "ops_at", DTYPES["plan_op"], int(header["n_ops"]))
     index = _section(

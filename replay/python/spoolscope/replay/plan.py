@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.replay import on_disk
+from spoolscope.replay.acls import learn_modes, may_be_modes
 from spoolscope.replay.attached import Attached, Ops, identity, picked
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.held import FAULT, faults, held
@@ -116,6 +117,8 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
         "xattrs": _xattrs(trace, strings),
     }
     counts = _write(out, trace, sections, strings)
+    if stream.acls:
+        learn_modes(out)
     return PlanSummary(
         path=out,
         syscalls=calls.rows,
@@ -156,12 +159,13 @@ class _Stream:
     Attributes:
         faults: Page faults on mapped files.
         written_bytes: Bytes that calls wrote.
+        acls: Calls that may set an ACL which is no more than a mode.
     """
 
     def __init__(self, what_if: WhatIf, n_threads: int) -> None:
         self._what_if, self._syncs = what_if, np.zeros(n_threads, np.int64)
         self._left_out = Counter[str]()
-        self.faults = self.written_bytes = 0
+        self.faults = self.written_bytes = self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
         """Yield them without those that are left out."""
@@ -171,6 +175,7 @@ class _Stream:
             kept = picked(ops, ~gone) if gone.any() else ops
             self.faults += int((kept["op"] == FAULT).sum())
             self.written_bytes += written_bytes(kept)
+            self.acls += int(may_be_modes(kept).sum())
             yield kept
 
     def left_out(self) -> dict[str, int]:

@@ -1,0 +1,55 @@
+"""Access ACLs that are no more than a mode, as cp -p, install and sed -i set: which mode it was."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay import on_disk
+from spoolscope.replay.attached import Ops
+from spoolscope.replay.outcomes import Plan, read_plan
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import NONE
+
+_SET = ("setxattr", "lsetxattr", "fsetxattr")
+_NAME = b"system.posix_acl_access"
+_BYTES, _S_IFMT = 28, 0o170000
+
+
+def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
+    """Tell which operations set an attribute of the length of such an ACL."""
+    sets = np.isin(ops["op"], [CALLS[name].id for name in _SET])
+    known = (ops["ino"] != 0) & (ops["path2"] != NONE)
+    found: npt.NDArray[np.bool_] = sets & known & (ops["ret"] >= 0) & (ops["size"] == _BYTES)
+    return found
+
+
+def learn_modes(plan_file: Path) -> None:
+    """Give each such operation of a plan the mode that the next call on its file tells.
+
+    The value of an attribute is never recorded.
+    """
+    plan = read_plan(plan_file, writable=True)
+    parts = list(on_disk.parts(len(plan.ops)))
+    rows = np.concatenate([np.flatnonzero(_sets(plan, part)) + part.start for part in parts])
+    inos = np.unique(plan.ops["ino"][rows])
+    told = np.concatenate([_tells(plan.ops[part], inos) + part.start for part in parts])
+    told = told[np.lexsort((told, plan.ops["ino"][told]))]
+    ino, start_ns = plan.ops["ino"][told], plan.ops["start_ns"][told]
+    for row in rows:
+        op = plan.ops[row]
+        first, past = np.searchsorted(ino, op["ino"]), np.searchsorted(ino, op["ino"], "right")
+        after = first + int(np.searchsorted(start_ns[first:past], op["end_ns"]))
+        if after < past:
+            plan.ops["mode"][row] = plan.ops["obj_mode"][told[after]]
+
+
+def _sets(plan: Plan, part: slice) -> npt.NDArray[np.bool_]:
+    found = may_be_modes(plan.ops[part])
+    for at in np.flatnonzero(found):
+        found[at] = plan.strings.raw(int(plan.ops["path2"][part][at])) == _NAME
+    return found
+
+
+def _tells(ops: Ops, inos: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.isin(ops["ino"], inos) & (ops["obj_mode"] & _S_IFMT != 0))
