@@ -52,7 +52,7 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
 }
 
 /// An ACL given by a call is not recorded, and would change the mode; it can be read, and set if it
-/// is no more than a mode. A default ACL is never there.
+/// is no more than a mode. Others are never there: that can be asked.
 fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     if op.path2 == NONE {
         return false;
@@ -64,11 +64,11 @@ fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
             let reads = semantics::xattr_call(op) == Some(XattrCall::Get);
             reads || semantics::mode_by_acl(op).is_some()
         }
-        XattrRole::Left if name == b"system.posix_acl_default" => match semantics::xattr_call(op) {
+        XattrRole::Left => match semantics::xattr_call(op) {
             Some(XattrCall::Get) => op.ret == -i64::from(libc::ENODATA),
-            call => call == Some(XattrCall::Remove) && op.ret >= 0,
+            Some(XattrCall::Remove) => op.ret >= 0 && name == b"system.posix_acl_default",
+            _ => false,
         },
-        XattrRole::Left => false,
     }
 }
 
