@@ -206,6 +206,15 @@ impl<'a> Cutter<'a> {
             };
             self.draft.entries.push(entry);
         }
+        if tree.lost_and_found {
+            let path = self.draft.string(b"lost+found");
+            self.draft.entries.push(PlanEntry {
+                path,
+                target: NONE,
+                mode: libc::S_IFDIR | 0o700,
+                ..PlanEntry::default()
+            });
+        }
     }
 
     fn take_xattrs(&mut self, path: u32, xattrs: &Named) {
