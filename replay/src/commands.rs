@@ -224,7 +224,8 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         Order::None => &[][..],
         Order::Resource | Order::Recorded => &linear.edges.rivals,
     };
-    let schedule = Schedule::new(plan, &waits, rivals, arguments.pace, arguments.noop)?;
+    let mut schedule = Schedule::new(plan, &waits, rivals, arguments.pace, arguments.noop)?;
+    schedule.unordered = matches!(arguments.order, Order::None);
     let edges = schedule.n_edges();
     let sink = engine::open_sink();
     // Opened now: inside the target these paths do not exist.

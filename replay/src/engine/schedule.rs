@@ -34,6 +34,8 @@ pub struct Schedule {
     pub pace: Pace,
     /// Operations are not executed: measures the engine alone.
     pub noop: bool,
+    /// Threads do not wait for each other.
+    pub unordered: bool,
     /// First slot of each thread; one more than there are threads.
     first: &'static [u32],
     /// Operation of each slot.
@@ -79,6 +81,7 @@ impl Schedule {
             plan,
             pace,
             noop,
+            unordered: false,
             first: own_first,
             ops: shared::copy(&slots)?,
             first_edge: shared::copy(&first_edge)?,

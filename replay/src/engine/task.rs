@@ -315,9 +315,14 @@ impl Task {
         Ok((0, (VERDICT_SAME, REASON_NONE)))
     }
 
-    /// A thread that outlived the recording keeps its descriptors and locks until all are done.
+    /// A thread that outlived the recording keeps its descriptors and locks until all are done. Without an
+    /// order it may be here too early, and others, who in the recording had these locks before, still to come.
     fn finish(&self, exited: bool) {
         let control = self.context.schedule.control();
+        let last = || self.process.alive.fetch_sub(1, SeqCst) == 1;
+        if self.context.schedule.unordered && !exited && last() {
+            self.process.fds.close_all(|_| true);
+        }
         self.gate().enter(state::DONE);
         control.finished.fetch_add(1, SeqCst);
         futex_wake(&control.finished);

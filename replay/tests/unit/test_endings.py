@@ -76,6 +76,23 @@ def test_a_replay_whose_beginner_is_killed_ends(script, tmp_path, target):
     assert _members(process.pid) == []
 
 
+def test_without_an_order_a_lock_is_not_kept_from_those_who_had_it_before(script, tmp_path, target):
+    """Who has it at the end of the recording may be there first, and never gives it up."""
+    opened = {"ret": 3, "flags": 0o102, "mode": 0o600, "ino": 5, "obj_mode": 0o100600}
+    lock = {"base": 0, "fd": 3, "cmd": 2, "ino": 5, "obj_mode": 0o100600}
+    for at in range(2000):
+        script.call(10, at / 100, "stat", "x", ret=-2, dur_ms=0.001)
+    script.call(10, 30, "openat", "lock", **opened)
+    script.call(10, 31, "flock", "lock", **lock)
+    script.call(10, 32, "close", "lock", base=0, fd=3, ino=5)
+    script.call(11, 50, "openat", "lock", **opened)
+    script.call(11, 51, "flock", "lock", **lock)
+    trace, began = script.write(tmp_path / "trace"), time.monotonic()
+    (row,) = replay(trace, [f"dir:{target}"], tmp_path / "out", pace="afap", order="none")
+    assert time.monotonic() - began < 8  # who does not move for 10 s is given up
+    assert (row["divergent"], row["orders_given_up"]) == (0, 0)
+
+
 def test_two_replays_do_not_share_a_target(script, tmp_path, target):
     script.call(10, 1, "mkdir", "made", mode=0o700)
     script.call(10, 60_000, "stat", "made", obj_mode=DIR)
