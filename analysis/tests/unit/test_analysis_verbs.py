@@ -91,7 +91,7 @@ def test_compare_text_and_json(replay):
     text = text_of(result)
     assert result.return_value == 0
     assert text.startswith("ext4 looks faster than a-candidate-with-a-long-name: 67 % less")
-    assert text.splitlines()[-1].startswith("Next: spoolscope replay ")
+    assert text.splitlines()[-1].startswith("Next: sudo spoolscope replay ")
     assert "--rounds 10" in text.splitlines()[-1]
     found = json.loads(run("compare", replay, "--json", "-q").stdout)
     assert found["ranking"] == ["ext4", "a-candidate-with-a-long-name"]

@@ -11,6 +11,7 @@ from spoolscope.report.page import Figure
 
 MS = 1_000_000
 N = 120
+LATE = "the machine made 1 % of the calls over 7 ms late (goal: 100 us)"
 
 
 def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:
     word = "untimed" if not scheduled else "faithful" if met else "unfaithful"
     return {
         "verdict": word,
-        "reasons": [] if met else ["the machine made 1 % of the calls over 7 ms late"],
+        "reasons": [] if met else [LATE],
         "pace": "original" if scheduled else "afap",
         "loop": "open" if scheduled else "closed",
         "same_filesystem": False,
@@ -64,7 +65,7 @@ def test_the_least_faithful_run_speaks_for_a_candidate(replay):
     assert (ext4.candidate, ext4.verdict, ext4.rounds, ext4.faithful) == (
         "ext4", "unfaithful", 3, 2,
     )  # fmt: skip
-    assert ext4.sentences == ["the machine made 1 % of the calls over 7 ms late."]
+    assert ext4.sentences == ["the machine made 1 % of the calls over 7 ms late (goal: 100 µs)."]
     assert (xfs.candidate, xfs.verdict, xfs.faithful) == ("xfs", "faithful", 3)
     assert xfs.data["goals"][0]["value"] == 50_003
     assert xfs.sentences == ["Every goal that applies was met."]
@@ -80,10 +81,11 @@ def test_the_report_says_it_in_words_and_figures(replay, tmp_path):
     ]  # fmt: skip
     (faithful,) = [fact for fact in page.facts if fact.label == "faithful runs"]
     assert (faithful.value, faithful.good) == ("5 of 6", False)
+    assert [fact.good for fact in page.facts if fact.label == "late, p99"] == [None]
     goals, numbers = section.blocks[:2]
     assert goals.rows[0] == ["late by the machine, p99", "7.00 ms", "100 µs", "no"]
     assert goals.rows[1][-1] == "does not apply"
-    assert "The machine made 1 % of the calls over 7 ms late. Pace original." in goals.caption
+    assert "The machine made 1 % of the calls over 7 ms late (goal: 100 µs). Pace " in goals.caption
     assert "(open loop)" in goals.caption
     assert numbers.rows[-1][1:] == ["100 %", "10 ns", "20 ns", "7.00 ms", "14.0 ms"]
     for said in ("118 of 120 recorded calls", "3 over 1 ms late", "2 were skipped",
@@ -111,3 +113,34 @@ def test_without_a_schedule_or_a_certificate_the_report_is_whole(builder, new_re
     old.run("ext4", [MS] * N)
     keys = [section.key for section in replay_page([old.write()], lambda *_: None).sections]
     assert "certificate" not in keys
+
+
+def test_candidates_have_one_order_and_colour_everywhere(builder, new_replay):
+    for n in range(N):
+        builder.call("openat", n * 20 * MS, 1000)
+    replay = new_replay("out", builder.write(), N)
+    for name, ms in (("slow", 3), ("old", 2), ("fast", 1)):
+        known = {} if name == "old" else {"certificate": certificate(0)}
+        replay.run(name, [ms * MS] * N, **known)
+    page = replay_page([replay.write()], lambda *_: None)
+    (section,) = [section for section in page.sections if section.key == "certificate"]
+    assert [block.title.split(":")[0] for block in section.blocks[:-1:2]] == ["fast", "slow"]
+    figures = {figure.key: figure.plot for figure in page.figures}
+    colours = [
+        {line.name: line.line.color for line in figures[key].data if line.name != "recorded"}
+        for key in ("in-flight", "tails")
+    ]
+    assert colours[0]["fast"] != colours[0]["slow"]
+    assert colours[0] == {name: colours[1][name] for name in colours[0]}
+
+
+def test_nearly_no_difference_has_no_sign(builder, new_replay):
+    for n in range(N):
+        builder.call("openat", n * 20 * MS, 1000)
+    replay = new_replay("out", builder.write(), N)
+    given = certificate(0)
+    given["goals"] = [{"name": "drift_ppm", "value": -0.4, "limit": 1000, "met": True}]
+    replay.run("ext4", [MS] * N, certificate=given)
+    page = replay_page([replay.write()], lambda *_: None)
+    (section,) = [section for section in page.sections if section.key == "certificate"]
+    assert section.blocks[0].rows[0][1] == "0 %"

@@ -181,3 +181,71 @@ def test_threads_of_a_run_stand_for_recorded_processes(trace, new_replay):
     replay.run("ext4", [MS] * N)
     found = compare([replay.write()]).replay
     assert found.recorded_comms(found.runs[0]) == {5000: "lmtp"}
+
+
+AGED = {"seed": 7, "factor": 2.0, "bytes_made": 1}
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "said"),
+    [
+        ({"pace": "afap"}, {}, r"pace \(original in .*a, afap in .*b\)"),
+        ({}, {"order": "none"}, "order"),
+        ({}, {"cache": "warm"}, r"cache \(cold in"),
+        ({}, {"age": AGED}, r"age \(none in .*a, 7:2 in .*b\)"),
+        ({}, {"compressible": 50}, "compressible"),
+        ({}, {"duplicate": 50}, "duplicate"),
+        ({}, {"recorded": True}, r"recorded \(no in .*a, yes in .*b\)"),
+    ],
+)
+def test_replays_made_otherwise_are_not_pooled(trace, new_replay, header, row, said):
+    first, second = new_replay("a", trace, N), new_replay("b", trace, N, **header)
+    first.run("ext4", latencies(1), recorded=False)
+    second.run("ext4", latencies(2), **{"recorded": False} | row)
+    with pytest.raises(SpoolscopeError, match=f"not made alike: {said}") as caught:
+        compare([first.write(), second.write()])
+    assert caught.value.exit_code == 2
+
+
+def test_what_was_not_asked_for_otherwise_may_differ(trace, new_replay):
+    first, second = new_replay("a", trace, N), new_replay("b", trace, N)
+    first.run("ext4", latencies(1), cache="cold", age=AGED)
+    second.run("xfs", latencies(2), cache="as it was", age=AGED | {"bytes_made": 2})
+    assert len(compare([first.write(), second.write()]).candidates) == 2
+
+
+def test_the_next_command_repeats_the_conditions(trace, new_replay):
+    row = {"order": "none", "cache": "warm", "age": AGED, "recorded": False}
+    replay = new_replay("out", trace, N, pace="scaled=2")
+    for number, name in enumerate(("dir:/with a space", "dir:/b")):
+        directory = replay.run(f"run{number}", latencies(1 + number), **row)
+        replay.runs[-1] |= {"candidate": name, "run": str(directory)}
+    assert compare([replay.write()]).verdict.next_command == (
+        f"spoolscope replay {trace} --on 'dir:/with a space' --on dir:/b --pace scaled=2 "
+        "--order none --cache warm --age 7:2 --no-record --rounds 10 -o OUT"
+    )
+
+
+def test_the_next_commands_ask_for_what_was_left_out(trace, new_replay):
+    whole, less = new_replay("a", trace, N), new_replay("b", trace, N)
+    label = "without fsync and with every 3. fsync"
+    told = {"label": label, "left_out": {}, "sentence": "WHAT IF: less."}
+    whole.run("ext4", latencies(2))
+    less.run("ext4", latencies(1), what_if=told)
+    outputs = [whole.write(), less.write()]
+    first, second = compare(outputs).verdict.next_command.split("; ")
+    assert first == f"sudo spoolscope replay {trace} --on ext4 --rounds 10 -o OUT1"
+    assert second == (
+        f"sudo spoolscope replay {trace} --on ext4 --skip fsync --fsync-every 3 --rounds 10 -o OUT2"
+    )
+    # How a slice was asked for is not told exactly: no command is better than a wrong one.
+    told["label"] = "from 1 s to 2 s"
+    less.write()
+    assert compare(outputs).verdict.next_command is None
+
+
+def test_what_is_not_compared_is_said(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    for name, scale in (("ext4", 1), ("xfs", 2)):
+        replay.run(name, latencies(scale))
+    assert "on each, file locking left out" in compare([replay.write()]).verdict.sure

@@ -3,7 +3,9 @@
 import pytest
 
 from spoolscope.analysis.explain import explain
-from spoolscope.analysis.lookups import worth_saying
+from spoolscope.analysis.lookups import LookupCost, worth_saying
+from spoolscope.analysis.study import study
+from spoolscope.report.trace_sections import files_section
 
 LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
 LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
@@ -100,3 +102,17 @@ def test_without_a_walk_the_name_is_that_of_the_call(builder):
     builder.call("unlink", 0, 10, ((LOOKUP, 500),), path="box/gone", errno=2)
     (cost,) = explain(builder.write()).lookups
     assert (cost.path, cost.name, cost.absent_ns) == ("box", "gone", 500)
+
+
+def test_what_few_samples_alone_tell_is_left_out_of_the_report(builder):
+    builder.call("stat", 0, 1000, path="box/new/7")
+    found = study(builder.write())
+    found.explanation.lookups[:] = [
+        LookupCost("measured", None, "hash", 3000, 0, 10**7, 2, 0.3, samples=1),
+        LookupCost("sampled", None, "hash", 0, 0, 5 * 10**7, 5, 0.2, samples=5),
+        LookupCost("guessed", None, "hash", 0, 0, 10**7, 1, 0.1, samples=1),
+    ]
+    blocks = files_section({"one": found}).blocks
+    (table,) = [block for block in blocks if block.title.startswith("Directory lookups")]
+    assert [row[0] for row in table.rows] == ["measured", "sampled"]
+    assert table.caption.endswith("Left out: 1 known from fewer than 5 samples only.")

@@ -73,6 +73,7 @@ def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
     assert page.next_command
     assert "The runs were not recorded: causes are left out." in page.problems
     assert "not known" in page.hero.caption
+    assert page.hero.caption.startswith("300 calls, without file locking, were executed")
 
 
 def test_one_candidate_without_causes_has_a_report(trace, new_replay, tmp_path):

@@ -33,6 +33,7 @@ def test_shares():
     assert percent(0.998, 0) == "> 99 %"
     assert percent(1.0) == "100 %"
     assert percent(None) == "-"
+    assert (percent(-4e-7, 3), percent(-0.3, 2)) == ("0 %", "-30.00 %")
 
 
 @pytest.mark.parametrize(

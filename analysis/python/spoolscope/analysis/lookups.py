@@ -12,6 +12,8 @@ from spoolscope.analysis.wording import count, percent
 SHOWN = 20
 WORTH_SAYING = 0.01
 """A directory below this share of the time in calls is not worth a sentence."""
+FEW_SAMPLES = 5
+"""Time on the CPU that fewer samples stand for is a guess."""
 MOSTLY = 0.5
 """From this share on one thing is said of the whole."""
 
@@ -79,7 +81,8 @@ SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io')
     CAST(coalesce(sum(ns) FILTER (cause = 'cpu'), 0) AS BIGINT), CAST(sum(n) AS BIGINT),
     CAST(coalesce(sum(absent_ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
     arg_max(name, ns) FILTER (name IS NOT NULL),
-    CAST(coalesce(max(ns) FILTER (name IS NOT NULL), 0) AS BIGINT)
+    CAST(coalesce(max(ns) FILTER (name IS NOT NULL), 0) AS BIGINT),
+    CAST(coalesce(sum(n) FILTER (cause = 'cpu'), 0) AS BIGINT)
 FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
 """
 
@@ -131,6 +134,7 @@ class LookupCost:
         absent_ns: Part of lookup_io_ns for names that were not there.
         name: The name that most of lookup_io_ns was for; None if no name is known.
         name_ns: That part.
+        samples: How many samples cpu_ns is estimated from.
     """
 
     path: str
@@ -144,6 +148,13 @@ class LookupCost:
     absent_ns: int = 0
     name: str | None = None
     name_ns: int = 0
+    samples: int = 0
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing but a few samples tells of a cost."""
+        measured = self.lookup_io_ns or self.dir_lock_ns
+        return not measured and self.samples < FEW_SAMPLES
 
     @property
     def reads_for(self) -> str:
@@ -205,8 +216,9 @@ def study_lookups(
             absent_ns=absent,
             name=name and basename(name),
             name_ns=name_ns,
+            samples=samples,
         )
-        for path, spool, read, locked, cpu, n, absent, name, name_ns in con.execute(
+        for path, spool, read, locked, cpu, n, absent, name, name_ns, samples in con.execute(
             _COSTS
         ).fetchall()
     ]

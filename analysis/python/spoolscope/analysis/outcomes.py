@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spoolscope.analysis.conditions import Conditions, check_alike
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -78,6 +79,11 @@ class Replay:
         return dict(zip(tids.tolist(), self.comms[made[first]].tolist(), strict=True))
 
     @property
+    def conditions(self) -> Conditions:
+        """What all of its runs were made under."""
+        return Conditions.of(self.header)
+
+    @property
     def candidates(self) -> list[str]:
         """Names of the candidates in order of appearance."""
         return list(dict.fromkeys(run.candidate for run in self.runs))
@@ -92,7 +98,8 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
     """Read one or more outputs of ``spoolscope replay``.
 
     Raises:
-        SpoolscopeError: not a replay, without runs, damaged, or replays of different traces.
+        SpoolscopeError: not a replay, without runs, damaged, or replays of different traces
+            or made under different conditions.
     """
     headers = [_header(path) for path in outputs]
     originals = {str(header.get("trace")) for header in headers}
@@ -102,6 +109,7 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
             remedy="compare replays of one trace",
             exit_code=USAGE,
         )
+    check_alike(outputs, headers)
     trace, names, comms, starts = _original(headers[0], outputs[0])
     runs = [
         _run(path, number, row, names)

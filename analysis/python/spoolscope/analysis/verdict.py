@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from spoolscope.analysis.metrics import PRIMARY
 from spoolscope.analysis.outcomes import Replay
+from spoolscope.analysis.rerun import more_rounds
 from spoolscope.analysis.stats import MINIMUM_ROUNDS, Estimate, rounds_wanted
 from spoolscope.analysis.wording import change, count, duration, interval
 
@@ -83,7 +84,7 @@ def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:
 
 def _sure(pair: "Pair", n_calls: int) -> str:
     estimate = pair.primary
-    basis = f"The same {count(n_calls)} calls on each"
+    basis = f"The same {count(n_calls)} calls on each, file locking left out"
     if estimate.method == "paired-t":
         said = _rounds(estimate)
         rest = f"{basis}; {estimate.n} paired rounds, lower in {said}"
@@ -107,11 +108,6 @@ def _rounds(estimate: Estimate) -> str:
 def _next(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str | None:
     if pair.word in {"faster", "slower", "equivalent"}:
         return None
-    on = " ".join(f"--on {name}" for name in replay.candidates)
-    rounds = rounds_wanted(pair.primary)
-    trace = replay.header.get("trace", "TRACE")
     # More rounds do not help a machine that cannot keep the recorded pace; half of it may.
-    original = str(replay.header.get("pace")) == "original"
-    late = original and any(c.fidelity.late for c in candidates.values())
-    pace = " --pace scaled=0.5" if late else ""
-    return f"spoolscope replay {trace} {on}{pace} --rounds {rounds} -o OUT"
+    late = any(c.fidelity.late for c in candidates.values())
+    return more_rounds(replay, (pair.candidate, pair.reference), rounds_wanted(pair.primary), late)

@@ -29,7 +29,8 @@ def percent(share: float | None, digits: int = 1) -> str:
         return f"< {least:g} %"
     if 100 - least < 100 * share < 100:
         return f"> {100 - least:.{digits}f} %"
-    return f"{100 * share:.{digits}f} %"
+    said = f"{100 * share:.{digits}f}"
+    return f"{said} %" if float(said) else "0 %"  # not -0.0
 
 
 def count(n: int) -> str:

@@ -94,7 +94,7 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
         ("unplaced", "calls have a descriptor or directory that nothing tells of: use strace -y"),
         (
             "names_cut",
-            "names of extended attributes were cut: strace -s 64 tells them, and the first 64 bytes "
+            "names of extended attributes were cut: strace -s 64 tells them, and the first bytes "
             "of what is read and written, too",
         ),
         ("without_duration", "calls without a duration count as 0: use strace -T"),

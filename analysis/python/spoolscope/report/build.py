@@ -124,7 +124,7 @@ def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
         if candidate.causes and run.trace is not None:
             studies[name] = study(run.trace, name, found.replay.recorded_comms(run))
     verdict = found.verdict
-    certificate = certificate_section(found.replay.runs)
+    certificate = certificate_section(found.replay.runs, list(found.candidates))
     sections = [
         *([replay_sections.compare_section(found)] if found.pairs else []),
         *([trace_sections.calls_section(studies)] if studies else []),

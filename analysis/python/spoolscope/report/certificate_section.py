@@ -29,9 +29,9 @@ LOOPS = {
 }
 
 
-def certificate_section(runs: Sequence[Run]) -> Section | None:
-    """Return the section; None if no run has a certificate."""
-    found = certificates(runs)
+def certificate_section(runs: Sequence[Run], order: Sequence[str]) -> Section | None:
+    """Return the section, candidates in the given order; None if no run has a certificate."""
+    found = sorted(certificates(runs), key=lambda one: order.index(one.candidate))
     if not found:
         return None
     blocks: list[Figure | TableBlock] = []
@@ -44,7 +44,7 @@ def certificate_section(runs: Sequence[Run]) -> Section | None:
         "What was kept of the recording, and what was not: the least faithful run of each "
         "candidate. Lateness is taken apart, so that a slow target is not mistaken for a "
         "machine that could not keep up.",
-        [*blocks, _figure(found)],
+        [*blocks, _figure(found, order)],
     )
 
 
@@ -105,7 +105,7 @@ def _quantiles(values: dict[str, Any]) -> list[str]:
     return [duration(values[key]) for key in ("p50_ns", "p90_ns", "p99_ns", "max_ns")]
 
 
-def _figure(found: Sequence[Certificate]) -> Figure:
+def _figure(found: Sequence[Certificate], order: Sequence[str]) -> Figure:
     flights = {c.candidate: c.data["in_flight"] for c in found}
     rows = [
         [name, f"{flight['recorded_mean']:.3f}", f"{flight['replayed_mean']:.3f}",
@@ -129,7 +129,7 @@ def _figure(found: Sequence[Certificate]) -> Figure:
              ">distance", ">by mean"],
             rows,
         ),
-        plot=concurrency_figures.in_flight(flights),
+        plot=concurrency_figures.in_flight(flights, order),
     )  # fmt: skip
 
 

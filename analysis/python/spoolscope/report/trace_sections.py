@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.causes import CAUSES, charged
 from spoolscope.analysis.latency import QUANTILES, Latency
-from spoolscope.analysis.lookups import INDEX, worth_saying
+from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, worth_saying
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.why import by_family, family_label
 from spoolscope.analysis.wording import count, duration, percent
@@ -119,7 +119,9 @@ def _directories(name: str, study: Study) -> TableBlock:
 
 
 def _lookups(name: str, study: Study) -> TableBlock:
-    costs = study.explanation.lookups
+    found = study.explanation.lookups
+    costs = [cost for cost in found if not cost.guessed]
+    guessed = len(found) - len(costs)
     rows = [
         [
             cost.path or "(top of the spool)",
@@ -141,6 +143,8 @@ def _lookups(name: str, study: Study) -> TableBlock:
             *worth_saying(costs)[:5],
             "What finding, adding and removing names cost: waiting for blocks of the directory "
             "and for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
+            *([f"Left out: {count(guessed)} known from fewer than {FEW_SAMPLES} samples only."]
+              if guessed else []),
         ]),
     )  # fmt: skip
 

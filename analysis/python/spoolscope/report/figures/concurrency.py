@@ -1,6 +1,6 @@
 """Calls in flight over time: as recorded, and in a replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,15 +11,17 @@ from spoolscope.report.palette import CANDIDATE_COLOURS, CANDIDATE_DASHES, DARK
 HEIGHT = 260
 
 
-def in_flight(candidates: Mapping[str, Mapping[str, Any]]) -> go.Figure:
+def in_flight(candidates: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> go.Figure:
     """Return one line per candidate, and a broad one for the recording.
 
     Args:
         candidates: By name the ``in_flight`` of a certificate.
+        order: All candidates, so that each keeps its colour in every figure.
     """
     plot = go.Figure()
-    for number, (name, flight) in enumerate(candidates.items()):
-        if number == 0:
+    for name, flight in candidates.items():
+        number = order.index(name)
+        if not plot.data:
             wide = {"color": DARK, "width": 5}
             plot.add_trace(_line(flight, "recorded", "recorded", wide))
         thin = {

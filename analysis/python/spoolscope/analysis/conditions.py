@@ -1,0 +1,87 @@
+"""What replays were made under: only those made alike are compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+ORIGINAL = "original"
+# A directory is as it was where an image is cold: the same was asked for.
+AS_IT_WAS, COLD = "as it was", "cold"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What one replay was asked for, the same for all its runs; defaults are the replayer's.
+
+    Attributes:
+        pace: How calls are timed; order what they wait for; cache what is in memory at the start.
+        age: SEED:FACTOR, None if not aged.
+        compressible: Per cent of the data; duplicate: per cent of the files.
+        recorded: Whether runs are recorded, which slows them down; None if that is not told.
+    """
+
+    pace: str = ORIGINAL
+    order: str = "resource"
+    cache: str = COLD
+    age: str | None = None
+    compressible: int = 0
+    duplicate: int = 0
+    recorded: bool | None = None
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> Self:
+        """Return those of a replay.json."""
+        row = header["runs"][0]
+        age, default = row.get("age"), cls()
+        return cls(
+            pace=str(header.get("pace", default.pace)),
+            order=str(row.get("order", default.order)),
+            cache=COLD if row.get("cache", COLD) == AS_IT_WAS else str(row.get("cache", COLD)),
+            age=f"{age['seed']}:{age['factor']:g}" if age else None,
+            compressible=int(row.get("compressible", 0)),
+            duplicate=int(row.get("duplicate", 0)),
+            recorded=row.get("recorded"),
+        )
+
+    def options(self) -> list[str]:
+        """Return the words that ask the verb replay for them, defaults left out."""
+        words = []
+        for condition in fields(self):
+            value = getattr(self, condition.name)
+            if condition.name != "recorded" and value != condition.default:
+                words += [f"--{condition.name}", str(value)]
+        return [*words, "--no-record"] if self.recorded is False else words
+
+
+def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse replays made under different conditions: their runs must not be pooled.
+
+    What was left out on purpose may differ: that is another candidate.
+
+    Raises:
+        SpoolscopeError: they differ.
+    """
+    made = [Conditions.of(header) for header in headers]
+    differing = []
+    for condition in fields(Conditions):
+        values = [getattr(one, condition.name) for one in made]
+        known = {value for value in values if value is not None or condition.name == "age"}
+        if len(known) > 1:
+            told = zip(values, outputs, strict=True)
+            said = ", ".join(f"{_shown(value)} in {output}" for value, output in told)
+            differing.append(f"{condition.name} ({said})")
+    if differing:
+        raise SpoolscopeError(
+            f"the replays were not made alike: {'; '.join(differing)}",
+            remedy="compare replays made with the same options, or each by itself",
+            exit_code=USAGE,
+        )
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)

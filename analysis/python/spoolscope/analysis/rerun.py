@@ -1,0 +1,78 @@
+"""The commands that repeat replays with more rounds, under the same conditions."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from spoolscope.analysis.conditions import ORIGINAL, Conditions
+from spoolscope.analysis.outcomes import Replay
+
+HALF = "scaled=0.5"
+_WITHOUT, _EVERY = r"without (\w+)", r"with every (\d+)\. fsync"
+
+
+def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) -> str | None:  # noqa: FBT001
+    """Return a command for the candidates, and one more for each thing left out on purpose.
+
+    A candidate of which the replayer does not tell how to ask for it again (a slice, chosen
+    processes, more users) is in no command.
+
+    Args:
+        replay: What was compared.
+        wanted: Candidates without which a command would be of no use: None is returned.
+        rounds: How many to ask for.
+        late: The machine could not keep the pace; if it was the recorded one, half of it is tried.
+    """
+    made = replay.conditions
+    if late and made.pace == ORIGINAL:
+        made = replace(made, pace=HALF)
+    groups: dict[tuple[str, ...], dict[str, str]] = {}
+    for run in replay.runs:
+        options = what_if_options(run.row.get("what_if"))
+        if options is not None:
+            groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.row)
+    if not set(wanted) <= {name for names in groups.values() for name in names}:
+        return None
+    trace = str(replay.header.get("trace", "TRACE"))
+    return "; ".join(
+        _command(trace, list(names.values()), [*made.options(), *options], rounds, made)
+        + f" -o OUT{number if len(groups) > 1 else ''}"
+        for number, (options, names) in enumerate(groups.items(), 1)
+    )
+
+
+def what_if_options(told: dict[str, Any] | None) -> list[str] | None:
+    """Return the words that ask for what run.json tells under ``what_if``; None if unknown.
+
+    Calls left out are known by the label alone: it names those that the trace has none of, too.
+    """
+    if not told:
+        return []
+    words = []
+    for part in str(told["label"]).split(" and "):
+        if skip := re.fullmatch(_WITHOUT, part):
+            words += ["--skip", skip[1]]
+        elif every := re.fullmatch(_EVERY, part):
+            words += ["--fsync-every", every[1]]
+        else:
+            return None
+    return words
+
+
+def _asked_for(row: dict[str, Any]) -> str:
+    """Return a candidate as ``--on`` was given it, without the label of what was left out."""
+    name, told = str(row["candidate"]), row.get("what_if")
+    return name.removesuffix(f" {told['label']}") if told else name
+
+
+def _command(
+    trace: str, on: Sequence[str], options: Sequence[str], rounds: int, made: Conditions
+) -> str:
+    words = [word for name in on for word in ("--on", name)]
+    images = any(not name.startswith("dir:") for name in on)
+    # An image is mounted; a recording needs BPF.
+    root = ["sudo"] if images or made.recorded else []
+    words = [*root, "spoolscope", "replay", trace, *words, *options, "--rounds", str(rounds)]
+    return shlex.join(words)
