@@ -70,10 +70,7 @@ def test_a_replay_whose_beginner_is_killed_ends(script, tmp_path, target):
     script.call(10, 60_000, "stat", "made", obj_mode=DIR)
     with begun(script, tmp_path, target) as process:
         process.kill()
-    deadline = time.monotonic() + 10
-    while _members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert _members(process.pid) == []
+    assert ended(process.pid)
 
 
 def test_without_an_order_a_lock_is_not_kept_from_those_who_had_it_before(script, tmp_path, target):
@@ -166,9 +163,15 @@ def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):
         time.sleep(0.05)
     process.kill()
     process.wait()
-    while _members(process.pid) and time.monotonic() < deadline:
+    assert ended(process.pid)
+
+
+def ended(session: int) -> bool:
+    """Tell whether all processes of a session end within 10 s."""
+    deadline = time.monotonic() + 10
+    while (left := _members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _members(process.pid) == []
+    return not left
 
 
 def _members(session: int) -> list[int]:
