@@ -415,11 +415,11 @@ pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
 }
 
 /// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
-pub const MODE_AS_ACL: usize = 28;
+const MODE_AS_ACL: i64 = 28;
 
 /// The permissions that such an ACL sets, which calls after it tell: its value is not recorded.
 pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
-    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL as i64;
+    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL;
     (told && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
 }
 

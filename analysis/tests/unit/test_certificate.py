@@ -11,7 +11,7 @@ from spoolscope.report.page import Figure
 
 MS = 1_000_000
 N = 120
-LATE = "the machine made 1 % of the calls over 7 ms late (goal: 100 us)"
+LATE = "the machine made 1 % of the calls over 7 ms late (goal: 100 µs)"
 
 
 def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:

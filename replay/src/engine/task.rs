@@ -309,19 +309,24 @@ impl Task {
 
     /// Files are closed now: who waits for the end of this process may count on its locks.
     fn exit(&self) -> Result<(i64, Verdict), Refusal> {
-        if self.process.alive.fetch_sub(1, SeqCst) == 1 {
-            self.process.fds.close_all(|_| true);
-        }
+        self.leave();
         Ok((0, (VERDICT_SAME, REASON_NONE)))
     }
 
-    /// A thread that outlived the recording keeps its descriptors and locks until all are done. Without an
-    /// order it may be here too early, and others, who in the recording had these locks before, still to come.
+    /// The last thread of a process closes its files.
+    fn leave(&self) {
+        if self.process.alive.fetch_sub(1, SeqCst) == 1 {
+            self.process.fds.close_all(|_| true);
+        }
+    }
+
+    /// A thread that outlived the recording keeps its descriptors and locks until all are done.
+    ///
+    /// Without an order it may be here too early, before others who had these locks first.
     fn finish(&self, exited: bool) {
         let control = self.context.schedule.control();
-        let last = || self.process.alive.fetch_sub(1, SeqCst) == 1;
-        if self.context.schedule.unordered && !exited && last() {
-            self.process.fds.close_all(|_| true);
+        if self.context.schedule.unordered && !exited {
+            self.leave();
         }
         self.gate().enter(state::DONE);
         control.finished.fetch_add(1, SeqCst);

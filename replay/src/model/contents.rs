@@ -129,20 +129,14 @@ impl World<'_> {
         self.grow(grown);
     }
 
-    /// The inode that a call copied to, if it is known.
-    pub fn output_of(&self, op: &PlanOp) -> Option<u64> {
-        if !semantics::copies(op) {
-            return None;
-        }
-        let object = self.descriptors.get(self.leader(op.thread), op.fd2).object;
-        object
-            .map(|object| self.object(object).ino)
-            .filter(|ino| *ino != 0)
+    /// The object that a call copied to, if it is known.
+    pub fn output_of(&self, op: &PlanOp) -> Option<u32> {
+        self.descriptors.get(self.leader(op.thread), op.fd2).object
     }
 
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
-        if let Some(object) = self.descriptors.get(self.leader(op.thread), op.fd2).object {
+        if let Some(object) = self.output_of(op) {
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;

@@ -245,12 +245,8 @@ impl<'a> Edges<'a> {
     }
 
     fn add_data(&mut self, at: u32, op: &PlanOp, world: &World) {
-        if let Some(ino) = world.output_of(op).filter(|ino| self.written.contains(ino)) {
-            let access = Access {
-                op: at,
-                definite: false,
-            };
-            self.access(Key::Data(ino), true, access);
+        if semantics::copies(op) {
+            self.add_output(at, op, world);
         }
         if op.ino == 0 || op.ret < 0 || !self.written.contains(&op.ino) {
             return;
@@ -266,6 +262,17 @@ impl<'a> Edges<'a> {
                 Some(_) => true,
             };
             self.access(Key::Data(op.ino), writes, Access { op: at, definite });
+        }
+    }
+
+    fn add_output(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let ino = world.output_of(op).map(|object| world.object(object).ino);
+        if let Some(ino) = ino.filter(|ino| self.written.contains(ino)) {
+            let access = Access {
+                op: at,
+                definite: false,
+            };
+            self.access(Key::Data(ino), true, access);
         }
     }
 
@@ -466,7 +473,7 @@ fn written(ops: &[PlanOp]) -> HashSet<u64> {
         writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
     };
     let written = ops.iter().filter(|op| changes_size(op) || writable(op));
-    written.map(|op| op.ino).collect()
+    written.filter(|op| op.ino != 0).map(|op| op.ino).collect()
 }
 
 fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {

@@ -59,17 +59,16 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         return;
     };
     world.learn_ino(object, op.ino);
+    if let Some(mode) = semantics::mode_by_acl(op) {
+        let special = world.object(object).now.mode & 0o7000;
+        return world.object_mut(object).chmod(special | mode);
+    }
     match semantics::kind(op) {
         Kind::Write if op.ret > 0 => world.write(op, object),
         Kind::Truncate | Kind::Ftruncate => world.resize(object, op.offset),
         Kind::Open if changes_size(op) => world.resize(object, 0),
         Kind::Fallocate if op.obj_size >= 0 => world.allocate(op, object),
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
-        Kind::SetXattr if semantics::mode_by_acl(op).is_some() => {
-            let special = world.object(object).now.mode & 0o7000;
-            let mode = semantics::mode_by_acl(op).unwrap_or_default();
-            world.object_mut(object).chmod(special | mode);
-        }
         Kind::Chown => world.object_mut(object).chown(op.arg),
         _ => observe(world, op, object),
     }

@@ -9,7 +9,7 @@ from spoolscope.tracers.session import Request, record
 
 pytestmark = pytest.mark.root
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
-# ACLs of directories, and labels of SELinux that ls and cp ask for.
+# ACLs of directories: the mode that they set is not told by a descriptor.
 MOST_SKIPPED = 0.001
 
 

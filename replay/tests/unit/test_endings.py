@@ -33,17 +33,9 @@ def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
     script.fork(10, 11, 1)
     for tid in (10, 11, 12):
         script.call(tid, 60_000, "stat", "x", ret=-2)
-    plan = tmp_path / "plan"
-    build(Trace.open(script.write(tmp_path / "trace")), plan)
-    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
-    deadline = time.monotonic() + 10
-    while len(_members(process.pid)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(_members(process.pid)) == 4
+    process = engine(script, tmp_path, target, 4)
     process.send_signal(number)
-    process.communicate(timeout=10)
-    assert process.returncode == 130
+    assert process.wait(timeout=10) == 130
     assert _members(process.pid) == []
 
 
@@ -154,16 +146,23 @@ def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):
     script.fork(10, 11, 1)
     for tid in (10, 11):
         script.call(tid, 60_000, "stat", "x", ret=-2)
-    plan = tmp_path / "plan"
-    build(Trace.open(script.write(tmp_path / "trace")), plan)
-    words = [str(find_binary("spoolscope-replay")), "run", str(plan), "--target", str(target)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 10
-    while len(_members(process.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    process = engine(script, tmp_path, target, 3)
     process.kill()
     process.wait()
     assert ended(process.pid)
+
+
+def engine(script, tmp_path: Path, target: Path, members: int) -> "subprocess.Popen[bytes]":
+    """Begin the engine alone, and wait until it has so many processes with its own."""
+    plan_file = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan_file)
+    words = [find_binary("spoolscope-replay"), "run", plan_file, "--target", target]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while len(_members(process.pid)) < members and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(_members(process.pid)) == members
+    return process
 
 
 def ended(session: int) -> bool:

@@ -1,14 +1,10 @@
 """The fidelity certificates that the replayer gave the runs of a candidate."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spoolscope.analysis.outcomes import Run
-
-# The replayer writes "us", everything else here the sign.
-_MICROSECONDS = re.compile(r"(?<=\d )us\b")
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Certificate:
     @property
     def sentences(self) -> list[str]:
         """Why it is not faithful; or what it is."""
-        if reasons := [f"{_MICROSECONDS.sub('µs', why)}." for why in self.data["reasons"]]:
+        if reasons := [f"{reason}." for reason in self.data["reasons"]]:
             return reasons
         if self.verdict == "untimed":
             return ["Results are the recorded ones; no time was to be kept."]

@@ -108,9 +108,8 @@ def _run(arguments: list[str] | None) -> int:
         full = error.errno == errno.ENOSPC
         remedy = "free space, or give another -o or --work" if full else USABLE
         return _fail(f"{name}{error.strerror or error}", remedy, ERROR)
-    except (
-        Exception
-    ) as error:  # the last resort: what is read may be damaged in ways nobody thought of
+    except Exception as error:
+        # The last resort: what is read may be damaged in ways that nobody thought of.
         if TRACEBACK in os.environ:
             raise
         told = " ".join(f"{type(error).__name__}: {error}".split())

@@ -45,13 +45,9 @@ class Calls:
 
     def of(self, names: Iterable[str]) -> Ops:
         """Return the calls of these names that are replayed, without their arguments."""
-        wanted = [CALLS[name].id for name in names]
-        found = [np.zeros(0, DTYPES["plan_op"])]
-        for table, first in self._tables(_TIMES):
-            chosen = np.flatnonzero(np.isin(_call_ids(table), wanted))
-            ops = self._timed(table.take(chosen), chosen + first)
-            found.append(ops[self._kept(table.take(chosen), ops)])
-        return np.concatenate(found)
+        chosen = self._chosen(names, _TIMES)
+        kept = (ops[self._kept(table, ops)] for table, ops in chosen)
+        return np.concatenate([np.zeros(0, DTYPES["plan_op"]), *kept])
 
     def any_of(self, names: Iterable[str]) -> bool:
         """Tell whether there may be calls of these names, without reading more than names."""
@@ -61,13 +57,19 @@ class Calls:
 
     def named(self, names: Iterable[str], strings: Strings) -> Iterator[Ops]:
         """Yield the calls of these names that are replayed, in order of time."""
+        for table, ops in self._chosen(names, _TIMES + _REST):
+            self._describe(table, ops, strings)
+            yield ops[self._kept(table, ops)]
+
+    def _chosen(
+        self, names: Iterable[str], columns: tuple[str, ...]
+    ) -> Iterator[tuple[pa.Table, Ops]]:
+        """Yield the rows of calls of these names, and when and by whom they were made."""
         wanted = [CALLS[name].id for name in names]
-        for table, first in self._tables(_TIMES + _REST):
+        for table, first in self._tables(columns):
             chosen = np.flatnonzero(np.isin(_call_ids(table), wanted))
             some = table.take(chosen)
-            ops = self._timed(some, chosen + first)
-            self._describe(some, ops, strings)
-            yield ops[self._kept(some, ops)]
+            yield some, self._timed(some, chosen + first)
 
     def ops(self, strings: Strings) -> Iterator[Ops]:
         """Yield all calls that are replayed, in order of time."""

@@ -183,12 +183,17 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep another replay out of an empty directory: what is in it at the end is removed."""
+    """Keep another replay out of an empty directory, which is emptied in the end."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _lock(descriptor, directory)
         _check_empty(directory)
-        yield
+        before = {entry.name for entry in directory.iterdir()}
+        try:
+            yield
+        finally:
+            with undisturbed():
+                _empty(directory, before)
     finally:
         os.close(descriptor)
 
@@ -264,12 +269,7 @@ def prepared(
     """
     if candidate.directory is not None:
         with _alone_in(candidate.directory):
-            before = {entry.name for entry in candidate.directory.iterdir()}
-            try:
-                yield Target(candidate.directory.resolve(), "")
-            finally:
-                with undisturbed():
-                    _empty(candidate.directory, before)
+            yield Target(candidate.directory.resolve(), "")
         return
     place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
     image, mount = place / f"{candidate.name}.img", place / "mnt"
@@ -308,8 +308,7 @@ def check_space(work: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(work).free
     if free < needed_bytes:
         raise SpoolscopeError(
-            f"{work.parent} has {free // MIB} MiB free, the image may grow to "
-            f"{needed_bytes // MIB} MiB",
+            f"{work} has {free // MIB} MiB free, the image may grow to {needed_bytes // MIB} MiB",
             remedy="give another --work DIR",
         )
 

@@ -339,7 +339,7 @@ def _percent(share: float) -> str:
 
 
 def _time(ns: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"
     return f"{ns:.0f} ns"

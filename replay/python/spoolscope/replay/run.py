@@ -227,7 +227,7 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     told, age = job.summary, job.begin.age
     size = image_bytes(told.tree_bytes, told.written_bytes, job.names, age)
     if slot.candidate.directory is None:
-        check_space(job.work, grows_to(slot.candidate, size, age))
+        check_space(job.work.parent, grows_to(slot.candidate, size, age))
     began = time.monotonic()
     progress("making the filesystem", None)
     roomy = shutil.disk_usage(job.work).free > size

@@ -39,6 +39,7 @@ AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, RENAME_EXCHANGE = 0x100, 0x200, 2
 O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
 # As many as the kernel follows (MAXSYMLINKS), and times that the calls are read for renamed ones.
 MOST, PASSES = 40, 20
+_TIMES = ("start_ns", "end_ns")
 _ALWAYS = np.iinfo(np.int64).max
 
 # What a name leads to, if it is a symlink.
@@ -246,9 +247,6 @@ class Symlinks:
 
     def _name(self, number: int) -> bytes:
         return b"" if number == NONE else self._strings.text(int(number))
-
-
-_TIMES = ("start_ns", "end_ns")
 
 
 def _ids(*names: str) -> list[int]:
