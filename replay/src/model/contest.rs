@@ -3,9 +3,10 @@
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::PlanOp;
 
-use crate::model::names::parent_of;
+use crate::model::held::{Held, held};
+use crate::model::names::{parent_of, rest_below};
 use crate::model::needs;
-use crate::model::rivals::Rivals;
+use crate::model::rivals::{ByName, Rivals};
 use crate::model::search::{self, Cell, Check, Effect, Question, Step, Thing};
 use crate::model::world::{Slot, World};
 use crate::semantics::{self, Kind};
@@ -23,12 +24,13 @@ const MOST_NAMES: usize = 4_096;
 pub fn settle(
     world: &World,
     ops: &[PlanOp],
+    by_name: &ByName,
     rivals: &Rivals,
     at: u32,
     earliest_ns: impl FnMut(u32) -> i64,
     allowance: &mut u64,
 ) -> Option<Vec<u32>> {
-    let mut board = Board::new(world, ops, &rivals.members, earliest_ns)?;
+    let mut board = Board::new(world, ops, by_name, &rivals.members, earliest_ns)?;
     let ended = |member: &&u32| ops[**member as usize].end_ns <= rivals.complete_until_ns;
     board.question.required = rivals.members.iter().filter(ended).count();
     let mut tried = |board: &Board, faults| search::order(&board.question, faults, allowance);
@@ -59,6 +61,8 @@ struct Board<'a> {
     presumed: Vec<u16>,
     /// Directories of which it matters whether they are empty.
     emptied: HashSet<u32>,
+    /// What moved directories held, by the operation that moved them.
+    held: HashMap<u32, Held>,
 }
 
 impl<'a> Board<'a> {
@@ -66,6 +70,7 @@ impl<'a> Board<'a> {
     fn new(
         world: &'a World,
         all: &[PlanOp],
+        by_name: &ByName,
         members: &[u32],
         mut earliest_ns: impl FnMut(u32) -> i64,
     ) -> Option<Self> {
@@ -79,9 +84,11 @@ impl<'a> Board<'a> {
             ops: Vec::new(),
             presumed: Vec::new(),
             emptied: HashSet::new(),
+            held: HashMap::new(),
         };
         for at in &ops {
             board.add_names(&all[*at as usize]);
+            board.add_held(by_name, all, *at);
         }
         board.add_moved(ops.iter().map(|at| &all[*at as usize]))?;
         board.fill();
@@ -89,7 +96,10 @@ impl<'a> Board<'a> {
         for (index, at) in ops.iter().enumerate() {
             let op = &all[*at as usize];
             let previous = last.insert(op.thread, index);
-            let step = board.step(op, earliest_ns(*at), previous);
+            let mut step = board.step(op, earliest_ns(*at), previous);
+            if let Some(held) = board.held.get(at) {
+                step.checks.extend(board.held_checks(op, held));
+            }
             board.question.steps.push(step);
         }
         board.ops = ops;
@@ -98,7 +108,7 @@ impl<'a> Board<'a> {
 
     fn add_names(&mut self, op: &PlanOp) {
         let world = self.world;
-        for touch in touches::of(op).iter().flatten() {
+        for touch in needs::telling(op) {
             for above in world.names.ancestors(touch.path) {
                 self.add(world.names.bytes(*above));
             }
@@ -108,6 +118,20 @@ impl<'a> Board<'a> {
                 self.emptied.insert(touch.path);
             }
         }
+    }
+
+    /// What a directory held that an operation moves, and the names of it.
+    fn add_held(&mut self, by_name: &ByName, all: &[PlanOp], at: u32) {
+        let op = &all[at as usize];
+        if !moves(op) || touches::of(op)[1].is_none_or(|touch| touch.makes != Makes::Moved) {
+            return;
+        }
+        let names = &self.world.names;
+        let held = held(names, by_name, all, at);
+        for (name, _) in &held.names {
+            self.add(&[names.bytes(op.path), name].concat());
+        }
+        self.held.insert(at, held);
     }
 
     fn add(&mut self, name: &[u8]) {
@@ -268,6 +292,22 @@ impl<'a> Board<'a> {
         }
     }
 
+    /// What must have been so in the directory that an operation moves.
+    fn held_checks(&self, op: &PlanOp, held: &Held) -> Vec<Check> {
+        let directory = self.world.names.bytes(op.path);
+        let cell = |name: &Vec<u8>| self.index[[directory, name].concat().as_slice()];
+        let named = held.names.iter();
+        let mut checks: Vec<Check> = named
+            .map(|(name, need)| Check::Is(cell(name), self.known(op, *need)))
+            .collect();
+        checks.extend(held.others.map(|others| Check::Holds {
+            directory: self.cell_of(op.path),
+            besides: held.gone.iter().map(cell).collect(),
+            others,
+        }));
+        checks
+    }
+
     /// Who overlapped the making of a file may have found the one that had its number before.
     fn known(&self, op: &PlanOp, need: Need) -> Need {
         match need {
@@ -328,57 +368,4 @@ impl<'a> Board<'a> {
 fn moves(op: &PlanOp) -> bool {
     let both = touches::of(op).iter().all(Option::is_some);
     op.ret >= 0 && both && semantics::kind(op) == Kind::Rename
-}
-
-/// What follows a directory in a name below it, with the slash.
-fn rest_below<'a>(name: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
-    name.strip_prefix(directory)
-        .filter(|rest| rest.first() == Some(&b'/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::model::tests::order;
-
-    /// Of `one` and `other`, whether the first comes first.
-    fn comes_before(script: &str, one: u32, other: u32) -> bool {
-        let (order, unexplained) = order(script);
-        assert_eq!(unexplained, 0);
-        let place = |op| order.iter().position(|at| *at == op);
-        place(one) < place(other)
-    }
-
-    const MADE: &str = "flags=301 mode=600 omode=100600 osize=0 = 3";
-
-    #[test]
-    fn who_finds_a_number_that_was_given_again_finds_the_new_file() {
-        let script = format!(
-            "A 0-1 open tmp/a ino=7 {MADE}
-             B 4-5 open tmp/b ino=8 {MADE}
-             A 10-300 rename tmp/a hot = 0
-             B 20-400 rename tmp/b hot = 0
-             C 200-210 open tmp/c ino=7 {MADE}
-             C 220-350 rename tmp/c hot = 0
-             D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
-        );
-        assert!(comes_before(&script, 5, 6));
-    }
-
-    #[test]
-    fn a_number_is_given_again_when_no_name_has_it() {
-        // E finds what A put there, so all are put in order before C has its file.
-        let script = format!(
-            "A 0-1 open tmp/a ino=7 {MADE}
-             B 4-5 open tmp/b ino=8 {MADE}
-             A 10-300 rename tmp/a hot = 0
-             B 20-400 rename tmp/b hot = 0
-             C 50-210 open tmp/c ino=7 {MADE}
-             E 60-70 stat x = -2
-             E 100-110 open hot flags=0 ino=7 omode=100600 osize=0 = 3
-             C 220-350 rename tmp/c hot = 0
-             D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
-        );
-        assert!(comes_before(&script, 3, 4));
-        assert!(comes_before(&script, 7, 8));
-    }
 }

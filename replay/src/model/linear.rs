@@ -197,7 +197,15 @@ impl<'a> Linear<'a> {
         let arrivals = &mut self.arrivals;
         let earliest_ns = |other| arrivals.earliest_ns(names, by_name, ops, other);
         let allowance = &mut self.allowance;
-        let found = contest::settle(&self.world, ops, &rivals, at, earliest_ns, allowance);
+        let found = contest::settle(
+            &self.world,
+            ops,
+            by_name,
+            &rivals,
+            at,
+            earliest_ns,
+            allowance,
+        );
         self.contests += 1;
         let mut previous = None;
         for (index, op) in found.into_iter().flatten().enumerate() {

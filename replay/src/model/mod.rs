@@ -10,6 +10,7 @@ pub mod evidence;
 pub mod extents;
 pub mod forks;
 mod grants;
+mod held;
 pub mod holdings;
 mod initial;
 pub mod linear;
@@ -29,6 +30,8 @@ pub mod state;
 pub mod world;
 pub mod xattrs;
 
+#[cfg(test)]
+mod contest_tests;
 #[cfg(test)]
 mod inferred;
 #[cfg(test)]

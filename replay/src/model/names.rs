@@ -168,3 +168,9 @@ pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
         .rposition(|byte| *byte == b'/')
         .map(|at| &path[..at])
 }
+
+/// What follows a directory in a name below it, with the slash.
+pub fn rest_below<'a>(name: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    name.strip_prefix(directory)
+        .filter(|rest| rest.first() == Some(&b'/'))
+}

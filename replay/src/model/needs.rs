@@ -35,6 +35,12 @@ pub fn missing_either(names: &Names, op: &PlanOp) -> Option<(u32, u32)> {
     parent.flatten().map(|parent| (op.path, parent))
 }
 
+/// The names that a call changed, or of which its result tells something.
+pub fn telling(op: &PlanOp) -> impl Iterator<Item = Touch> + '_ {
+    let tells = |touch: &Touch| op.ret >= 0 || is_evidence(op, touch);
+    touches::of(op).into_iter().flatten().filter(tells)
+}
+
 /// Whether overlapping calls can tell by the result where among them this one ran.
 pub fn is_evidence(op: &PlanOp, touch: &Touch) -> bool {
     let looked_in_vain = op.ret == -i64::from(libc::ENOENT) || op.ret == -i64::from(libc::ENOTDIR);

@@ -10,7 +10,6 @@ use crate::model::edges::is_change;
 use crate::model::names::Names;
 use crate::model::needs;
 use crate::model::search::MOST;
-use crate::touches;
 
 /// Later operations on the same names whose results tell how a contest ended.
 const WITNESSES: usize = 16;
@@ -18,14 +17,11 @@ const WITNESSES: usize = 16;
 /// The names an operation depends on, and whether it changes them.
 pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
     let mut keys = SmallVec::new();
-    for touch in touches::of(op).iter().flatten() {
-        if op.ret < 0 && !needs::is_evidence(op, touch) {
-            continue;
-        }
+    for touch in needs::telling(op) {
         let above = names.ancestors(touch.path).iter();
         keys.extend(above.map(|path| (*path, false)));
         if names.changes(touch.path) {
-            keys.push((touch.path, is_change(touch)));
+            keys.push((touch.path, is_change(&touch)));
         }
     }
     keys

@@ -45,7 +45,7 @@ impl Thing {
 }
 
 /// What must hold for the recorded result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     Is(u16, Need),
     /// One of both is absent.
@@ -54,6 +54,12 @@ pub enum Check {
     OnlyThis(u16, u64),
     /// No name has this object: its number is given to a new one.
     Unnamed(u64),
+    /// Whether a directory holds names besides some of its cells.
+    Holds {
+        directory: u16,
+        besides: Vec<u16>,
+        others: bool,
+    },
 }
 
 /// What an operation does.
@@ -213,20 +219,25 @@ impl Search<'_> {
     /// Whether a step would have its result now; learns what nobody knew.
     fn check(&mut self, at: usize) -> bool {
         let steps = self.steps;
-        steps[at].checks.iter().all(|check| match *check {
-            Check::Is(cell, need) => self.is(cell, need),
+        steps[at].checks.iter().all(|check| match check {
+            Check::Is(cell, need) => self.is(*cell, *need),
             Check::Either(one, other) => {
                 let absent = |cell: u16| self.cells[usize::from(cell)] == Cell::Absent;
-                absent(one) || absent(other) || self.is(one, Need::Absent)
+                absent(*one) || absent(*other) || self.is(*one, Need::Absent)
             }
-            Check::OnlyThis(cell, ino) => match self.cells[usize::from(cell)] {
-                Cell::There(thing) => same(thing.ino, ino),
+            Check::OnlyThis(cell, ino) => match self.cells[usize::from(*cell)] {
+                Cell::There(thing) => same(thing.ino, *ino),
                 _ => true,
             },
             Check::Unnamed(ino) => !self.cells.iter().any(|cell| match cell {
-                Cell::There(thing) => thing.ino == ino,
+                Cell::There(thing) => thing.ino == *ino,
                 _ => false,
             }),
+            Check::Holds {
+                directory,
+                besides,
+                others,
+            } => self.holds(*directory, besides, *others),
         })
     }
 
@@ -250,12 +261,8 @@ impl Search<'_> {
             (Cell::There(thing), Need::Present(ino)) => same(thing.ino, ino),
             (Cell::There(_), Need::File) => self.learn_kind(at, false),
             (Cell::There(_), Need::Directory) => self.learn_kind(at, true),
-            (Cell::There(_), Need::Full) => {
-                self.learn_kind(at, true) && (self.holds_any(at) || self.learn_others(at, true))
-            }
-            (Cell::There(_), Need::Empty) => {
-                self.learn_kind(at, true) && !self.holds_any(at) && self.learn_others(at, false)
-            }
+            (Cell::There(_), Need::Full) => self.holds(at, &[], true),
+            (Cell::There(_), Need::Empty) => self.holds(at, &[], false),
         }
     }
 
@@ -281,9 +288,16 @@ impl Search<'_> {
         thing.others.is_none_or(|known| known == others)
     }
 
-    fn holds_any(&self, at: u16) -> bool {
+    /// Whether a directory may hold names besides some, or none, as `others` says.
+    fn holds(&mut self, at: u16, besides: &[u16], others: bool) -> bool {
         let there = |child: &u16| matches!(self.cells[usize::from(*child)], Cell::There(_));
-        self.children[usize::from(at)].iter().any(there)
+        let mut children = self.children[usize::from(at)].iter();
+        let any = children.any(|child| there(child) && !besides.contains(child));
+        self.learn_kind(at, true)
+            && match others {
+                true => any || self.learn_others(at, true),
+                false => !any && self.learn_others(at, false),
+            }
     }
 
     /// Does what a step does; `false` if it cannot have been so.
