@@ -113,6 +113,36 @@ fn a_name_that_mattered_to_nobody_here_does_not_keep_a_number() {
 }
 
 #[test]
+fn who_comes_after_a_contest_and_lasts_long_may_tell_its_end() {
+    // B takes away its own file, so A had taken its own before, though B's was found while A did.
+    let cycle = |at: u32| {
+        format!(
+            "D {at}00-{at}01 open tmp/d{at} ino={at} {MADE}
+             D {at}02-{at}03 rename tmp/d{at} hot = 0
+             D {at}04-{at}05 open hot flags=0 ino={at} omode=100600 osize=0 = 3
+             D {at}06-{at}07 unlink hot ino={at} = 0"
+        )
+    };
+    let script = format!(
+        "A 0-1 open tmp/a ino=5 {MADE}
+         B 2-3 open tmp/b ino=6 {MADE}
+         C 4-5 open tmp/c ino=7 {MADE}
+         A 10-20 rename tmp/a hot = 0
+         A 22-23 open hot flags=0 ino=5 omode=100600 osize=0 = 3
+         B 30-100 rename tmp/b hot = 0
+         A 40-110 unlink hot = 0
+         B 105-112 open hot flags=0 ino=6 omode=100600 osize=0 = 3
+         B 120-9999 unlink hot = 0
+         C 130-140 rename tmp/c hot = 0
+         C 150-160 open hot flags=0 ino=7 omode=100600 osize=0 = 3
+         C 170-180 unlink hot = 0
+         {}",
+        (10..120).map(cycle).collect::<Vec<_>>().join("\n")
+    );
+    assert!(comes_before(&script, 6, 5));
+}
+
+#[test]
 fn a_number_is_given_again_when_no_name_has_it() {
     // E finds what A put there, so all are put in order before C has its file.
     let script = format!(

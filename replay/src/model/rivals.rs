@@ -13,6 +13,8 @@ use crate::model::search::MOST;
 
 /// Later operations on the same names whose results tell how a contest ended.
 const WITNESSES: usize = 16;
+/// The first of them may last long, and need witnesses of their own.
+const NEAREST: usize = 4;
 
 /// The names an operation depends on, and whether it changes them.
 pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
@@ -125,8 +127,7 @@ impl Rivals {
                 return Some(Self::close(ops, members, at, None));
             };
             let beyond = next > members[members.len() - 1];
-            let enough = members.len() >= 2 * MOST
-                || beyond && members.len() - core(ops, &members, at) >= WITNESSES;
+            let enough = members.len() >= 2 * MOST || beyond && has_witnesses(ops, &members, at);
             if enough {
                 return Some(Self::close(ops, members, at, Some(next)));
             }
@@ -160,15 +161,31 @@ impl Rivals {
 
 /// How many members, sorted by start, belong to the overlap that holds `at`.
 fn core(ops: &[PlanOp], members: &[u32], at: u32) -> usize {
+    first_gap(
+        ops,
+        members,
+        members.partition_point(|member| *member <= at),
+    )
+}
+
+/// Where among members, not before the first `least` of them, one began after all before had ended.
+fn first_gap(ops: &[PlanOp], members: &[u32], least: usize) -> usize {
     let mut end_ns = i64::MIN;
     for (index, member) in members.iter().enumerate() {
         let op = &ops[*member as usize];
-        if op.start_ns >= end_ns && *member > at {
+        if op.start_ns >= end_ns && index >= least {
             return index;
         }
         end_ns = end_ns.max(op.end_ns);
     }
     members.len()
+}
+
+/// Whether enough came after the overlap that holds `at`, and after those that overlap the first of
+/// them.
+fn has_witnesses(ops: &[PlanOp], members: &[u32], at: u32) -> bool {
+    let nearest = core(ops, members, at) + NEAREST;
+    members.len() >= first_gap(ops, members, nearest) + WITNESSES
 }
 
 #[cfg(test)]
