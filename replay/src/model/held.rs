@@ -40,8 +40,8 @@ pub fn held(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Held {
         }
         until_ns = op.end_ns;
         let touches: SmallVec<[Touch; 2]> = touches::of(op).into_iter().flatten().collect();
-        let mut note = |touch| held.note(names, moved.path2, touch, &mut gone);
-        if !touches.iter().all(|touch| note(touch)) {
+        let note = |touch| held.note(names, moved.path2, touch, &mut gone);
+        if !touches.iter().all(note) {
             break;
         }
     }

@@ -420,3 +420,18 @@ fn a_first_append_may_have_told_of_the_second_one() {
     assert_eq!(sizes("110"), (100, 130, false));
     assert_eq!(sizes("120"), (100, 130, true));
 }
+
+#[test]
+fn what_is_in_a_directory_must_explain_whether_it_can_be_removed() {
+    let unexplained = |script: &str| order(script).1;
+    assert_eq!(unexplained("A 0-1 mkdir d = 0\nA 2-3 rmdir d = -39"), 1);
+    let filled = "A 0-1 mkdir d = 0\nA 2-3 openat d/x flags=301 = 3\n";
+    assert_eq!(unexplained(&format!("{filled} A 4-5 rmdir d = -39")), 0);
+    assert_eq!(unexplained(&format!("{filled} A 4-5 rmdir d = 0")), 1);
+    let emptied = format!("{filled} A 4-5 rename d e = 0\nA 6-7 unlink e/x = 0\n");
+    assert_eq!(unexplained(&format!("{emptied} A 8-9 rmdir e = 0")), 0);
+    assert_eq!(unexplained(&format!("{emptied} A 8-9 rmdir e = -39")), 1);
+    // What was there at the start may have held what nobody told.
+    assert_eq!(unexplained("A 2-3 rmdir d = -39"), 0);
+    assert_eq!(unexplained("tree d mode=40755\nA 2-3 rmdir d = -39"), 0);
+}

@@ -142,8 +142,24 @@ impl<'a> World<'a> {
             (Slot::Present(_), Need::Absent) => Some(false),
             (Slot::Present(object), Need::Present(ino)) => Some(self.is(object, ino)),
             (Slot::Present(object), Need::File) => Some(!self.object(object).is_directory()),
-            (Slot::Present(object), _) => Some(self.object(object).is_directory()),
+            (Slot::Present(object), _) if !self.object(object).is_directory() => Some(false),
+            (Slot::Present(_), Need::Full) => Some(self.holds_any(path) != Some(false)),
+            (Slot::Present(_), Need::Empty) => Some(self.holds_any(path) != Some(true)),
+            (Slot::Present(_), Need::Directory) => Some(true),
         }
+    }
+
+    /// Whether a directory has names in it; `None` if it may have some that nobody told.
+    fn holds_any(&self, directory: u32) -> Option<bool> {
+        let slots = self.names.directly_below(directory);
+        if slots
+            .into_iter()
+            .any(|path| matches!(self.slot(path), Slot::Present(_)))
+        {
+            return Some(true);
+        }
+        let made = |object: u32| !self.object(object).initial;
+        matches!(self.slot(directory), Slot::Present(object) if made(object)).then_some(false)
     }
 
     fn is(&self, object: u32, ino: u64) -> bool {
