@@ -331,6 +331,10 @@ fn check_result(op: &PlanOp) -> Result<()> {
         _ if op.ret < 0 => op.ret >= -MAX_ERRNO,
         Kind::Truncate | Kind::Ftruncate => op.offset >= 0,
         Kind::Read | Kind::Write => op.ret <= MAX_COUNT && op.offset.checked_add(op.ret).is_some(),
+        Kind::CopyRange | Kind::Splice => {
+            let fits = |offset: i64| offset.checked_add(op.ret).is_some();
+            fits(op.offset) && fits(op.arg)
+        }
         _ => true,
     };
     ensure!(possible, "impossible result {}", op.ret);

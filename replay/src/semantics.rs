@@ -254,7 +254,8 @@ static POSITIONED: LazyLock<Vec<u16>> = LazyLock::new(|| {
 
 /// Whether the call uses, or moves, the position of its descriptor.
 pub fn moves_position(op: &PlanOp) -> bool {
-    op.ret >= 0 && POSITIONED.contains(&op.op)
+    let elsewhere = kind(op) == Kind::Sendfile && op.offset >= 0;
+    op.ret >= 0 && POSITIONED.contains(&op.op) && !elsewhere
 }
 
 /// Whether the call fills a `struct statx`.

@@ -98,6 +98,8 @@ fn shape(call: &Call) -> types::call_shape {
         text: at("target").max(at("name")),
         extra_arg,
         extra,
+        at: at("at"),
+        at2: at("at2"),
         flags: flags(call),
         is_data: u8::from(DATA.contains(&call.name)),
         ..Default::default()

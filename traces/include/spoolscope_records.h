@@ -51,7 +51,7 @@ enum spsc_kind {
 /* First 64 bytes of a capture file. */
 struct spsc_file_header {
 	char magic[8]; /* "SPOOLSEG" */
-	__u32 version; /* 5 */
+	__u32 version;
 	__u32 state; /* 0xffffffff while being written, 0 once closed in order */
 	__s64 start_mono_ns; /* CLOCK_MONOTONIC and CLOCK_REALTIME, read together */
 	__s64 start_real_ns;
@@ -98,7 +98,7 @@ struct spsc_syscall {
 	__u64 stolen_ns; /* of oncpu: the host had taken the CPU away; or SPSC_STEAL_UNTOLD */
 	__u64 seq; /* per thread, from 0, no holes unless records were lost */
 	__s64 ret; /* -errno on failure */
-	__u64 args[6]; /* as passed; meaning: calls.txt */
+	__u64 args[6]; /* as passed, offsets by pointer as they were; meaning: calls.txt */
 	__u64 ino; /* object: fd's inode, or the inode opened/stat'ed; 0 unknown */
 	__u64 ino2; /* second object (dup2 target, copy_file_range output) */
 	__s64 pos; /* file offset before the call, -1 unknown; flock: l_start */

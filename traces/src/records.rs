@@ -167,7 +167,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 3, CAPTURE_VERSION = 6,
+        VERSION = 3, CAPTURE_VERSION = 7,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }

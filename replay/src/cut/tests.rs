@@ -66,6 +66,29 @@ fn what_happened_before_is_in_the_tree_and_in_descriptors() {
 }
 
 #[test]
+fn a_copy_moves_the_positions_that_it_uses() {
+    let copies = |copy: &str| {
+        let script = format!(
+            "tree a ino=7 mode=100600 size=99
+             tree b ino=8 mode=100600 size=99
+             A 0-1 open a flags=0 ino=7 omode=100600 osize=99 = 3
+             A 2-3 open b flags=2 ino=8 omode=100600 osize=99 = 4
+             A 10-20 {copy} = 9"
+        );
+        let part = part(&script, 30, i64::MAX);
+        part.fds().iter().map(|fd| fd.pos).collect::<Vec<_>>()
+    };
+    assert_eq!(copies("copy_file_range a fd=3 fd2=4 size=9 arg=-1"), [9, 9]);
+    assert_eq!(
+        copies("copy_file_range a fd=3 fd2=4 size=9 off=50 arg=-1"),
+        [0, 9]
+    );
+    assert_eq!(copies("copy_file_range a fd=3 fd2=4 size=9 arg=50"), [9, 0]);
+    assert_eq!(copies("sendfile a fd=3 fd2=4 size=9"), [9, 9]);
+    assert_eq!(copies("sendfile a fd=3 fd2=4 size=9 off=50"), [0, 9]);
+}
+
+#[test]
 fn a_call_in_flight_belongs_where_it_took_effect() {
     // B looked before the rename, and is answered after it.
     let script = DELIVERY.replace("B 40-90", "B 40-65");

@@ -31,6 +31,8 @@ pub enum Word {
     Offset,
     Uid,
     Gid,
+    At,
+    At2,
     Stat,
     Flock,
     Iov,
@@ -65,6 +67,8 @@ fn word(text: &str) -> Word {
         "offset" => Word::Offset,
         "uid" => Word::Uid,
         "gid" => Word::Gid,
+        "at" => Word::At,
+        "at2" => Word::At2,
         "stat" | "statx" => Word::Stat,
         "flock" => Word::Flock,
         "iov" => Word::Iov,
@@ -116,6 +120,7 @@ pub struct Scratch {
     flock: libc::flock,
     iov: libc::iovec,
     how: [u64; 3],
+    offsets: [i64; 2],
 }
 
 impl Scratch {
@@ -136,6 +141,7 @@ impl Scratch {
                 iov_len: 0,
             },
             how: [0; 3],
+            offsets: [0; 2],
         }
     }
 }
@@ -200,6 +206,8 @@ impl Task {
             Word::Offset => op.offset,
             Word::Uid => self.owner(op.arg as u32),
             Word::Gid => self.owner((op.arg as u64 >> 32) as u32),
+            Word::At => place(&mut self.scratch.offsets[0], op.offset),
+            Word::At2 => place(&mut self.scratch.offsets[1], op.arg),
             Word::Stat => self.scratch.stat.as_mut_ptr() as i64,
             Word::Flock => self.third_of_fcntl(op),
             Word::Iov => self.iov(op, kind),
@@ -398,6 +406,15 @@ fn write_parts(buffer: *mut [u8; 8192], parts: &[&[u8]]) -> Result<i64, Refusal>
     }
     *buffer.get_mut(at).ok_or(REASON_UNSUPPORTED)? = 0;
     Ok(buffer.as_ptr() as i64)
+}
+
+/// Where a call finds an offset, given room for it; nowhere if it is to use the position.
+pub fn place(room: &mut i64, offset: i64) -> i64 {
+    if offset < 0 {
+        return 0;
+    }
+    *room = offset;
+    &raw mut *room as i64
 }
 
 /// The real descriptor; one that was not open in the recording either stays bad.

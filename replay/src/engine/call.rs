@@ -3,7 +3,7 @@
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::engine::args::{Refusal, shape_of};
+use crate::engine::args::{Refusal, place, shape_of};
 use crate::engine::fds::{self, Open};
 use crate::engine::mapped;
 use crate::engine::task::Task;
@@ -237,7 +237,9 @@ fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
         Some(file) => (file.real, op.size.min(op.ret.max(0))),
         None => (task.context.sink, op.size),
     };
-    let registers = [i64::from(to), i64::from(from.real), 0, size, 0, 0];
+    let mut offset = 0;
+    let at = place(&mut offset, op.offset);
+    let registers = [i64::from(to), i64::from(from.real), at, size, 0, 0];
     Ok(syscall(libc::SYS_sendfile, registers))
 }
 
@@ -251,12 +253,12 @@ fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let [out, into] = pipe;
     let size = op.size.min(op.ret.max(1));
     let ret = match (task.process.fds.get(op.fd), task.process.fds.get(op.fd2)) {
-        (Some(file), _) => splice_call(file.real, into, size),
+        (Some(file), _) => splice_call((file.real, op.offset), (into, -1), size),
         (None, Some(file)) => {
             let data = task.context.pattern.at(op.ino, 0);
             // SAFETY: the pattern is longer than a pipe holds; a full pipe only writes less.
             unsafe { libc::write(into, data.cast(), size.min(65_536) as usize) };
-            splice_call(out, file.real, size)
+            splice_call((out, -1), (file.real, op.arg), size)
         }
         (None, None) => -i64::from(libc::EBADF),
     };
@@ -265,11 +267,13 @@ fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     Ok(ret)
 }
 
-fn splice_call(from: i32, to: i32, size: i64) -> i64 {
-    syscall(
-        libc::SYS_splice,
-        [i64::from(from), 0, i64::from(to), 0, size, 0],
-    )
+/// Descriptors, each with an offset, or -1 for its position.
+fn splice_call(from: (i32, i64), to: (i32, i64), size: i64) -> i64 {
+    let mut offsets = [0; 2];
+    let [off_in, off_out] = &mut offsets;
+    let (off_in, off_out) = (place(off_in, from.1), place(off_out, to.1));
+    let (from, to) = (i64::from(from.0), i64::from(to.0));
+    syscall(libc::SYS_splice, [from, off_in, to, off_out, size, 0])
 }
 
 /// The root directory stays the target: names in a plan are whole. Only the lookup is made.

@@ -142,6 +142,7 @@ impl Holdings {
             Kind::Map => self.map(at, process, op, world),
             Kind::Unmap => self.unmap(process, op),
             Kind::Watch => self.process(process).watches.push(at),
+            Kind::CopyRange | Kind::Sendfile | Kind::Splice => self.copy_on(process, op),
             _ => self.move_position(at, process, op, world),
         }
     }
@@ -302,6 +303,19 @@ impl Holdings {
             .flat_map(rest)
             .filter(|part| part.len > 0)
             .collect();
+    }
+
+    /// A copy moves the positions of both files, but where it was given an offset.
+    fn copy_on(&mut self, process: u32, op: &PlanOp) {
+        let output = match semantics::kind(op) {
+            Kind::Sendfile => -1,
+            _ => op.arg,
+        };
+        for (fd, offset) in [(op.fd, op.offset), (op.fd2, output)] {
+            if let Some(file) = self.file(process, fd).filter(|_| offset < 0) {
+                file.pos += op.ret.max(0);
+            }
+        }
     }
 
     fn move_position(&mut self, at: u32, process: u32, op: &PlanOp, world: &World) {

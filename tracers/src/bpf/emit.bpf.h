@@ -91,6 +91,27 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 		r->flags |= SPSC_CALL_EXTRA_FAULT;
 }
 
+/* An offset that the kernel moved by what it did. */
+static __always_inline void fill_place(struct spsc_syscall *r, s8 arg)
+{
+	u32 n = arg;
+	s64 offset;
+
+	if (n >= 6)
+		return;
+	if (!r->args[n]) {
+		r->args[n] = -1;
+		return;
+	}
+	if (bpf_probe_read_user(&offset, sizeof(offset), (void *)r->args[n])) {
+		r->flags |= SPSC_CALL_EXTRA_FAULT;
+		offset = -1;
+	} else if (r->ret > 0) {
+		offset -= r->ret;
+	}
+	r->args[n] = offset;
+}
+
 /* The size after the call. The call itself held the file open, so the inode noted at
  * entry is still there, except after a close. */
 static __always_inline void fill_object(struct task_struct *t, struct task_state *st,
@@ -146,6 +167,8 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
 	if (s->extra_arg >= 0)
 		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
+	fill_place(r, s->at);
+	fill_place(r, s->at2);
 }
 
 /* Reads one string to the end of a record; returns its length without NUL. */

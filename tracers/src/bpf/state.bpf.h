@@ -34,7 +34,8 @@ struct call_shape {
 	u16 flags; /* enum shape_flags */
 	u8 extra; /* enum shape_extra */
 	u8 is_data; /* reads or writes at an offset, and may be shed */
-	u8 pad[4];
+	s8 at, at2;
+	u8 pad[2];
 };
 
 enum shape_extra {

@@ -18,6 +18,7 @@ STAT_MEMBERS = {
 }
 # A signal (here: of a child that ended) makes the kernel run the call again; both are calls.
 RESTARTS = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
+PLACES = {"at": "offset", "at2": "arg"}
 NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
 
 
@@ -187,6 +188,9 @@ def _field(fields: dict[str, object], word: str, line: Line, at: int) -> None:
         fields["path2"] = strace_log.string(text)
     elif word in NUMBERS:
         fields[word] = strace_log.number(text)
+    elif word in PLACES:
+        given = text.startswith("[")
+        fields[PLACES[word]] = strace_log.number(text[1 : text.index("]")]) if given else None
     elif word in ("uid", "gid"):
         shift = 0 if word == "uid" else 32
         value = (strace_log.number(text) & 0xFFFF_FFFF) << shift

@@ -137,6 +137,17 @@ def test_vectors_are_summed_or_taken_from_the_result() -> None:
     assert (made.args[3], made.args[5]) == (4096, 2)
 
 
+def test_offsets_given_by_pointer() -> None:
+    none = 2**64 - 1
+    assert read("sendfile(1, 3, [5] => [105], 100) = 100").args[:4] == [1, 3, 5, 100]
+    assert read("sendfile(1, 3, NULL, 100) = 100").args[2] == none
+    assert read("sendfile(1, 3, 0x7ffe0010, 100) = -1 EFAULT (Bad address)").args[2] == none
+    assert read("sendfile(1, 3, [], 100) = 0").args[2] == none
+    copied = read("copy_file_range(3, [100] => [130], 4, [7] => [37], 30, 0) = 30")
+    assert copied.args == [3, 100, 4, 7, 30, 0]
+    assert read("splice(5, NULL, 3, [9], 50, 0) = 50").args[1:4] == [none, 3, 9]
+
+
 def test_a_cut_path_is_not_taken_for_a_name() -> None:
     with pytest.raises(NotUnderstoodError):
         read('open("/spool/al"..., O_RDONLY) = 3')

@@ -19,6 +19,19 @@ def test_the_kernels_own_restart_codes_are_interruptions(new_story) -> None:
     assert (columns["flags_seen"] & RESTARTED > 0).tolist() == [True] * 4 + [False] * 3
 
 
+def test_offsets_given_by_pointer_are_columns_where_there_are_any(new_story) -> None:
+    story = new_story()
+    none = 2**64 - 1
+    story.call(1, "sendfile", 4, 3, 50, 100, ret=100)
+    story.call(1, "sendfile", 4, 3, none, 100, ret=100)
+    story.call(1, "copy_file_range", 3, 0, 4, 7, 30, 0, ret=30)
+    story.call(1, "copy_file_range", 3, none, 4, none, 30, 0, ret=30)
+    capture = story.end()
+    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    assert columns["offset"].tolist() == [50, None, 0, None]
+    assert columns["arg"].tolist() == [None, None, 7, None]
+
+
 def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:
     monkeypatch.setattr("spoolscope.tracers.syscalls.ROW_GROUP", 2)
     monkeypatch.setattr("spoolscope.tracers.resolve.CHUNK", 2)

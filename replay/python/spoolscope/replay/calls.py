@@ -27,6 +27,8 @@ _REST = (
     "fd", "fd2", "dirfd", "dirfd2", "path_id", "path2_id", "path_base", "path2_base", "flags",
     "mode", "cmd", "arg", "offset", "size", "ino", "dev", "obj_mode", "obj_size", "lock_type",
 )  # fmt: skip
+# Without an offset of their output they use its position.
+_PLACED = [CALLS[name].id for name in ("copy_file_range", "splice")]
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -128,6 +130,8 @@ class Calls:
             ops[name] = filled(table, name, -1)
         for name in ("arg", "obj_mode"):
             ops[name] = filled(table, name, 0)
+        if (placed := np.isin(ops["op"], _PLACED)).any():
+            ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
         ops["ino"] = identity(self._trace, table)
         ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)
         lock = column(table, "lock_type", 0)

@@ -25,6 +25,8 @@ RESTARTED = np.int32(1 << 6)
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
+# Offsets given by pointer.
+_PLACES = {"at": "offset", "at2": "arg"}
 
 
 def call_parts(
@@ -131,6 +133,8 @@ class Arguments:
         for at, word in enumerate(BY_ID[number].args):
             if word in self.values:
                 self.set(word, where, rows["args"][:, at].astype(np.int64))
+            elif word in _PLACES:
+                self._place(_PLACES[word], where, rows["args"][:, at].astype(np.int64))
             elif word == "uid":
                 pair = rows["args"][:, at : at + 2].astype(np.int64) & 0xFFFF_FFFF
                 self.set("arg", where, pair[:, 0] | pair[:, 1] << 32)
@@ -139,6 +143,11 @@ class Arguments:
             elif word == "how":
                 self.set("flags", where, rows["args"][:, at].astype(np.int64))
                 self.set("mode", where, rows["args"][:, at + 1].astype(np.int64))
+
+    def _place(self, word: str, where: Mask, offsets: Int) -> None:
+        given = where.copy()
+        given[where] = offsets >= 0
+        self.set(word, given, offsets[offsets >= 0])
 
     def _special(self, name: str, where: Mask, rows: Records) -> None:
         if name == "fcntl":

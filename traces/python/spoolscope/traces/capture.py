@@ -15,7 +15,7 @@ from spoolscope.traces.flat import DTYPES, STACK_FRAMES
 
 FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
-VERSION = 6
+VERSION = 7
 CLOSED = 0
 # A recorder's chunks hold 16 MiB of calls at most, and a kernel's symbols less than these.
 LARGEST_CHUNK = 256 << 20

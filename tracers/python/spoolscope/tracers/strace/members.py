@@ -158,6 +158,12 @@ def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
         made.args[place] = number(member(text, name) or "0") & _MASK
 
 
+def _place(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
+    """`[3]`, or `[3] => [7]`; where there is none, or it could not be read, the position is used."""
+    told = split(text.split(" => ", 1)[0], 1)[0] if text.startswith("[") else []
+    made.args[at] = number(told[0] if told else "-1") & _MASK
+
+
 _Reader = Callable[[Members, Call, Called, int, str], None]
 _READERS: dict[str, _Reader] = {
     **dict.fromkeys(("fd", "fd2", "dirfd", "dirfd2"), _descriptor),
@@ -168,6 +174,7 @@ _READERS: dict[str, _Reader] = {
     **dict.fromkeys(("target", "name"), _name),
     **dict.fromkeys(("stat", "statx"), _stat),
     "flock": _lock,
+    **dict.fromkeys(("at", "at2"), _place),
     "iov": _iov,
     "how": _how,
 }
