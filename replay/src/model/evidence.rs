@@ -122,14 +122,15 @@ impl Evidence {
         }
     }
 
-    /// A read of a file opened with O_CREAT that got something before anything was written.
+    /// A read of a file opened with O_CREAT that got something before anything was written, where the
+    /// size at the open is not known.
     fn note_contents(&mut self, op: &PlanOp, created: &mut HashMap<(u32, i32), Call>) {
         let flags = semantics::open_flags(op);
         match semantics::kind(op) {
             Kind::Open if op.ret >= 0 => {
                 let unsure = flags & (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
                 created.remove(&(op.thread, op.ret as i32));
-                if unsure == libc::O_CREAT {
+                if unsure == libc::O_CREAT && op.obj_size < 0 {
                     let call = (op.thread, op.start_ns);
                     created.insert((op.thread, op.ret as i32), call);
                 }
@@ -141,6 +142,9 @@ impl Evidence {
             }
             Kind::Write | Kind::Close | Kind::Ftruncate | Kind::Fallocate => {
                 created.remove(&(op.thread, op.fd));
+            }
+            Kind::CopyRange | Kind::Sendfile | Kind::Splice => {
+                created.remove(&(op.thread, op.fd2));
             }
             _ => {}
         }

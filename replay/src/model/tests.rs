@@ -435,3 +435,25 @@ fn what_is_in_a_directory_must_explain_whether_it_can_be_removed() {
     assert_eq!(unexplained("A 2-3 rmdir d = -39"), 0);
     assert_eq!(unexplained("tree d mode=40755\nA 2-3 rmdir d = -39"), 0);
 }
+
+#[test]
+fn what_is_read_before_anything_was_written_was_there_at_the_beginning() {
+    let at_start = |size: &str, between: &str| {
+        let script = format!(
+            "A 0-1 openat a flags=102 mode=600 ino=7 omode=100600 {size} = 3
+             {between}
+             A 20-30 read a fd=3 ino=7 size=50 = 9"
+        );
+        let plan = plan(&script);
+        names(&Tree::initial(&plan, &Linear::walk(&plan).world)) == ["a"]
+    };
+    assert!(at_start("", ""));
+    assert!(!at_start("", "A 10-11 write a fd=3 ino=7 size=9 = 9"));
+    assert!(!at_start(
+        "",
+        "A 10-11 copy_file_range b fd=4 fd2=3 size=9 arg=0 = 9"
+    ));
+    assert!(at_start("osize=9", ""));
+    // Empty when it was opened: somebody else has written.
+    assert!(!at_start("osize=0", ""));
+}
