@@ -339,9 +339,12 @@ impl<'a> Edges<'a> {
         {
             self.access(Key::Fd(process, fd), false, access);
         }
+        // Who gets a number knows that it was free.
+        access.definite = true;
         for fd in changed {
             self.access(Key::Fd(process, fd), true, access);
         }
+        access.definite = false;
         let moves = matches!(semantics::kind(op), Kind::Chdir | Kind::Fchdir);
         if moves || semantics::uses_path(op) || op.op == PLAN_FORK {
             self.access(Key::Cwd(process), moves, access);

@@ -19,6 +19,7 @@ use crate::model::effects;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::needs;
+use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::World;
@@ -259,6 +260,9 @@ impl<'a> Linear<'a> {
             return;
         }
         self.busy.push(at);
+        for freed in reuse::freed_by(&self.world, self.ops, &self.in_flight, at) {
+            self.place(freed);
+        }
         self.explain(at);
         self.flush_before(at);
         self.busy.pop();

@@ -23,6 +23,7 @@ pub mod objects;
 pub mod passed;
 pub mod processes;
 pub mod ranges;
+mod reuse;
 mod rivals;
 mod search;
 pub mod sizes;

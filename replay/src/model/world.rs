@@ -472,6 +472,11 @@ impl<'a> World<'a> {
         self.processes.leader(thread)
     }
 
+    /// Whether a process has a descriptor of this number.
+    pub fn is_open(&self, process: u32, fd: i32) -> bool {
+        self.descriptors.get(process, fd).file.is_some()
+    }
+
     /// The descriptors of its process that an operation closes.
     pub fn closed_by(&self, op: &PlanOp) -> SmallVec<[i32; 2]> {
         let ends = self.processes.is_last(op.thread);

@@ -159,7 +159,7 @@ def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
 
 
 def _place(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
-    """`[3]`, or `[3] => [7]`; where there is none, or it could not be read, the position is used."""
+    """`[3]`, or `[3] => [7]`; where nothing is given or readable, the position is used."""
     told = split(text.split(" => ", 1)[0], 1)[0] if text.startswith("[") else []
     made.args[at] = number(told[0] if told else "-1") & _MASK
 

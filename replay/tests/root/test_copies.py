@@ -1,0 +1,35 @@
+"""Threads copy files, by position and by offsets given by pointer, and share descriptor numbers."""
+
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from spoolscope.replay.run import replay
+from spoolscope.tracers.session import Request, record
+
+pytestmark = pytest.mark.root
+FILESYSTEMS = ("ext4", "xfs", "btrfs")
+COPIES = 3 * 40
+
+
+def test_copies_begin_and_end_where_they_did(spool, tmp_path, require):
+    for name in FILESYSTEMS:
+        require(name)
+    mount = spool("ext4")
+    command = [sys.executable, str(Path(__file__).with_name("copies.py")), str(mount)]
+    done = record(Request([mount], tmp_path / "trace", command=command))
+    assert done.command_status == 0  # results, positions and contents were as the program expects
+    given = duckdb.sql(
+        f"""SELECT count("offset"), count(arg) FROM '{done.trace}/syscalls.parquet'
+        WHERE syscall IN ('sendfile', 'copy_file_range', 'splice') AND ret > 0"""
+    ).fetchall()
+    # From: two of sendfile, one of each other; to: one of copy_file_range, one of splice.
+    assert given[0][0] >= 4 * COPIES
+    assert given[0][1] == 2 * COPIES
+    for row in replay(done.trace, list(FILESYSTEMS), tmp_path / "out", pace="afap"):
+        told = (Path(row["run"]) / "divergences.json").read_text()
+        assert row["executed"] == row["syscalls"] > 5_000, told
+        assert row["divergent"] == 0, told
+        assert row["final_state"]["mismatched"] == 0, row["final_state"]
