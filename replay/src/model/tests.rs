@@ -457,3 +457,20 @@ fn what_is_read_before_anything_was_written_was_there_at_the_beginning() {
     // Empty when it was opened: somebody else has written.
     assert!(!at_start("osize=0", ""));
 }
+
+#[test]
+fn a_directory_may_have_the_number_of_a_file_that_is_gone() {
+    // mkdir tells no number; who looks at the directory does.
+    let plan = plan(
+        "A 0-1 openat f flags=301 mode=600 ino=9 omode=100600 osize=0 = 3
+         A 2-3 close f fd=3 ino=9 = 0
+         A 4-5 unlink f = 0
+         A 6-7 mkdir d mode=700 = 0
+         A 8-9 openat d flags=200000 ino=9 omode=40700 = 3
+         A 10-11 fchmod d fd=3 ino=9 omode=40700 mode=755 = 0",
+    );
+    let tree = Tree::expected(&plan, &Linear::walk(&plan).world);
+    assert_eq!(names(&tree), ["d"]);
+    let mode = tree.things[tree.names[&b"d"[..]]].attributes.mode;
+    assert_eq!(mode, 0o40_755);
+}

@@ -181,17 +181,18 @@ impl<'a> World<'a> {
         born_ns.is_none_or(|born_ns| *born_ns <= op.start_ns)
     }
 
-    /// The object an operation works on: by identity, else by its name.
+    /// The object an operation works on: by identity, else by its name. What lost its last name is
+    /// not found by one: its number was given again, to what has the name and told none so far.
     pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
-        if let Some(object) = self.by_ino.get(&op.ino).filter(|_| op.ino != 0) {
-            return Some(*object);
-        }
-        match self.slot(op.path) {
-            Slot::Present(object) if op.path != NONE => {
-                let told = semantics::uses_path(op) && self.object(object).ino == 0;
-                (op.ino == 0 || told).then_some(object)
-            }
+        let named = match self.slot(op.path) {
+            Slot::Present(object) if op.path != NONE => Some(object),
             _ => None,
+        };
+        let told = named.filter(|at| semantics::uses_path(op) && self.object(*at).ino == 0);
+        match self.by_ino.get(&op.ino).filter(|_| op.ino != 0) {
+            Some(object) if self.object(*object).nlink == 0 => told.or(Some(*object)),
+            Some(object) => Some(*object),
+            None => named.filter(|_| op.ino == 0).or(told),
         }
     }
 

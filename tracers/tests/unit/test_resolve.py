@@ -6,7 +6,7 @@ import pytest
 
 from spoolscope.tracers.lives import FORK, SEEN
 from spoolscope.tracers.processes import O_CLOEXEC
-from spoolscope.tracers.resolve import AT_FDCWD, Resolved, resolve
+from spoolscope.tracers.resolve import AT_FDCWD, BASE_FD, BASE_ROOT, Resolved, resolve
 
 
 def names(resolved: Resolved) -> list[str | None]:
@@ -40,6 +40,21 @@ def test_relative_to_cwd_and_to_dirfd(story) -> None:
     ]
     assert resolved.paths[resolved.path2[-1]] == b"/spool/queue/active/b"
     assert resolved.unresolved == 0
+
+
+def test_a_directory_is_known_from_above_the_spool_by_its_inode(story) -> None:
+    story.call(1, "open", "/spool/queue", 0, 0, ret=8, ino=70, obj_mode=0o40755)
+    # Descriptor 9 was opened on what lies above, where nobody looks.
+    story.call(1, "openat", 9, "queue", 0, 0, ret=3, ino=70, obj_mode=0o40755)
+    story.call(1, "openat", 3, "active/x", 0, 0, ret=4)
+    story.call(1, "newfstatat", 9, "queue", 0, 0, ino=70, obj_mode=0o40755, dev=0)
+    story.call(1, "openat", 9, "elsewhere", 0, 0, ret=3, ino=71, obj_mode=0o40755)
+    story.call(1, "unlinkat", 3, "y", 0)
+    story.call(1, "openat", 9, "file", 0, 0, ret=3, ino=70, obj_mode=0o100644)
+    resolved = resolve(story.end())
+    queue = "/spool/queue"
+    assert names(resolved) == [queue, queue, f"{queue}/active/x", queue, None, None, None]
+    assert resolved.base.tolist()[1:4] == [BASE_ROOT, BASE_FD, BASE_ROOT]
 
 
 def test_descriptors_are_duplicated_closed_and_reused(story) -> None:

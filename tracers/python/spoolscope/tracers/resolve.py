@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.aliases import Aliases
-from spoolscope.tracers.effects import SHAPES, Done, Row, Shape, apply, signed
+from spoolscope.tracers.effects import S_IFDIR, S_IFMT, SHAPES, Done, Row, Shape, apply, signed
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process, Processes
@@ -123,6 +123,8 @@ class Resolver:
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") == "btrfs")
         self.space = Namespace(repeating)
+        # What stat tells is on it, if there is one spool.
+        self.only_dev = int(spools[0]["dev"]) if len(spools) == 1 else 0
         self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
         self.unresolved = 0
@@ -168,6 +170,15 @@ class Resolver:
             return -1, kind
         return self.names.id(self.names.join(base, raw)), kind
 
+    def reached(self, row: Row) -> Node | None:
+        """Return the directory to which a path led from where nobody looks: above the spool.
+
+        It has one name, other than a file.
+        """
+        if not row.ino or row.obj_mode & S_IFMT != S_IFDIR:
+            return None
+        return self.space.lookup((row.dev or self.only_dev, row.ino))
+
     def behind(self, process: Process, shape: Shape, row: Row) -> Node | None:
         """Return what a descriptor, or an address in a mapping, stands for.
 
@@ -197,6 +208,8 @@ class Resolver:
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
             first, base = self.named(process, dirfd, strings[row.path])
+            if first < 0 and (node := self.reached(row)) is not None:
+                first, base = self.id_of(node), BASE_ROOT
         else:
             node = self.behind(process, shape, row)
             first = self.id_of(node)

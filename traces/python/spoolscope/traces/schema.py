@@ -57,7 +57,7 @@ SYSCALLS = Table(
         Column("dirfd2", I32, "", "Directory the second path is relative to.", nullable=True),
         Column("path_id", I64, "", "Object's path (paths.path_id), resolved through fd, dirfd and cwd.", nullable=True),
         Column("path2_id", I64, "", "Second path, symlink target or xattr name.", nullable=True),
-        Column("path_base", I16, "", "How the path was given: 0 none, 1 absolute, 2 to cwd, 3 to dirfd."),
+        Column("path_base", I16, "", "How the path was given: 0 none, 1 absolute or from outside the spools, 2 to cwd, 3 to dirfd."),
         Column("path2_base", I16, "", "How the second path was given."),
         Column("flags", I32, "", "Flags argument (open, *at, rename, mmap, splice, fallocate mode).", nullable=True),
         Column("mode", I32, "", "Mode argument (permissions, access mode, mmap protection).", nullable=True),
