@@ -34,7 +34,7 @@ def reads():
     with open(f"/sys/block/{os.path.basename(device)}/stat") as file:
         return int(file.read().split()[0])
 
-for trial in trials:
+def attempt(trial):
     for path in trial["paths"]:
         os.access(path, os.F_OK)  # all blocks are in the cache
     with open("/proc/sys/vm/drop_caches", "w") as file:
@@ -49,7 +49,13 @@ for trial in trials:
     end = time.monotonic() + 1
     while (n := reads() - before) == 0 and time.monotonic() < end:
         time.sleep(0.001)
-    trial["reads"] = n
+    return n
+
+for trial in trials:
+    # The kernel may take another block out of the cache meanwhile: such an attempt tells nothing.
+    trial["reads"] = [attempt(trial)]
+    while trial["reads"][-1] != 1 and len(trial["reads"]) < 5:
+        trial["reads"].append(attempt(trial))
 json.dump(trials, open(told, "w"))
 """
 
@@ -119,7 +125,7 @@ def test_the_name_that_is_read_is_the_one_that_is_told(slow_spool, tmp_path, kee
     request = Request([mount], tmp_path / "trace", command, keep_names=keep_names)
     trace = Trace.open(record(request).trace)
     expected = json.loads(told.read_text())
-    assert [t["reads"] for t in expected] == [1] * len(expected)
+    assert [t["reads"][-1] for t in expected] == [1] * len(expected), expected
     with trace.connect() as con:
         made = con.execute(
             "SELECT seq FROM syscalls WHERE syscall IN ('newfstatat', 'link', 'linkat')"
@@ -133,7 +139,10 @@ def test_the_name_that_is_read_is_the_one_that_is_told(slow_spool, tmp_path, kee
             " AND s.stack_id IN (SELECT stack_id FROM stacks WHERE"
             " symbol LIKE '%ext4_find_entry%' OR symbol LIKE 'ext4_get_acl%') ORDER BY s.ts_ns"
         ).fetchall()
-    trial_of = dict(zip([seq for (seq,) in made], expected, strict=True))
+    attempts = [(t, n) for t in expected for n in t["reads"]]
+    told_of = list(zip([seq for (seq,) in made], attempts, strict=True))
+    trial_of = {seq: trial for seq, (trial, n) in told_of if n == 1}
+    rows = [row for row in rows if row[0] in trial_of]
     assert len({seq for seq, *_ in rows}) == len(rows)
     assert len(rows) == len(expected)
     for seq, directory, name, of in rows:
