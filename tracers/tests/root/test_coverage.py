@@ -180,30 +180,42 @@ def _lowest_depths(samples: int) -> list[int]:
     return lowest
 
 
+@pytest.mark.times
 def test_a_call_under_way_at_attach_is_not_booked_as_cpu_time(spool, tmp_path):
+    """An fsync waits for the disk; one whose waiting was missed would be on the CPU throughout.
+
+    How long it has a CPU depends on the machine, up to 0.27 of its time here. Without `armed` in
+    the recorder, 3 of 8 recordings had one of 0.7 or more.
+    """
     mount = spool("ext4")
     loop = (
         "import os, sys; fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)\n"
         "while True: os.pwrite(fd, b'x' * 100000, 0); os.fsync(fd)\n"
     )
     workers = [
-        subprocess.Popen([sys.executable, "-S", "-c", loop, str(mount / str(i))]) for i in range(6)
+        subprocess.Popen([sys.executable, "-S", "-c", loop, str(mount / str(i))]) for i in range(12)
     ]
     try:
-        request = Request(spools=[mount], output=tmp_path / "t", duration_s=1, keep_names=True)
-        trace = Trace.open(record(request).trace)
+        shares = [_highest_cpu_share(mount, tmp_path / f"t{n}") for n in range(4)]
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
-    longest = ask(
-        trace,
-        """SELECT max(oncpu_ns) FILTER (first), max(oncpu_ns) FILTER (NOT first) FROM (
-             SELECT oncpu_ns, row_number() OVER (PARTITION BY tid ORDER BY ts_ns) <= 2 AS first
-             FROM syscalls WHERE syscall = 'fsync')""",
+    assert max(shares) < 0.5
+
+
+def _highest_cpu_share(mount: Path, output: Path) -> float:
+    """Of the first two fsyncs of each thread, one of which may have been under way."""
+    request = Request(spools=[mount], output=output, duration_s=0.3, keep_names=True)
+    highest = ask(
+        Trace.open(record(request).trace),
+        """SELECT max((oncpu_ns - coalesce(stolen_ns, 0)) / dur_ns), count(*) FROM (
+             SELECT *, row_number() OVER (PARTITION BY tid ORDER BY ts_ns) AS nth
+             FROM syscalls WHERE syscall = 'fsync') WHERE nth <= 2""",
     )
-    [(first, later)] = longest
-    assert first <= 3 * later
+    [(share, calls)] = highest
+    assert calls >= 12
+    return float(share)
 
 
 def test_other_filesystems_below_a_btrfs_spool_are_not_walked(spool, tmp_path):
