@@ -162,7 +162,8 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 
 /// Most bytes that the files may have, if nothing is ever removed.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
-    let beyond = plan.ops().iter().map(beyond_record);
+    let writes = |kind| matches!(kind, Kind::Fallocate | Kind::Write | Kind::CopyRange);
+    let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
     beyond.fold(known, i64::saturating_add)
 }

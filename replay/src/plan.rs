@@ -1,6 +1,6 @@
 //! The plan file: mapped, checked once, then trusted.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use memmap2::Mmap;
 use spoolscope_traces::records::{
     NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, PlanXattr,
@@ -49,6 +49,8 @@ impl Deref for Bytes {
 pub struct Plan {
     bytes: Bytes,
     header: PlanHeader,
+    /// Of every operation: who looks for some kinds need not go through all that is known of each.
+    kinds: Vec<Kind>,
 }
 
 impl Plan {
@@ -57,8 +59,9 @@ impl Plan {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         // SAFETY: the mapping is private and read-only; the file belongs to this replay.
         let map = unsafe { Mmap::map(&file) }?;
-        let plan = Self::from_map(map).with_context(|| format!("{} is no plan", path.display()))?;
-        plan.check()?;
+        let mut plan =
+            Self::from_map(map).with_context(|| format!("{} is no plan", path.display()))?;
+        plan.kinds = plan.check()?;
         Ok(plan)
     }
 
@@ -82,6 +85,7 @@ impl Plan {
         let plan = Self {
             bytes: Bytes::Mapped(map),
             header,
+            kinds: Vec::new(),
         };
         plan.section::<PlanThread>(header.threads_at, u64::from(header.n_threads))?;
         plan.section::<PlanOp>(header.ops_at, header.n_ops)?;
@@ -118,6 +122,16 @@ impl Plan {
         self.known(self.header.ops_at, self.header.n_ops)
     }
 
+    /// Operations of some kinds, each with its place.
+    pub fn of_kind(&self, wanted: impl Fn(Kind) -> bool) -> impl Iterator<Item = (u32, &PlanOp)> {
+        let found = self
+            .kinds
+            .iter()
+            .zip(0..)
+            .filter(move |(kind, _)| wanted(**kind));
+        found.map(|(_, at)| (at, &self.ops()[at as usize]))
+    }
+
     pub fn entries(&self) -> &[PlanEntry] {
         self.known(self.header.entries_at, self.header.n_entries)
     }
@@ -149,19 +163,11 @@ impl Plan {
         self.header.duration_ns
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<Vec<Kind>> {
         ensure!(self.header.n_ops < u64::from(NONE), "too many operations");
         ensure!(self.header.n_strings < u64::from(NONE), "too many strings");
         self.check_strings()?;
-        let mut known = vec![false; self.n_strings() as usize];
-        for (at, op) in self.ops().iter().enumerate() {
-            self.check_op(op, &mut known)
-                .with_context(|| format!("operation {at}"))?;
-        }
-        ensure!(
-            self.ops().is_sorted_by_key(|op| op.start_ns),
-            "operations are not sorted"
-        );
+        let kinds = self.check_ops()?;
         for entry in self.entries() {
             ensure!(entry.path != NONE, "tree entry without a name");
             self.check_path(entry.path).context("tree entry")?;
@@ -190,7 +196,27 @@ impl Plan {
                 xattr.length
             );
         }
-        self.check_threads()
+        for thread in self.threads() {
+            self.check_path(thread.cwd).context("working directory")?;
+        }
+        Ok(kinds)
+    }
+
+    fn check_ops(&self) -> Result<Vec<Kind>> {
+        let mut kinds = Vec::with_capacity(self.ops().len());
+        let mut known = vec![false; self.n_strings() as usize];
+        let (mut life, mut last_ns) = (Life::new(self.threads()), 0);
+        for (at, op) in self.ops().iter().enumerate() {
+            let checked = self.check_op(op, &mut known);
+            checked
+                .and_then(|()| life.check(op))
+                .with_context(|| format!("operation {at}"))?;
+            ensure!(op.start_ns >= last_ns, "operations are not sorted");
+            last_ns = op.start_ns;
+            kinds.push(semantics::kind(op));
+        }
+        life.end()?;
+        Ok(kinds)
     }
 
     fn check_strings(&self) -> Result<()> {
@@ -267,56 +293,61 @@ impl Plan {
         }
     }
 
-    fn check_threads(&self) -> Result<()> {
-        let mut forked = vec![0_u32; self.threads().len()];
-        let mut started: Vec<bool> = self.threads().iter().map(|t| t.parent == NONE).collect();
-        for op in self.ops() {
-            ensure!(
-                started[op.thread as usize],
-                "thread {} acts before its fork",
-                op.thread
-            );
-            if op.op != PLAN_FORK || op.arg == i64::from(NONE) {
-                continue;
-            }
-            let child = usize::try_from(op.arg).context("fork of an unknown thread")?;
-            let thread = self
-                .threads()
-                .get(child)
-                .context("fork of an unknown thread")?;
-            ensure!(
-                thread.parent == op.thread,
-                "thread {child} is forked by a stranger"
-            );
-            forked[child] += 1;
-            started[child] = true;
-        }
-        for (at, thread) in self.threads().iter().enumerate() {
-            let wanted = u32::from(thread.parent != NONE);
-            if forked[at] != wanted {
-                bail!(
-                    "thread {at} is forked {} times instead of {wanted}",
-                    forked[at]
-                );
-            }
-            self.check_path(thread.cwd).context("working directory")?;
-        }
-        Ok(())
-    }
-
     /// Kind of every operation's call, for statistics: (name, count), most frequent first.
     pub fn unsupported(&self) -> Vec<(String, usize)> {
         let mut counts = std::collections::BTreeMap::new();
-        for op in self
-            .ops()
-            .iter()
-            .filter(|op| semantics::kind(op) == Kind::Unsupported)
-        {
+        for (_, op) in self.of_kind(|kind| kind == Kind::Unsupported) {
             *counts.entry(semantics::name(op)).or_insert(0) += 1;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         counts
+    }
+}
+
+/// Which threads have begun: each that is forked is so once, by its parent, before it acts.
+struct Life<'a> {
+    threads: &'a [PlanThread],
+    started: Vec<bool>,
+    forked: Vec<u32>,
+}
+
+impl<'a> Life<'a> {
+    fn new(threads: &'a [PlanThread]) -> Self {
+        Self {
+            threads,
+            started: threads.iter().map(|thread| thread.parent == NONE).collect(),
+            forked: vec![0; threads.len()],
+        }
+    }
+
+    fn check(&mut self, op: &PlanOp) -> Result<()> {
+        let acts = self.started[op.thread as usize];
+        ensure!(acts, "thread {} acts before its fork", op.thread);
+        if op.op != PLAN_FORK || op.arg == i64::from(NONE) {
+            return Ok(());
+        }
+        let unknown = "fork of an unknown thread";
+        let child = usize::try_from(op.arg).context(unknown)?;
+        let thread = self.threads.get(child).context(unknown)?;
+        ensure!(
+            thread.parent == op.thread,
+            "thread {child} is forked by a stranger"
+        );
+        self.forked[child] += 1;
+        self.started[child] = true;
+        Ok(())
+    }
+
+    fn end(&self) -> Result<()> {
+        for (at, (thread, times)) in self.threads.iter().zip(&self.forked).enumerate() {
+            let wanted = u32::from(thread.parent != NONE);
+            ensure!(
+                *times == wanted,
+                "thread {at} is forked {times} times instead of {wanted}"
+            );
+        }
+        Ok(())
     }
 }
 

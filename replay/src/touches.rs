@@ -57,6 +57,42 @@ pub type Touches = [Option<Touch>; 2];
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 
+/// Whether calls of a kind may make, move or remove names.
+pub fn changes_names(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Open
+            | Kind::Rename
+            | Kind::Link
+            | Kind::Symlink
+            | Kind::Unlink
+            | Kind::Mkdir
+            | Kind::Rmdir
+            | Kind::Mknod
+    )
+}
+
+/// Whether calls of a kind may be given a name, and not only a descriptor.
+pub fn may_name(kind: Kind) -> bool {
+    let by_descriptor = matches!(
+        kind,
+        Kind::Read
+            | Kind::Write
+            | Kind::Close
+            | Kind::Fcntl
+            | Kind::Flock
+            | Kind::Seek
+            | Kind::Sync
+            | Kind::Ftruncate
+            | Kind::Fstat
+            | Kind::Getdents
+            | Kind::Map
+            | Kind::Unmap
+            | Kind::Fault
+    );
+    !by_descriptor
+}
+
 /// The names an operation looked up or changed; a name that is not known is left out.
 pub fn of(op: &PlanOp) -> Touches {
     let found = match op.ret {

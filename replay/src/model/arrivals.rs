@@ -177,7 +177,7 @@ mod tests {
         );
         let plan = plan(&script);
         let names = Names::new(&plan);
-        let by_name = ByName::new(&names, plan.ops());
+        let by_name = ByName::new(&names, &plan);
         Arrivals::new(allowance).earliest_ns(&names, &by_name, plan.ops(), 1)
     }
 

@@ -11,11 +11,11 @@ use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use crate::model::grants::Grants;
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
-use crate::model::sizes::{Seen, changes_size};
+use crate::model::sizes::{Seen, changes_size, written};
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease, XattrCall};
-use crate::touches::{self, Makes, Need, Touch};
+use crate::touches::{self, Makes, Need, Touch, Touches};
 
 /// What two operations conflict on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +84,8 @@ pub struct Edges<'a> {
     /// Those of names; index = path.
     of_names: Vec<Track>,
     directories: HashMap<u32, Directory>,
-    written: HashSet<u64>,
+    /// Those of inodes that may be written to; what is only read needs none.
+    of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).
@@ -115,11 +116,11 @@ impl<'a> Edges<'a> {
             tracks: HashMap::new(),
             of_names: Vec::new(),
             directories: HashMap::new(),
-            written: written(ops),
-            leased: ops
-                .iter()
-                .filter(|op| semantics::lease(op) == Some(Lease::Asks))
-                .map(|op| op.ino)
+            of_data: written(plan).map(|ino| (ino, Track::default())).collect(),
+            leased: plan
+                .of_kind(|kind| kind == Kind::Fcntl)
+                .filter(|(_, op)| semantics::lease(op) == Some(Lease::Asks))
+                .map(|(_, op)| op.ino)
                 .collect(),
             waited: vec![HashMap::new(); n_threads],
             found: Vec::new(),
@@ -142,8 +143,9 @@ impl<'a> Edges<'a> {
     /// comes later in the order began before `horizon_ns`.
     pub fn add(&mut self, at: u32, world: &World, changes: &[Change], horizon_ns: i64) {
         let op = &self.ops[at as usize];
-        self.add_names(at, op, world);
-        self.add_listed(at, op, world);
+        let touches = touches::of(op);
+        self.add_names(at, op, &touches, world);
+        self.add_listed(at, op, &touches, world);
         self.add_data(at, op, world);
         self.add_xattr(at, op);
         self.add_lease(at, op, world);
@@ -187,21 +189,21 @@ impl<'a> Edges<'a> {
         note(ops, position, &mut self.current, (opened, at, true), key);
     }
 
-    fn add_names(&mut self, at: u32, op: &PlanOp, world: &World) {
-        for touch in touches::of(op).into_iter().flatten() {
-            let evidence = needs::is_evidence(op, &touch);
+    fn add_names(&mut self, at: u32, op: &PlanOp, touches: &Touches, world: &World) {
+        for touch in touches.iter().flatten() {
+            let evidence = needs::is_evidence(op, touch);
             let access = |definite| Access { op: at, definite };
             for above in world.names.ancestors(touch.path) {
                 self.access(Key::Name(*above), false, access(op.ret >= 0 || evidence));
             }
             if world.names.changes(touch.path) {
-                self.access(Key::Name(touch.path), is_change(&touch), access(evidence));
+                self.access(Key::Name(touch.path), is_change(touch), access(evidence));
             }
         }
     }
 
     /// What a listing shows depends on the names that came and went before.
-    fn add_listed(&mut self, at: u32, op: &PlanOp, world: &World) {
+    fn add_listed(&mut self, at: u32, op: &PlanOp, touches: &Touches, world: &World) {
         if op.ret < 0 || world.listed.is_empty() {
             return;
         }
@@ -212,7 +214,7 @@ impl<'a> Edges<'a> {
         if lists && world.listed.contains(&op.path) {
             self.meet(at, op.path, false);
         }
-        for touch in touches::of(op).into_iter().flatten() {
+        for touch in touches.iter().flatten() {
             let there = || world.meets(touch.path, Need::Absent) == Some(false);
             if touch.makes == Makes::Same || touch.makes == Makes::Object && there() {
                 continue;
@@ -248,7 +250,7 @@ impl<'a> Edges<'a> {
         if semantics::copies(op) {
             self.add_output(at, op, world);
         }
-        if op.ino == 0 || op.ret < 0 || !self.written.contains(&op.ino) {
+        if op.ino == 0 || op.ret < 0 {
             return;
         }
         let writes = changes_size(op);
@@ -266,8 +268,8 @@ impl<'a> Edges<'a> {
     }
 
     fn add_output(&mut self, at: u32, op: &PlanOp, world: &World) {
-        let ino = world.output_of(op).map(|object| world.object(object).ino);
-        if let Some(ino) = ino.filter(|ino| self.written.contains(ino)) {
+        if let Some(object) = world.output_of(op) {
+            let ino = world.object(object).ino;
             let access = Access {
                 op: at,
                 definite: false,
@@ -360,6 +362,10 @@ impl<'a> Edges<'a> {
                 }
                 &mut self.of_names[path]
             }
+            Key::Data(ino) => match self.of_data.get_mut(&ino) {
+                Some(track) => track,
+                None => return,
+            },
             _ => self.tracks.entry(key).or_default(),
         };
         let ops = self.ops;
@@ -465,18 +471,6 @@ fn note(
     if thread != ops[at as usize].thread && finished > 0 {
         current.raise(thread, finished, key);
     }
-}
-
-/// Inodes that calls may write to: what is copied to is known by its descriptor only, later.
-fn written(ops: &[PlanOp]) -> HashSet<u64> {
-    let copy = ops.iter().filter(|op| semantics::copies(op));
-    let who: HashSet<u32> = copy.map(|op| op.thread).collect();
-    let writable = |op: &PlanOp| {
-        let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
-        writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
-    };
-    let written = ops.iter().filter(|op| changes_size(op) || writable(op));
-    written.filter(|op| op.ino != 0).map(|op| op.ino).collect()
 }
 
 fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {

@@ -9,8 +9,12 @@ use crate::touches::{self, Makes};
 
 /// Names come, go and move; what was there before is learnt.
 pub fn change_names(world: &mut World, op: &PlanOp) {
+    let touches = touches::of(op);
+    if touches.iter().all(Option::is_none) {
+        return;
+    }
     let moved = world.moved_ino(op);
-    for touch in touches::of(op).iter().flatten() {
+    for touch in touches.iter().flatten() {
         if op.ret >= 0 {
             world.reach(touch.path);
             for index in 0..world.names.ancestors(touch.path).len() {
@@ -25,7 +29,7 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
         world.settle_initial(op, touch, moved);
     }
     world.settle_full(op);
-    for touch in touches::of(op).iter().flatten() {
+    for touch in touches.iter().flatten() {
         match touch.makes {
             Makes::Same => {}
             Makes::Gone if semantics::kind(op) == Kind::Rename => {}

@@ -6,7 +6,7 @@ use spoolscope_traces::records::PlanOp;
 use crate::model::names::{Names, parent_of};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
-use crate::touches::{self, Makes, Need};
+use crate::touches::{self, Makes, Need, Touch, Touches};
 
 /// Which call it was: a thread makes one at a time.
 type Call = (u32, i64);
@@ -37,19 +37,24 @@ impl Evidence {
         let mut created: HashMap<(u32, i32), Call> = HashMap::new();
         for op in plan.ops() {
             evidence.note_directory(op);
-            for touch in touches::of(op).into_iter().flatten() {
+            let touches = touches::of(op);
+            for touch in touches.iter().flatten() {
                 let existed = op.ret >= 0 || touch.need.is_present();
                 if existed && !std::mem::replace(&mut below[touch.path as usize], true) {
                     evidence.note_parents(names, touch.path);
                 }
             }
             evidence.note_contents(op, &mut created);
-            evidence.note_change(op);
+            if op.ret >= 0 {
+                evidence.note_changes(&touches);
+            }
         }
         // Who moves a directory need not have used it by its old name.
-        for op in plan.ops().iter().rev().filter(|op| op.ret >= 0) {
+        let renames = plan.of_kind(|kind| kind == Kind::Rename);
+        let renames: Vec<&PlanOp> = renames.map(|(_, op)| op).collect();
+        for op in renames.into_iter().rev().filter(|op| op.ret >= 0) {
             let moved = evidence.ever.get(op.path2 as usize) == Some(&true);
-            if moved && op.obj_mode == 0 && semantics::kind(op) == Kind::Rename {
+            if moved && op.obj_mode == 0 {
                 let known = &mut evidence.directories[op.path as usize];
                 *known |= !evidence.begun.contains(&op.path);
             }
@@ -77,15 +82,14 @@ impl Evidence {
         }
     }
 
-    fn note_change(&mut self, op: &PlanOp) {
-        for touch in touches::of(op).into_iter().flatten() {
-            if op.ret >= 0 && touch.makes != Makes::Same {
-                let created = touch.makes != Makes::Gone && touch.need == Need::Absent;
-                if created && !self.changed[touch.path as usize] {
-                    self.begun.insert(touch.path);
-                }
-                self.changed[touch.path as usize] = true;
+    fn note_changes(&mut self, touches: &Touches) {
+        let changes = |touch: &&Touch| touch.makes != Makes::Same;
+        for touch in touches.iter().flatten().filter(changes) {
+            let created = touch.makes != Makes::Gone && touch.need == Need::Absent;
+            if created && !self.changed[touch.path as usize] {
+                self.begun.insert(touch.path);
             }
+            self.changed[touch.path as usize] = true;
         }
     }
 

@@ -96,7 +96,7 @@ mod tests {
              {after}"
         ));
         let names = Names::new(&plan);
-        let by_name = ByName::new(&names, plan.ops());
+        let by_name = ByName::new(&names, &plan);
         let held = held(&names, &by_name, plan.ops(), 0);
         let text = |name: Vec<u8>| String::from_utf8(name).expect("a name");
         let found = held

@@ -8,7 +8,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use smallvec::SmallVec;
-use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+use spoolscope_traces::records::PlanOp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -44,6 +44,7 @@ struct Turn {
 /// The walk over the trace; `world` ends as the expected final state.
 #[derive(Debug)]
 pub struct Linear<'a> {
+    plan: &'a Plan,
     ops: &'a [PlanOp],
     pub world: World<'a>,
     pub locks: Locks,
@@ -86,21 +87,17 @@ impl<'a> Linear<'a> {
 
     fn ordered(plan: &'a Plan, edges: Edges<'a>) -> Self {
         let ops = plan.ops();
-        let is_fork = |(_, op): &(usize, &PlanOp)| op.op == PLAN_FORK;
+        let forks = plan.of_kind(|kind| kind == Kind::Fork);
         let allowance = ALLOWANCE + ALLOWANCE_PER_OP * ops.len() as u64;
         let mut linear = Self {
+            plan,
             ops,
             world: World::new(plan),
             locks: Locks::default(),
             edges,
             in_flight: Vec::new(),
             in_flight_of: vec![None; plan.threads().len()],
-            fork_of: ops
-                .iter()
-                .enumerate()
-                .filter(is_fork)
-                .map(|(at, op)| (op.arg as u32, at as u32))
-                .collect(),
+            fork_of: forks.map(|(at, op)| (op.arg as u32, at)).collect(),
             placed: vec![false; ops.len()],
             busy: Vec::new(),
             next: 0,
@@ -190,7 +187,9 @@ impl<'a> Linear<'a> {
             return;
         }
         let first = self.in_flight.iter().copied().min().unwrap_or(at);
-        let by_name = self.by_name.get_or_insert_with(|| ByName::new(names, ops));
+        let by_name = self
+            .by_name
+            .get_or_insert_with(|| ByName::new(names, self.plan));
         let met = &mut self.rivals_allowance;
         let Some(rivals) = Rivals::gather(names, by_name, ops, (at, first), free, met) else {
             return;
@@ -279,19 +278,21 @@ impl<'a> Linear<'a> {
 
     /// Pulls forward the overlapping operations that this result depends on.
     fn explain(&mut self, at: u32) {
+        let mut fits = self.fits(at);
         for _ in 0..DEEPEST {
-            if self.fits(at) == Some(true) {
+            if fits == Some(true) {
                 return;
             }
             let Some(cause) = self.find_cause(at) else {
                 break;
             };
             self.place(cause);
+            fits = self.fits(at);
             if !self.placed[cause as usize] {
                 break;
             }
         }
-        if self.fits(at) == Some(false) && self.locks_fit(at) {
+        if fits == Some(false) && self.locks_fit(at) {
             self.unexplained.push(at);
         }
     }

@@ -15,6 +15,7 @@ use crate::model::state::is_listed;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
+use crate::touches;
 
 /// A set of names, whatever their order: their number and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,12 +94,18 @@ pub enum Judged {
 
 /// The directories that a plan lists, by the path their descriptors had.
 pub fn listed(plan: &Plan) -> HashSet<u32> {
-    let lists = |op: &&PlanOp| semantics::kind(op) == Kind::Getdents && op.ret >= 0;
-    plan.ops().iter().filter(lists).map(|op| op.path).collect()
+    let lists = plan.of_kind(|kind| kind == Kind::Getdents);
+    let ended = lists.filter(|(_, op)| op.ret >= 0);
+    ended.map(|(_, op)| op.path).collect()
 }
 
 /// Whether a name came or went and nobody knows which.
-pub fn changes_unknown(op: &PlanOp) -> bool {
+pub fn changes_unknown(plan: &Plan) -> bool {
+    plan.of_kind(touches::changes_names)
+        .any(|(_, op)| is_unknown_change(op))
+}
+
+fn is_unknown_change(op: &PlanOp) -> bool {
     let creates = semantics::open_flags(op) & libc::O_CREAT != 0;
     op.ret >= 0
         && match semantics::kind(op) {

@@ -50,7 +50,7 @@ impl<'a> Names<'a> {
     }
 
     fn find_changing(&mut self) {
-        for op in self.plan.ops() {
+        for (_, op) in self.plan.of_kind(touches::changes_names) {
             for touch in touches::of(op).into_iter().flatten() {
                 // Whether a directory can be removed depends on all that is made in it.
                 if touch.makes != Makes::Same || touch.need == Need::Full {

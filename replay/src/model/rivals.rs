@@ -10,6 +10,8 @@ use crate::model::edges::is_change;
 use crate::model::names::Names;
 use crate::model::needs;
 use crate::model::search::MOST;
+use crate::plan::Plan;
+use crate::touches;
 
 /// Later operations on the same names whose results tell how a contest ended.
 const WITNESSES: usize = 16;
@@ -47,13 +49,13 @@ pub struct ByName {
 }
 
 impl ByName {
-    pub fn new(names: &Names, ops: &[PlanOp]) -> Self {
+    pub fn new(names: &Names, plan: &Plan) -> Self {
         let mut new = Self::default();
-        for (at, op) in ops.iter().enumerate() {
+        for (at, op) in plan.of_kind(touches::may_name) {
             for (path, changes) in keys(names, op) {
-                new.all.entry(path).or_default().push(at as u32);
+                new.all.entry(path).or_default().push(at);
                 if changes {
-                    new.changing.entry(path).or_default().push(at as u32);
+                    new.changing.entry(path).or_default().push(at);
                 }
             }
         }
@@ -203,7 +205,7 @@ mod tests {
              C 250-350 unlink hot = -2",
         );
         let names = Names::new(&plan);
-        let by_name = ByName::new(&names, plan.ops());
+        let by_name = ByName::new(&names, &plan);
         let found = |mut allowance| {
             let met = &mut allowance;
             let all = |_| true;

@@ -1,8 +1,18 @@
 //! What calls do to the size of a file, and what their results tell of it.
 
+use foldhash::HashSet;
 use spoolscope_traces::records::PlanOp;
 
+use crate::plan::Plan;
 use crate::semantics::{self, Kind};
+
+/// Whether calls of a kind may change the size of a file.
+fn may_change(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Open
+    )
+}
 
 /// Whether a successful call may change the size of its object.
 pub fn changes_size(op: &PlanOp) -> bool {
@@ -14,6 +24,21 @@ pub fn changes_size(op: &PlanOp) -> bool {
             Kind::Open => truncates(),
             _ => false,
         }
+}
+
+/// Inodes that calls may write to: what is copied to is known by its descriptor only, later.
+pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
+    let copies = |kind| matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
+    let copying = plan.of_kind(copies).filter(|(_, op)| semantics::copies(op));
+    let who: HashSet<u32> = copying.map(|(_, op)| op.thread).collect();
+    let writable = move |op: &PlanOp| {
+        let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
+        writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
+    };
+    let written = plan
+        .of_kind(may_change)
+        .filter(move |(_, op)| changes_size(op) || writable(op));
+    written.map(|(_, op)| op.ino).filter(|ino| *ino != 0)
 }
 
 /// What a result tells about the size of a regular file.

@@ -1,6 +1,6 @@
 //! The tree before the first and after the last operation.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::{ENTRY_LISTED, PlanEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ impl Tree {
 
     /// Names that have no place in this tree: what a trace that lost calls implies may not fit.
     fn cut_off(&mut self) {
-        let mut directories: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let mut directories: HashSet<Vec<u8>> = HashSet::new();
         let things = &self.things;
         self.names.retain(|name, thing| {
             let placed = parent_of(name).is_none_or(|parent| directories.contains(parent));
@@ -125,12 +125,13 @@ impl Tree {
 
     /// Directories that nothing names but names below them; unless they came or went.
     fn add_parents(&mut self, world: &World, slots: &[Slot]) {
-        let mut missing = BTreeSet::new();
+        let (mut missing, mut seen) = (BTreeSet::new(), HashSet::new());
         let reached = (0..).zip(&world.reached).filter(|(_, reached)| **reached);
         let reached = reached.map(|(path, _)| world.names.bytes(path));
         for name in self.names.keys().map(Vec::as_slice).chain(reached) {
             let mut above = parent_of(name);
-            while let Some(parent) = above {
+            // Of one that was seen those above were, too.
+            while let Some(parent) = above.filter(|parent| seen.insert(*parent)) {
                 let slot = world
                     .names
                     .find(parent)

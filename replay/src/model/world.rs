@@ -48,6 +48,9 @@ pub struct World<'a> {
     pub(super) descriptors: Descriptors,
     /// Open files that change hands, in order of use.
     pub passes: Vec<Pass>,
+    /// The one that each operation is the first to use, and the operations that opened one.
+    pass_at: HashMap<u32, Pass>,
+    given: HashSet<u32>,
     pub(super) evidence: Evidence,
     /// The name at start of objects that were there.
     pub(super) first_name: HashMap<u32, u32>,
@@ -73,6 +76,7 @@ impl<'a> World<'a> {
         let at = |(index, entry): (usize, &PlanEntry)| (entry.path, index as u32);
         let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
         let known = |(_, entry): &(usize, &PlanEntry)| entry.ino != 0;
+        let passes = passed::find(plan);
         let mut world = Self {
             evidence: Evidence::gather(plan, &names),
             first_name: HashMap::new(),
@@ -90,11 +94,13 @@ impl<'a> World<'a> {
             threads: plan.threads(),
             processes: Processes::new(plan.threads()),
             descriptors: Descriptors::default(),
-            passes: passed::find(plan),
+            pass_at: passes.iter().map(|pass| (pass.used, *pass)).collect(),
+            given: passes.iter().map(|pass| pass.opened).collect(),
+            passes,
             live_bytes: 0,
             listed: listings::listed(plan),
             changes: Vec::new(),
-            names_unsure: plan.ops().iter().any(listings::changes_unknown),
+            names_unsure: listings::changes_unknown(plan),
             xattrs: Xattrs::default(),
             peak_bytes: 0,
         };
@@ -405,16 +411,14 @@ impl<'a> World<'a> {
         };
         let ends = self.processes.is_last(op.thread);
         self.descriptors.track(op, leader, object, ends);
-        let opens = || self.passes.iter().any(|pass| pass.opened == at);
-        if semantics::kind(op) == Kind::Open && opens() {
+        if semantics::kind(op) == Kind::Open && self.given.contains(&at) {
             self.descriptors.give(leader, op.ret as i32, at);
         }
     }
 
     /// The operation that opened what this one has of another process, if it is the first to use it.
     pub fn take_fd(&mut self, at: u32, op: &PlanOp) -> Option<u32> {
-        let found = self.passes.binary_search_by_key(&at, |pass| pass.used);
-        let pass = self.passes[found.ok()?];
+        let pass = *self.pass_at.get(&at)?;
         let leader = self.leader(op.thread);
         self.descriptors.take(leader, pass.fd, pass.opened);
         Some(pass.opened)
@@ -455,18 +459,12 @@ impl<'a> World<'a> {
         match self.slot(op.path) {
             Slot::Present(object) if self.object(object).ino != 0 => self.object(object).ino,
             Slot::Unknown if op.ino == 0 && op.path2 != NONE => {
-                let target = || {
-                    self.snapshot_ino(op.path2)
-                        .filter(|_| self.is_unknown(op.path2))
-                };
+                let unknown = self.slot(op.path2) == Slot::Unknown;
+                let target = || self.snapshot_ino(op.path2).filter(|_| unknown);
                 self.snapshot_ino(op.path).or_else(target).unwrap_or(0)
             }
             _ => op.ino,
         }
-    }
-
-    fn is_unknown(&self, path: u32) -> bool {
-        self.slot(path) == Slot::Unknown
     }
 
     pub fn leader(&self, thread: u32) -> u32 {

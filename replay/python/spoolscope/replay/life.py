@@ -95,31 +95,41 @@ def in_order(
         place: Directory for unlinked files.
     """
     added = on_disk.gathered([others, life.events], others.dtype, place)
-    order = _order(added)
+    order = _order(added["op"], added["start_ns"])
     sorted_ = (picked(added, order[part]) for part in on_disk.parts(len(added)))
     added = on_disk.gathered(sorted_, others.dtype, place)
     exits_left = np.bincount(added["thread"][added["op"] == EXIT], minlength=n_threads)
     finished = np.zeros(n_threads, np.bool_)
     waiting, done = added[:0], 0
     for piece in calls:
-        ops = _joined(waiting, _without_life(piece, life))
+        ops = _without_life(piece, life)
         # What begins with the last of these may have company in the next piece.
-        until = ops["start_ns"][-1] if len(ops) else 0
-        cut = int(np.searchsorted(ops["start_ns"], until))
+        cut = int(np.searchsorted(ops["start_ns"], ops["start_ns"][-1])) if len(ops) else 0
+        if not cut:
+            waiting = _sorted(waiting, ops)
+            continue
+        until = ops["start_ns"][cut]
         past = int(np.searchsorted(added["start_ns"], until))
-        both, waiting = _joined(ops[:cut], added[done:past]), ops[cut:]
-        done = max(done, past)
-        yield _within_life(picked(both, _order(both)), exits_left, finished)
-    both = _joined(waiting, added[done:])
-    yield _within_life(picked(both, _order(both)), exits_left, finished)
+        both = _sorted(waiting, ops[:cut], added[done:past])
+        waiting, done = ops[cut:], max(done, past)
+        yield _within_life(both, exits_left, finished)
+    yield _within_life(_sorted(waiting, added[done:]), exits_left, finished)
 
 
-def _joined(one: Ops, other: Ops) -> Ops:
-    """Concatenate; records are copied as bytes, not member by member."""
-    if not len(one) or not len(other):
-        return one if len(one) else other
-    joined: Ops = np.concatenate([one.view(BYTES), other.view(BYTES)]).view(one.dtype)
-    return joined
+def _sorted(*parts: Ops) -> Ops:
+    """Put parts in order; records are copied as bytes, and once: that is what takes the time."""
+    parts = tuple(part for part in parts if len(part)) or parts[:1]
+    order = _order(*(np.concatenate([part[name] for part in parts]) for name in ("op", "start_ns")))
+    if len(parts) == 1 and (order[1:] > order[:-1]).all():
+        return parts[0]
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    both = np.empty(len(order), BYTES)
+    first = 0
+    for part in parts:
+        both[place[first : first + len(part)]] = part.view(BYTES)
+        first += len(part)
+    return both.view(parts[0].dtype)
 
 
 def _without_life(ops: Ops, life: Life) -> Ops:
@@ -137,10 +147,10 @@ def _places(rows: Int, wanted: Int) -> Int:
     return first[last > first]
 
 
-def _order(ops: Ops) -> Int:
+def _order(kind: npt.NDArray[np.uint16], start_ns: Int) -> Int:
     """By time; exits come last and forks first among operations of one moment."""
-    rank = np.where(ops["op"] == FORK, 0, np.where(ops["op"] == EXIT, 2, 1)).astype(np.int8)
-    return np.lexsort((rank, ops["start_ns"]))
+    rank = np.where(kind == FORK, 0, np.where(kind == EXIT, 2, 1)).astype(np.int8)
+    return np.lexsort((rank, start_ns))
 
 
 def _within_life(ops: Ops, exits_left: Int, finished: npt.NDArray[np.bool_]) -> Ops:

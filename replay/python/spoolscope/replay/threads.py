@@ -59,6 +59,7 @@ class Births:
     def __init__(self, tid: Int, start_ns: Int) -> None:
         self._order = np.lexsort((start_ns, tid))
         self._tids, self._moments = tid[self._order], np.unique(start_ns)
+        self._again = len(np.unique(tid)) < len(tid)
         # A birth is known by its tid and how many moments of birth are not after it.
         self._keys = self._key(self._tids, start_ns[self._order])
 
@@ -72,8 +73,11 @@ class Births:
             return np.full(len(tid), -1, np.int64)
         first = np.searchsorted(self._tids, tid)
         known = self._tids[np.minimum(first, len(self._tids) - 1)] == tid
-        # What is before the first life of a tid is taken for a part of it.
-        last = np.maximum(np.searchsorted(self._keys, self._key(tid, ts_ns), "right") - 1, first)
+        last = first
+        if self._again:
+            # What is before the first life of a tid is taken for a part of it.
+            birth = np.searchsorted(self._keys, self._key(tid, ts_ns), "right") - 1
+            last = np.maximum(birth, first)
         return np.where(known, self._order[np.where(known, last, 0)], -1)
 
 
