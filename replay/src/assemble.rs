@@ -44,6 +44,12 @@ impl Draft {
         }
     }
 
+    /// Bytes of all files at the start; a hostile plan may have more than can be told.
+    pub fn tree_bytes(&self) -> i64 {
+        let sizes = self.entries.iter().map(|entry| entry.size);
+        sizes.fold(0, i64::saturating_add)
+    }
+
     /// Writes the plan file.
     pub fn write(mut self, file: &mut impl Write) -> io::Result<()> {
         self.ops.sort_by_key(|op| op.start_ns);

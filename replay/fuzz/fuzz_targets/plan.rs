@@ -1,4 +1,5 @@
-//! Any file given as a plan is refused with a reason, or ordered.
+//! Any file given as a plan is refused with a reason, or ordered, explained, cut, thinned out and
+//! multiplied.
 //!
 //! The engine itself is not started: `tests/root/test_hostile.py` runs mutated plans for real.
 #![no_main]
@@ -47,6 +48,8 @@ mod verify;
 #[path = "../../src/xattrs.rs"]
 mod xattrs;
 
+use cli::Order;
+use foldhash::{HashSet, HashSetExt};
 use libfuzzer_sys::fuzz_target;
 use model::linear::Linear;
 use model::state::Tree;
@@ -57,6 +60,16 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::PathBuf;
 
 fuzz_target!(|bytes: &[u8]| {
+    with_plan(bytes, |plan| {
+        order(plan);
+        for part in parts(plan) {
+            // What is derived of a plan that was accepted is one, too, or refused with a reason.
+            with_plan(&part, order);
+        }
+    });
+});
+
+fn with_plan(bytes: &[u8], work: impl Fn(&'static Plan)) {
     // SAFETY: a new descriptor, owned by the file from here on.
     let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"plan".as_ptr(), 0)) };
     file.write_all(bytes).expect("memory");
@@ -66,10 +79,10 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let leaked: *mut Plan = Box::into_raw(Box::new(plan));
     // SAFETY: given back below, after the last use.
-    order(unsafe { &*leaked });
+    work(unsafe { &*leaked });
     // SAFETY: made above by `into_raw`, and nothing refers to it any more.
     drop(unsafe { Box::from_raw(leaked) });
-});
+}
 
 fn order(plan: &'static Plan) {
     let linear = Linear::walk(plan);
@@ -77,4 +90,28 @@ fn order(plan: &'static Plan) {
     let after = Tree::expected(plan, &linear.world);
     assert!(before.bytes() >= 0 && after.bytes() >= 0);
     let _ = plan.unsupported();
+}
+
+/// A slice of a plan, some of its calls, and two copies of its users; and all that is explained.
+fn parts(plan: &'static Plan) -> Vec<Vec<u8>> {
+    let ops = plan.ops().len();
+    let all: Vec<u32> = (0..ops as u32).collect();
+    explain::explain(plan, Order::Recorded, &all);
+    let third = plan.duration_ns() / 3;
+    let every_third: Vec<bool> = (0..ops).map(|at| at % 3 == 0).collect();
+    let mut users = HashSet::new();
+    if plan.n_strings() > 0 {
+        users.insert(plan.string(0).to_vec());
+    }
+    let mut drafts = vec![
+        cut::cut(plan, third, third.saturating_mul(2)).0,
+        only::only(plan, &every_third).0,
+    ];
+    drafts.extend(scale::scale(plan, &users, &[third]).map(|(draft, _)| draft));
+    let written = drafts.into_iter().map(|draft| {
+        let mut bytes = Vec::new();
+        draft.write(&mut bytes).expect("memory");
+        bytes
+    });
+    written.collect()
 }

@@ -62,7 +62,7 @@ pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
         "in_flight": in_flight.count(),
         "open_files": cutter.draft.fds.len(),
         "threads": cutter.draft.threads.len(),
-        "bytes": cutter.draft.entries.iter().map(|entry| entry.size).sum::<i64>(),
+        "bytes": cutter.draft.tree_bytes(),
         "duration_ns": cutter.draft.duration_ns,
         "skipped": cutter.skipped,
     });

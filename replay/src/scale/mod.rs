@@ -42,7 +42,7 @@ pub fn scale(plan: &Plan, users: &HashSet<Vec<u8>>, phases_ns: &[i64]) -> Result
         "phases_ns": phases_ns,
         "common_directories": common.names.len(),
         "threads": draft.threads.len(),
-        "bytes": draft.entries.iter().map(|entry| entry.size).sum::<i64>(),
+        "bytes": draft.tree_bytes(),
         "duration_ns": draft.duration_ns,
     });
     Ok((draft, told))

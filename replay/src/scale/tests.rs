@@ -220,3 +220,11 @@ fn impossible_times_and_sizes_are_refused() {
     let refused = super::check(&whole, NONE as usize, &[]).expect_err("must be refused");
     assert!(refused.to_string().contains("--scale-users"));
 }
+
+#[test]
+fn files_that_no_disk_holds_do_not_take_negative_room() {
+    let script = format!("tree u/a ino=3 size={}\nA 0-1 stat u/a = 0", i64::MAX / 2);
+    let users = HashSet::from_iter([b"u".to_vec()]);
+    let (_, told) = scale(&plan(&script), &users, &[10, 20]).expect("room");
+    assert_eq!(told["bytes"], i64::MAX);
+}
