@@ -323,9 +323,14 @@ fn fcntl_lock(op: &PlanOp) -> Option<(Lock, bool)> {
     ))
 }
 
+/// Whether a call slept for a lock until a signal came, as by alarm(2): Dovecot gives up an mbox so.
+pub fn was_interrupted(op: &PlanOp) -> bool {
+    op.ret == -i64::from(libc::EINTR) && matches!(lock(op), Some((Lock::Refused, true)))
+}
+
 fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bool) {
     match () {
-        () if op.ret < 0 => (Lock::Refused, false),
+        () if op.ret < 0 => (Lock::Refused, blocks && op.ret == -i64::from(libc::EINTR)),
         () if unlock => (Lock::Release, false),
         () if shared => (Lock::Shared, blocks),
         () => (Lock::Exclusive, blocks),

@@ -40,8 +40,10 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     let by_name = semantics::uses_path(op) && kind != Kind::Open;
     match kind {
         Kind::Unsupported => Err(REASON_UNSUPPORTED),
-        // A signal ended it, and signals are not replayed.
-        _ if op.ret == -i64::from(libc::EINTR) => Err(REASON_UNSUPPORTED),
+        // A signal ended it; only those that end the sleep for a lock are replayed.
+        _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
+            Err(REASON_UNSUPPORTED)
+        }
         Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),
@@ -86,7 +88,7 @@ fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
     if kind == Kind::Fcntl || kind == Kind::Flock {
-        return Ok(task.lock_in_turn(shape.number, registers));
+        return Ok(task.lock_in_turn(op, shape.number, registers));
     }
     Ok(until_done(op, shape.number, registers, |_| ()))
 }

@@ -1,5 +1,6 @@
 //! Executes a plan: one real process per recorded process, in the recorded partial order.
 
+mod alarm;
 pub mod args;
 mod call;
 pub mod cpus;

@@ -16,6 +16,15 @@ pub enum Pace {
 }
 
 impl Pace {
+    /// How long what lasted so long in the recording is to last.
+    pub fn lasting_ns(self, recorded_ns: i64) -> i64 {
+        match self {
+            Self::Scaled(factor) => (recorded_ns as f64 / factor) as i64,
+            Self::Think => recorded_ns,
+            Self::AsFastAsPossible => 0,
+        }
+    }
+
     /// The recorded time that has come, of time passed in the replay; `None` if time is not kept.
     pub fn recorded_ns(self, passed_ns: i64) -> Option<i64> {
         match self {

@@ -6,14 +6,20 @@
 //! has the lock looks whether it is its turn, and if not gives it back before anything else of the
 //! replay can depend on it, and asks again after its rival. That ends: whoever waits here holds
 //! nothing, and all wait for calls that come before theirs in the one order.
+//!
+//! Whom a signal woke from its sleep for a lock is woken after as long a sleep; if it is granted the
+//! lock before, that is another result.
 
 use libc::c_long;
+use spoolscope_traces::records::PlanOp;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::engine::alarm::Alarm;
 use crate::engine::call::last_errno;
 use crate::engine::schedule::Rival;
 use crate::engine::shared::now_ns;
 use crate::engine::task::Task;
+use crate::semantics;
 
 impl Task {
     /// Waits until those are asleep in their calls who asked for the lock before this one, and got
@@ -49,13 +55,23 @@ impl Task {
 
     /// Makes a lock call; -errno on failure. It may never be granted, if a trace is wrong or
     /// hostile: the watchdog ends the wait.
-    pub fn lock_in_turn(&mut self, number: c_long, r: [i64; 6]) -> i64 {
+    pub fn lock_in_turn(&mut self, op: &PlanOp, number: c_long, r: [i64; 6]) -> i64 {
+        let interrupted = semantics::was_interrupted(op);
+        let asleep_ns = self
+            .context
+            .schedule
+            .pace
+            .lasting_ns(op.end_ns - op.start_ns);
+        let alarm = interrupted.then(|| Alarm::set(now_ns() + asleep_ns, self.tid));
         loop {
-            let ret = self.lock(number, r);
-            let Some(rival) = self.overtaken().filter(|_| ret >= 0) else {
+            let ret = self.lock(number, r, alarm.as_ref());
+            let rival = self.overtaken().filter(|_| ret >= 0);
+            if ret >= 0 && (interrupted || rival.is_some()) {
+                give_back(number, r);
+            }
+            let Some(rival) = rival else {
                 return ret;
             };
-            give_back(number, r);
             let schedule = &self.context.schedule;
             schedule.control().given_back.fetch_add(1, Relaxed);
             let other = &schedule.gates[rival.thread as usize];
@@ -66,12 +82,14 @@ impl Task {
         }
     }
 
-    fn lock(&self, number: c_long, r: [i64; 6]) -> i64 {
+    fn lock(&self, number: c_long, r: [i64; 6], alarm: Option<&Alarm>) -> i64 {
         loop {
             // SAFETY: a pointer among the registers leads to the task's own `struct flock`.
             let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
             match ret {
-                -1 if last_errno() == libc::EINTR && self.gate().give_up.swap(0, SeqCst) == 0 => {}
+                -1 if last_errno() == libc::EINTR
+                    && !alarm.is_some_and(Alarm::has_rung)
+                    && self.gate().give_up.swap(0, SeqCst) == 0 => {}
                 -1 => return -i64::from(last_errno()),
                 _ => return ret,
             }

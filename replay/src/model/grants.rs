@@ -107,6 +107,10 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
     let excludes = before.hold.excludes(&after.hold);
     let own = before.hold.same_owner(&after.hold) && before.hold.overlaps(&after.hold);
     match (before.role, after.role) {
+        // Who slept until a signal came did so while others were granted it.
+        (Lock::Exclusive | Lock::Shared, Lock::Refused) if excludes && after.blocks && !ended => {
+            Relation::Rival
+        }
         (Lock::Exclusive | Lock::Shared, Lock::Refused) if excludes => Relation::Ended,
         (Lock::Exclusive | Lock::Shared, _) if own => Relation::Ended,
         (_, Lock::Refused) => Relation::None,

@@ -28,6 +28,23 @@ fn locks_are_waited_for_in_the_kernel_and_had_in_order() {
 }
 
 #[test]
+fn whom_a_signal_woke_was_refused_by_the_last_who_had_the_lock() {
+    const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
+    const UNLOCK: &str = "fd=3 ino=4 cmd=7 lock=2";
+    let script = format!(
+        "A 0-10 fcntl {LOCK} = 0
+         W 15-60 fcntl {LOCK} = -4
+         B 20-32 fcntl {LOCK} = 0
+         A 30-31 fcntl {UNLOCK} = 0
+         B 55-70 fcntl {UNLOCK} = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 3, 2, 1, 4], 0));
+    // A gives the lock up while W sleeps, which B then has; B keeps it until W is woken.
+    assert_eq!(edges(&script), [(1, 0), (2, 0), (4, 1)]);
+    assert_eq!(rivals(&script), [(1, 2)]);
+}
+
+#[test]
 fn who_waits_through_several_turns_has_every_one_as_a_rival() {
     const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
     const SHARED: &str = "fd=3 ino=4 cmd=7 lock=0";

@@ -143,7 +143,8 @@ impl Locks {
         let Some((wanted, Lock::Refused)) = asked(before, world) else {
             return false;
         };
-        self.gives_up(op, &wanted, world)
+        // Who slept was refused in the end, whoever had the lock before.
+        !semantics::was_interrupted(before) && self.gives_up(op, &wanted, world)
     }
 
     fn gives_up(&self, op: &PlanOp, wanted: &Hold, world: &World) -> bool {
@@ -250,9 +251,10 @@ impl Locks {
     }
 }
 
-/// Whether a try failed because somebody held the lock.
+/// Whether a try failed because somebody held the lock, or a sleep for it ended before it was free.
 pub fn was_refused(op: &PlanOp) -> bool {
-    op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES)
+    let tried = op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES);
+    tried || semantics::was_interrupted(op)
 }
 
 /// The lock that an fcntl or flock call is about, if its file is known.

@@ -1,5 +1,6 @@
 """Six processes that spend their time waiting for locks: who gets them in a replay, and when."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,14 @@ def on_time(trace: Path, out: Path) -> dict[str, Any]:
     return row
 
 
+def lasted_ns(row: dict[str, Any]) -> dict[int, int]:
+    """Return how long each recorded call took in a replay."""
+    file = Path(row["run"]) / "outcomes.parquet"
+    outcomes = pq.read_table(file, columns=["call", "issue_ns", "end_ns"])
+    call, issue, end = (column.to_pylist() for column in outcomes.columns)
+    return {c: e - i for c, i, e in zip(call, issue, end, strict=True) if c is not None}
+
+
 def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     trace, by_program_ns = recorded
     asked = asks(trace)
@@ -69,10 +78,7 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     waited_ns = int(durations[asked].sum())
     assert 0.9 * by_program_ns < waited_ns <= by_program_ns
     row = on_time(trace, tmp_path / "out")
-    run = Path(row["run"])
-    outcomes = pq.read_table(run / "outcomes.parquet", columns=["call", "issue_ns", "end_ns"])
-    call, issue, end = (column.to_pylist() for column in outcomes.columns)
-    made = {c: e - i for c, i, e in zip(call, issue, end, strict=True) if c is not None}
+    made = lasted_ns(row)
     again_ns = sum(made[at] for at in np.flatnonzero(asked).tolist())
     share = [waited_ns / durations.sum(), again_ns / sum(made.values())]
     print(f"program {by_program_ns} recorded {waited_ns} replayed {again_ns} share {share}")
@@ -94,3 +100,30 @@ def test_what_exit_and_exec_give_up_can_be_had_at_once_and_nothing_else(spool, t
     listed = (Path(row["run"]) / "divergences.json").read_text()
     assert row["executed"] == row["syscalls"], listed
     assert row["divergent"] == 0, listed
+
+
+@pytest.mark.parametrize("pace", ["afap", "original"])
+def test_an_alarm_ends_the_sleep_for_a_lock_again(spool, tmp_path, pace):
+    """As Dovecot gives up an mbox: 30 of 86 s that it slept for locks were left out before."""
+    mount, log = spool("ext4"), tmp_path / "log"
+    program = Path(__file__).with_name("alarms.py")
+    command = [sys.executable, str(program), str(mount), str(log)]
+    done = record(Request([mount], tmp_path / "trace", command=command))
+    assert done.command_status == 0  # no sleeper had the lock
+    by_program_ns = [int(line) for line in log.read_text().split()]
+    errors = Trace.open(done.trace).table("syscalls", ["errno"])["errno"].to_pylist()
+    interrupted = [at for at, error in enumerate(errors) if error == errno.EINTR]
+    assert len(interrupted) == len(by_program_ns) == 8
+    (row,) = replay(done.trace, ["ext4"], tmp_path / "out", pace=pace)
+    listed = (Path(row["run"]) / "divergences.json").read_text()
+    assert row["executed"] == row["syscalls"], listed
+    assert row["divergent"] == 0, listed
+    made = lasted_ns(row)
+    again_ns = [made[at] for at in interrupted]
+    if pace == "afap":
+        assert sum(again_ns) < sum(by_program_ns) / 4
+    else:
+        assert sum(again_ns) == pytest.approx(sum(by_program_ns), rel=0.1)
+        # Nobody gave a lock up later, or asked for one later, for the sake of who slept.
+        waited = row["certificate"]["lateness"]["parts"]["dependencies"]
+        assert waited["max_ns"] < 25_000_000, waited
