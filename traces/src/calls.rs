@@ -101,6 +101,9 @@ numbers! {
         inotify_add_watch SYS_inotify_add_watch inotify_rm_watch SYS_inotify_rm_watch
         clone SYS_clone clone3 SYS_clone3 execve SYS_execve execveat SYS_execveat
         exit SYS_exit exit_group SYS_exit_group
+        setuid SYS_setuid setgid SYS_setgid setreuid SYS_setreuid setregid SYS_setregid
+        setresuid SYS_setresuid setresgid SYS_setresgid setfsuid SYS_setfsuid
+        setfsgid SYS_setfsgid
     }
     x86 {
         open SYS_open creat SYS_creat dup2 SYS_dup2 stat SYS_stat lstat SYS_lstat

@@ -39,7 +39,7 @@ mod plan;
 mod sandbox;
 #[path = "../../src/scale/mod.rs"]
 mod scale;
-#[path = "../../src/semantics.rs"]
+#[path = "../../src/semantics/mod.rs"]
 mod semantics;
 #[path = "../../src/touches.rs"]
 mod touches;

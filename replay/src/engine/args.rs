@@ -161,7 +161,7 @@ impl Task {
     ) -> Result<[i64; 6], Refusal> {
         let mut registers = [0; 6];
         // The world outside the spool is the target's root directory.
-        self.leaves_spool = kind == Kind::Chdir && op.ret >= 0;
+        self.leaves_spool = kind == Kind::Chdir && semantics::leaves_spool(op);
         for (at, word) in shape.words[..shape.len].iter().enumerate() {
             registers[at] = self.argument(op, kind, *word)?;
         }
@@ -321,7 +321,9 @@ impl Task {
                 .get(op.dirfd)
                 .is_some_and(|open| open.path == op.path)
         };
-        let touched = kind == Kind::Touch && op.base == BASE_FD && !directory && own();
+        // With flags the kernel takes no null path: rsync names "." so.
+        let plain = kind == Kind::Touch && op.base == BASE_FD && op.flags == 0;
+        let touched = plain && !directory && own();
         op.base == 0 || touched || semantics::is_empty_path(op)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::{Refusal, place, shape_of};
 use crate::engine::fds::{self, Open};
+use crate::engine::life;
 use crate::engine::mapped;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
@@ -24,6 +25,8 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         Kind::Sendfile => sendfile(task, op)?,
         Kind::Splice => splice(task, op)?,
         Kind::Chroot => look_up(task, op)?,
+        Kind::Identity => life::change_identity(task, op),
+        Kind::Fchdir if semantics::leaves_spool(op) => leave_spool(task),
         Kind::FailedExec => failed_exec(task, op)?,
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
@@ -193,6 +196,12 @@ fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
         Some(target) => onto(i64::from(target.real)),
         None => Ok(syscall(libc::SYS_dup, [real, 0, 0, 0, 0, 0])),
     }
+}
+
+/// The world outside the spool is the target's root directory.
+fn leave_spool(task: &Task) -> i64 {
+    let path = task.context.confinement.path(b"");
+    syscall(libc::SYS_chdir, [path.as_ptr() as i64, 0, 0, 0, 0, 0])
 }
 
 /// The recorded inotify instance is not in the trace; one is made when it is first used.

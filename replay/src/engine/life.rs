@@ -14,6 +14,7 @@ use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::state;
 use crate::engine::task::{Process, Task, is_thread};
 use crate::engine::verdict::Verdict;
+use crate::semantics;
 
 const STACK_BYTES: usize = 256 << 10;
 
@@ -42,8 +43,9 @@ pub fn settle(task: &mut Task) {
     if recorded.parent == NONE {
         opened::restore(task);
     }
+    task.ids = (recorded.uid, recorded.gid);
     if task.context.confinement.owners {
-        become_owner(task, recorded.uid, recorded.gid);
+        become_owner(task);
     }
     // SAFETY: plain system calls; must follow the change of owner, which clears the setting.
     unsafe {
@@ -63,6 +65,16 @@ pub fn leave_if_orphaned(engine_pid: i32) {
     }
 }
 
+/// A thread goes on as another user, as LMTP servers do for each recipient.
+pub fn change_identity(task: &mut Task, op: &PlanOp) -> i64 {
+    let (uid, gid) = semantics::identity(op);
+    task.ids = (uid.unwrap_or(task.ids.0), gid.unwrap_or(task.ids.1));
+    if task.context.confinement.owners {
+        become_owner(task);
+    }
+    op.ret
+}
+
 #[repr(C)]
 struct CapHeader {
     version: u32,
@@ -78,17 +90,21 @@ struct CapData {
 }
 
 /// Files belong to the filesystem ids. Groups beyond the first are not recorded, so permission
-/// is enforced only for threads that were denied something.
-fn become_owner(task: &Task, uid: u32, gid: u32) {
+/// is enforced only for threads that were denied something; `access` asks for the real ids.
+fn become_owner(task: &Task) {
+    let (uid, gid) = task.ids;
     let enforce = task.context.schedule.denied[task.thread as usize];
     let header = CapHeader {
         version: 0x2008_0522,
         pid: 0,
     };
     let mut data = [CapData::default(); 2];
+    let (real_uid, real_gid) = if enforce { (uid, gid) } else { (0, 0) };
     // SAFETY: raw calls act on this thread only; header and data have the kernel's layout.
     unsafe {
         libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>());
+        libc::syscall(libc::SYS_setresgid, real_gid, u32::MAX, u32::MAX);
+        libc::syscall(libc::SYS_setresuid, real_uid, u32::MAX, u32::MAX);
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr());

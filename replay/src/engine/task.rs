@@ -89,6 +89,8 @@ pub struct Task {
     pub thread: u32,
     pub scratch: Box<Scratch>,
     pub tid: u32,
+    /// User and group that it has by now.
+    pub ids: (u32, u32),
     /// The call at hand may name a place outside the spool.
     pub leaves_spool: bool,
     pub standing: Standing,
@@ -112,6 +114,7 @@ impl Task {
             thread,
             scratch: Box::new(Scratch::new()),
             tid: 0,
+            ids: (0, 0),
             leaves_spool: false,
             standing: born,
             reader: Reader::default(),

@@ -1,6 +1,8 @@
 //! Which threads are of one process, and what they share besides descriptors.
 
-use spoolscope_traces::records::PlanThread;
+use spoolscope_traces::records::{PlanOp, PlanThread};
+
+use crate::semantics;
 
 /// Recorded processes. Each is named by its leader: the first thread with its pid in the same life.
 #[derive(Debug)]
@@ -8,6 +10,8 @@ pub struct Processes {
     leaders: Vec<u32>,
     /// By leader.
     umasks: Vec<u32>,
+    /// User and group, by thread.
+    ids: Vec<(u32, u32)>,
     /// By leader.
     n_threads: Vec<u32>,
     /// By leader: threads whose exit has not come.
@@ -24,6 +28,10 @@ impl Processes {
         Self {
             leaders,
             umasks: threads.iter().map(|thread| thread.umask).collect(),
+            ids: threads
+                .iter()
+                .map(|thread| (thread.uid, thread.gid))
+                .collect(),
             n_threads: exits_left.clone(),
             exits_left,
         }
@@ -40,6 +48,17 @@ impl Processes {
     pub fn set_umask(&mut self, thread: u32, umask: u32) {
         let leader = self.leader(thread);
         self.umasks[leader as usize] = umask;
+    }
+
+    /// The user and the group that what a thread makes belongs to.
+    pub fn ids(&self, thread: u32) -> (u32, u32) {
+        self.ids[thread as usize]
+    }
+
+    pub fn change_ids(&mut self, op: &PlanOp) {
+        let (uid, gid) = semantics::identity(op);
+        let known = &mut self.ids[op.thread as usize];
+        *known = (uid.unwrap_or(known.0), gid.unwrap_or(known.1));
     }
 
     pub fn is_threaded(&self, thread: u32) -> bool {

@@ -474,3 +474,25 @@ fn a_directory_may_have_the_number_of_a_file_that_is_gone() {
     let mode = tree.things[tree.names[&b"d"[..]]].attributes.mode;
     assert_eq!(mode, 0o40_755);
 }
+
+#[test]
+fn files_belong_to_who_their_thread_was_then() {
+    const UNCHANGED: u32 = u32::MAX;
+    let group = 6_i64 << 32;
+    let script = format!(
+        "A 0-1 setresuid arg=5 = 0
+         A 1-2 setresgid arg={group} = 0
+         A 2-3 setresuid arg={UNCHANGED} = 0
+         A 3-4 setuid arg=7 = -1
+         A 5-6 openat a {CREATE_EXCL} = 3
+         A 6-7 setfsuid arg=0 = 5
+         A 8-9 openat b {CREATE_EXCL} = 4"
+    );
+    let plan = plan(&script);
+    let tree = Tree::expected(&plan, &Linear::walk(&plan).world);
+    let owner = |name: &[u8]| {
+        let known = tree.things[tree.names[name]].attributes;
+        (known.uid, known.gid)
+    };
+    assert_eq!((owner(b"a"), owner(b"b")), ((5, 6), (0, 6)));
+}

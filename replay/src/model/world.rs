@@ -284,7 +284,7 @@ impl<'a> World<'a> {
     }
 
     fn new_attributes(&self, op: &PlanOp, path: u32) -> Attributes {
-        let thread = &self.threads[op.thread as usize];
+        let (uid, own_gid) = self.processes.ids(op.thread);
         let kind = match semantics::kind(op) {
             Kind::Mkdir => libc::S_IFDIR,
             Kind::Symlink => libc::S_IFLNK,
@@ -312,10 +312,10 @@ impl<'a> World<'a> {
             Kind::Open if told & libc::S_IFMT == kind => told,
             _ => kind | asked | inherited,
         };
-        let gid = setgid.map_or(thread.gid, |parent| parent.gid);
+        let gid = setgid.map_or(own_gid, |parent| parent.gid);
         Attributes {
             mode,
-            uid: thread.uid,
+            uid,
             gid,
             size: 0,
             mtime_ns: 0,

@@ -343,12 +343,12 @@ impl Closure<'_> {
     }
 
     /// Of threads that act also what their later calls depend on without using it: working
-    /// directory, umask, exec and exit, and the closing of descriptors that are kept.
+    /// directory, umask, user, exec and exit, and the closing of descriptors that are kept.
     fn take_lives(&mut self) {
         for (at, op) in (0..).zip(self.ops) {
             let lives = matches!(
                 semantics::kind(op),
-                Kind::Chdir | Kind::Fchdir | Kind::Umask | Kind::Exec | Kind::Exit
+                Kind::Chdir | Kind::Fchdir | Kind::Umask | Kind::Identity | Kind::Exec | Kind::Exit
             );
             if lives && self.acting[op.thread as usize] {
                 self.take(at);

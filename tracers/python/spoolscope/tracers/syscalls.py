@@ -25,6 +25,8 @@ RESTARTED = np.int32(1 << 6)
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
+# Both in one number.
+_IDS = {"uid": 0, "gid": 32}
 # Offsets given by pointer.
 _PLACES = {"at": "offset", "at2": "arg"}
 
@@ -135,9 +137,9 @@ class Arguments:
                 self.set(word, where, rows["args"][:, at].astype(np.int64))
             elif word in _PLACES:
                 self._place(_PLACES[word], where, rows["args"][:, at].astype(np.int64))
-            elif word == "uid":
-                pair = rows["args"][:, at : at + 2].astype(np.int64) & 0xFFFF_FFFF
-                self.set("arg", where, pair[:, 0] | pair[:, 1] << 32)
+            elif word in _IDS:
+                ids = rows["args"][:, at].astype(np.int64) & 0xFFFF_FFFF
+                self.set("arg", where, self.values["arg"][where] | ids << _IDS[word])
             elif word == "iov":
                 self.set("size", where, rows["count"].astype(np.int64))
             elif word == "how":

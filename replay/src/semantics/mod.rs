@@ -1,11 +1,18 @@
 //! What a call does to names and objects, as far as its arguments and result tell.
 
+mod attributes;
+
 use spoolscope_traces::calls;
 use spoolscope_traces::records::{
     BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
 };
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
+
+pub use attributes::{
+    XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr, xattr_call,
+    xattr_role,
+};
 
 /// Families of calls that the replayer treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +64,8 @@ pub enum Kind {
     Chdir,
     Fchdir,
     Umask,
+    /// The user or group that files belong to and are reached by.
+    Identity,
     Watch,
     Unwatch,
     Fork,
@@ -122,6 +131,8 @@ fn kind_of_rare_name(name: &str) -> Kind {
         "chdir" => Kind::Chdir,
         "fchdir" => Kind::Fchdir,
         "umask" => Kind::Umask,
+        "setuid" | "setreuid" | "setresuid" | "setfsuid" => Kind::Identity,
+        "setgid" | "setregid" | "setresgid" | "setfsgid" => Kind::Identity,
         "inotify_add_watch" => Kind::Watch,
         "inotify_rm_watch" => Kind::Unwatch,
         _ => Kind::Unsupported,
@@ -215,6 +226,13 @@ pub fn makes_fd(op: &PlanOp) -> bool {
 pub fn puts_outside(op: &PlanOp) -> bool {
     let outside = op.path == NONE && op.ino == 0 && op.obj_mode == 0;
     op.ret >= 0 && outside && kind(op) == Kind::Dup2 && op.ret != i64::from(op.fd)
+}
+
+/// Whether the working directory lies outside the spool after a call; find and rm go back so to where
+/// they were started.
+pub fn leaves_spool(op: &PlanOp) -> bool {
+    let outside = op.path == NONE && op.ino == 0;
+    op.ret >= 0 && outside && matches!(kind(op), Kind::Chdir | Kind::Fchdir)
 }
 
 /// Whether the descriptor that a call makes is closed by exec.
@@ -337,6 +355,21 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
+static OF_GROUPS: LazyLock<[u16; 4]> =
+    LazyLock::new(|| ["setgid", "setregid", "setresgid", "setfsgid"].map(id_of));
+
+/// The user and the group that a thread has after a call, as far as that changes them.
+pub fn identity(op: &PlanOp) -> (Option<u32>, Option<u32>) {
+    if op.ret < 0 || kind(op) != Kind::Identity {
+        return (None, None);
+    }
+    let given = |id: u32| (id != u32::MAX).then_some(id);
+    match OF_GROUPS.contains(&op.op) {
+        true => (None, given((op.arg as u64 >> 32) as u32)),
+        false => (given(op.arg as u32), None),
+    }
+}
+
 /// Whether a call surely made the file that it names: its inode number was another's before.
 pub fn is_birth(op: &PlanOp) -> bool {
     let exclusive = libc::O_CREAT | libc::O_EXCL;
@@ -396,80 +429,4 @@ pub fn is_directory(mode: u32) -> bool {
 pub fn is_special(mode: u32) -> bool {
     let kind = mode & libc::S_IFMT;
     !matches!(kind, 0 | libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
-}
-
-/// What a call does with one extended attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrCall {
-    Get,
-    Set,
-    Remove,
-}
-
-static REMOVING: LazyLock<[u16; 3]> =
-    LazyLock::new(|| ["removexattr", "lremovexattr", "fremovexattr"].map(id_of));
-static NOT_FOLLOWING: LazyLock<[u16; 3]> =
-    LazyLock::new(|| ["lgetxattr", "lsetxattr", "lremovexattr"].map(id_of));
-
-pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
-    match kind(op) {
-        Kind::GetXattr => Some(XattrCall::Get),
-        Kind::SetXattr if REMOVING.contains(&op.op) => Some(XattrCall::Remove),
-        Kind::SetXattr => Some(XattrCall::Set),
-        _ => None,
-    }
-}
-
-/// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
-const MODE_AS_ACL: i64 = 28;
-
-/// The permissions that such an ACL sets, which calls after it tell: its value is not recorded.
-pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
-    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL;
-    (told && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
-}
-
-/// Whether a call on an extended attribute works on what a symlink leads to.
-pub fn follows_links(op: &PlanOp) -> bool {
-    !NOT_FOLLOWING.contains(&op.op)
-}
-
-/// How an extended attribute is replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrRole {
-    /// Its value means nothing to the kernel: any of the recorded length will do.
-    Plain,
-    /// The access ACL: the kernel takes only one that makes sense.
-    Acl,
-    /// Never made: what it would do here is not known.
-    Left,
-}
-
-/// Security labels and file capabilities mean something to this machine, a default ACL to every
-/// file that is made below it; filesystems read some trusted attributes themselves.
-pub fn xattr_role(name: &[u8]) -> XattrRole {
-    const READ_BY_FILESYSTEMS: [&[u8]; 2] = [b"trusted.SGI_", b"trusted.overlay."];
-    let begins = |start: &&[u8]| name.starts_with(start);
-    match () {
-        () if name == b"system.posix_acl_access" => XattrRole::Acl,
-        () if READ_BY_FILESYSTEMS.iter().any(begins) => XattrRole::Left,
-        () if [b"user.".as_slice(), b"trusted."].iter().any(begins) => XattrRole::Plain,
-        () => XattrRole::Left,
-    }
-}
-
-const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
-
-/// What is missing before the name of an extended attribute: a pseudonym of an older trace has lost
-/// its namespace.
-pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
-    match NAMESPACES.iter().any(|space| name.starts_with(space)) {
-        true => b"",
-        false => NAMESPACES[0],
-    }
-}
-
-/// The whole name of an extended attribute.
-pub fn whole_xattr(name: &[u8]) -> Vec<u8> {
-    [missing_namespace(name), name].concat()
 }

@@ -1,0 +1,82 @@
+//! What calls do with extended attributes, and which of these are replayed.
+
+use spoolscope_traces::records::PlanOp;
+use std::sync::LazyLock;
+
+use crate::semantics::{Kind, id_of, kind};
+
+/// What a call does with one extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrCall {
+    Get,
+    Set,
+    Remove,
+}
+
+static REMOVING: LazyLock<[u16; 3]> =
+    LazyLock::new(|| ["removexattr", "lremovexattr", "fremovexattr"].map(id_of));
+static NOT_FOLLOWING: LazyLock<[u16; 3]> =
+    LazyLock::new(|| ["lgetxattr", "lsetxattr", "lremovexattr"].map(id_of));
+
+pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
+    match kind(op) {
+        Kind::GetXattr => Some(XattrCall::Get),
+        Kind::SetXattr if REMOVING.contains(&op.op) => Some(XattrCall::Remove),
+        Kind::SetXattr => Some(XattrCall::Set),
+        _ => None,
+    }
+}
+
+/// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
+const MODE_AS_ACL: i64 = 28;
+
+/// The permissions that such an ACL sets, which calls after it tell: its value is not recorded.
+pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
+    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL;
+    (told && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
+}
+
+/// Whether a call on an extended attribute works on what a symlink leads to.
+pub fn follows_links(op: &PlanOp) -> bool {
+    !NOT_FOLLOWING.contains(&op.op)
+}
+
+/// How an extended attribute is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrRole {
+    /// Its value means nothing to the kernel: any of the recorded length will do.
+    Plain,
+    /// The access ACL: the kernel takes only one that makes sense.
+    Acl,
+    /// Never made: what it would do here is not known.
+    Left,
+}
+
+/// Security labels and file capabilities mean something to this machine, a default ACL to every
+/// file that is made below it; filesystems read some trusted attributes themselves.
+pub fn xattr_role(name: &[u8]) -> XattrRole {
+    const READ_BY_FILESYSTEMS: [&[u8]; 2] = [b"trusted.SGI_", b"trusted.overlay."];
+    let begins = |start: &&[u8]| name.starts_with(start);
+    match () {
+        () if name == b"system.posix_acl_access" => XattrRole::Acl,
+        () if READ_BY_FILESYSTEMS.iter().any(begins) => XattrRole::Left,
+        () if [b"user.".as_slice(), b"trusted."].iter().any(begins) => XattrRole::Plain,
+        () => XattrRole::Left,
+    }
+}
+
+const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
+
+/// What is missing before the name of an extended attribute: a pseudonym of an older trace has lost
+/// its namespace.
+pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
+    match NAMESPACES.iter().any(|space| name.starts_with(space)) {
+        true => b"",
+        false => NAMESPACES[0],
+    }
+}
+
+/// The whole name of an extended attribute.
+pub fn whole_xattr(name: &[u8]) -> Vec<u8> {
+    [missing_namespace(name), name].concat()
+}

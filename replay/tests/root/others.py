@@ -1,0 +1,53 @@
+"""Calls of programs that work on mailboxes besides the server's, each with the answer it must get.
+
+others.py DIRECTORY
+"""
+
+import os
+import sys
+from pathlib import Path
+
+SOMEBODY = 5000
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    outside = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    box = directory / "box"
+    box.mkdir()
+    # rsync sets the times of the directory that it is in by ".", and follows no symlink.
+    inside = os.open(box, os.O_RDONLY | os.O_DIRECTORY)
+    os.utime(".", (1, 1), dir_fd=inside, follow_symlinks=False)
+    assert box.stat().st_mtime == 1
+    # find and rm go into a directory, and back to where they were started.
+    for _ in range(3):
+        os.fchdir(inside)
+        Path("mail").write_text("x")
+        os.fchdir(outside)
+        (box / "mail").unlink()
+    (directory / "drop").mkdir()
+    (directory / "drop").chmod(0o777)
+    as_somebody(directory)
+
+
+def as_somebody(directory: Path) -> None:
+    """Become a user as servers do, and ask as one who may not write, as doveadm then does."""
+    child = os.fork()
+    if not child:
+        os.chdir(directory)  # those above are not for everybody
+        os.setgroups([])
+        os.setgid(SOMEBODY)
+        os.setuid(SOMEBODY)
+        Path("drop/mail").write_text("x")
+        assert Path("drop/mail").stat().st_uid == SOMEBODY
+        assert not os.access(".", os.W_OK)
+        assert os.access("box", os.R_OK | os.X_OK)
+        try:
+            Path("other").mkdir()
+        except PermissionError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+main()
