@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-SOMEBODY = 5000
+SOMEBODY, GROUP = 5000, 6000
 
 
 def main() -> None:
@@ -28,6 +28,7 @@ def main() -> None:
     (directory / "drop").mkdir()
     (directory / "drop").chmod(0o777)
     as_somebody(directory)
+    as_member(directory)
 
 
 def as_somebody(directory: Path) -> None:
@@ -44,6 +45,26 @@ def as_somebody(directory: Path) -> None:
         assert os.access("box", os.R_OK | os.X_OK)
         try:
             Path("other").mkdir()
+        except PermissionError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def as_member(directory: Path) -> None:
+    """Work in what belongs to a group, which is not recorded, and fail to become root: imap does."""
+    (directory / "shared").mkdir()
+    os.chown(directory / "shared", 0, GROUP)
+    (directory / "shared").chmod(0o770)
+    child = os.fork()
+    if not child:
+        os.chdir(directory)
+        os.setgroups([GROUP])
+        os.setgid(SOMEBODY)
+        os.setuid(SOMEBODY)
+        Path("shared/mail").write_text("x")
+        try:
+            os.setuid(0)
         except PermissionError:
             os._exit(0)
         os._exit(1)
