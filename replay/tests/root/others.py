@@ -52,7 +52,7 @@ def as_somebody(directory: Path) -> None:
 
 
 def as_member(directory: Path) -> None:
-    """Work in what belongs to a group, which is not recorded, and fail to become root: imap does."""
+    """Work in what belongs to a group, which is not recorded; fail to become root, as imap."""
     (directory / "shared").mkdir()
     os.chown(directory / "shared", 0, GROUP)
     (directory / "shared").chmod(0o770)
