@@ -160,8 +160,6 @@ impl Task {
         shape: &Shape,
     ) -> Result<[i64; 6], Refusal> {
         let mut registers = [0; 6];
-        // The world outside the spool is the target's root directory.
-        self.leaves_spool = kind == Kind::Chdir && semantics::leaves_spool(op);
         for (at, word) in shape.words[..shape.len].iter().enumerate() {
             registers[at] = self.argument(op, kind, *word)?;
         }
@@ -357,9 +355,6 @@ impl Task {
         dirfd: i32,
         buffer: *mut [u8; 8192],
     ) -> Result<i64, Refusal> {
-        if path == NONE && self.leaves_spool {
-            return write_parts(buffer, &[&self.context.confinement.prefix]);
-        }
         if path == NONE {
             return Err(REASON_UNSUPPORTED);
         }

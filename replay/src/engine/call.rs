@@ -26,7 +26,7 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         Kind::Splice => splice(task, op)?,
         Kind::Chroot => look_up(task, op)?,
         Kind::Identity => life::change_identity(task, op),
-        Kind::Fchdir if semantics::leaves_spool(op) => leave_spool(task),
+        Kind::Chdir | Kind::Fchdir if semantics::leaves_spool(op) => leave_spool(task),
         Kind::FailedExec => failed_exec(task, op)?,
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),

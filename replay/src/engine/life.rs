@@ -67,8 +67,7 @@ pub fn leave_if_orphaned(engine_pid: i32) {
 
 /// A thread goes on as another user, as LMTP servers do for each recipient.
 pub fn change_identity(task: &mut Task, op: &PlanOp) -> i64 {
-    let (uid, gid) = semantics::identity(op);
-    task.ids = (uid.unwrap_or(task.ids.0), gid.unwrap_or(task.ids.1));
+    task.ids = semantics::identity(op, task.ids);
     if task.context.confinement.owners {
         become_owner(task);
     }

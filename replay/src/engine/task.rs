@@ -91,8 +91,6 @@ pub struct Task {
     pub tid: u32,
     /// User and group that it has by now.
     pub ids: (u32, u32),
-    /// The call at hand may name a place outside the spool.
-    pub leaves_spool: bool,
     pub standing: Standing,
     pub reader: Reader,
     /// Place of the operation at hand in the schedule.
@@ -115,7 +113,6 @@ impl Task {
             scratch: Box::new(Scratch::new()),
             tid: 0,
             ids: (0, 0),
-            leaves_spool: false,
             standing: born,
             reader: Reader::default(),
             slot: 0,

@@ -57,12 +57,11 @@ impl Task {
     /// hostile: the watchdog ends the wait.
     pub fn lock_in_turn(&mut self, op: &PlanOp, number: c_long, r: [i64; 6]) -> i64 {
         let interrupted = semantics::was_interrupted(op);
-        let asleep_ns = self
-            .context
-            .schedule
-            .pace
-            .lasting_ns(op.end_ns - op.start_ns);
-        let alarm = interrupted.then(|| Alarm::set(now_ns() + asleep_ns, self.tid));
+        let pace = self.context.schedule.pace;
+        let alarm = interrupted.then(|| {
+            let asleep_ns = pace.lasting_ns(op.end_ns - op.start_ns);
+            Alarm::set(now_ns() + asleep_ns, self.tid)
+        });
         loop {
             let ret = self.lock(number, r, alarm.as_ref());
             let rival = self.overtaken().filter(|_| ret >= 0);

@@ -56,9 +56,8 @@ impl Processes {
     }
 
     pub fn change_ids(&mut self, op: &PlanOp) {
-        let (uid, gid) = semantics::identity(op);
         let known = &mut self.ids[op.thread as usize];
-        *known = (uid.unwrap_or(known.0), gid.unwrap_or(known.1));
+        *known = semantics::identity(op, *known);
     }
 
     pub fn is_threaded(&self, thread: u32) -> bool {

@@ -231,8 +231,12 @@ pub fn puts_outside(op: &PlanOp) -> bool {
 /// Whether the working directory lies outside the spool after a call; find and rm go back so to where
 /// they were started.
 pub fn leaves_spool(op: &PlanOp) -> bool {
-    let outside = op.path == NONE && op.ino == 0;
-    op.ret >= 0 && outside && matches!(kind(op), Kind::Chdir | Kind::Fchdir)
+    let outside = match kind(op) {
+        Kind::Chdir => true,
+        Kind::Fchdir => op.ino == 0,
+        _ => false,
+    };
+    op.ret >= 0 && op.path == NONE && outside
 }
 
 /// Whether the descriptor that a call makes is closed by exec.
@@ -358,15 +362,15 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
 static OF_GROUPS: LazyLock<[u16; 4]> =
     LazyLock::new(|| ["setgid", "setregid", "setresgid", "setfsgid"].map(id_of));
 
-/// The user and the group that a thread has after a call, as far as that changes them.
-pub fn identity(op: &PlanOp) -> (Option<u32>, Option<u32>) {
+/// The user and the group that a thread has after a call that may change one of them.
+pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
     if op.ret < 0 || kind(op) != Kind::Identity {
-        return (None, None);
+        return (uid, gid);
     }
-    let given = |id: u32| (id != u32::MAX).then_some(id);
+    let given = |id: u32, before| if id == u32::MAX { before } else { id };
     match OF_GROUPS.contains(&op.op) {
-        true => (None, given((op.arg as u64 >> 32) as u32)),
-        false => (given(op.arg as u32), None),
+        true => (uid, given((op.arg as u64 >> 32) as u32, gid)),
+        false => (given(op.arg as u32, uid), gid),
     }
 }
 
