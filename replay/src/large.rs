@@ -92,6 +92,31 @@ pub fn memory(bytes: usize, sharing: i32) -> *mut u8 {
     mapping(bytes.max(1), kind, -1)
 }
 
+/// Zeroed memory that forked tasks share, at a multiple of `unit`: the kernel has huge pages only for
+/// places that are such multiples both in memory and in the mapping. Null if there is none.
+pub fn aligned(bytes: usize, unit: usize) -> *mut u8 {
+    let place = memory(bytes + unit, libc::MAP_PRIVATE);
+    if place.is_null() {
+        return place;
+    }
+    let fit = place.map_addr(|address| address.next_multiple_of(unit));
+    let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let allowed = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: all of it was mapped just now and nobody knows it; the ends are not used.
+    unsafe {
+        let before = fit.addr() - place.addr();
+        let mapped = libc::mmap(fit.cast(), bytes, allowed, kind, -1, 0);
+        if before > 0 {
+            libc::munmap(place.cast(), before);
+        }
+        libc::munmap(fit.add(bytes).cast(), unit - before);
+        match mapped {
+            libc::MAP_FAILED => ptr::null_mut(),
+            place => place.cast(),
+        }
+    }
+}
+
 /// Zeroed memory, from a file if it is large and one can be had, else shared or copied as said.
 pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
     if bytes >= LARGE {

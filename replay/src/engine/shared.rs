@@ -27,7 +27,7 @@ fn among_others(bytes: usize) -> Option<*mut u8> {
     let mut region = region();
     let (base, used) = &mut *region;
     if *base == 0 {
-        *base = large::memory(ROOM, libc::MAP_SHARED).expose_provenance();
+        *base = large::aligned(ROOM, HUGE_PAGE).expose_provenance();
     }
     let from = *used;
     let end = from + bytes.next_multiple_of(PAGE);
@@ -227,6 +227,7 @@ mod tests {
         let [first_at, second_at] = [first.as_ptr().addr(), second.addr()].map(from_base);
         assert!(first_at < ROOM && second_at < ROOM && from_base(long.addr()) >= ROOM);
         assert!(first_at % PAGE == 0 && second_at % PAGE == 0);
+        assert_eq!(base % HUGE_PAGE, 0, "no huge page can be there");
         let apart = first_at + first.len() <= second_at || second_at + 24 * PAGE <= first_at;
         assert!(apart && first.iter().all(|byte| *byte == 7));
         let mut there = vec![0_u8; used / PAGE];
