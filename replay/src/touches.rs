@@ -229,3 +229,60 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
         _ => (Need::Any, Need::Any),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spoolscope_traces::calls;
+    use spoolscope_traces::records::{BASE_NONE, BASE_ROOT, PLAN_EXIT, PLAN_FAULT, PLAN_FORK};
+
+    use super::*;
+    use crate::model::sizes::{changes_size, may_change};
+
+    /// Every call with whatever its result may depend on, and what stands for no call.
+    fn operations() -> Vec<PlanOp> {
+        let takes_path = |call: &calls::Call| call.args.contains(&"path");
+        let named = calls::all().iter().map(|call| (call.id, takes_path(call)));
+        let pseudo = (PLAN_FORK..=PLAN_FAULT).map(|id| (id, false));
+        let ids: Vec<(u16, bool)> = named.chain(pseudo).collect();
+        assert!(ids.len() > 100 && ids.contains(&(PLAN_EXIT, false)));
+        let with = |(id, named): (u16, bool)| {
+            let flags = [0, libc::O_CREAT, libc::O_TRUNC, libc::AT_REMOVEDIR];
+            let rets = [0, 1, -i64::from(libc::ENOENT)];
+            flags.into_iter().flat_map(move |flags| {
+                rets.into_iter().map(move |ret| PlanOp {
+                    op: id,
+                    base: if named { BASE_ROOT } else { BASE_NONE },
+                    path: 1,
+                    path2: 2,
+                    flags: flags as u32,
+                    ret,
+                    ..PlanOp::default()
+                })
+            })
+        };
+        ids.into_iter().flat_map(with).collect()
+    }
+
+    #[test]
+    fn kinds_that_a_plan_is_looked_through_for_are_all_that_matter() {
+        let (mut named, mut changed, mut resized) = (0, 0, 0);
+        for op in operations() {
+            let (touches, kind) = (of(&op), kind(&op));
+            let touches: Vec<Touch> = touches.into_iter().flatten().collect();
+            let changes = |touch: &Touch| touch.makes != Makes::Same;
+            if !touches.is_empty() {
+                assert!(may_name(kind), "{op:?} is given a name");
+                named += 1;
+            }
+            if touches.iter().any(changes) {
+                assert!(changes_names(kind), "{op:?} changes a name");
+                changed += 1;
+            }
+            if changes_size(&op) {
+                assert!(may_change(kind), "{op:?} changes a size");
+                resized += 1;
+            }
+        }
+        assert!(named > 100 && changed > 10 && resized > 5);
+    }
+}

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
 /// Whether calls of a kind may change the size of a file.
-fn may_change(kind: Kind) -> bool {
+pub fn may_change(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Open
