@@ -81,40 +81,36 @@ pub fn has_room(file: &File, from: usize, bytes: usize) -> bool {
 /// Zeroed memory of a file without a name, shared with forked tasks; null if none can be had.
 fn from_file(bytes: usize) -> *mut u8 {
     match file(bytes) {
-        Some(file) => mapping(bytes, libc::MAP_SHARED, file.as_raw_fd()),
+        Some(file) => mapping(ptr::null_mut(), bytes, libc::MAP_SHARED, file.as_raw_fd()),
         None => ptr::null_mut(),
     }
 }
 
 /// Zeroed memory that forked tasks share (MAP_SHARED) or copy (MAP_PRIVATE); null if there is none.
 pub fn memory(bytes: usize, sharing: i32) -> *mut u8 {
+    memory_at(ptr::null_mut(), bytes, sharing)
+}
+
+fn memory_at(place: *mut u8, bytes: usize, sharing: i32) -> *mut u8 {
     let kind = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    mapping(bytes.max(1), kind, -1)
+    mapping(place, bytes.max(1), kind, -1)
 }
 
 /// Zeroed memory that forked tasks share, at a multiple of `unit`: the kernel has huge pages only for
 /// places that are such multiples both in memory and in the mapping. Null if there is none.
 pub fn aligned(bytes: usize, unit: usize) -> *mut u8 {
-    let place = memory(bytes + unit, libc::MAP_PRIVATE);
-    if place.is_null() {
-        return place;
+    let reserved = memory(bytes + unit, libc::MAP_PRIVATE);
+    if reserved.is_null() {
+        return reserved;
     }
-    let fit = place.map_addr(|address| address.next_multiple_of(unit));
-    let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    let allowed = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: all of it was mapped just now and nobody knows it; the ends are not used.
+    let place = reserved.map_addr(|address| address.next_multiple_of(unit));
+    let before = place.addr() - reserved.addr();
+    // SAFETY: the ends of what was mapped just now, which nobody has; no bytes are refused, no more.
     unsafe {
-        let before = fit.addr() - place.addr();
-        let mapped = libc::mmap(fit.cast(), bytes, allowed, kind, -1, 0);
-        if before > 0 {
-            libc::munmap(place.cast(), before);
-        }
-        libc::munmap(fit.add(bytes).cast(), unit - before);
-        match mapped {
-            libc::MAP_FAILED => ptr::null_mut(),
-            place => place.cast(),
-        }
+        libc::munmap(reserved.cast(), before);
+        libc::munmap(place.add(bytes).cast(), unit - before);
     }
+    memory_at(place, bytes, libc::MAP_SHARED | libc::MAP_FIXED)
 }
 
 /// Zeroed memory, from a file if it is large and one can be had, else shared or copied as said.
@@ -128,10 +124,11 @@ pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
     memory(bytes, sharing)
 }
 
-fn mapping(bytes: usize, flags: i32, file: i32) -> *mut u8 {
+/// At the given place with MAP_FIXED, else anywhere.
+fn mapping(place: *mut u8, bytes: usize, flags: i32, file: i32) -> *mut u8 {
     let allowed = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: plain system call; the result is checked.
-    match unsafe { libc::mmap(ptr::null_mut(), bytes, allowed, flags, file, 0) } {
+    match unsafe { libc::mmap(place.cast(), bytes, allowed, flags, file, 0) } {
         libc::MAP_FAILED => ptr::null_mut(),
         place => place.cast(),
     }

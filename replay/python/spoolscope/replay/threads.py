@@ -89,15 +89,9 @@ def column(table: pa.Table, name: str, missing: int = -1) -> Int:
 def filled(table: pa.Table, name: str, missing: int) -> npt.NDArray[Any]:
     """Return an integer column in its own type, as ``column`` does."""
     values = table[name].combine_chunks()
-    found: npt.NDArray[Any]
-    if not values.null_count:
-        found = values.to_numpy()
-        return found
-    # Twice as fast as Arrow's fill_null.
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    buffers = [None, values.buffers()[1]]
-    whole = pa.Array.from_buffers(values.type, len(values), buffers, offset=values.offset)
-    found = np.where(valid, whole.to_numpy(), np.array(missing, values.type.to_pandas_dtype()))
+    if values.null_count:
+        values = values.fill_null(missing)
+    found: npt.NDArray[Any] = values.to_numpy()
     return found
 
 
