@@ -39,6 +39,67 @@ pub fn by_name(name: &str) -> Option<&'static Call> {
     BY_NAME.get(name).and_then(|id| by_id(*id))
 }
 
+/// The names of all calls by id, known when the program is compiled: for tables made then.
+pub const NAMES: [&[u8]; count()] = names();
+
+/// The id of a call by name; one that no call has if the name is unknown.
+pub const fn id_of(name: &str) -> u16 {
+    let mut id = 0;
+    while id < NAMES.len() {
+        if same(NAMES[id], name.as_bytes()) {
+            return id as u16;
+        }
+        id += 1;
+    }
+    u16::MAX
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+const fn count() -> usize {
+    let (mut rest, mut n) = (TEXT.as_bytes(), 0);
+    while !rest.is_empty() {
+        n += rest[0].is_ascii_digit() as usize;
+        rest = split(rest, b'\n').1;
+    }
+    n
+}
+
+const fn names() -> [&'static [u8]; count()] {
+    let mut names: [&[u8]; count()] = [b""; count()];
+    let (mut rest, mut n) = (TEXT.as_bytes(), 0);
+    while !rest.is_empty() {
+        if rest[0].is_ascii_digit() {
+            names[n] = split(split(rest, b' ').1, b' ').0;
+            n += 1;
+        }
+        rest = split(rest, b'\n').1;
+    }
+    names
+}
+
+/// What comes before the first of some equal bytes, and after the last of these.
+const fn split(text: &[u8], at: u8) -> (&[u8], &[u8]) {
+    let mut end = 0;
+    while end < text.len() && text[end] != at {
+        end += 1;
+    }
+    let (before, mut after) = text.split_at(end);
+    while let [first, rest @ ..] = after {
+        if *first != at {
+            break;
+        }
+        after = rest;
+    }
+    (before, after)
+}
+
 fn parse(line: &'static str) -> Option<Call> {
     let line = line.split('#').next().unwrap_or("");
     let mut words = line.split_whitespace();
@@ -124,7 +185,10 @@ mod tests {
         for (at, call) in all().iter().enumerate() {
             assert_eq!(usize::from(call.id), at);
             assert_eq!(by_name(call.name).map(|found| found.id), Some(call.id));
+            assert_eq!(id_of(call.name), call.id);
+            assert_eq!(NAMES[at], call.name.as_bytes());
         }
+        assert_eq!((NAMES.len(), id_of("rea")), (all().len(), u16::MAX));
         assert_eq!(by_id(all().len() as u16).map(|call| call.name), None);
     }
 

@@ -118,17 +118,21 @@ impl<'a> Linear<'a> {
 
     fn run(&mut self) {
         let mut ends: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
-        for at in 0..self.ops.len() as u32 {
-            let start = self.ops[at as usize].start_ns;
-            while let Some(Reverse((end, ended))) = ends.peek().copied() {
-                if end > start {
-                    break;
-                }
+        for (at, op) in (0..).zip(self.ops) {
+            while let Some(Reverse((end, ended))) = ends.peek().copied()
+                && end <= op.start_ns
+            {
                 ends.pop();
                 self.place(ended);
             }
             self.start(at);
-            ends.push(Reverse((self.ops[at as usize].end_ns, at)));
+            let next_ns = self.ops.get(at as usize + 1).map(|next| next.start_ns);
+            let is_first = ends.peek().is_none_or(|first| first.0 > (op.end_ns, at));
+            // Most operations end before the next one begins.
+            match is_first && next_ns.is_some_and(|next_ns| op.end_ns <= next_ns) {
+                true => self.place(at),
+                false => ends.push(Reverse((op.end_ns, at))),
+            }
         }
         while let Some(Reverse((_, ended))) = ends.pop() {
             self.place(ended);

@@ -1,7 +1,6 @@
 //! What calls do with extended attributes, and which of these are replayed.
 
 use spoolscope_traces::records::PlanOp;
-use std::sync::LazyLock;
 
 use crate::semantics::{Kind, id_of, kind};
 
@@ -13,10 +12,16 @@ pub enum XattrCall {
     Remove,
 }
 
-static REMOVING: LazyLock<[u16; 3]> =
-    LazyLock::new(|| ["removexattr", "lremovexattr", "fremovexattr"].map(id_of));
-static NOT_FOLLOWING: LazyLock<[u16; 3]> =
-    LazyLock::new(|| ["lgetxattr", "lsetxattr", "lremovexattr"].map(id_of));
+const REMOVING: [u16; 3] = [
+    id_of("removexattr"),
+    id_of("lremovexattr"),
+    id_of("fremovexattr"),
+];
+const NOT_FOLLOWING: [u16; 3] = [
+    id_of("lgetxattr"),
+    id_of("lsetxattr"),
+    id_of("lremovexattr"),
+];
 
 pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
     match kind(op) {

@@ -3,11 +3,11 @@
 mod attributes;
 
 use spoolscope_traces::calls;
+pub use spoolscope_traces::calls::id_of;
 use spoolscope_traces::records::{
     BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
 };
 use std::ops::RangeInclusive;
-use std::sync::LazyLock;
 
 pub use attributes::{
     XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr, xattr_call,
@@ -76,101 +76,97 @@ pub enum Kind {
     Unsupported,
 }
 
-fn kind_of_name(name: &str) -> Kind {
+const fn kind_of_name(name: &[u8]) -> Kind {
     match name {
-        "read" | "pread64" | "readv" | "preadv" | "preadv2" => Kind::Read,
-        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Kind::Write,
-        "open" | "openat" | "openat2" | "creat" => Kind::Open,
-        "close" => Kind::Close,
-        "close_range" => Kind::CloseRange,
-        "dup" => Kind::Dup,
-        "dup2" | "dup3" => Kind::Dup2,
-        "fcntl" => Kind::Fcntl,
-        "flock" => Kind::Flock,
-        "lseek" => Kind::Seek,
-        "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => Kind::Sync,
-        "sync" => Kind::SyncAll,
-        "truncate" => Kind::Truncate,
-        "ftruncate" => Kind::Ftruncate,
-        "fallocate" => Kind::Fallocate,
-        "stat" | "lstat" | "newfstatat" | "statx" => Kind::Stat,
-        "fstat" => Kind::Fstat,
-        "access" | "faccessat" | "faccessat2" => Kind::Access,
-        "readlink" | "readlinkat" => Kind::Readlink,
-        "statfs" | "fstatfs" => Kind::Statfs,
-        "getdents" | "getdents64" => Kind::Getdents,
-        "rename" | "renameat" | "renameat2" => Kind::Rename,
-        "link" | "linkat" => Kind::Link,
-        "symlink" | "symlinkat" => Kind::Symlink,
-        "unlink" | "unlinkat" => Kind::Unlink,
-        "mkdir" | "mkdirat" => Kind::Mkdir,
-        "rmdir" => Kind::Rmdir,
-        "mknod" | "mknodat" => Kind::Mknod,
-        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" => Kind::Chmod,
-        "chown" | "lchown" | "fchown" | "fchownat" => Kind::Chown,
-        "utime" | "utimes" | "futimesat" | "utimensat" => Kind::Touch,
-        "getxattr" | "lgetxattr" | "fgetxattr" => Kind::GetXattr,
-        "listxattr" | "llistxattr" | "flistxattr" => Kind::ListXattr,
+        b"read" | b"pread64" | b"readv" | b"preadv" | b"preadv2" => Kind::Read,
+        b"write" | b"pwrite64" | b"writev" | b"pwritev" | b"pwritev2" => Kind::Write,
+        b"open" | b"openat" | b"openat2" | b"creat" => Kind::Open,
+        b"close" => Kind::Close,
+        b"close_range" => Kind::CloseRange,
+        b"dup" => Kind::Dup,
+        b"dup2" | b"dup3" => Kind::Dup2,
+        b"fcntl" => Kind::Fcntl,
+        b"flock" => Kind::Flock,
+        b"lseek" => Kind::Seek,
+        b"fsync" | b"fdatasync" | b"sync_file_range" | b"syncfs" => Kind::Sync,
+        b"sync" => Kind::SyncAll,
+        b"truncate" => Kind::Truncate,
+        b"ftruncate" => Kind::Ftruncate,
+        b"fallocate" => Kind::Fallocate,
+        b"stat" | b"lstat" | b"newfstatat" | b"statx" => Kind::Stat,
+        b"fstat" => Kind::Fstat,
+        b"access" | b"faccessat" | b"faccessat2" => Kind::Access,
+        b"readlink" | b"readlinkat" => Kind::Readlink,
+        b"statfs" | b"fstatfs" => Kind::Statfs,
+        b"getdents" | b"getdents64" => Kind::Getdents,
+        b"rename" | b"renameat" | b"renameat2" => Kind::Rename,
+        b"link" | b"linkat" => Kind::Link,
+        b"symlink" | b"symlinkat" => Kind::Symlink,
+        b"unlink" | b"unlinkat" => Kind::Unlink,
+        b"mkdir" | b"mkdirat" => Kind::Mkdir,
+        b"rmdir" => Kind::Rmdir,
+        b"mknod" | b"mknodat" => Kind::Mknod,
+        b"chmod" | b"fchmod" | b"fchmodat" | b"fchmodat2" => Kind::Chmod,
+        b"chown" | b"lchown" | b"fchown" | b"fchownat" => Kind::Chown,
+        b"utime" | b"utimes" | b"futimesat" | b"utimensat" => Kind::Touch,
+        b"getxattr" | b"lgetxattr" | b"fgetxattr" => Kind::GetXattr,
+        b"listxattr" | b"llistxattr" | b"flistxattr" => Kind::ListXattr,
         _ => kind_of_rare_name(name),
     }
 }
 
-fn kind_of_rare_name(name: &str) -> Kind {
+const fn kind_of_rare_name(name: &[u8]) -> Kind {
     match name {
-        "setxattr" | "lsetxattr" | "fsetxattr" => Kind::SetXattr,
-        "removexattr" | "lremovexattr" | "fremovexattr" => Kind::SetXattr,
-        "mmap" => Kind::Map,
-        "munmap" => Kind::Unmap,
-        "msync" => Kind::Msync,
-        "fadvise64" | "readahead" => Kind::Advise,
-        "copy_file_range" => Kind::CopyRange,
-        "sendfile" => Kind::Sendfile,
-        "splice" => Kind::Splice,
-        "chroot" => Kind::Chroot,
-        "execve" | "execveat" => Kind::FailedExec,
-        "chdir" => Kind::Chdir,
-        "fchdir" => Kind::Fchdir,
-        "umask" => Kind::Umask,
-        "setuid" | "setreuid" | "setresuid" | "setfsuid" => Kind::Identity,
-        "setgid" | "setregid" | "setresgid" | "setfsgid" => Kind::Identity,
-        "inotify_add_watch" => Kind::Watch,
-        "inotify_rm_watch" => Kind::Unwatch,
+        b"setxattr" | b"lsetxattr" | b"fsetxattr" => Kind::SetXattr,
+        b"removexattr" | b"lremovexattr" | b"fremovexattr" => Kind::SetXattr,
+        b"mmap" => Kind::Map,
+        b"munmap" => Kind::Unmap,
+        b"msync" => Kind::Msync,
+        b"fadvise64" | b"readahead" => Kind::Advise,
+        b"copy_file_range" => Kind::CopyRange,
+        b"sendfile" => Kind::Sendfile,
+        b"splice" => Kind::Splice,
+        b"chroot" => Kind::Chroot,
+        b"execve" | b"execveat" => Kind::FailedExec,
+        b"chdir" => Kind::Chdir,
+        b"fchdir" => Kind::Fchdir,
+        b"umask" => Kind::Umask,
+        b"setuid" | b"setreuid" | b"setresuid" | b"setfsuid" => Kind::Identity,
+        b"setgid" | b"setregid" | b"setresgid" | b"setfsgid" => Kind::Identity,
+        b"inotify_add_watch" => Kind::Watch,
+        b"inotify_rm_watch" => Kind::Unwatch,
         _ => Kind::Unsupported,
     }
 }
 
-static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    calls::all()
-        .iter()
-        .map(|call| kind_of_name(call.name))
-        .collect()
-});
+/// More than there are ids of calls and of what stands for no call.
+const IDS: usize = 1024;
 
-static UNLINKAT: LazyLock<u16> = LazyLock::new(|| id_of("unlinkat"));
-static STATX: LazyLock<u16> = LazyLock::new(|| id_of("statx"));
-static CREAT: LazyLock<u16> = LazyLock::new(|| id_of("creat"));
+static KINDS: [Kind; IDS] = {
+    let mut kinds = [Kind::Unsupported; IDS];
+    let mut id = 0;
+    while id < calls::NAMES.len() {
+        kinds[id] = kind_of_name(calls::NAMES[id]);
+        id += 1;
+    }
+    kinds[PLAN_FORK as usize] = Kind::Fork;
+    kinds[PLAN_EXEC as usize] = Kind::Exec;
+    kinds[PLAN_EXIT as usize] = Kind::Exit;
+    kinds[PLAN_FAULT as usize] = Kind::Fault;
+    kinds
+};
+
+const UNLINKAT: u16 = id_of("unlinkat");
+const STATX: u16 = id_of("statx");
+const CREAT: u16 = id_of("creat");
 const REMOVEDIR: u32 = libc::AT_REMOVEDIR as u32;
-
-/// The id of a call by name; one that no call has if the name is unknown.
-pub fn id_of(name: &str) -> u16 {
-    calls::by_name(name).map_or(u16::MAX, |call| call.id)
-}
 
 /// The family of an operation, with unlinkat(AT_REMOVEDIR) counted as rmdir.
 pub fn kind(op: &PlanOp) -> Kind {
-    match op.op {
-        PLAN_FORK => Kind::Fork,
-        PLAN_EXEC => Kind::Exec,
-        PLAN_EXIT => Kind::Exit,
-        PLAN_FAULT => Kind::Fault,
-        id => match KINDS
-            .get(usize::from(id))
-            .copied()
-            .unwrap_or(Kind::Unsupported)
-        {
-            Kind::Unlink if op.op == *UNLINKAT && op.flags & REMOVEDIR != 0 => Kind::Rmdir,
-            other => other,
-        },
+    match KINDS.get(usize::from(op.op)) {
+        Some(Kind::Unlink) if op.op == UNLINKAT && op.flags & REMOVEDIR != 0 => Kind::Rmdir,
+        Some(kind) => *kind,
+        None => Kind::Unsupported,
     }
 }
 
@@ -260,19 +256,17 @@ pub fn fd_range(op: &PlanOp) -> (RangeInclusive<i32>, bool) {
 /// it is made until there are none.
 pub const READS_ON: i64 = 1;
 
-static POSITIONED: LazyLock<Vec<u16>> = LazyLock::new(|| {
-    let names = [
-        "read",
-        "write",
-        "readv",
-        "writev",
-        "lseek",
-        "getdents",
-        "getdents64",
-        "sendfile",
-    ];
-    names.map(id_of).to_vec()
-});
+/// They use the position of a descriptor.
+const POSITIONED: [u16; 8] = [
+    id_of("read"),
+    id_of("write"),
+    id_of("readv"),
+    id_of("writev"),
+    id_of("lseek"),
+    id_of("getdents"),
+    id_of("getdents64"),
+    id_of("sendfile"),
+];
 
 /// Whether the call uses, or moves, the position of its descriptor.
 pub fn moves_position(op: &PlanOp) -> bool {
@@ -282,12 +276,12 @@ pub fn moves_position(op: &PlanOp) -> bool {
 
 /// Whether the call fills a `struct statx`.
 pub fn is_statx(op: &PlanOp) -> bool {
-    op.op == *STATX
+    op.op == STATX
 }
 
 /// Open flags in effect; creat implies some, openat2 carries them the same way.
 pub fn open_flags(op: &PlanOp) -> i32 {
-    match op.op == *CREAT {
+    match op.op == CREAT {
         true => libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC,
         false => op.flags as i32,
     }
@@ -359,8 +353,12 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
-static OF_GROUPS: LazyLock<[u16; 4]> =
-    LazyLock::new(|| ["setgid", "setregid", "setresgid", "setfsgid"].map(id_of));
+const OF_GROUPS: [u16; 4] = [
+    id_of("setgid"),
+    id_of("setregid"),
+    id_of("setresgid"),
+    id_of("setfsgid"),
+];
 
 /// The user and the group that a thread has after a call that may change one of them.
 pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
