@@ -103,6 +103,9 @@ pub struct Run {
     /// What a call waits for, besides its own thread.
     #[arg(long, value_enum, default_value = "resource")]
     pub order: Order,
+    /// Run tasks with real-time priority while a quarter of the CPUs' time or more is free.
+    #[arg(long)]
+    pub realtime: bool,
     /// Keep one JSON line with the progress in this file.
     #[arg(long)]
     pub progress: Option<PathBuf>,

@@ -227,6 +227,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     };
     let mut schedule = Schedule::new(plan, &waits, rivals, arguments.pace, arguments.noop)?;
     schedule.unordered = matches!(arguments.order, Order::None);
+    schedule.realtime = arguments.realtime;
     let edges = schedule.n_edges();
     let sink = engine::open_sink();
     // Opened now: inside the target these paths do not exist.

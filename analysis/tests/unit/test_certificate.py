@@ -33,6 +33,7 @@ def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:
         "reasons": [] if met else [LATE],
         "pace": "original" if scheduled else "afap",
         "loop": "open" if scheduled else "closed",
+        "realtime": scheduled,
         "same_filesystem": False,
         "calls": {"recorded": N, "executed": N - 2, "same": N - 2, "diverged": 0, "skipped": 2,
                   "skipped_for": {"unsupported": 2}, "never_reached": 0, "never_returned": 4,
@@ -87,6 +88,7 @@ def test_the_report_says_it_in_words_and_figures(replay, tmp_path):
     assert goals.rows[1][-1] == "does not apply"
     assert "The machine made 1 % of the calls over 7 ms late (goal: 100 µs). Pace " in goals.caption
     assert "(open loop)" in goals.caption
+    assert "Pace original, real-time priority. " in goals.caption
     assert numbers.rows[-1][1:] == ["100 %", "10 ns", "20 ns", "7.00 ms", "14.0 ms"]
     for said in ("118 of 120 recorded calls", "3 over 1 ms late", "2 were skipped",
                  "4 had not returned", "1 are reconstructed, 7 were left",

@@ -215,14 +215,14 @@ def test_what_was_not_asked_for_otherwise_may_differ(trace, new_replay):
 
 
 def test_the_next_command_repeats_the_conditions(trace, new_replay):
-    row = {"order": "none", "cache": "warm", "age": AGED, "recorded": False}
+    row = {"order": "none", "cache": "warm", "age": AGED, "recorded": False, "realtime": True}
     replay = new_replay("out", trace, N, pace="scaled=2")
     for number, name in enumerate(("dir:/with a space", "dir:/b")):
         directory = replay.run(f"run{number}", latencies(1 + number), **row)
         replay.runs[-1] |= {"candidate": name, "run": str(directory)}
     assert compare([replay.write()]).verdict.next_command == (
         f"spoolscope replay {trace} --on 'dir:/with a space' --on dir:/b --pace scaled=2 "
-        "--order none --cache warm --age 7:2 --no-record --rounds 10 -o OUT"
+        "--order none --cache warm --age 7:2 --realtime --no-record --rounds 10 -o OUT"
     )
 
 

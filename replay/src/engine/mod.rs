@@ -13,6 +13,7 @@ mod opened;
 pub mod outcomes;
 pub mod pace;
 pub mod passing;
+mod realtime;
 pub mod schedule;
 pub mod shared;
 mod spin;

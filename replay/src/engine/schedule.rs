@@ -36,6 +36,8 @@ pub struct Schedule {
     pub noop: bool,
     /// Threads do not wait for each other.
     pub unordered: bool,
+    /// Tasks have real-time priority while CPUs are to spare.
+    pub realtime: bool,
     /// First slot of each thread; one more than there are threads.
     first: &'static [u32],
     /// Operation of each slot.
@@ -83,6 +85,7 @@ impl Schedule {
             pace,
             noop,
             unordered: false,
+            realtime: false,
             first: own_first,
             ops: shared::copy(&slots)?,
             first_edge: shared::copy(&first_edge)?,

@@ -31,9 +31,14 @@ impl Spinning {
             .store(if busy { 0 } else { n_cpus as u32 - 1 }, Relaxed);
     }
 
+    /// Whether CPUs are to spare.
+    pub fn is_allowed(&self) -> bool {
+        self.most.load(Relaxed) > 0
+    }
+
     /// Sleeps until a moment of CLOCK_MONOTONIC, the last moments awake if that is allowed.
     pub fn sleep_until(&self, deadline_ns: i64) {
-        if self.most.load(Relaxed) == 0 {
+        if !self.is_allowed() {
             return nap_until(deadline_ns);
         }
         // A timer that has passed already is set and fires all the same.

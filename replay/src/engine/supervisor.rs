@@ -14,6 +14,7 @@ use crate::engine::mapped;
 use crate::engine::opened::SharedFiles;
 use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
+use crate::engine::realtime;
 use crate::engine::schedule::Schedule;
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
@@ -84,6 +85,9 @@ pub fn run(
     sink: i32,
     options: Options,
 ) -> Result<(Summary, &'static Outcomes)> {
+    if schedule.realtime {
+        realtime::permit()?;
+    }
     let context = context(schedule, confinement, sink, &options)?;
     args::prepare();
     let mut engine = Supervisor {

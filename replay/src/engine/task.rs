@@ -13,6 +13,7 @@ use crate::engine::listing::{self, Reader};
 use crate::engine::opened::SharedFiles;
 use crate::engine::pace::Standing;
 use crate::engine::passing::Passing;
+use crate::engine::realtime;
 use crate::engine::schedule::{Follower, Schedule};
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::verdict::Verdict;
@@ -89,6 +90,8 @@ pub struct Task {
     pub thread: u32,
     pub scratch: Box<Scratch>,
     pub tid: u32,
+    /// It has real-time priority.
+    pub realtime: bool,
     /// User and group that it has by now.
     pub ids: (u32, u32),
     pub standing: Standing,
@@ -112,6 +115,7 @@ impl Task {
             thread,
             scratch: Box::new(Scratch::new()),
             tid: 0,
+            realtime: realtime::is_on(),
             ids: (0, 0),
             standing: born,
             reader: Reader::default(),
@@ -200,6 +204,7 @@ impl Task {
     /// Waits for time and order, makes the call, and judges its result.
     fn step(&mut self, op: &PlanOp, slot: usize, start: i64) -> Outcome {
         let schedule = &self.context.schedule;
+        self.keep_priority();
         let due = self.standing.due_ns(schedule.pace, op);
         if due > self.standing.ended_ns {
             let spinning = &schedule.control().spinning;
@@ -240,6 +245,17 @@ impl Task {
             verdict,
             reason,
             pad: 0,
+        }
+    }
+
+    /// Takes real-time priority, if that was asked for, and gives it back when CPUs are busy.
+    fn keep_priority(&mut self) {
+        let schedule = &self.context.schedule;
+        let wanted = schedule.realtime && schedule.control().spinning.is_allowed();
+        if wanted != self.realtime {
+            self.realtime = wanted;
+            // A task that is refused goes on without.
+            realtime::set(wanted);
         }
     }
 

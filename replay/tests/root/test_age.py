@@ -10,6 +10,7 @@ import pytest
 from spoolscope.replay.age import Age
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import Begin, is_true, replay
 from spoolscope.traces.trace import Trace
@@ -72,7 +73,7 @@ def test_an_aged_fixture_is_in_more_pieces_and_else_the_same(fstype, trace, tmp_
             built = engine.fixture(target.mount, age)
             found[age] = filefrag(target.mount)
             files = engine.files(tmp_path, tmp_path)
-            command = engine.command(target.mount, "afap", "resource", files)
+            command = engine.command(target.mount, parse_pace("afap"), "resource", files)
             engine.summary(files, subprocess.run(command, check=False).returncode)
             state = engine.verify(target.mount)
             assert state["mismatched"] == 0, state["examples"]

@@ -11,6 +11,7 @@ import pytest
 
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import call_name, read_plan
+from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import is_true, replay
 from spoolscope.replay.scaled import Scale
@@ -55,7 +56,7 @@ def into(
     engine.fixture(target)
     before = tree(target)
     files = engine.files(scratch, scratch)
-    command = engine.command(target, pace, "resource", files)
+    command = engine.command(target, parse_pace(pace), "resource", files)
     if log is not None:
         traced = ("-e", "trace=" + ",".join(COUNTED), "-o", str(log))
         command = ["strace", "-f", "--seccomp-bpf", "-ttt", "-qq", *traced, *command]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import is_true, replay
 from spoolscope.replay.whatif import WHOLE, parse
@@ -26,7 +27,9 @@ def into(scratch: Path, words: str | None = None, only: tuple[str, ...] = ()) ->
     engine = Engine(scratch / "plan")
     engine.fixture(target)
     files = engine.files(scratch, scratch)
-    done = subprocess.run(engine.command(target, "afap", "resource", files), check=False)
+    done = subprocess.run(
+        engine.command(target, parse_pace("afap"), "resource", files), check=False
+    )
     summary = engine.summary(files, done.returncode)
     assert summary["same"] == summary["ops"]
     assert engine.verify(target)["mismatched"] == 0

@@ -12,6 +12,7 @@ import pytest
 
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE
 from spoolscope.tracers.session import Request, record
@@ -97,7 +98,9 @@ def replayed(trace: Path, fstype: str, scratch: Path) -> Iterator[tuple[Path, En
         assert built["xattrs"] == 11
         assert built["xattrs_skipped"] == (5 if fstype == "xfs" else 2)
         files = engine.files(scratch, scratch)
-        done = subprocess.run(engine.command(target.mount, "afap", "resource", files), check=False)
+        done = subprocess.run(
+            engine.command(target.mount, parse_pace("afap"), "resource", files), check=False
+        )
         summary = engine.summary(files, done.returncode)
         assert summary["same"] == summary["ops"]
         yield target.mount, engine

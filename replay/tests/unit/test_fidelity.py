@@ -80,6 +80,17 @@ def test_lateness_is_told_by_quantile_and_call():
     assert "50 % idle" in reason
 
 
+@pytest.mark.parametrize(
+    ("idle", "realtime", "told"), [(0.5, False, True), (0.5, True, False), (0.4, False, False)]
+)
+def test_a_remedy_is_named_where_cpus_were_free(idle, realtime, told):
+    calls, outcomes = steady(1000, np.where(np.arange(1000) < 980, 0, MS))
+    pace = parse_pace("original", realtime=realtime)
+    certificate = judged(calls, outcomes, pace=pace, cpu_idle=idle).certificate
+    (reason,) = [said for said in certificate["reasons"] if "the machine made" in said]
+    assert ("--realtime" in reason, certificate["realtime"]) == (told, realtime)
+
+
 def test_lateness_is_divided_exactly_among_its_causes():
     calls = ops((0, 0, 10), (0, 10, 20), (1, 12, 14), (0, 30, 40), (0, 90, 99))
     outcomes = results(
@@ -253,6 +264,9 @@ def test_paces_name_their_loop():
     assert loops == {"original": "open", "scaled=0.5": "open", "think": "closed", "afap": "closed"}
     assert parse_pace("think").estimate_s(2 * S) == 2
     assert parse_pace("scaled=4").estimate_s(2 * S) == 0.5
+    assert parse_pace("think", realtime=True).words() == ["--pace", "think", "--realtime"]
+    with pytest.raises(SpoolscopeError, match="afap has no times"):
+        parse_pace("afap", realtime=True)
     for text in ("fast", "scaled=0", "scaled=x", "scaled=inf", "scaled"):
         with pytest.raises(SpoolscopeError, match="unknown pace"):
             parse_pace(text)

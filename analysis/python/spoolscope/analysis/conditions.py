@@ -20,6 +20,7 @@ class Conditions:
         pace: How calls are timed; order what they wait for; cache what is in memory at the start.
         age: SEED:FACTOR, None if not aged.
         compressible: Per cent of the data; duplicate: per cent of the files.
+        realtime: Whether tasks had real-time priority.
         recorded: Whether runs are recorded, which slows them down; None if that is not told.
     """
 
@@ -29,6 +30,7 @@ class Conditions:
     age: str | None = None
     compressible: int = 0
     duplicate: int = 0
+    realtime: bool = False
     recorded: bool | None = None
 
     @classmethod
@@ -43,6 +45,7 @@ class Conditions:
             age=f"{age['seed']}:{age['factor']:g}" if age else None,
             compressible=int(row.get("compressible", 0)),
             duplicate=int(row.get("duplicate", 0)),
+            realtime=bool(row.get("realtime", False)),
             recorded=row.get("recorded"),
         )
 
@@ -52,7 +55,7 @@ class Conditions:
         for condition in fields(self):
             value = getattr(self, condition.name)
             if condition.name != "recorded" and value != condition.default:
-                words += [f"--{condition.name}", str(value)]
+                words += [f"--{condition.name}", *([] if value is True else [str(value)])]
         return [*words, "--no-record"] if self.recorded is False else words
 
 

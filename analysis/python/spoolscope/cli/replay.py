@@ -23,6 +23,7 @@ from spoolscope.replay.candidates import PRESETS
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.pace import HELP as PACES
+from spoolscope.replay.pace import REALTIME_HELP
 from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -58,6 +59,7 @@ PERCENT: dict[str, Any] = {
 )
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--pace", default="original", show_default=True, help=PACES)
+@click.option("--realtime", is_flag=True, help=REALTIME_HELP)
 @click.option(
     "--seed",
     type=int,
@@ -122,6 +124,7 @@ def command(**options: Any) -> int:
             what_if=asked,
             order=options["order"],
             begin=begin,
+            realtime=options["realtime"],
         )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])

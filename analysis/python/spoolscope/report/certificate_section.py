@@ -56,12 +56,14 @@ def _goals(found: Certificate) -> TableBlock:
     ]  # fmt: skip
     of = f" ({found.faithful} of {found.rounds} runs are faithful)" if found.rounds > 1 else ""
     said = " ".join(sentence[:1].upper() + sentence[1:] for sentence in found.sentences)
+    priority = ", real-time priority" if found.data.get("realtime") else ""
     return TableBlock(
         f"{found.candidate}: {found.verdict}{of}",
         ["what", ">measured", ">goal, at most", "met"],
         rows,
-        f"{said} Pace {found.data['pace']}. {LOOPS[found.data['loop']]} Makespan and calls in "
-        "flight are goals on the recorded type of filesystem only: elsewhere they are results.",
+        f"{said} Pace {found.data['pace']}{priority}. {LOOPS[found.data['loop']]} Makespan and "
+        "calls in flight are goals on the recorded type of filesystem only: elsewhere they are "
+        "results.",
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.age import Age
+from spoolscope.replay.pace import Pace
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
@@ -114,11 +115,11 @@ class Engine:
             (scratch / "progress.json").resolve(),
         )
 
-    def command(self, target: Path, pace: str, order: str, files: Files) -> list[str]:
+    def command(self, target: Path, pace: Pace, order: str, files: Files) -> list[str]:
         """Return the command that replays the plan on a target that holds the fixture."""
         return [
             str(self._binary), *self._content, "run", str(self._plan.resolve()),
-            "--target", str(target), "--prepared", "--pace", pace, "--order", order,
+            "--target", str(target), "--prepared", *pace.words(), "--order", order,
             "--outcomes", str(files.outcomes),
             "--summary", str(files.summary),
             "--progress", str(files.progress),

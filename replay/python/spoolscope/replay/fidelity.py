@@ -44,6 +44,8 @@ LIMITS = {
     "makespan_error": 0.01,
     "in_flight_emd_by_mean": 0.02,
 }
+# With so much of the CPUs' time to spare a task that waits for one need not have waited.
+OFTEN_IDLE = 0.5
 VERDICT_COUNTS = {
     "same": SAME,
     "diverged": DIVERGED,
@@ -225,6 +227,7 @@ def certify(
         "reasons": reasons,
         "pace": given.pace.text,
         "loop": given.pace.loop,
+        "realtime": given.pace.realtime,
         "same_filesystem": given.same_filesystem,
         "calls": counts,
         "goals": [asdict(goal) for goal in goals],
@@ -283,7 +286,7 @@ def _reason(goal: Goal, late: dict[str, Any] | None, given: Conditions) -> str:
         "not_executed": f"{_percent(value)} of the recorded calls were not executed",
         "tree_differs": f"{value:,.0f} names of the final tree differ",
         "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
-        f"late{_stall(late)}{_cpus(given.summary)}",
+        f"late{_stall(late)}{_cpus(given)}",
         "drift_ppm": f"the replay {'fell behind' if value > 0 else 'caught up'} by "
         f"{_percent(abs(value) / 1e6)} of the time that passed"
         f"{_mostly(late)}",
@@ -326,12 +329,15 @@ def _stall(late: dict[str, Any] | None) -> str:
     return f"; its longest stall was {_time(stall['ns'])}, {_time(stall['due_ns'])} after the start"
 
 
-def _cpus(summary: dict[str, Any]) -> str:
-    idle, steal = summary.get("cpu_idle"), summary.get("cpu_steal")
+def _cpus(given: Conditions) -> str:
+    """Say what the CPUs did, and what helps if they were free."""
+    idle, steal = given.summary.get("cpu_idle"), given.summary.get("cpu_steal")
     if idle is None:
         return ""
     taken = f", {_percent(steal)} taken by other machines" if steal else ""
-    return f"; the CPUs were {_percent(idle)} idle{taken}"
+    asked = given.pace.realtime or idle < OFTEN_IDLE
+    remedy = "" if asked else "; --realtime lets tasks take a CPU at once"
+    return f"; the CPUs were {_percent(idle)} idle{taken}{remedy}"
 
 
 def _percent(share: float) -> str:

@@ -1,6 +1,6 @@
 """Paces: when calls are due."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
@@ -8,6 +8,11 @@ HELP = (
     "original: calls come when they came (open loop); scaled=N: N times faster, likewise; "
     "think: each thread pauses as long as it did after its previous call (closed loop); "
     "afap: as fast as possible (closed loop, no pauses)."
+)
+
+REALTIME_HELP = (
+    "Give tasks real-time priority (SCHED_RR) while a quarter of the CPUs' time or more is free: "
+    "calls come on time where the scheduler would have them wait for a CPU."
 )
 
 
@@ -24,12 +29,14 @@ class Pace:
         loop: "open" or "closed".
         factor: Recorded start times are divided by this; None in a closed loop.
         thinks: Recorded pauses are kept in a closed loop.
+        realtime: Tasks have real-time priority while CPUs are to spare.
     """
 
     text: str
     loop: str
     factor: float | None = None
     thinks: bool = False
+    realtime: bool = False
 
     @property
     def is_original(self) -> bool:
@@ -41,18 +48,33 @@ class Pace:
         """Whether a call can be late."""
         return self.factor is not None or self.thinks
 
+    def words(self) -> list[str]:
+        """Return it as spoolscope-replay is told."""
+        return ["--pace", self.text, *(["--realtime"] if self.realtime else [])]
+
     def estimate_s(self, duration_ns: int) -> float | None:
         """Return how long a replay of a recording takes at least; None if nobody knows."""
         factor = 1.0 if self.thinks else self.factor
         return None if factor is None else duration_ns / 1e9 / factor
 
 
-def parse_pace(text: str) -> Pace:
+def parse_pace(text: str, *, realtime: bool = False) -> Pace:
     """Return the pace named on the command line.
 
     Raises:
-        SpoolscopeError: not a pace.
+        SpoolscopeError: not a pace, or one that has no time to keep with real-time priority.
     """
+    pace = _named(text)
+    if realtime and not pace.has_schedule:
+        raise SpoolscopeError(
+            f"--realtime keeps calls on time, and {text} has no times",
+            remedy="use --pace original, scaled=N or think, or leave out --realtime",
+            exit_code=USAGE,
+        )
+    return replace(pace, realtime=realtime)
+
+
+def _named(text: str) -> Pace:
     named = {
         "original": Pace("original", "open", 1.0),
         "think": Pace("think", "closed", thinks=True),

@@ -118,6 +118,8 @@ def replay(
     begin: Begin | None = None,
     what_if: WhatIf = WHOLE,
     order: str = ORDERS[0],
+    *,
+    realtime: bool = False,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -134,13 +136,14 @@ def replay(
         begin: The state in which every replay begins; cold by default.
         what_if: Which calls are left out on purpose.
         order: What a call waits for, one of ``engine.ORDERS``.
+        realtime: Tasks have real-time priority while CPUs are to spare.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
     """
     opened = Trace.open(trace)
     chosen = [parse(name) for name in candidates]
-    kept = parse_pace(pace)
+    kept = parse_pace(pace, realtime=realtime)
     begin = begin or Begin()
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
@@ -297,7 +300,7 @@ def _execute(
     job: Job, engine: Engine, target: Target, directory: Path, progress: Progress
 ) -> dict[str, Any]:
     files = engine.files(directory, job.work)
-    command = engine.command(target.mount, job.pace.text, job.order, files)
+    command = engine.command(target.mount, job.pace, job.order, files)
     with engine.watching(files, lambda done: progress("replaying", done)):
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace")
@@ -328,6 +331,7 @@ def _row(
         "mount_options": options or slot.candidate.mount_options,
         "pace": job.pace.text,
         "loop": job.pace.loop,
+        "realtime": job.pace.realtime,
         "order": job.order,
         "start_epoch_ns": summary["start_epoch_ns"],
         "makespan_ns": summary["makespan_ns"],

@@ -1,0 +1,105 @@
+"""Real-time priority, as /proc and ionice see it: on request, and only while CPUs are to spare."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay.pace import parse_pace
+from spoolscope.replay.plan import build
+from spoolscope.traces.native import find_binary
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+# Fields of /proc/PID/stat after the name of the command, which may hold spaces.
+REALTIME_PRIORITY, POLICY = 40 - 3, 41 - 3
+
+
+def scheduled(pid: int) -> tuple[int, int]:
+    """Return the policy of a process and its real-time priority."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[POLICY]), int(fields[REALTIME_PRIORITY])
+
+
+def eventually(what: Callable[[], bool], within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def replayed(script, tmp_path: Path, *words: str) -> Iterator[tuple[int, int]]:
+    """Yield the process ids of an engine and of its task, which makes a call every 5 ms."""
+    for n in range(6_000):
+        script.call(10, 5 * n, "mkdir", f"d{n}", mode=0o700)
+    build(Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan")
+    (tmp_path / "target").mkdir()
+    engine = [find_binary("spoolscope-replay"), "run", tmp_path / "plan", "--target"]
+    command = [*engine, tmp_path / "target", *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            eventually(lambda: any((tmp_path / "target").iterdir()))
+            yield process.pid, int(children.read_text())
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Leave no CPU idle."""
+    loop = [sys.executable, "-c", "while True: pass"]
+    hogs = [subprocess.Popen(loop) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def test_tasks_have_the_priority_while_cpus_are_free(script, tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU: none can be left to others")
+    with replayed(script, tmp_path, "--realtime") as (engine, task):
+        eventually(lambda: scheduled(task) == (os.SCHED_RR, 1))
+        assert scheduled(engine) == (os.SCHED_OTHER, 0)
+        told = subprocess.run(["ionice", "-p", str(task)], capture_output=True, text=True)
+        assert told.stdout.strip() == "best-effort: prio 4"
+        with busy():
+            eventually(lambda: scheduled(task) == (os.SCHED_OTHER, 0))
+        eventually(lambda: scheduled(task) == (os.SCHED_RR, 1))
+
+
+def test_without_being_asked_none_has_it(script, tmp_path):
+    with replayed(script, tmp_path) as (_, task):
+        for _ in range(20):
+            assert scheduled(task) == (os.SCHED_OTHER, 0)
+            time.sleep(0.02)
+
+
+def test_who_may_not_have_it_is_told(script, tmp_path):
+    script.call(10, 0, "mkdir", "d", mode=0o700)
+    build(Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan")
+    (tmp_path / "target").mkdir()
+    tmp_path.chmod(0o755)
+    words = [find_binary("spoolscope-replay"), "run", tmp_path / "plan", "--target"]
+    words += [tmp_path / "target", *parse_pace("original", realtime=True).words()]
+
+    def refuse() -> None:
+        resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+
+    dropped = ["setpriv", "--bounding-set", "-sys_nice,-sys_resource"]
+    done = subprocess.run(
+        [*dropped, *words], capture_output=True, text=True, check=False, preexec_fn=refuse
+    )
+    assert done.returncode != 0
+    assert "replay as root, or without --realtime" in done.stderr
+    assert not any((tmp_path / "target").iterdir())
