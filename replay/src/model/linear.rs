@@ -21,7 +21,7 @@ use crate::model::locks::Locks;
 use crate::model::needs::needs;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
-use crate::model::sizes::{Seen, changes_size};
+use crate::model::sizes::{Seen, changes_size, size_after};
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lock};
@@ -400,15 +400,7 @@ impl<'a> Linear<'a> {
         let Some(seen) = Seen::by(op).filter(|_| op.ino != 0 && op.ino == cause.ino) else {
             return false;
         };
-        !self.size_fits(op) && self.size_after(cause).is_some_and(|size| seen.fits(size))
-    }
-
-    fn size_after(&self, op: &PlanOp) -> Option<i64> {
-        changes_size(op).then(|| match semantics::kind(op) {
-            Kind::Truncate | Kind::Ftruncate => op.offset,
-            Kind::Open => 0,
-            _ => op.obj_size,
-        })
+        !self.size_fits(op) && size_after(cause).is_some_and(|size| seen.fits(size))
     }
 
     /// Operations in flight that saw the state before this change go before it.
@@ -452,7 +444,7 @@ impl<'a> Linear<'a> {
         if op.ino == 0 || op.ino != before.ino {
             return false;
         }
-        match (Seen::by(before), self.size_after(op)) {
+        match (Seen::by(before), size_after(op)) {
             (Some(seen), Some(size)) => !seen.fits(size),
             _ => false,
         }

@@ -26,6 +26,15 @@ pub fn changes_size(op: &PlanOp) -> bool {
         }
 }
 
+/// The size that a call leaves, if it may change it.
+pub fn size_after(op: &PlanOp) -> Option<i64> {
+    changes_size(op).then(|| match semantics::kind(op) {
+        Kind::Truncate | Kind::Ftruncate => op.offset,
+        Kind::Open => 0,
+        _ => op.obj_size,
+    })
+}
+
 /// Inodes that calls may write to: what is copied to is known by its descriptor only, later.
 pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
     let copies = |kind| matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
