@@ -24,10 +24,7 @@ pub fn permit() -> Result<()> {
     };
     // SAFETY: plain system calls; `most` is valid for reading.
     let taken = unsafe {
-        let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
-        let level = (nice + 20) / 5;
-        let priority = IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT | level;
-        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority);
+        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, io_priority());
         libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const most);
         set(true)
     };
@@ -38,6 +35,20 @@ pub fn permit() -> Result<()> {
     );
     set(false);
     Ok(())
+}
+
+/// The I/O priority of this process: what was asked for, else as its nice value has it.
+fn io_priority() -> i64 {
+    // SAFETY: plain system calls.
+    unsafe {
+        match libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) {
+            asked if asked >> IOPRIO_CLASS_SHIFT > 0 => asked,
+            _ => {
+                let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+                i64::from((IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT) | ((nice + 20) / 5))
+            }
+        }
+    }
 }
 
 /// Whether this thread has the priority: it is inherited.

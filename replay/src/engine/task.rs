@@ -115,7 +115,7 @@ impl Task {
             thread,
             scratch: Box::new(Scratch::new()),
             tid: 0,
-            realtime: realtime::is_on(),
+            realtime: context.schedule.realtime && realtime::is_on(),
             ids: (0, 0),
             standing: born,
             reader: Reader::default(),

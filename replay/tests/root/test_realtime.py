@@ -5,7 +5,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,11 @@ def scheduled(pid: int) -> tuple[int, int]:
     return int(fields[POLICY]), int(fields[REALTIME_PRIORITY])
 
 
+def ionice(pid: int) -> str:
+    done = subprocess.run(["ionice", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def eventually(what: Callable[[], bool], within_s: float = 10) -> None:
     deadline = time.monotonic() + within_s
     while not what():
@@ -35,14 +40,16 @@ def eventually(what: Callable[[], bool], within_s: float = 10) -> None:
 
 
 @contextmanager
-def replayed(script, tmp_path: Path, *words: str) -> Iterator[tuple[int, int]]:
+def replayed(
+    script, tmp_path: Path, *words: str, begun_by: Sequence[str] = ()
+) -> Iterator[tuple[int, int]]:
     """Yield the process ids of an engine and of its task, which makes a call every 5 ms."""
     for n in range(6_000):
         script.call(10, 5 * n, "mkdir", f"d{n}", mode=0o700)
     build(Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan")
     (tmp_path / "target").mkdir()
     engine = [find_binary("spoolscope-replay"), "run", tmp_path / "plan", "--target"]
-    command = [*engine, tmp_path / "target", *words]
+    command = [*begun_by, *engine, tmp_path / "target", *words]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -71,18 +78,28 @@ def test_tasks_have_the_priority_while_cpus_are_free(script, tmp_path):
     with replayed(script, tmp_path, "--realtime") as (engine, task):
         eventually(lambda: scheduled(task) == (os.SCHED_RR, 1))
         assert scheduled(engine) == (os.SCHED_OTHER, 0)
-        told = subprocess.run(["ionice", "-p", str(task)], capture_output=True, text=True)
-        assert told.stdout.strip() == "best-effort: prio 4"
+        assert ionice(task) == "best-effort: prio 4"
         with busy():
             eventually(lambda: scheduled(task) == (os.SCHED_OTHER, 0))
         eventually(lambda: scheduled(task) == (os.SCHED_RR, 1))
 
 
-def test_without_being_asked_none_has_it(script, tmp_path):
-    with replayed(script, tmp_path) as (_, task):
+@pytest.mark.parametrize(
+    ("begun_by", "policy"),
+    [((), (os.SCHED_OTHER, 0)), (("chrt", "--batch", "0"), (os.SCHED_BATCH, 0)),
+     (("chrt", "--fifo", "3"), (os.SCHED_FIFO, 3))],
+)  # fmt: skip
+def test_without_being_asked_it_stays_as_it_was(script, tmp_path, begun_by, policy):
+    with replayed(script, tmp_path, begun_by=begun_by) as (_, task):
         for _ in range(20):
-            assert scheduled(task) == (os.SCHED_OTHER, 0)
+            assert scheduled(task) == policy
             time.sleep(0.02)
+
+
+def test_io_asked_for_by_ionice_keeps_its_priority(script, tmp_path):
+    begun_by = ("ionice", "-c", "2", "-n", "6")
+    with replayed(script, tmp_path, "--realtime", begun_by=begun_by) as (_, task):
+        assert ionice(task) == "best-effort: prio 6"
 
 
 def test_who_may_not_have_it_is_told(script, tmp_path):
