@@ -4,8 +4,24 @@ use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::{Slot, World};
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, Lock};
 use crate::touches::{self, Makes};
+
+/// Whether other operations may see a difference after this one.
+pub fn changes_anything(op: &PlanOp) -> bool {
+    let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
+    let closes = matches!(
+        semantics::kind(op),
+        Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
+    );
+    let names = || {
+        touches::of(op)
+            .iter()
+            .flatten()
+            .any(|touch| touch.makes != Makes::Same)
+    };
+    releases || closes || changes_size(op) || names()
+}
 
 /// Names come, go and move; what was there before is learnt.
 pub fn change_names(world: &mut World, op: &PlanOp) {

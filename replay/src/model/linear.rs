@@ -21,10 +21,10 @@ use crate::model::locks::Locks;
 use crate::model::needs::needs;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
-use crate::model::sizes::{Seen, changes_size, size_after};
+use crate::model::sizes::{Seen, size_after};
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock};
+use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need, Touch};
 
 const DEEPEST: usize = 16;
@@ -172,6 +172,12 @@ impl<'a> Linear<'a> {
     /// Puts the rivals of an operation for its names in order.
     fn settle(&mut self, at: u32) {
         if self.in_flight.len() < 2 || self.turns.contains_key(&at) {
+            return;
+        }
+        // Who sleeps for a lock has no name.
+        let named = |other| touches::may_name(semantics::kind(&self.ops[other as usize]));
+        let mut others = self.in_flight.iter().filter(|other| **other != at);
+        if self.turns.is_empty() && !others.any(|other| named(*other)) {
             return;
         }
         let own = rivals::keys(&self.world.names, &self.ops[at as usize]);
@@ -405,7 +411,7 @@ impl<'a> Linear<'a> {
 
     /// Operations in flight that saw the state before this change go before it.
     fn flush_before(&mut self, at: u32) {
-        if self.in_flight.len() < 2 || !changes_anything(&self.ops[at as usize]) {
+        if self.in_flight.len() < 2 || !effects::changes_anything(&self.ops[at as usize]) {
             return;
         }
         let waiting: SmallVec<[u32; 32]> = SmallVec::from_slice(&self.in_flight);
@@ -477,20 +483,4 @@ impl<'a> Linear<'a> {
         effects::change_objects(&mut self.world, at, op);
         self.watch.note(at, op, &mut self.world);
     }
-}
-
-/// Whether other operations may see a difference after this one.
-fn changes_anything(op: &PlanOp) -> bool {
-    let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
-    let closes = matches!(
-        semantics::kind(op),
-        Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
-    );
-    let names = || {
-        touches::of(op)
-            .iter()
-            .flatten()
-            .any(|touch| touch.makes != Makes::Same)
-    };
-    releases || closes || changes_size(op) || names()
 }

@@ -140,7 +140,8 @@ impl Locks {
 
     /// Whether `op` gives up the lock that `before` was refused for.
     pub fn spoils(&self, op: &PlanOp, before: &PlanOp, world: &World) -> bool {
-        let Some((wanted, Lock::Refused)) = asked(before, world) else {
+        let refused = matches!(semantics::lock(before), Some((Lock::Refused, _)));
+        let Some((wanted, _)) = asked(before, world).filter(|_| refused) else {
             return false;
         };
         // Who slept was refused in the end, whoever had the lock before.
