@@ -1,6 +1,5 @@
 //! The table of calls (`calls.txt`) and the numbers of this architecture.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../calls.txt");
@@ -21,8 +20,6 @@ pub struct Call {
 }
 
 static CALLS: LazyLock<Vec<Call>> = LazyLock::new(|| TEXT.lines().filter_map(parse).collect());
-static BY_NAME: LazyLock<HashMap<&'static str, u16>> =
-    LazyLock::new(|| CALLS.iter().map(|call| (call.name, call.id)).collect());
 
 /// Every call, in order of its id.
 pub fn all() -> &'static [Call] {
@@ -32,11 +29,6 @@ pub fn all() -> &'static [Call] {
 /// The call with that id.
 pub fn by_id(id: u16) -> Option<&'static Call> {
     CALLS.get(usize::from(id)).filter(|call| call.id == id)
-}
-
-/// The call with that name.
-pub fn by_name(name: &str) -> Option<&'static Call> {
-    BY_NAME.get(name).and_then(|id| by_id(*id))
 }
 
 /// The names of all calls by id, known when the program is compiled: for tables made then.
@@ -52,6 +44,16 @@ pub const fn id_of(name: &str) -> u16 {
         id += 1;
     }
     u16::MAX
+}
+
+/// The ids of some calls.
+pub const fn ids_of<const N: usize>(names: [&str; N]) -> [u16; N] {
+    let (mut ids, mut at) = ([0; N], 0);
+    while at < N {
+        ids[at] = id_of(names[at]);
+        at += 1;
+    }
+    ids
 }
 
 const fn same(one: &[u8], other: &[u8]) -> bool {
@@ -184,7 +186,6 @@ mod tests {
     fn ids_are_dense_and_names_unique() {
         for (at, call) in all().iter().enumerate() {
             assert_eq!(usize::from(call.id), at);
-            assert_eq!(by_name(call.name).map(|found| found.id), Some(call.id));
             assert_eq!(id_of(call.name), call.id);
             assert_eq!(NAMES[at], call.name.as_bytes());
         }
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn results_and_arguments_are_told_apart() {
-        let openat = by_name("openat").expect("openat is in the table");
+        let openat = by_id(id_of("openat")).expect("openat is in the table");
         assert!(openat.returns_fd);
         assert_eq!(openat.args, ["dirfd", "path", "flags", "mode"]);
     }

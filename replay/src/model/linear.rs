@@ -175,9 +175,9 @@ impl<'a> Linear<'a> {
             return;
         }
         // Who sleeps for a lock has no name.
-        let named = |other| touches::may_name(semantics::kind(&self.ops[other as usize]));
-        let mut others = self.in_flight.iter().filter(|other| **other != at);
-        if self.turns.is_empty() && !others.any(|other| named(*other)) {
+        let may_name = |other: &u32| touches::may_name(semantics::kind(&self.ops[*other as usize]));
+        let is_rival = |other: &u32| *other != at && may_name(other);
+        if self.turns.is_empty() && !self.in_flight.iter().any(is_rival) {
             return;
         }
         let own = rivals::keys(&self.world.names, &self.ops[at as usize]);

@@ -141,11 +141,11 @@ impl Locks {
     /// Whether `op` gives up the lock that `before` was refused for.
     pub fn spoils(&self, op: &PlanOp, before: &PlanOp, world: &World) -> bool {
         let refused = matches!(semantics::lock(before), Some((Lock::Refused, _)));
-        let Some((wanted, _)) = asked(before, world).filter(|_| refused) else {
-            return false;
-        };
         // Who slept was refused in the end, whoever had the lock before.
-        !semantics::was_interrupted(before) && self.gives_up(op, &wanted, world)
+        if !refused || semantics::was_interrupted(before) {
+            return false;
+        }
+        asked(before, world).is_some_and(|(wanted, _)| self.gives_up(op, &wanted, world))
     }
 
     fn gives_up(&self, op: &PlanOp, wanted: &Hold, world: &World) -> bool {

@@ -1,8 +1,9 @@
 //! What calls do with extended attributes, and which of these are replayed.
 
+use spoolscope_traces::calls::ids_of;
 use spoolscope_traces::records::PlanOp;
 
-use crate::semantics::{Kind, id_of, kind};
+use crate::semantics::{Kind, kind};
 
 /// What a call does with one extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,16 +13,8 @@ pub enum XattrCall {
     Remove,
 }
 
-const REMOVING: [u16; 3] = [
-    id_of("removexattr"),
-    id_of("lremovexattr"),
-    id_of("fremovexattr"),
-];
-const NOT_FOLLOWING: [u16; 3] = [
-    id_of("lgetxattr"),
-    id_of("lsetxattr"),
-    id_of("lremovexattr"),
-];
+const REMOVING: [u16; 3] = ids_of(["removexattr", "lremovexattr", "fremovexattr"]);
+const NOT_FOLLOWING: [u16; 3] = ids_of(["lgetxattr", "lsetxattr", "lremovexattr"]);
 
 pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
     match kind(op) {

@@ -2,8 +2,8 @@
 
 mod attributes;
 
-use spoolscope_traces::calls;
 pub use spoolscope_traces::calls::id_of;
+use spoolscope_traces::calls::{self, ids_of};
 use spoolscope_traces::records::{
     BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
 };
@@ -257,16 +257,16 @@ pub fn fd_range(op: &PlanOp) -> (RangeInclusive<i32>, bool) {
 pub const READS_ON: i64 = 1;
 
 /// They use the position of a descriptor.
-const POSITIONED: [u16; 8] = [
-    id_of("read"),
-    id_of("write"),
-    id_of("readv"),
-    id_of("writev"),
-    id_of("lseek"),
-    id_of("getdents"),
-    id_of("getdents64"),
-    id_of("sendfile"),
-];
+const POSITIONED: [u16; 8] = ids_of([
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "lseek",
+    "getdents",
+    "getdents64",
+    "sendfile",
+]);
 
 /// Whether the call uses, or moves, the position of its descriptor.
 pub fn moves_position(op: &PlanOp) -> bool {
@@ -353,12 +353,7 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
-const OF_GROUPS: [u16; 4] = [
-    id_of("setgid"),
-    id_of("setregid"),
-    id_of("setresgid"),
-    id_of("setfsgid"),
-];
+const OF_GROUPS: [u16; 4] = ids_of(["setgid", "setregid", "setresgid", "setfsgid"]);
 
 /// The user and the group that a thread has after a call that may change one of them.
 pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {

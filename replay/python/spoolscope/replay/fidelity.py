@@ -335,8 +335,8 @@ def _cpus(given: Conditions) -> str:
     if idle is None:
         return ""
     taken = f", {_percent(steal)} taken by other machines" if steal else ""
-    asked = given.pace.realtime or idle < OFTEN_IDLE
-    remedy = "" if asked else "; --realtime lets tasks take a CPU at once"
+    helps = idle >= OFTEN_IDLE and not given.pace.realtime
+    remedy = "; --realtime lets tasks take a CPU at once" if helps else ""
     return f"; the CPUs were {_percent(idle)} idle{taken}{remedy}"
 
 
