@@ -25,8 +25,7 @@ import engine_speed
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.attached import pseudo
-from spoolscope.replay.life import EXIT, FORK
+from spoolscope.replay.ops import EXIT, FORK, pseudo
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 from spoolscope.traces.native import find_binary
 

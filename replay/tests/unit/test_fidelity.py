@@ -7,7 +7,7 @@ import pytest
 
 from spoolscope.replay import concurrency, lateness, on_disk
 from spoolscope.replay.fidelity import Conditions, fidelity
-from spoolscope.replay.life import FORK
+from spoolscope.replay.ops import FORK
 from spoolscope.replay.outcomes import DIVERGED, PENDING, SAME, SKIPPED, Plan
 from spoolscope.replay.pace import parse_pace
 from spoolscope.traces.errors import SpoolscopeError

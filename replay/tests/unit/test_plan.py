@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spoolscope.replay.life import EXEC, EXIT, FORK
+from spoolscope.replay.ops import EXEC, EXIT, FORK
 from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.plan import build
 from spoolscope.replay.threads import read_lives

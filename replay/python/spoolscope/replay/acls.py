@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.attached import Ops
+from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.outcomes import Plan, read_plan
-from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import NONE
 
 _SET = ("setxattr", "lsetxattr", "fsetxattr")
@@ -18,9 +17,10 @@ _BYTES, _S_IFMT = 28, 0o170000
 
 def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
     """Tell which operations set an attribute of the length of such an ACL."""
-    sets = np.isin(ops["op"], [CALLS[name].id for name in _SET])
-    known = (ops["ino"] != 0) & (ops["path2"] != NONE)
-    found: npt.NDArray[np.bool_] = sets & known & (ops["ret"] >= 0) & (ops["size"] == _BYTES)
+    found = are(ops["op"], _SET)
+    if found.any():
+        known = (ops["ino"] != 0) & (ops["path2"] != NONE)
+        found &= known & (ops["ret"] >= 0) & (ops["size"] == _BYTES)
     return found
 
 

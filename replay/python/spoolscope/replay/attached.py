@@ -1,21 +1,18 @@
 """What was there when the recording attached: open files, and files that had lost their name."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.replay.columns import Int, column, identity
+from spoolscope.replay.ops import BASE_ROOT, Ops, pseudo
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import Int, Lives, column
+from spoolscope.replay.threads import Lives
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
 S_IFREG = 0o100600
-BASE_ROOT = 1
-Ops = npt.NDArray[np.void]
-BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 
 
 class Attached:
@@ -86,33 +83,3 @@ def _numbered(descriptions: Int) -> Int:
     """Numbers from 0 for open files, however they are told apart; NONE where they are not."""
     _, number = np.unique(descriptions, return_inverse=True)
     return np.where(descriptions >= 0, number, NONE)
-
-
-def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
-    """Return what tells objects apart.
-
-    Inode numbers are unique per device only; with several spools the device is mixed in.
-    """
-    ino = column(table, "ino", 0).astype(np.uint64)
-    if len(trace.meta.get("spools", [])) < 2:
-        return ino
-    dev = column(table, "dev", 0).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return np.where(ino > 0, ino ^ dev, np.uint64(0))
-
-
-def picked(ops: Ops, at: npt.NDArray[Any]) -> Ops:
-    """Return some operations, by place or as a mask, copied as bytes: member by member is slow."""
-    some: Ops = ops.view(BYTES)[at].view(ops.dtype)
-    return some
-
-
-def pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
-    """Return operations of no recorded call."""
-    ops = np.zeros(len(thread), DTYPES["plan_op"])
-    ops["op"], ops["thread"] = kind, thread
-    ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
-    for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
-        ops[name] = -1
-    ops["path"] = ops["path2"] = NONE
-    ops["call"] = NO_CALL_ROW
-    return ops

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.attached import Ops, identity, picked
+from spoolscope.replay.columns import Int, are_several, column, filled, identity
+from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import Int, Lives, begin_ns, column, filled
+from spoolscope.replay.threads import Lives, begin_ns
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
@@ -20,15 +21,14 @@ PIECE = 1 << 15
 # The highest descriptor that a plan may hold: MAX_FD of plan.rs.
 HIGHEST_FD = 65_535
 UNKNOWN = 999  # no call has this id: skipped as unsupported
-# What tells when a call was whose, and whether it is replayed.
-_TIMES = ("ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno")
-# Together half of the table, which is most of the time that planning takes.
-_REST = (
-    "fd", "fd2", "dirfd", "dirfd2", "path_id", "path2_id", "path_base", "path2_base", "flags",
-    "mode", "cmd", "arg", "offset", "size", "ino", "dev", "obj_mode", "obj_size", "lock_type",
+# Half of the table: reading it is a good part of the time that planning takes.
+_COLUMNS = (
+    "ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno", "fd", "fd2", "dirfd",
+    "dirfd2", "path_id", "path2_id", "path_base", "path2_base", "flags", "mode", "cmd", "arg",
+    "offset", "size", "ino", "obj_mode", "obj_size", "lock_type",
 )  # fmt: skip
 # Without an offset of their output they use its position.
-_PLACED = [CALLS[name].id for name in ("copy_file_range", "splice")]
+_PLACED = ("copy_file_range", "splice")
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -45,45 +45,33 @@ class Calls:
         self._trace, self._lives = trace, lives
         self.rows = self.in_flight = self.strangers = 0
 
-    def of(self, names: Iterable[str]) -> Ops:
-        """Return the calls of these names that are replayed, without their arguments."""
-        chosen = self._chosen(names, _TIMES)
-        kept = (ops[self._kept(table, ops)] for table, ops in chosen)
-        return np.concatenate([np.zeros(0, DTYPES["plan_op"]), *kept])
-
     def any_of(self, names: Iterable[str]) -> bool:
         """Tell whether there may be calls of these names, without reading more than names."""
         wanted = set(names)
         groups = self._trace.parts("syscalls", ("syscall",))
         return any(wanted & set(group["syscall"].unique().to_pylist()) for group in groups)
 
-    def named(self, names: Iterable[str], strings: Strings) -> Iterator[Ops]:
+    def named(self, names: tuple[str, ...], strings: Strings) -> Iterator[Ops]:
         """Yield the calls of these names that are replayed, in order of time."""
-        for table, ops in self._chosen(names, _TIMES + _REST):
-            self._describe(table, ops, strings)
-            yield ops[self._kept(table, ops)]
-
-    def _chosen(
-        self, names: Iterable[str], columns: tuple[str, ...]
-    ) -> Iterator[tuple[pa.Table, Ops]]:
-        """Yield the rows of calls of these names, and when and by whom they were made."""
-        wanted = [CALLS[name].id for name in names]
-        for table, first in self._tables(columns):
-            chosen = np.flatnonzero(np.isin(_call_ids(table), wanted))
-            some = table.take(chosen)
-            yield some, self._timed(some, chosen + first)
+        for table, first in self._tables():
+            chosen = np.flatnonzero(are(_call_ids(table), names))
+            yield self._replayed(table.take(chosen), chosen + first, strings)
 
     def ops(self, strings: Strings) -> Iterator[Ops]:
         """Yield all calls that are replayed, in order of time."""
         self.in_flight = self.strangers = 0
-        for table, first in self._tables(_TIMES + _REST):
-            ops = self._timed(table, np.arange(first, first + table.num_rows))
-            self._describe(table, ops, strings)
-            kept = self._kept(table, ops)
-            yield ops if kept.all() else picked(ops, kept)
+        for table, first in self._tables():
+            yield self._replayed(table, np.arange(first, first + table.num_rows), strings)
 
-    def _tables(self, columns: tuple[str, ...]) -> Iterator[tuple[pa.Table, int]]:
+    def _replayed(self, table: pa.Table, rows: Int, strings: Strings) -> Ops:
+        ops = self._timed(table, rows)
+        self._describe(table, ops, strings)
+        kept = self._kept(table, ops)
+        return ops if kept.all() else picked(ops, kept)
+
+    def _tables(self) -> Iterator[tuple[pa.Table, int]]:
         self.rows = 0
+        columns = _COLUMNS + (("dev",) if are_several(self._trace) else ())
         for group in self._trace.parts("syscalls", columns):
             for at in range(0, group.num_rows, PIECE):
                 table = group.slice(at, PIECE)
@@ -106,7 +94,7 @@ class Calls:
     def _kept(self, table: pa.Table, ops: Ops) -> npt.NDArray[np.bool_]:
         """Tell which calls are replayed, and count the others."""
         in_flight = column(table, "flags_seen", 0) & IN_FLIGHT > 0
-        in_flight &= ~np.isin(ops["op"], [CALLS[name].id for name in EXITING])  # never return
+        in_flight &= ~are(ops["op"], EXITING)  # never return
         before = ops["end_ns"] <= 0  # the snapshot shows what they did
         strangers = (ops["thread"] == NONE) & ~in_flight & ~before
         self.in_flight += int(in_flight.sum())
@@ -130,7 +118,7 @@ class Calls:
             ops[name] = filled(table, name, -1)
         for name in ("arg", "obj_mode"):
             ops[name] = filled(table, name, 0)
-        if (placed := np.isin(ops["op"], _PLACED)).any():
+        if (placed := are(ops["op"], _PLACED)).any():
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
         ops["ino"] = identity(self._trace, table)
         ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from spoolscope.replay.differences import Answer, Difference, Types, difference_of
-from spoolscope.replay.life import FORK
 from spoolscope.replay.opened import Openers
+from spoolscope.replay.ops import FORK
 from spoolscope.replay.outcomes import (
     BAD_FD,
     DIVERGED,

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import concurrency, lateness, on_disk
-from spoolscope.replay.attached import Ops
-from spoolscope.replay.life import FORK
+from spoolscope.replay.ops import FORK, Ops
 from spoolscope.replay.outcomes import (
     BAD_FD,
     DIVERGED,

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spoolscope.replay.attached import BASE_ROOT, Attached, Ops, identity, pseudo
+from spoolscope.replay.attached import Attached
+from spoolscope.replay.columns import column, identity
+from spoolscope.replay.ops import BASE_ROOT, FAULT, Ops, pseudo
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import Lives, begin_ns, column
+from spoolscope.replay.threads import Lives, begin_ns
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-FAULT = 1003
 S_IFREG = 0o100000
 F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 WITHOUT_WAITING = {fcntl.F_SETLKW: fcntl.F_SETLK, F_OFD_SETLKW: F_OFD_SETLK}

@@ -30,8 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.attached import Ops
-from spoolscope.replay.life import FORK
+from spoolscope.replay.ops import FORK, Ops
 from spoolscope.replay.pace import Pace
 from spoolscope.traces.flat import NONE
 

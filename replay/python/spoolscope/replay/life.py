@@ -1,56 +1,38 @@
 """Process life: forks, execs and exits as operations, in order of time with the calls."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.attached import BYTES, Ops, picked, pseudo
-from spoolscope.replay.calls import EXITING, Calls
-from spoolscope.replay.threads import Int, Lives, execs, exits
+from spoolscope.replay.columns import Int
+from spoolscope.replay.ops import BYTES, EXEC, EXIT, FORK, Ops, picked, pseudo
+from spoolscope.replay.threads import Lives, execs, exits
 from spoolscope.traces.calls import CALLS
-from spoolscope.traces.flat import NONE
+from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-FORK, EXEC, EXIT = 1000, 1001, 1002
-FORKING = ("fork", "vfork", "clone", "clone3")
-EXECUTING = ("execve", "execveat")
+_CAUSES = {
+    FORK: ("fork", "vfork", "clone", "clone3"),
+    EXEC: ("execve", "execveat"),
+    EXIT: ("exit", "exit_group"),
+}
+# By kind of operation, what it causes; 0 is nothing.
+_CAUSED = np.zeros(1 << 10, np.uint16)
+for _event, _names in _CAUSES.items():
+    _CAUSED[[CALLS[name].id for name in _names]] = _event
 
 
-@dataclass(frozen=True)
-class Life:
-    """What becomes of processes.
-
-    Attributes:
-        events: FORK, EXEC and EXIT operations.
-        merged: Rows of calls that an event stands for, sorted.
-        childless: Rows of forks whose child the trace does not know, sorted.
-    """
-
-    events: Ops
-    merged: Int
-    childless: Int
-
-
-def read_life(trace: Trace, calls: Calls, lives: Lives, place: Path) -> Life:
-    """Find each process event, and the call that caused it; ``place`` is for files of these."""
+def read_events(trace: Trace, lives: Lives) -> Iterator[Ops]:
+    """Yield forks, execs and exits as operations of no call, at the time of each."""
     forked = np.flatnonzero(lives.parent != NONE)
     forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
     forks["arg"] = forked
-    execs_ = pseudo(EXEC, *_known(lives, *execs(trace)))
-    exits_ = pseudo(EXIT, *_known(lives, *exits(trace)))
-    causes = calls.of((*FORKING, *EXECUTING, *EXITING))
-    causes = causes[causes["ret"] >= 0]
-    kept = np.ones(len(causes), np.bool_)
-    for events, names in ((forks, FORKING), (execs_, EXECUTING), (exits_, EXITING)):
-        _merge(causes, kept, events, names)
-    childless = kept & np.isin(causes["op"], _ids(FORKING))
-    rows = causes["call"].astype(np.int64)
-    events = on_disk.gathered([forks, execs_, exits_], forks.dtype, place)
-    return Life(events, rows[~kept], rows[childless])
+    yield forks
+    yield pseudo(EXEC, *_known(lives, *execs(trace)))
+    yield pseudo(EXIT, *_known(lives, *exits(trace)))
 
 
 def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
@@ -58,51 +40,71 @@ def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:
     return thread[thread >= 0], ts_ns[thread >= 0]
 
 
-def _ids(names: tuple[str, ...]) -> list[int]:
-    return [CALLS[name].id for name in names]
+class _Causes:
+    """Puts events in the place of the calls that caused them.
 
+    Attributes:
+        left: Which operations stand in no call's place so far.
+    """
 
-def _merge(calls: Ops, kept: npt.NDArray[np.bool_], events: Ops, names: tuple[str, ...]) -> None:
-    """Give each event the time and row of the call that caused it; do not keep those calls."""
-    causes = np.flatnonzero(np.isin(calls["op"], _ids(names)) & kept)
-    causes = causes[np.lexsort((calls["start_ns"][causes], calls["thread"][causes]))]
-    thread, start = calls["thread"][causes].astype(np.int64), calls["start_ns"][causes]
-    big = int(max(start.max(initial=0), events["start_ns"].max(initial=0))) + 1
-    key = thread * big + start
-    wanted = events["thread"].astype(np.int64) * big + events["start_ns"]
-    at = np.searchsorted(key, wanted, "right") - 1
-    hit = at >= 0
-    hit[hit] = thread[at[hit]] == events["thread"][hit]
-    if names != EXITING:  # exits do not end
-        hit[hit] = events["start_ns"][hit] <= calls["end_ns"][causes[at[hit]]]
-    cause = causes[at[hit]]
-    events["call"][hit] = calls["call"][cause]
-    events["end_ns"][hit] = np.maximum(calls["end_ns"][cause], events["end_ns"][hit])
-    events["start_ns"][hit] = calls["start_ns"][cause]
-    kept[cause] = False
+    def __init__(self, added: Ops) -> None:
+        kind = added["op"]
+        at = np.flatnonzero((kind >= FORK) & (kind <= EXIT))
+        self._added, self.left = added, np.ones(len(added), np.bool_)
+        self._moments = np.unique(added["start_ns"][at])
+        keys = self._keys_of(kind[at], added["thread"][at], added["start_ns"][at])
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._at = keys[order], at[order]
+
+    def _keys_of(
+        self, event: npt.NDArray[np.uint16], thread: npt.NDArray[np.uint32], ts_ns: Int
+    ) -> Int:
+        """Number what has a kind, thread and time so that events from a time on are not below."""
+        whose = thread.astype(np.int64) * len(_CAUSES) + (event - FORK)
+        return whose * (len(self._moments) + 1) + np.searchsorted(self._moments, ts_ns)
+
+    def settle(self, ops: Ops) -> None:
+        """Make events of calls that caused one, and forks of unknown children of other forks."""
+        caused = _CAUSED[ops["op"]]
+        at = np.flatnonzero((caused > 0) & (ops["ret"] >= 0))
+        caused = caused[at]
+        ops["arg"][at[caused == FORK]] = NONE
+        ops["op"][at[caused == FORK]] = FORK
+        keys = self._keys_of(caused, ops["thread"][at], ops["start_ns"][at])
+        next_ = np.searchsorted(self._keys, keys)
+        known = next_ < len(self._keys)
+        at, caused, event = at[known], caused[known], self._at[next_[known]]
+        added = self._added[event]
+        hit = (added["op"] == caused) & (added["thread"] == ops["thread"][at]) & self.left[event]
+        # Exits do not end.
+        hit &= (caused == EXIT) | (added["start_ns"] <= ops["end_ns"][at])
+        at, event, added = at[hit], event[hit], added[hit]
+        added["call"], added["start_ns"] = ops["call"][at], ops["start_ns"][at]
+        added["end_ns"] = np.maximum(added["end_ns"], ops["end_ns"][at])
+        ops[at], self.left[event] = added, False
 
 
 def in_order(
-    calls: Iterator[Ops], life: Life, others: Ops, n_threads: int, place: Path
+    calls: Iterator[Ops], others: Iterator[Ops], n_threads: int, place: Path
 ) -> Iterator[Ops]:
     """Yield all operations in order of time, piece by piece.
 
     Args:
         calls: Those of calls, in that order.
-        life: Process events.
-        others: Operations that are no calls.
+        others: Process events and other operations that are no calls.
         n_threads: Number of threads.
         place: Directory for unlinked files.
     """
-    added = on_disk.gathered([others, life.events], others.dtype, place)
+    added = on_disk.gathered(others, DTYPES["plan_op"], place)
     order = _order(added["op"], added["start_ns"])
     sorted_ = (picked(added, order[part]) for part in on_disk.parts(len(added)))
-    added = on_disk.gathered(sorted_, others.dtype, place)
+    added = on_disk.gathered(sorted_, added.dtype, place)
+    causes = _Causes(added)
     exits_left = np.bincount(added["thread"][added["op"] == EXIT], minlength=n_threads)
     finished = np.zeros(n_threads, np.bool_)
     waiting, done = added[:0], 0
-    for piece in calls:
-        ops = _without_life(piece, life)
+    for ops in calls:
+        causes.settle(ops)
         # What begins with the last of these may have company in the next piece.
         cut = int(np.searchsorted(ops["start_ns"], ops["start_ns"][-1])) if len(ops) else 0
         if not cut:
@@ -110,10 +112,11 @@ def in_order(
             continue
         until = ops["start_ns"][cut]
         past = int(np.searchsorted(added["start_ns"], until))
-        both = _sorted(waiting, ops[:cut], added[done:past])
+        both = _sorted(waiting, ops[:cut], picked(added[done:past], causes.left[done:past]))
         waiting, done = ops[cut:], max(done, past)
         yield _within_life(both, exits_left, finished)
-    yield _within_life(_sorted(waiting, added[done:]), exits_left, finished)
+    rest = picked(added[done:], causes.left[done:])
+    yield _within_life(_sorted(waiting, rest), exits_left, finished)
 
 
 def _sorted(*parts: Ops) -> Ops:
@@ -130,21 +133,6 @@ def _sorted(*parts: Ops) -> Ops:
         both[place[first : first + len(part)]] = part.view(BYTES)
         first += len(part)
     return both.view(parts[0].dtype)
-
-
-def _without_life(ops: Ops, life: Life) -> Ops:
-    """Leave out calls that an event stands for; mark forks of unknown children."""
-    rows = ops["call"].astype(np.int64)
-    childless = _places(rows, life.childless)
-    ops["op"][childless], ops["arg"][childless] = FORK, NONE
-    merged = _places(rows, life.merged)
-    return picked(ops, np.delete(np.arange(len(ops)), merged)) if len(merged) else ops
-
-
-def _places(rows: Int, wanted: Int) -> Int:
-    """Return where some rows are among others; both are sorted."""
-    first, last = np.searchsorted(rows, wanted), np.searchsorted(rows, wanted, "right")
-    return first[last > first]
 
 
 def _order(kind: npt.NDArray[np.uint16], start_ns: Int) -> Int:

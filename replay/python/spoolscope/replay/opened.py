@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.attached import Ops
-from spoolscope.replay.life import FORK
+from spoolscope.replay.ops import FORK, Ops
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import NONE
 

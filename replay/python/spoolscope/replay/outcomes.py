@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.attached import Ops
-from spoolscope.replay.held import FAULT
-from spoolscope.replay.life import EXEC, EXIT, FORK
+from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, Ops
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
 

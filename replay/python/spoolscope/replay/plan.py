@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from spoolscope.replay import on_disk
 from spoolscope.replay.acls import learn_modes, may_be_modes
-from spoolscope.replay.attached import Attached, Ops, identity, picked
+from spoolscope.replay.attached import Attached
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.held import FAULT, faults, held
-from spoolscope.replay.life import in_order, read_life
+from spoolscope.replay.columns import column, identity
+from spoolscope.replay.held import faults, held
+from spoolscope.replay.life import in_order, read_events
+from spoolscope.replay.ops import FAULT, Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.symlinks import Symlinks
-from spoolscope.replay.threads import Lives, begin_ns, column, read_lives
+from spoolscope.replay.threads import Lives, begin_ns, read_lives
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
@@ -31,6 +33,7 @@ from spoolscope.traces.trace import Trace
 VERSION = 3
 DIRECTORY = 0o040755
 LISTED = 1
+_WRITES = tuple(name for name in CALLS if "write" in name)
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
     lives, strings = read_lives(trace), Strings(trace, place)
     memory.release_unused()
     calls = Calls(trace, lives)
-    life = read_life(trace, calls, lives, place)
-    memory.release_unused()
-    if calls.rows == 0:
+    if not trace.meta["counts"].get("syscalls"):
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
             remedy="record again while the mail server works",
@@ -104,8 +105,8 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
     before_all = held(trace, lives, strings, attached)
     entries = on_disk.gathered(_entries(trace, strings, links), DTYPES["plan_entry"], place)
     entries_ = [_above(entries, strings), entries, attached.entries]
-    faults_ = on_disk.gathered(faults(trace, lives), DTYPES["plan_op"], place)
-    pieces = in_order(_led(calls.ops(strings), links), life, faults_, len(lives.tid), place)
+    others = chain(faults(trace, lives), read_events(trace, lives))
+    pieces = in_order(_led(calls.ops(strings), links), others, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid))
     # Tables that were read whole until here are not needed any more.
     memory.release_unused()
@@ -149,8 +150,7 @@ def _lean() -> Iterator[pa.MemoryPool]:
 
 def written_bytes(ops: Ops) -> int:
     """Return how many bytes operations write."""
-    writes = np.isin(ops["op"], [CALLS[n].id for n in CALLS if "write" in n])
-    return int(np.maximum(ops["ret"][writes], 0).sum())
+    return int(np.maximum(ops["ret"][are(ops["op"], _WRITES)], 0).sum())
 
 
 class _Stream:

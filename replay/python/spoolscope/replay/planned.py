@@ -10,7 +10,7 @@ import numpy as np
 
 from spoolscope.replay.chosen import chosen
 from spoolscope.replay.engine import Engine
-from spoolscope.replay.held import FAULT
+from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users

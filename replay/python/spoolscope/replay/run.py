@@ -27,8 +27,8 @@ from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
 from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity
-from spoolscope.replay.held import FAULT
 from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import (
     SAME,
     Plan,

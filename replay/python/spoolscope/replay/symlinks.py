@@ -12,10 +12,10 @@ from stat import S_IFLNK
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay.attached import Ops
 from spoolscope.replay.calls import Calls
+from spoolscope.replay.columns import column
+from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.strings import Strings
-from spoolscope.replay.threads import column
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.text import decoded
@@ -90,7 +90,7 @@ class Symlinks:
             return
         before = ops["path"].copy(), ops["path2"].copy()
         self._replace(ops, "path", _follows(ops))
-        pairs = np.isin(ops["op"], _ids(*_RENAME, *_LINK))
+        pairs = are(ops["op"], (*_RENAME, *_LINK))
         self._replace(ops, "path2", np.zeros(len(ops), np.bool_), pairs)
         changed = (before[0] != ops["path"]) | (before[1] != ops["path2"])
         self.followed += int(changed.sum())
@@ -207,7 +207,7 @@ class Symlinks:
         found = []
         for ops in calls.named((*_MAKE, *_REMOVE, *_RENAME, *_LINK), self._strings):
             ours = np.isin(ops["path"], numbers) | np.isin(ops["path2"], numbers)
-            made = np.isin(ops["op"], _ids(*_MAKE))
+            made = are(ops["op"], _MAKE)
             found.append(ops[(ours | made) & (ops["ret"] >= 0)])
         changes: Ops = np.concatenate(found)
         return changes[np.argsort(changes["end_ns"], kind="stable")]
@@ -273,13 +273,13 @@ def _moved(
 def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
     """Tell which calls follow a symlink that they name."""
     kind, flags = ops["op"], ops["flags"]
-    itself = np.isin(kind, _ids(*_ON_LINKS))
-    itself |= np.isin(kind, _ids(*_IF_TOLD)) & (flags & AT_SYMLINK_NOFOLLOW > 0)
+    itself = are(kind, _ON_LINKS)
+    itself |= are(kind, _IF_TOLD) & (flags & AT_SYMLINK_NOFOLLOW > 0)
     new = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
-    itself |= np.isin(kind, _ids(*_OPEN)) & (new | (flags & O_NOFOLLOW > 0))
+    itself |= are(kind, _OPEN) & (new | (flags & O_NOFOLLOW > 0))
     seen = ops["obj_mode"] & S_IFMT
     # With a slash at its end a name is followed in any case, and the slash is not in the trace.
-    itself &= ~(np.isin(kind, _ids(*_STAT)) & (seen != 0) & (seen != S_IFLNK))
+    itself &= ~(are(kind, _STAT) & (seen != 0) & (seen != S_IFLNK))
     follows: npt.NDArray[np.bool_] = ~(itself | (seen == S_IFLNK))
     return follows
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.replay.columns import Int, column
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.trace import Trace
 
-Int = npt.NDArray[np.int64]
 SHARE_FILES, SHARE_FS = 1, 2
 _COLUMNS = (
     "tid", "pid", "parent_tid", "start_ns", "end_ns", "comm", "kind", "uid", "gid", "umask",
@@ -79,20 +79,6 @@ class Births:
             birth = np.searchsorted(self._keys, self._key(tid, ts_ns), "right") - 1
             last = np.maximum(birth, first)
         return np.where(known, self._order[np.where(known, last, 0)], -1)
-
-
-def column(table: pa.Table, name: str, missing: int = -1) -> Int:
-    """Return an integer column, perhaps a view that cannot be written; nulls become ``missing``."""
-    return filled(table, name, missing).astype(np.int64, copy=False)
-
-
-def filled(table: pa.Table, name: str, missing: int) -> npt.NDArray[Any]:
-    """Return an integer column in its own type, as ``column`` does."""
-    values = table[name].combine_chunks()
-    if values.null_count:
-        values = values.fill_null(missing)
-    found: npt.NDArray[Any] = values.to_numpy()
-    return found
 
 
 def begin_ns(trace: Trace) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.replay.ops import are
 from spoolscope.replay.scaled import Scale, sentence
 from spoolscope.traces.calls import BY_ID, CALLS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -71,8 +72,8 @@ class WhatIf:
         """
         if not self.skip and self.fsync_every == 1:
             return np.zeros(len(ops), np.bool_)
-        gone: npt.NDArray[np.bool_] = np.isin(ops["op"], [CALLS[name].id for name in self.skip])
-        syncs = np.flatnonzero(np.isin(ops["op"], [CALLS[name].id for name in FSYNCS]) & ~gone)
+        gone: npt.NDArray[np.bool_] = are(ops["op"], tuple(sorted(self.skip)))
+        syncs = np.flatnonzero(are(ops["op"], FSYNCS) & ~gone)
         syncs = syncs[np.lexsort((ops["start_ns"][syncs], ops["thread"][syncs]))]
         thread = ops["thread"][syncs]
         number = np.arange(len(syncs)) - np.searchsorted(thread, thread) + before[thread]

@@ -1,0 +1,49 @@
+"""Operations of a plan as arrays: how they are made, picked and told apart."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay.columns import Int
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+
+Ops = npt.NDArray[np.void]
+BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
+# Operations that are no calls.
+FORK, EXEC, EXIT, FAULT = 1000, 1001, 1002, 1003
+BASE_ROOT = 1
+# Ids of calls and of those above are below this.
+_KINDS = 1 << 10
+
+
+def picked(ops: Ops, at: npt.NDArray[Any]) -> Ops:
+    """Return some operations, by place or as a mask, copied as bytes: member by member is slow."""
+    some: Ops = ops.view(BYTES)[at].view(ops.dtype)
+    return some
+
+
+def pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
+    """Return operations of no recorded call."""
+    ops = np.zeros(len(thread), DTYPES["plan_op"])
+    ops["op"], ops["thread"] = kind, thread
+    ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
+    for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
+        ops[name] = -1
+    ops["path"] = ops["path2"] = NONE
+    ops["call"] = NO_CALL_ROW
+    return ops
+
+
+def are(kinds: npt.NDArray[np.uint16], names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Tell which kinds of operations are calls of these names."""
+    return _table(names)[kinds]
+
+
+@cache
+def _table(names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    table = np.zeros(_KINDS, np.bool_)
+    table[[CALLS[name].id for name in names]] = True
+    return table
