@@ -269,10 +269,13 @@ impl<'a> Board<'a> {
 
     fn step(&self, op: &PlanOp, start_ns: i64, previous: Option<usize>) -> Step {
         let names = &self.world.names;
-        let mut checks: Vec<Check> = needs::needs(names, op)
-            .filter(|(_, need)| *need != Need::Any)
-            .map(|(path, need)| Check::Is(self.cell_of(path), self.known(op, need)))
-            .collect();
+        let mut checks = Vec::new();
+        needs::any_need(names, op, |path, need| {
+            if need != Need::Any {
+                checks.push(Check::Is(self.cell_of(path), self.known(op, need)));
+            }
+            false
+        });
         if let Some((one, other)) = needs::missing_either(names, op) {
             checks.push(Check::Either(self.cell_of(one), self.cell_of(other)));
         }

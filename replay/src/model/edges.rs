@@ -78,8 +78,10 @@ pub struct Why {
 #[derive(Debug)]
 pub struct Edges<'a> {
     ops: &'a [PlanOp],
-    /// Position of each operation in its thread.
+    /// Position in its thread of each operation that has begun.
     pub position: Vec<u32>,
+    /// Operations of each thread that have.
+    begun: Vec<u32>,
     tracks: HashMap<Key, Track>,
     /// Those of names; index = path.
     of_names: Vec<Track>,
@@ -102,17 +104,10 @@ impl<'a> Edges<'a> {
     pub fn new(plan: &'a Plan) -> Self {
         let ops = plan.ops();
         let n_threads = plan.threads().len();
-        let mut counts = vec![0_u32; n_threads];
-        let position = ops
-            .iter()
-            .map(|op| {
-                counts[op.thread as usize] += 1;
-                counts[op.thread as usize] - 1
-            })
-            .collect();
         Self {
             ops,
-            position,
+            position: Vec::with_capacity(ops.len()),
+            begun: vec![0; n_threads],
             tracks: HashMap::new(),
             of_names: Vec::new(),
             directories: HashMap::new(),
@@ -137,6 +132,13 @@ impl<'a> Edges<'a> {
             why: Some(Vec::new()),
             ..Self::new(plan)
         }
+    }
+
+    /// The next operation of the recording begins.
+    pub fn begin(&mut self, thread: u32) {
+        let begun = &mut self.begun[thread as usize];
+        self.position.push(*begun);
+        *begun += 1;
     }
 
     /// Adds the next operation of the order; `changes` are what it did to locks, and none that

@@ -76,7 +76,10 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         _ => {}
     }
     world.note_xattr(op);
-    let Some(object) = world.target_of(op).filter(|_| op.ret >= 0) else {
+    if op.ret < 0 {
+        return;
+    }
+    let Some(object) = world.target_of(op) else {
         return;
     };
     world.learn_ino(object, op.ino);

@@ -18,7 +18,7 @@ use crate::model::edges::Edges;
 use crate::model::effects;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
-use crate::model::needs::needs;
+use crate::model::needs::any_need;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
 use crate::model::sizes::{Seen, size_after};
@@ -145,6 +145,7 @@ impl<'a> Linear<'a> {
     fn start(&mut self, at: u32) {
         self.next = at + 1;
         let thread = self.ops[at as usize].thread;
+        self.edges.begin(thread);
         match self.in_flight_of[thread as usize].replace(at) {
             Some(previous) => self.place(previous),
             None => {
@@ -323,7 +324,7 @@ impl<'a> Linear<'a> {
     fn would_explain(&self, other: u32, at: u32) -> bool {
         let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
         let touches = touches::of(cause);
-        let named = needs(&self.world.names, op).any(|(path, need)| {
+        let named = any_need(&self.world.names, op, |path, need| {
             let state = self.world.meets(path, need);
             let made = touches.iter().flatten().find(|touch| touch.path == path);
             match (state, made) {
@@ -373,14 +374,12 @@ impl<'a> Linear<'a> {
     fn fits(&self, at: u32) -> Option<bool> {
         let op = &self.ops[at as usize];
         let mut sure = true;
-        for (path, need) in needs(&self.world.names, op) {
-            match self.world.meets(path, need) {
-                Some(false) => return Some(false),
-                Some(true) => {}
-                None => sure = false,
-            }
-        }
-        match self.size_fits(op) && self.locks_fit(at) {
+        let contradicted = any_need(&self.world.names, op, |path, need| {
+            let met = self.world.meets(path, need);
+            sure &= met.is_some();
+            met == Some(false)
+        });
+        match !contradicted && self.size_fits(op) && self.locks_fit(at) {
             false => Some(false),
             true => sure.then_some(true),
         }
@@ -440,9 +439,9 @@ impl<'a> Linear<'a> {
         changed.any(|touch| {
             let fresh = touch.makes == Makes::Object
                 && self.world.meets(touch.path, Need::Absent) == Some(false);
-            let mut needs =
-                needs(&self.world.names, before).filter(|(path, _)| *path == touch.path && !fresh);
-            needs.any(|(_, need)| need != Need::Any && !self.outcome_meets(op, touch, need))
+            let spoils = |need| need != Need::Any && !self.outcome_meets(op, touch, need);
+            let is_spoilt = |path, need| path == touch.path && spoils(need);
+            !fresh && any_need(&self.world.names, before, is_spoilt)
         })
     }
 

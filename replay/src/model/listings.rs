@@ -6,7 +6,7 @@
 //! names are shown is unspecified; btrfs does not), and if all names at the beginning are known.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
-use spoolscope_traces::records::{NONE, Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
+use spoolscope_traces::records::{Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,7 +15,6 @@ use crate::model::state::is_listed;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
-use crate::touches;
 
 /// A set of names, whatever their order: their number and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,26 +96,6 @@ pub fn listed(plan: &Plan) -> HashSet<u32> {
     let lists = plan.of_kind(|kind| kind == Kind::Getdents);
     let ended = lists.filter(|(_, op)| op.ret >= 0);
     ended.map(|(_, op)| op.path).collect()
-}
-
-/// Whether a name came or went and nobody knows which.
-pub fn changes_unknown(plan: &Plan) -> bool {
-    plan.of_kind(touches::changes_names)
-        .any(|(_, op)| is_unknown_change(op))
-}
-
-fn is_unknown_change(op: &PlanOp) -> bool {
-    let creates = semantics::open_flags(op) & libc::O_CREAT != 0;
-    op.ret >= 0
-        && match semantics::kind(op) {
-            Kind::Unlink | Kind::Rmdir | Kind::Mkdir | Kind::Mknod | Kind::Symlink => {
-                op.path == NONE
-            }
-            Kind::Open => creates && op.path == NONE,
-            Kind::Rename => op.path == NONE || op.path2 == NONE,
-            Kind::Link => op.path2 == NONE,
-            _ => false,
-        }
 }
 
 /// A descriptor through which a directory is being read.

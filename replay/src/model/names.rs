@@ -1,11 +1,12 @@
 //! Path names: parents, ancestors that change, and names born by renaming a directory.
 
 use foldhash::HashMap;
-use spoolscope_traces::records::NONE;
+use spoolscope_traces::records::{NONE, PlanOp};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use crate::plan::Plan;
+use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need};
 
 /// The plan's strings as paths, extended by names that only a moved directory makes.
@@ -19,6 +20,8 @@ pub struct Names<'a> {
     sorted: OnceCell<Vec<u32>>,
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
+    /// A name came or went, and the trace does not tell which.
+    pub unsure: bool,
     ancestors: Vec<Box<[u32]>>,
     /// The directory that each of the plan's names lies in; NONE if the plan does not name it.
     directories: Vec<u32>,
@@ -36,6 +39,7 @@ impl<'a> Names<'a> {
             extra_index: BTreeMap::new(),
             sorted: OnceCell::new(),
             changing: vec![false; plan.n_strings() as usize],
+            unsure: false,
             ancestors: Vec::new(),
             directories: Vec::new(),
         };
@@ -51,6 +55,7 @@ impl<'a> Names<'a> {
 
     fn find_changing(&mut self) {
         for (_, op) in self.plan.of_kind(touches::changes_names) {
+            self.unsure |= is_unknown_change(op);
             for touch in touches::of(op).into_iter().flatten() {
                 // Whether a directory can be removed depends on all that is made in it.
                 if touch.makes != Makes::Same || touch.need == Need::Full {
@@ -156,6 +161,20 @@ impl<'a> Names<'a> {
             .take_while(move |path| self.bytes(*path).starts_with(&prefix))
             .chain(extra)
     }
+}
+
+fn is_unknown_change(op: &PlanOp) -> bool {
+    let creates = semantics::open_flags(op) & libc::O_CREAT != 0;
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Unlink | Kind::Rmdir | Kind::Mkdir | Kind::Mknod | Kind::Symlink => {
+                op.path == NONE
+            }
+            Kind::Open => creates && op.path == NONE,
+            Kind::Rename => op.path == NONE || op.path2 == NONE,
+            Kind::Link => op.path2 == NONE,
+            _ => false,
+        }
 }
 
 fn directory_of(path: &[u8]) -> &[u8] {

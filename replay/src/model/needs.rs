@@ -6,24 +6,23 @@ use crate::model::names::{Names, parent_of};
 use crate::semantics;
 use crate::touches::{self, Makes, Need, Touch};
 
-/// Names a result depends on, with what they must have been.
+/// Whether something holds for one of the names that a result depends on and what it must have been.
 ///
-/// The own names of the call; for success also the directories above them; for a file that could
-/// not be made the directory that was missing.
-pub fn needs<'a>(names: &'a Names, op: &'a PlanOp) -> impl Iterator<Item = (u32, Need)> + 'a {
-    let own = touches::of(op).into_iter().flatten();
-    own.flat_map(move |touch| {
+/// These are the own names of the call; for success also the directories above them; for a file that
+/// could not be made the directory that was missing.
+pub fn any_need(names: &Names, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> bool) -> bool {
+    touches::of(op).iter().flatten().any(|touch| {
         let above = match op.ret >= 0 {
             true => names.ancestors(touch.path),
             false => &[],
         };
-        let above = above.iter().map(|path| (*path, Need::Present(0)));
-        let parent = failed_at_parent(names, op, &touch);
         let need = match missing_either(names, op) {
             Some(_) => Need::Any,
             None => touch.need,
         };
-        above.chain(parent).chain([(touch.path, need)])
+        above.iter().any(|path| holds(*path, Need::Present(0)))
+            || failed_at_parent(names, op, touch).is_some_and(|(path, need)| holds(path, need))
+            || holds(touch.path, need)
     })
 }
 

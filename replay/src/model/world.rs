@@ -71,7 +71,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(plan: &'a Plan) -> Self {
         let names = Names::new(plan);
-        let n = names.len();
+        let (n, names_unsure) = (names.len(), names.unsure);
         let entries = plan.entries();
         let at = |(index, entry): (usize, &PlanEntry)| (entry.path, index as u32);
         let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
             live_bytes: 0,
             listed: listings::listed(plan),
             changes: Vec::new(),
-            names_unsure: listings::changes_unknown(plan),
+            names_unsure,
             xattrs: Xattrs::default(),
             peak_bytes: 0,
         };
@@ -190,16 +190,16 @@ impl<'a> World<'a> {
     /// The object an operation works on: by identity, else by its name. What lost its last name is
     /// not found by one: its number was given again, to what has the name and told none so far.
     pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
+        let known = self.by_ino.get(&op.ino).filter(|_| op.ino != 0).copied();
+        if known.is_some_and(|object| self.object(object).nlink > 0) {
+            return known;
+        }
         let named = match self.slot(op.path) {
             Slot::Present(object) if op.path != NONE => Some(object),
             _ => None,
         };
         let told = named.filter(|at| semantics::uses_path(op) && self.object(*at).ino == 0);
-        match self.by_ino.get(&op.ino).filter(|_| op.ino != 0) {
-            Some(object) if self.object(*object).nlink == 0 => told.or(Some(*object)),
-            Some(object) => Some(*object),
-            None => named.filter(|_| op.ino == 0).or(told),
-        }
+        told.or(known).or(named.filter(|_| op.ino == 0))
     }
 
     pub(super) fn add(&mut self, ino: u64, first: Attributes, target: u32) -> u32 {
