@@ -67,6 +67,7 @@ def plan_speed(trace: Path, place: Path) -> list[str]:
     """Make the plan; then let the engine check it and derive its order."""
     opened, plan = Trace.open(trace), place / "plan"
     build(opened, plan)  # once for the libraries
+    plan.unlink()  # to give back the pages of this one is no part of making the next
     began = time.process_time()
     summary = build(opened, plan)
     python_s = time.process_time() - began
