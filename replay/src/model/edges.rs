@@ -109,7 +109,7 @@ impl<'a> Edges<'a> {
             position: Vec::with_capacity(ops.len()),
             begun: vec![0; n_threads],
             tracks: HashMap::new(),
-            of_names: Vec::new(),
+            of_names: Vec::with_capacity(plan.n_strings() as usize),
             directories: HashMap::new(),
             of_data: written(plan).map(|ino| (ino, Track::default())).collect(),
             leased: plan

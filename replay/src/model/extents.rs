@@ -1,8 +1,10 @@
 //! Which bytes of a file were written; the rest are holes.
 
-/// Sorted, disjoint half-open ranges of bytes.
+use smallvec::SmallVec;
+
+/// Sorted, disjoint half-open ranges of bytes; most files have one, which takes no room of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extents(Vec<(i64, i64)>);
+pub struct Extents(SmallVec<[(i64, i64); 1]>);
 
 impl Extents {
     /// Adds a range, joining those it touches.
@@ -25,7 +27,8 @@ impl Extents {
             Some([only]) => (start.min(only.0), end.max(only.1)),
             _ => (start, end),
         };
-        self.0.splice(first..past.max(first), [joined]);
+        self.0.drain(first..past.max(first));
+        self.0.insert(first, joined);
     }
 
     /// Forgets everything from `end` on.
