@@ -86,20 +86,19 @@ def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
     Raises:
         SpoolscopeError: the trace holds no call.
     """
-    with _lean() as memory:
-        return _build(trace, out, what_if, memory)
+    with _lean():
+        return _build(trace, out, what_if)
 
 
-def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> PlanSummary:
-    place = out.parent
-    lives, strings = read_lives(trace), Strings(trace, place)
-    memory.release_unused()
-    calls = Calls(trace, lives)
+def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
     if not trace.meta["counts"].get("syscalls"):
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
             remedy="record again while the mail server works",
         )
+    place = out.parent
+    lives, strings = read_lives(trace), Strings(trace, place)
+    calls = Calls(trace, lives)
     links = Symlinks(trace, calls, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
@@ -108,8 +107,6 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
     others = chain(faults(trace, lives), read_events(trace, lives))
     pieces = in_order(_led(calls.ops(strings), links), others, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid))
-    # Tables that were read whole until here are not needed any more.
-    memory.release_unused()
     sections = {
         "threads": [_threads(lives, strings)],
         "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
@@ -138,12 +135,12 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, memory: pa.MemoryPool) -> P
 
 
 @contextmanager
-def _lean() -> Iterator[pa.MemoryPool]:
+def _lean() -> Iterator[None]:
     """Have Arrow take memory from glibc: its own pool keeps several times what is in use."""
-    before, lean = pa.default_memory_pool(), pa.system_memory_pool()
-    pa.set_memory_pool(lean)
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
     try:
-        yield lean
+        yield
     finally:
         pa.set_memory_pool(before)
 
