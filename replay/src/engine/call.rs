@@ -14,7 +14,17 @@ use crate::semantics::{self, Kind, XattrCall, XattrRole};
 /// Executes an operation; the verdict says whether the result is the recorded one.
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
     refuse(task, op, kind)?;
-    let ret = match kind {
+    let ret = match semantics::was_denied(op) {
+        true => life::as_denied(task, |task| perform(task, op, kind)),
+        false => perform(task, op, kind),
+    }?;
+    after(task, op, kind, ret);
+    let stat = (ret >= 0 && matches!(kind, Kind::Stat | Kind::Fstat)).then(|| stat_of(task, op));
+    Ok((ret, verdict::compare(op, kind, ret, stat)))
+}
+
+fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
+    Ok(match kind {
         Kind::Close => close(task, op)?,
         Kind::CloseRange => close_range(task, op),
         Kind::Dup2 => dup2(task, op)?,
@@ -31,10 +41,7 @@ pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), 
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
         _ => plain(task, op, kind)?,
-    };
-    after(task, op, kind, ret);
-    let stat = (ret >= 0 && matches!(kind, Kind::Stat | Kind::Fstat)).then(|| stat_of(task, op));
-    Ok((ret, verdict::compare(op, kind, ret, stat)))
+    })
 }
 
 fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {

@@ -44,15 +44,7 @@ pub fn settle(task: &mut Task) {
         opened::restore(task);
     }
     task.ids = (recorded.uid, recorded.gid);
-    if task.context.confinement.owners {
-        become_owner(task);
-    }
-    // SAFETY: plain system calls; must follow the change of owner, which clears the setting.
-    unsafe {
-        if libc::getppid() == task.context.engine_pid {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        }
-    }
+    become_owner(task, Rights::All);
     leave_if_orphaned(task.context.engine_pid);
 }
 
@@ -68,10 +60,16 @@ pub fn leave_if_orphaned(engine_pid: i32) {
 /// A thread goes on as another user, as LMTP servers do for each recipient.
 pub fn change_identity(task: &mut Task, op: &PlanOp) -> i64 {
     task.ids = semantics::identity(op, task.ids);
-    if task.context.confinement.owners {
-        become_owner(task);
-    }
+    become_owner(task, Rights::All);
     op.ret
+}
+
+/// Makes a call that was denied something without the capabilities that would allow it.
+pub fn as_denied<T>(task: &mut Task, call: impl FnOnce(&mut Task) -> T) -> T {
+    become_owner(task, Rights::Own);
+    let made = call(task);
+    become_owner(task, Rights::All);
+    made
 }
 
 #[repr(C)]
@@ -88,30 +86,56 @@ struct CapData {
     inheritable: u32,
 }
 
-/// Files belong to the filesystem ids. Groups beyond the first are not recorded, so permission
-/// is enforced only for threads that were denied something; `access` asks for the real ids.
-fn become_owner(task: &Task) {
-    let (uid, gid) = task.ids;
-    let enforce = task.context.schedule.denied[task.thread as usize];
+/// What a thread may do with files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rights {
+    /// What its user and first group may.
+    Own,
+    /// Everything: groups beyond the first are not recorded.
+    All,
+}
+
+/// Files belong to the filesystem ids; `access` asks for the real ones.
+fn become_owner(task: &Task, rights: Rights) {
+    if task.context.confinement.owners {
+        change_ids(task.ids, rights);
+    }
+    // SAFETY: plain system calls; a change of ids clears the setting.
+    unsafe {
+        if libc::getppid() == task.context.engine_pid {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+    }
+}
+
+fn change_ids((uid, gid): (u32, u32), rights: Rights) {
     let header = CapHeader {
         version: 0x2008_0522,
         pid: 0,
     };
     let mut data = [CapData::default(); 2];
-    let (real_uid, real_gid) = if enforce { (uid, gid) } else { (0, 0) };
+    let (real_uid, real_gid) = match rights {
+        Rights::Own => (uid, gid),
+        Rights::All => (0, 0),
+    };
     // SAFETY: raw calls act on this thread only; header and data have the kernel's layout.
     unsafe {
+        libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr());
+        let all = data.map(|half| CapData {
+            effective: half.permitted,
+            ..half
+        });
+        // Ids are changed by right, whatever was given up before.
+        libc::syscall(libc::SYS_capset, &raw const header, all.as_ptr());
         libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>());
         libc::syscall(libc::SYS_setresgid, real_gid, u32::MAX, u32::MAX);
         libc::syscall(libc::SYS_setresuid, real_uid, u32::MAX, u32::MAX);
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
-        libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr());
-        let keep = !enforce || uid == 0;
-        for half in data.iter_mut().filter(|_| keep) {
-            half.effective = half.permitted;
+        // The kernel takes capabilities of files away as it leaves user 0.
+        if rights == Rights::All || uid == 0 {
+            libc::syscall(libc::SYS_capset, &raw const header, all.as_ptr());
         }
-        libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr());
     }
 }
 

@@ -53,8 +53,6 @@ pub struct Schedule {
     pub gates: &'static [Gate],
     control: &'static [Control],
     pub outcomes: Outcomes,
-    /// Threads for which permission was denied in the recording run without capabilities.
-    pub denied: &'static [bool],
     /// The descriptor a fork or open at start needs space for.
     pub n_fds: usize,
     pub longest_read: i64,
@@ -72,12 +70,6 @@ impl Schedule {
         let n_threads = plan.threads().len();
         let (first, slots, slot_of) = streams(plan);
         let (first_edge, edges) = edges_by_slot(waits, &slot_of);
-        let mut denied = vec![false; n_threads];
-        for op in ops {
-            let refused = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
-            // Servers ask whether they could become root again; that is no matter of files.
-            denied[op.thread as usize] |= refused && semantics::kind(op) != Kind::Identity;
-        }
         let own_first = shared::copy(&first)?;
         let reads = ops.iter().filter(|op| semantics::kind(op) != Kind::Write);
         Ok(Self {
@@ -95,7 +87,6 @@ impl Schedule {
             gates: shared::array(n_threads)?,
             control: shared::array(1)?,
             outcomes: Outcomes::new(own_first)?,
-            denied: shared::copy(&denied)?,
             n_fds: highest_fd(plan) + 1,
             longest_read: reads
                 .map(|op| op.size)

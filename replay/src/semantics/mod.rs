@@ -339,6 +339,12 @@ fn fcntl_lock(op: &PlanOp) -> Option<(Lock, bool)> {
     ))
 }
 
+/// Whether a call was not permitted; to ask for another identity is no matter of files.
+pub fn was_denied(op: &PlanOp) -> bool {
+    let denied = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
+    denied && kind(op) != Kind::Identity
+}
+
 /// Whether a call slept for a lock until a signal came, as by alarm(2): Dovecot gives up an mbox so.
 pub fn was_interrupted(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::EINTR) && matches!(lock(op), Some((Lock::Refused, true)))

@@ -52,7 +52,7 @@ def as_somebody(directory: Path) -> None:
 
 
 def as_member(directory: Path) -> None:
-    """Work in what belongs to a group, which is not recorded; fail to become root, as imap."""
+    """Work in what belongs to a group, which is not recorded, and be denied what does not."""
     (directory / "shared").mkdir()
     os.chown(directory / "shared", 0, GROUP)
     (directory / "shared").chmod(0o770)
@@ -63,11 +63,19 @@ def as_member(directory: Path) -> None:
         os.setgid(SOMEBODY)
         os.setuid(SOMEBODY)
         Path("shared/mail").write_text("x")
-        try:
-            os.setuid(0)
-        except PermissionError:
-            os._exit(0)
-        os._exit(1)
+        # As Dovecot, which may not make a dotlock beside an mbox.
+        denied = [lambda: Path("other").mkdir(), lambda: os.setuid(0)]
+        for call in denied:
+            try:
+                call()
+            except PermissionError:
+                continue
+            os._exit(1)
+        assert not os.access("other", os.W_OK)
+        assert os.access("shared", os.W_OK)
+        with Path("shared/mail").open("a") as mail:
+            mail.write("y")
+        os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 
 
