@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
+from spoolscope.replay.calls import EXITING
 from spoolscope.replay.columns import Int
-from spoolscope.replay.ops import BYTES, EXEC, EXIT, FORK, Ops, picked, pseudo
+from spoolscope.replay.ops import BYTES, EXEC, EXIT, FORK, KINDS, Ops, picked, pseudo
 from spoolscope.replay.threads import Lives, execs, exits
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import DTYPES, NONE
@@ -17,10 +18,10 @@ from spoolscope.traces.trace import Trace
 _CAUSES = {
     FORK: ("fork", "vfork", "clone", "clone3"),
     EXEC: ("execve", "execveat"),
-    EXIT: ("exit", "exit_group"),
+    EXIT: EXITING,
 }
 # By kind of operation, what it causes; 0 is nothing.
-_CAUSED = np.zeros(1 << 10, np.uint16)
+_CAUSED = np.zeros(KINDS, np.uint16)
 for _event, _names in _CAUSES.items():
     _CAUSED[[CALLS[name].id for name in _names]] = _event
 

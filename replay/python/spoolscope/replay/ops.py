@@ -16,7 +16,7 @@ BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 FORK, EXEC, EXIT, FAULT = 1000, 1001, 1002, 1003
 BASE_ROOT = 1
 # Ids of calls and of those above are below this.
-_KINDS = 1 << 10
+KINDS = 1 << 10
 
 
 def picked(ops: Ops, at: npt.NDArray[Any]) -> Ops:
@@ -44,6 +44,6 @@ def are(kinds: npt.NDArray[np.uint16], names: tuple[str, ...]) -> npt.NDArray[np
 
 @cache
 def _table(names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    table = np.zeros(_KINDS, np.bool_)
+    table = np.zeros(KINDS, np.bool_)
     table[[CALLS[name].id for name in names]] = True
     return table
