@@ -269,7 +269,7 @@ fn is_known(op: &PlanOp, world: &World) -> bool {
     };
     let directory = world.object(object);
     let seen = world.first_entry(object).is_some_and(is_listed);
-    directory.ino == op.ino && op.ino != 0 && (!directory.initial || seen) && !world.names_unsure
+    directory.ino == op.ino && op.ino != 0 && (!directory.initial || seen) && !world.names.unsure
 }
 
 fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u32, NameSet> {

@@ -20,7 +20,8 @@ pub struct Names<'a> {
     sorted: OnceCell<Vec<u32>>,
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
-    /// A name came or went, and the trace does not tell which.
+    /// A name came or went and the trace does not tell which, or did so through a symlink to its
+    /// directory.
     pub unsure: bool,
     ancestors: Vec<Box<[u32]>>,
     /// The directory that each of the plan's names lies in; NONE if the plan does not name it.

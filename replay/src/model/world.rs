@@ -61,8 +61,6 @@ pub struct World<'a> {
     /// last asked for.
     pub listed: HashSet<u32>,
     pub changes: Vec<(u32, bool)>,
-    /// A name was changed that nobody told, or through a symlink to its directory.
-    pub names_unsure: bool,
     pub(super) xattrs: Xattrs,
     /// Largest sum of sizes of linked files.
     pub peak_bytes: i64,
@@ -71,7 +69,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(plan: &'a Plan) -> Self {
         let names = Names::new(plan);
-        let (n, names_unsure) = (names.len(), names.unsure);
+        let n = names.len();
         let entries = plan.entries();
         let at = |(index, entry): (usize, &PlanEntry)| (entry.path, index as u32);
         let ino = |(index, entry): (usize, &PlanEntry)| (entry.ino, index as u32);
@@ -100,7 +98,6 @@ impl<'a> World<'a> {
             live_bytes: 0,
             listed: listings::listed(plan),
             changes: Vec::new(),
-            names_unsure,
             xattrs: Xattrs::default(),
             peak_bytes: 0,
         };
@@ -267,7 +264,7 @@ impl<'a> World<'a> {
         let directory = self.names.directory(path);
         if let Some(Slot::Present(above)) = directory.map(|above| self.slot(above)) {
             let mode = self.object(above).now.mode;
-            self.names_unsure |= mode & libc::S_IFMT == libc::S_IFLNK;
+            self.names.unsure |= mode & libc::S_IFMT == libc::S_IFLNK;
         }
         let mode = self.object(object).now.mode;
         let listed = directory.is_some_and(|directory| self.listed.contains(&directory));

@@ -56,6 +56,16 @@ def test_exec_and_exit_take_the_rows_of_their_calls(script, tmp_path):
     assert summary.in_flight == 0
 
 
+def test_of_two_calls_that_end_a_thread_the_last_did(script, tmp_path):
+    script.call(10, 1, "exit", flags_seen=8)
+    script.call(10, 3, "exit_group", flags_seen=8)
+    script.event("exit", 10, 3.4)
+    _, plan = plan_of(script, tmp_path)
+    assert names(plan) == ["exit", "exit"]
+    assert (plan.ops["op"] == EXIT).tolist() == [False, True]
+    assert plan.ops["call"].tolist() == [0, 1]
+
+
 def test_a_call_that_never_returned_is_left_out_and_counted(script, tmp_path):
     script.call(10, 1, "stat", "x", ret=-2)
     script.call(10, 2, "flock", fd=3, cmd=2, flags_seen=8)

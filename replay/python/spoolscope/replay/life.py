@@ -79,7 +79,9 @@ class _Causes:
         hit = (added["op"] == caused) & (added["thread"] == ops["thread"][at]) & self.left[event]
         # Exits do not end.
         hit &= (caused == EXIT) | (added["start_ns"] <= ops["end_ns"][at])
-        at, event, added = at[hit], event[hit], added[hit]
+        # Of several calls that may have caused one event the last did.
+        event, last = np.unique(event[hit][::-1], return_index=True)
+        at, added = at[hit][::-1][last], added[hit][::-1][last]
         added["call"], added["start_ns"] = ops["call"][at], ops["start_ns"][at]
         added["end_ns"] = np.maximum(added["end_ns"], ops["end_ns"][at])
         ops[at], self.left[event] = added, False

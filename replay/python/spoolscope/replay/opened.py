@@ -6,15 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.ops import FORK, Ops
+from spoolscope.replay.ops import FORK, Ops, are
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import NONE
 
-_MAKING = tuple(
-    CALLS[name].id
-    for name in ("open", "openat", "openat2", "creat", "dup", "dup2", "dup3")
-    if name in CALLS
-)
+_MAKING = ("open", "openat", "openat2", "creat", "dup", "dup2", "dup3")
 _FCNTL = CALLS["fcntl"].id
 _DUPLICATING = (0, 1030)  # F_DUPFD, F_DUPFD_CLOEXEC
 _MOST = 1 << 16
@@ -33,7 +29,7 @@ class Openers:
         ops, found = self._ops, [np.zeros(0, np.int64)]
         for part in on_disk.parts(len(ops)):
             some = ops[part]
-            makes = np.isin(some["op"], _MAKING)
+            makes = are(some["op"], _MAKING)
             makes |= (some["op"] == _FCNTL) & np.isin(some["cmd"], _DUPLICATING)
             found.append(np.flatnonzero(makes & (some["ret"] >= 0)) + part.start)
         at = np.concatenate(found)
