@@ -267,8 +267,10 @@ impl Task {
         let flags = match kind {
             // An unknown object could be a pipe put there by a hostile trace: never wait for it.
             Kind::Open if !known => op.flags | libc::O_NONBLOCK as u32,
-            // Stat of a descriptor by an empty path.
-            Kind::Stat | Kind::Chown if op.base == 0 => op.flags | libc::AT_EMPTY_PATH as u32,
+            // Stat of a descriptor by an empty path; without the flag that is no name.
+            Kind::Stat | Kind::Chown if op.base == 0 && op.ret != -i64::from(libc::ENOENT) => {
+                op.flags | libc::AT_EMPTY_PATH as u32
+            }
             _ => op.flags,
         };
         i64::from(flags as i32)

@@ -25,6 +25,14 @@ def main() -> None:
         Path("mail").write_text("x")
         os.fchdir(outside)
         (box / "mail").unlink()
+    # lmtpd of Cyrus asks for a name that is not configured, in the directory of its configuration.
+    os.chdir(box)
+    try:
+        os.stat("")  # noqa: PTH116 - a Path has a name
+    except FileNotFoundError:
+        os.chdir("/")
+    else:
+        raise AssertionError("an empty name is none")
     (directory / "drop").mkdir()
     (directory / "drop").chmod(0o777)
     as_somebody(directory)
