@@ -37,7 +37,8 @@ def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:
         "same_filesystem": False,
         "calls": {"recorded": N, "executed": N - 2, "same": N - 2, "diverged": 0, "skipped": 2,
                   "skipped_for": {"unsupported": 2}, "never_reached": 0, "never_returned": 4,
-                  "of_unknown_threads": 0, "reconstructed": 1, "left_out_on_purpose": 7},
+                  "of_unknown_threads": 0, "reconstructed": 1, "left_out_on_purpose": 7,
+                  "before_start": 6},
         "goals": [goal, other],
         "lateness": late if scheduled else None,
         "makespan": {"recorded_ns": MS, "replayed_ns": MS, "error": 0.0},
@@ -91,7 +92,7 @@ def test_the_report_says_it_in_words_and_figures(replay, tmp_path):
     assert "Pace original, real-time priority. " in goals.caption
     assert numbers.rows[-1][1:] == ["100 %", "10 ns", "20 ns", "7.00 ms", "14.0 ms"]
     for said in ("118 of 120 recorded calls", "3 over 1 ms late", "2 were skipped",
-                 "4 had not returned", "1 are reconstructed, 7 were left",
+                 "4 had not returned", "1 are reconstructed, 6 returned before", "7 were left",
                  "40.0 % idle"):  # fmt: skip
         assert said in numbers.caption
     figure = section.blocks[-1]

@@ -35,7 +35,9 @@ def results(*rows: tuple[int, int, int]) -> np.ndarray:
 
 
 def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary):
-    planned = SimpleNamespace(syscalls=len(calls), in_flight=0, strangers=0, left_out={"fsync": 3})
+    planned = SimpleNamespace(
+        syscalls=len(calls), before_start=7, in_flight=0, strangers=0, left_out={"fsync": 3}
+    )
     given = Conditions(pace, CLEAN | summary, mismatched, same)
     return fidelity(Plan(calls, [], np.zeros(1, DTYPES["plan_thread"])), outcomes, planned, given)
 

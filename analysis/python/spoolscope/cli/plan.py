@@ -78,6 +78,7 @@ def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
     yield f"{summary.ops:>12,}  operations, with process life and what was held at start"
     yield f"{summary.threads:>12,}  threads, in {summary.duration_ns / 1e9:,.2f} s"
     left = {
+        "calls before, which the snapshot has the effects of": summary.before_start,
         "calls never returned": summary.in_flight,
         "calls of unknown threads": summary.strangers,
         "calls through symlinks, by the names that these stood for": summary.followed,

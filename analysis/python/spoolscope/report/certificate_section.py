@@ -83,6 +83,8 @@ def _numbers(found: Certificate) -> TableBlock:
         f"{count(calls['never_reached'])} not reached, {count(calls['never_returned'])} had not "
         f"returned when the recording ended, {count(calls['of_unknown_threads'])} are of threads "
         f"it does not know; {count(calls['reconstructed'])} are reconstructed, "
+        f"{count(calls.get('before_start', 0))} returned before the snapshot that the replay "
+        "begins with, "
         f"{count(calls['left_out_on_purpose'])} were left out on purpose."
     )
     return TableBlock(

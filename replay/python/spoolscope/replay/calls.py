@@ -39,11 +39,12 @@ class Calls:
         rows: Calls read so far, in the last pass.
         in_flight: Those that never returned, left out.
         strangers: Those of threads that the trace does not know, left out.
+        before_start: Those that returned before the moment that the snapshot shows.
     """
 
     def __init__(self, trace: Trace, lives: Lives) -> None:
         self._trace, self._lives = trace, lives
-        self.rows = self.in_flight = self.strangers = 0
+        self.rows = self.in_flight = self.strangers = self.before_start = 0
 
     def any_of(self, names: Iterable[str]) -> bool:
         """Tell whether there may be calls of these names, without reading more than names."""
@@ -59,7 +60,7 @@ class Calls:
 
     def ops(self, strings: Strings) -> Iterator[Ops]:
         """Yield all calls that are replayed, in order of time."""
-        self.in_flight = self.strangers = 0
+        self.in_flight = self.strangers = self.before_start = 0
         for table, first in self._tables():
             yield self._replayed(table, np.arange(first, first + table.num_rows), strings)
 
@@ -96,7 +97,9 @@ class Calls:
         in_flight = column(table, "flags_seen", 0) & IN_FLIGHT > 0
         in_flight &= ~are(ops["op"], EXITING)  # never return
         before = ops["end_ns"] <= 0  # the snapshot shows what they did
+        before &= ~in_flight
         strangers = (ops["thread"] == NONE) & ~in_flight & ~before
+        self.before_start += int(before.sum())
         self.in_flight += int(in_flight.sum())
         self.strangers += int(strangers.sum())
         kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before)

@@ -154,7 +154,7 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
     ``never_reached`` are calls of the plan, as are
     ``skipped_for`` by reason. ``never_returned``, ``of_unknown_threads`` and
     ``left_out_on_purpose`` are not in the plan. ``reconstructed`` calls are in no record: they
-    bring about what was so at the start.
+    bring about what was so at the start. Of the recorded ones are not those ``before_start``.
     """
     n = Counter[str]()
     reasons = np.zeros(len(REASONS), np.int64)
@@ -169,6 +169,7 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
         reasons += np.bincount(skipped, minlength=len(REASONS))
     return {
         "recorded": planned.syscalls,
+        "before_start": planned.before_start,
         "executed": n["executed"],
         "same": n["same"],
         "diverged": n["diverged"],

@@ -42,7 +42,9 @@ class PlanSummary:
 
     Attributes:
         path: The plan file.
-        syscalls: Calls in the trace, or in the part of it that is asked for.
+        syscalls: Calls since the moment that the snapshot shows, or in the part that is asked
+            for.
+        before_start: Calls of the trace before that: what they did is in the snapshot.
         ops: Operations in the plan, process life included.
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
@@ -58,6 +60,7 @@ class PlanSummary:
 
     path: Path
     syscalls: int
+    before_start: int
     ops: int
     in_flight: int
     strangers: int
@@ -119,7 +122,8 @@ def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
         learn_modes(out)
     return PlanSummary(
         path=out,
-        syscalls=calls.rows,
+        syscalls=calls.rows - calls.before_start,
+        before_start=calls.before_start,
         ops=counts["ops"],
         in_flight=calls.in_flight,
         strangers=calls.strangers,

@@ -45,7 +45,7 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
             tree_bytes=cut["bytes"],
         )
     if cut or only:
-        summary = _counted(replace(summary, in_flight=0, strangers=0), out)
+        summary = _counted(replace(summary, before_start=0, in_flight=0, strangers=0), out)
     scaled = None
     if what_if.scale.users > 1:
         summary, scaled = _scaled(summary, out, what_if.scale)
