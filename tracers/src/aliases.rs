@@ -24,20 +24,33 @@ pub fn of_all(spools: &[Spool]) -> Result<BTreeMap<PathBuf, PathBuf>> {
 
 /// Alias -> what it stands for, a directory of the spool.
 pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
-    let mut aliases = BTreeMap::new();
-    for other in mounts()?.iter().filter(|m| m.dev == spool.dev) {
+    let mut aliases = links(spool);
+    aliases.extend(mounted(spool, &mounts()?));
+    aliases.remove(&spool.mount);
+    Ok(aliases)
+}
+
+/// Where these mounts show the spool, also if that is its own mount point.
+pub fn mounted(spool: &Spool, mounts: &[Spool]) -> BTreeMap<PathBuf, PathBuf> {
+    let mut found = BTreeMap::new();
+    for other in mounts.iter().filter(|m| m.dev == spool.dev) {
         if let Ok(below) = other.root.strip_prefix(&spool.root) {
-            aliases.insert(other.mount.clone(), join(&spool.mount, below));
+            found.insert(other.mount.clone(), join(&spool.mount, below));
         } else if let Ok(above) = spool.root.strip_prefix(&other.root) {
-            aliases.insert(join(&other.mount, above), spool.mount.clone());
+            found.insert(join(&other.mount, above), spool.mount.clone());
         }
     }
+    found
+}
+
+/// Symbolic links that lead to a spool.
+pub fn links(spool: &Spool) -> BTreeMap<PathBuf, PathBuf> {
+    let mut aliases = BTreeMap::new();
     let above = spool.mount.ancestors().skip(1);
     for dir in above.chain(USUAL.iter().map(Path::new)) {
         links_in(dir, &spool.mount, &mut aliases);
     }
-    aliases.remove(&spool.mount);
-    Ok(aliases)
+    aliases
 }
 
 fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) {

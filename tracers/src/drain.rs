@@ -8,6 +8,10 @@ use spoolscope_traces::records::{
 use spoolscope_traces::segment::Kind;
 
 use crate::segments::Segments;
+use crate::views::{self, Question, Views};
+
+/// As in state.bpf.h.
+const RING_VIEW: u16 = 256;
 
 /// `struct ring_head` of state.bpf.h.
 #[repr(C)]
@@ -17,7 +21,8 @@ struct RingHead {
     len1: u16,
     len2: u16,
     stride: u32,
-    pad: u32,
+    /// Of a call: how its absolute names are meant.
+    view: u32,
 }
 
 const HEAD: usize = size_of::<RingHead>();
@@ -46,13 +51,13 @@ fn frames(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Stores one ring record in the segment of its time. Unknown kinds cannot occur: both sides are one build.
-pub fn store(segments: &mut Segments, bytes: &[u8]) -> Result<()> {
+pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Result<()> {
     let Some((head, rest)) = record::<RingHead>(bytes) else {
         return Ok(());
     };
     debug_assert_eq!(bytes.len() - rest.len(), HEAD);
     match head.kind as u16 {
-        records::KIND_SYSCALL => store_call(segments, &head, rest),
+        records::KIND_SYSCALL => store_call(segments, views, &head, rest),
         records::KIND_SWITCH => store_switch(segments, rest),
         records::KIND_TASK => store_task(segments, &head, rest),
         records::KIND_JOURNAL => store_journal(segments, rest),
@@ -73,6 +78,12 @@ pub fn store(segments: &mut Segments, bytes: &[u8]) -> Result<()> {
             Some((fault, _)) => segments.at(fault.ts_ns).push(Kind::Fault, &fault),
             None => Ok(()),
         },
+        RING_VIEW => {
+            if let Some((question, _)) = record::<Question>(rest) {
+                views.answer(&question);
+            }
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -83,12 +94,23 @@ fn store_uring(segments: &mut Segments, operation: &Uring) -> Result<()> {
     segments.at(time_ns).push(Kind::Uring, operation)
 }
 
-fn store_call(segments: &mut Segments, head: &RingHead, rest: &[u8]) -> Result<()> {
-    let Some((call, tail)) = record::<Syscall>(rest) else {
+fn store_call(
+    segments: &mut Segments,
+    views: &Views<'_>,
+    head: &RingHead,
+    rest: &[u8],
+) -> Result<()> {
+    let Some((mut call, tail)) = record::<Syscall>(rest) else {
         return Ok(());
     };
     let path = text(tail, 0, head.len1);
-    segments.push_call(call, path, text(tail, head.stride as usize, head.len2))
+    let path2 = text(tail, head.stride as usize, head.len2);
+    if head.view == 0 {
+        return segments.push_call(call, path, path2);
+    }
+    let (mut path, mut path2) = (path.to_vec(), path2.to_vec());
+    views::rewrite(views.names(head.view), &mut call, &mut path, &mut path2);
+    segments.push_call(call, &path, &path2)
 }
 
 fn store_switch(segments: &mut Segments, rest: &[u8]) -> Result<()> {

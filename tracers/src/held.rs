@@ -75,24 +75,25 @@ fn read_locks(devices: &[u32]) -> Result<(u64, Vec<HeldLock>)> {
     ))
 }
 
-/// Sends every mapping that a process has of files of these devices.
-pub fn mappings(pid: u32, devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
+/// Every mapping that a process has of files of these devices, with its path.
+pub fn mappings(pid: u32, devices: &[u32]) -> Vec<(Mapping, Vec<u8>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
     // A process that has ended meanwhile has none.
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    for line in text.split(|byte| *byte == b'\n') {
-        if let Some((mapping, path)) = parse_mapping(line)
-            && devices.contains(&mapping.dev)
-        {
-            let mapping = Mapping {
-                ts_ns,
-                pid,
-                ..mapping
-            };
-            to.send(Found::Mapping(mapping, path))?;
-        }
-    }
-    Ok(())
+    let lines = text.split(|byte| *byte == b'\n').filter_map(parse_mapping);
+    lines
+        .filter(|(mapping, _)| devices.contains(&mapping.dev))
+        .map(|(mapping, path)| {
+            (
+                Mapping {
+                    ts_ns,
+                    pid,
+                    ..mapping
+                },
+                path,
+            )
+        })
+        .collect()
 }
 
 /// "1: POSIX  ADVISORY  WRITE 123 fe:00:456 0 EOF", with "->" before the class of one that is

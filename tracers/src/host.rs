@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::settings::LONGEST_NAME;
+
 /// A mounted filesystem that is recorded.
 #[derive(Debug, Clone)]
 pub struct Spool {
@@ -39,9 +41,9 @@ impl Spool {
                 holder.mount.display()
             );
         }
-        if holder.mount.as_os_str().len() > 126 {
+        if holder.mount.as_os_str().len() > LONGEST_NAME {
             bail!(
-                "the mount path {} is longer than 126 bytes: mount it at a shorter one",
+                "the mount path {} is longer than {LONGEST_NAME} bytes: mount it at a shorter one",
                 path.display()
             );
         }
@@ -174,9 +176,24 @@ fn disks_below(disk: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Every process that runs now.
+pub fn running() -> Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc").context("Failed to list /proc")?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
+}
+
 /// Every mount, in the order they were made.
 pub fn mounts() -> Result<Vec<Spool>> {
-    let text = fs::read_to_string("/proc/self/mountinfo").context("Failed to read mounts")?;
+    mounts_of("self").context("Failed to read mounts")
+}
+
+/// Every mount below the root directory of a task, by the names it has there.
+pub fn mounts_of(task: impl std::fmt::Display) -> std::io::Result<Vec<Spool>> {
+    let text = fs::read(format!("/proc/{task}/mountinfo"))?;
+    let text = String::from_utf8_lossy(&text);
     Ok(text.lines().filter_map(parse_mount).collect())
 }
 
@@ -202,6 +219,37 @@ fn unescape(text: &str) -> String {
         .replace("\\011", "\t")
         .replace("\\012", "\n")
         .replace("\\134", "\\")
+}
+
+/// The id of the mount that a path lies on.
+pub fn mount_id(path: &Path) -> std::io::Result<u32> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statx is valid.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: path is NUL-terminated, the buffer is ours.
+    let done = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            0,
+            libc::STATX_MNT_ID,
+            &raw mut found,
+        )
+    };
+    if done != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(found.stx_mnt_id as u32)
+}
+
+/// The device of a superblock, as the kernel packs it; 0 where stat(2) has another one: that of
+/// a btrfs subvolume is anonymous.
+pub fn device(meta: &fs::Metadata) -> u32 {
+    match libc::major(meta.dev()) {
+        0 => 0,
+        major => pack(major, libc::minor(meta.dev())),
+    }
 }
 
 fn pack(major: u32, minor: u32) -> u32 {

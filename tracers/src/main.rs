@@ -38,6 +38,7 @@ mod targets;
 mod threads;
 mod touched;
 mod trigger;
+mod views;
 mod walk;
 mod workers;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashSet;
+use serde_json::{Value, json};
 
 use crate::budget::Budget;
 use crate::cgroups;
@@ -17,6 +18,7 @@ use crate::rotation::Rotation;
 use crate::segments::Segments;
 use crate::signals;
 use crate::snapshot::{self, Part, Scan};
+use crate::touched::Touched;
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
@@ -104,7 +106,12 @@ impl<'a> Pump<'a> {
         let pids = self.segments.borrow_mut().forks.take().unwrap_or_default();
         if !pids.is_empty() {
             let open_files = probes.open_files()?;
-            self.until_found(Part::Forked { open_files, pids })?;
+            let spools = spools.to_vec();
+            self.until_found(Part::Forked {
+                open_files,
+                pids,
+                spools,
+            })?;
         }
         self.until_found(Part::tree(options, spools))
     }
@@ -129,6 +136,13 @@ impl<'a> Pump<'a> {
             }
             self.drain()?;
         }
+    }
+
+    /// Adds to meta.json what is known at the end: costs, control groups, directories listed.
+    pub fn tell(&mut self, meta: &mut Value) {
+        self.budget.tell(meta);
+        self.cgroups.tell(meta);
+        meta["listed"] = json!(self.segments.borrow().touched.as_ref().map(Touched::facts));
     }
 
     /// Goes on until the directories that calls used are listed, or the time for it is over.

@@ -166,7 +166,11 @@ impl<'a> Rotation<'a> {
             return self.draw_border();
         }
         let open_files = self.probes.open_files()?;
-        self.phase = Phase::Rescanning(Scan::begin(Part::Forked { open_files, pids }));
+        self.phase = Phase::Rescanning(Scan::begin(Part::Forked {
+            open_files,
+            pids,
+            spools: self.spools.to_vec(),
+        }));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapMut, RingBufferBuilder};
 use serde_json::{Value, json};
 use spoolscope_traces::records::Task;
 use spoolscope_traces::segment::Kind;
@@ -20,10 +20,11 @@ use crate::probes::Probes;
 use crate::pump::Pump;
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
-use crate::skel::{RecorderSkel, RecorderSkelBuilder};
+use crate::skel::{RecorderSkel, RecorderSkelBuilder, types};
 use crate::statistics::Switch;
 use crate::targets::Targets;
 use crate::touched::Touched;
+use crate::views::Views;
 use crate::{
     aliases, answer, drain, iterators, privileges, rings, sampling, settings, signals, workers,
 };
@@ -114,7 +115,16 @@ fn record(
     store_tasks(&segments, &watched)?;
     let mut links = coverage::attach(skel.object_mut(), coverage)?;
     links.extend(sampled(skel, options, coverage));
-    arm(skel, targets)?;
+    let (views, asked) = (&skel.maps.views, &skel.maps.views_asked);
+    let views = RefCell::new(Views::of_now(views, asked, spools)?);
+    // Again, for those forked since; their own children inherit.
+    targets.name(&skel.maps.target_pids, None)?;
+    let variables = skel
+        .maps
+        .bss_data
+        .take()
+        .context("no variables in the object")?;
+    arm(&skel.maps.irq_depth, variables)?;
     let probes = Probes::attach(
         &skel.progs,
         &skel.maps.counts,
@@ -125,21 +135,15 @@ fn record(
     let mut builder = RingBufferBuilder::new();
     for ring in &made {
         builder.add(ring, |bytes| {
-            match drain::store(&mut segments.borrow_mut(), bytes) {
-                Ok(()) => 0,
-                Err(error) => {
-                    *failure.borrow_mut() = Some(error);
-                    -libc::EIO
-                }
-            }
+            let stored = drain::store(&mut segments.borrow_mut(), &mut views.borrow_mut(), bytes);
+            stored.map_or_else(|error| failed(&failure, error), |()| 0)
         })?;
     }
     let ring = builder.build()?;
-    let variables = skel.maps.bss_data.take();
     let budget = Budget::new(
         skel.object().progs(),
         statistics,
-        variables.context("no variables in the object")?,
+        variables,
         options.max_overhead,
     )?;
     let mut pump = Pump::new(&ring, &segments, budget)?;
@@ -166,9 +170,7 @@ fn record(
         return Err(error);
     }
     let mut meta = merged(&first, &probes.end_meta(clocks)?);
-    pump.budget.tell(&mut meta);
-    meta["listed"] = json!(segments.borrow().touched.as_ref().map(Touched::facts));
-    pump.cgroups.tell(&mut meta);
+    pump.tell(&mut meta);
     meta["ended"] = end.name().into();
     meta["command_status"] = json!(status.map(exit_code));
     rotation.finish(&meta)
@@ -218,18 +220,19 @@ fn sampled(
     })
 }
 
+/// Ends the reading of rings; the error is looked at when the recording has ended.
+fn failed(failure: &RefCell<Option<anyhow::Error>>, error: anyhow::Error) -> i32 {
+    *failure.borrow_mut() = Some(error);
+    -libc::EIO
+}
+
 /// From here on calls are noted; see `armed` in state.bpf.h.
-fn arm(skel: &mut RecorderSkel<'_>, targets: &Targets) -> Result<()> {
+fn arm(irq_depth: &MapMut<'_>, variables: &mut types::bss) -> Result<()> {
     // Interrupts that began between the attaching of their two programs are counted for
     // ever: begin at zero, the programs never go below.
     let zeros = vec![vec![0; 8]; libbpf_rs::num_possible_cpus()?];
-    skel.maps
-        .irq_depth
-        .update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
-    // Again, for those forked since; their own children inherit.
-    targets.name(&skel.maps.target_pids, None)?;
-    let state = skel.maps.bss_data.as_deref_mut();
-    state.context("no variables in the object")?.armed = true;
+    irq_depth.update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
+    variables.armed = true;
     // A call that was under way just then is not seen: let it end before anything is looked at.
     std::thread::sleep(SETTLE);
     Ok(())

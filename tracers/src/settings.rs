@@ -30,6 +30,9 @@ const NEVER_RETURNS: u16 = 64;
 const ONLY_FD: u16 = 128;
 const ONLY_PATH: u16 = 256;
 
+/// Bytes of a name that the kernel side compares.
+pub const LONGEST_NAME: usize = 126;
+
 /// Calls that a budget may leave out: they name nothing and change no name.
 const DATA: [&str; 10] = [
     "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
@@ -49,8 +52,9 @@ pub fn apply(
     kthreads::apply(rodata, spools);
     rodata.jiffy_ns = host::jiffy_ns();
     rodata.self_pid = std::process::id();
-    rodata.root_ino = std::fs::metadata("/")?.ino();
-    rodata.mount_ns = std::fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
+    let root = std::fs::metadata("/")?;
+    (rodata.root_ino, rodata.root_dev) = (root.ino(), host::device(&root));
+    rodata.root_mount = host::mount_id(Path::new("/"))?;
     rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
     rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
     rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
@@ -160,7 +164,7 @@ fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
     for spool in spools {
         names.extend(aliases::of(spool)?.into_keys());
     }
-    names.retain(|name| name.as_os_str().len() < 127);
+    names.retain(|name| name.as_os_str().len() <= LONGEST_NAME);
     let ways: Vec<types::way_in> = names.iter().flat_map(|name| ways_in(name)).collect();
     if ways.len() > rodata.ways_in.len() {
         bail!(
@@ -180,20 +184,13 @@ fn ways_in(name: &Path) -> Vec<types::way_in> {
         let Ok(meta) = std::fs::metadata(above) else {
             continue;
         };
-        // Anonymous devices: st_dev of a btrfs subvolume is not its superblock's.
-        let anonymous = libc::major(meta.dev()) == 0;
-        let dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
-        ways.push(way_in(
-            name,
-            above,
-            meta.ino(),
-            if anonymous { 0 } else { dev },
-        ));
+        ways.push(way_in(name, above, meta.ino(), host::device(&meta)));
     }
     ways
 }
 
-fn way_in(mount: &Path, above: &Path, ino: u64, dev: u32) -> types::way_in {
+/// The name of a spool as seen from a directory above it; `ino` 0: from the root directory.
+pub fn way_in(mount: &Path, above: &Path, ino: u64, dev: u32) -> types::way_in {
     let relative = mount.strip_prefix(above).unwrap_or(mount);
     let mut path = relative.as_os_str().as_bytes().to_vec();
     if ino == 0 && !path.is_empty() {

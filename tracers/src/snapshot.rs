@@ -25,6 +25,7 @@ use crate::held;
 use crate::host::{self, Spool, clock};
 use crate::iterators;
 use crate::rows::Names;
+use crate::views::Foreign;
 use crate::walk::Walk;
 
 /// One finding, with the strings that the capture interns.
@@ -54,16 +55,17 @@ fn now() -> u64 {
 /// A part of the snapshot.
 #[derive(Debug)]
 pub enum Part {
-    /// Every process and what it has of some devices.
+    /// Every process and what it has of the spools.
     Processes {
         open_files: OwnedFd,
-        devices: Vec<u32>,
+        spools: Vec<Spool>,
     },
     /// Working directories and open files of those that were forked meanwhile: they are met by
     /// number, and a new one may have a number that was passed already.
     Forked {
         open_files: OwnedFd,
         pids: FxHashSet<u32>,
+        spools: Vec<Spool>,
     },
     /// The moment that all is brought to, then the tree.
     Tree {
@@ -76,10 +78,9 @@ pub enum Part {
 impl Part {
     /// Every process. `open_files`: an iterator to read.
     pub fn processes(open_files: OwnedFd, spools: &[Spool]) -> Part {
-        let devices = spools.iter().map(|spool| spool.dev).collect();
         Part::Processes {
             open_files,
-            devices,
+            spools: spools.to_vec(),
         }
     }
 
@@ -126,23 +127,29 @@ impl Scan {
 /// Sends everything; an error means that part of it is missing.
 fn take(part: Part, to: &SyncSender<Found>) -> Result<()> {
     match part {
-        Part::Processes {
-            open_files,
-            devices,
-        } => {
-            files(open_files, |_| true, to)?;
+        Part::Processes { open_files, spools } => {
+            let devices: Vec<u32> = spools.iter().map(|spool| spool.dev).collect();
+            let mut views = Foreign::new(&spools)?;
+            files(open_files, |_| true, &mut views, to)?;
             let cgroups = Hierarchies::mounted()?.unified;
-            for pid in running()? {
-                task(pid, cgroups.as_deref(), to)?;
-                held::mappings(pid, &devices, to)?;
+            for pid in host::running()? {
+                task(pid, cgroups.as_deref(), &mut views, to)?;
+                for (mapping, path) in held::mappings(pid, &devices) {
+                    to.send(Found::Mapping(mapping, views.here(pid, path)))?;
+                }
             }
             held::locks(&devices, to)
         }
-        Part::Forked { open_files, pids } => {
-            files(open_files, |pid| pids.contains(&pid), to)?;
+        Part::Forked {
+            open_files,
+            pids,
+            spools,
+        } => {
+            let mut views = Foreign::new(&spools)?;
+            files(open_files, |pid| pids.contains(&pid), &mut views, to)?;
             let cgroups = Hierarchies::mounted()?.unified;
             let mut pids = pids.iter();
-            pids.try_for_each(|pid| task(*pid, cgroups.as_deref(), to))
+            pids.try_for_each(|pid| task(*pid, cgroups.as_deref(), &mut views, to))
         }
         Part::Tree { spools, rate } => {
             send_cut(to)?;
@@ -153,7 +160,12 @@ fn take(part: Part, to: &SyncSender<Found>) -> Result<()> {
 }
 
 /// Open files of some processes.
-fn files(open_files: OwnedFd, wanted: impl Fn(u32) -> bool, to: &SyncSender<Found>) -> Result<()> {
+fn files(
+    open_files: OwnedFd,
+    wanted: impl Fn(u32) -> bool,
+    views: &mut Foreign,
+    to: &SyncSender<Found>,
+) -> Result<()> {
     for line in iterators::read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
         if !wanted(file.pid) {
@@ -162,7 +174,7 @@ fn files(open_files: OwnedFd, wanted: impl Fn(u32) -> bool, to: &SyncSender<Foun
         let length = (file.path as usize).min(PATH_LONG);
         file.path = 0;
         let path = line[size_of::<OpenFile>()..][..length].to_vec();
-        to.send(Found::OpenFile(file, path))?;
+        to.send(Found::OpenFile(file, views.here(file.pid, path)))?;
     }
     Ok(())
 }
@@ -178,18 +190,14 @@ fn send_cut(to: &SyncSender<Found>) -> Result<()> {
     Ok(())
 }
 
-/// Every process that runs now.
-fn running() -> Result<Vec<u32>> {
-    let entries = fs::read_dir("/proc").context("Failed to list /proc")?;
-    let names = entries.flatten().map(|entry| entry.file_name());
-    Ok(names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect())
-}
-
 /// Ids, umask, working directory, program and control group of a process. One that ended
 /// meanwhile is simply not there any more.
-fn task(pid: u32, cgroups: Option<&Path>, to: &SyncSender<Found>) -> Result<()> {
+fn task(
+    pid: u32,
+    cgroups: Option<&Path>,
+    views: &mut Foreign,
+    to: &SyncSender<Found>,
+) -> Result<()> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let (Ok(cwd), Ok(status)) = (
         fs::read_link(proc.join("cwd")),
@@ -200,10 +208,8 @@ fn task(pid: u32, cgroups: Option<&Path>, to: &SyncSender<Found>) -> Result<()> 
     let mut task = task_from_status(pid, &status);
     task.exe_ino = fs::metadata(proc.join("exe")).map_or(0, |m| m.ino());
     if let Ok(meta) = fs::metadata(proc.join("cwd")) {
-        // A btrfs subvolume has a device of its own there, which no record has.
-        let anonymous = libc::major(meta.dev()) == 0;
-        task.cwd_ino = if anonymous { 0 } else { meta.ino() };
-        task.cwd_dev = libc::major(meta.dev()) << 20 | libc::minor(meta.dev());
+        task.cwd_dev = host::device(&meta);
+        task.cwd_ino = if task.cwd_dev == 0 { 0 } else { meta.ino() };
     }
     let exe = fs::read_link(proc.join("exe")).unwrap_or_default();
     if let (Some(root), Ok(text)) = (cgroups, fs::read_to_string(proc.join("cgroup"))) {
@@ -217,7 +223,8 @@ fn task(pid: u32, cgroups: Option<&Path>, to: &SyncSender<Found>) -> Result<()> 
         task.flags |= TASK_CHROOTED;
     }
     let bytes = |path: PathBuf| path.into_os_string().into_vec();
-    to.send(Found::Task(task, bytes(cwd), root, bytes(exe)))?;
+    let cwd = views.here(pid, bytes(cwd));
+    to.send(Found::Task(task, cwd, root, bytes(exe)))?;
     Ok(())
 }
 

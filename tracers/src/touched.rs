@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use spoolscope_traces::calls;
-use spoolscope_traces::records::{OpenFile, Syscall, TASK_EXIT, TASK_FORK, Task};
+use spoolscope_traces::records::{CALL_OTHER_VIEW, OpenFile, Syscall, TASK_EXIT, TASK_FORK, Task};
 
 use crate::host::{self, Spool};
 use crate::lister::{self, Control, FAILED, Wanted, Wish};
@@ -250,12 +250,12 @@ impl Touched {
         let shape = SHAPES[usize::from(call.call)];
         let fd_at = |at: Option<usize>| at.map(|at| call.args[at] as i32);
         let first = if shape.path {
-            self.named(call.pid, fd_at(shape.dirfd), path)
+            self.named(call, fd_at(shape.dirfd), path)
         } else {
             None
         };
         let second = if shape.path2 {
-            self.named(call.pid, fd_at(shape.dirfd2), path2)
+            self.named(call, fd_at(shape.dirfd2), path2)
         } else {
             None
         };
@@ -343,11 +343,12 @@ impl Touched {
     }
 
     /// A path as the caller meant it, absolute and normal; None if that is not known.
-    fn named(&self, pid: u32, dirfd: Option<i32>, path: &[u8]) -> Option<Vec<u8>> {
-        let process = self.processes.get(&pid);
+    fn named(&self, call: &Syscall, dirfd: Option<i32>, path: &[u8]) -> Option<Vec<u8>> {
+        let process = self.processes.get(&call.pid);
         let absolute = path.starts_with(b"/");
         let base = match dirfd {
             _ if path.is_empty() => return None,
+            _ if absolute && call.flags & CALL_OTHER_VIEW != 0 => None,
             _ if absolute => process.and_then(|p| p.root.clone()),
             None | Some(libc::AT_FDCWD) => Some(process?.cwd.clone()?),
             Some(fd) => Some(process?.directories.get(&fd)?.clone()),

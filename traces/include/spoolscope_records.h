@@ -79,9 +79,9 @@ enum spsc_call_flags {
 	SPSC_CALL_IN_FLIGHT = 1 << 3, /* never returned before the recording ended */
 	SPSC_CALL_CWD_SPOOL = 1 << 4, /* the caller's cwd lay on a spool filesystem */
 	SPSC_CALL_EXTRA_FAULT = 1 << 5, /* stat/flock/iov/how could not be read */
-	SPSC_CALL_RESTARTED =
-		1 << 6, /* a signal came; set by the converter, which makes it EINTR */
+	SPSC_CALL_RESTARTED = 1 << 6, /* a signal came; the converter makes it EINTR */
 	SPSC_CALL_SWITCH_UNSEEN = 1 << 7, /* a switch-in went unreported, see absence.bpf.h */
+	SPSC_CALL_OTHER_VIEW = 1 << 8, /* absolute paths as the recorder sees them, or empty */
 };
 
 /*
@@ -107,7 +107,7 @@ struct spsc_syscall {
 	__u32 dev; /* kernel dev_t (major << 20 | minor) of the object; 0 unknown */
 	__u32 pid;
 	__u32 tid;
-	__u32 path; /* string id, exactly as the caller passed it */
+	__u32 path; /* string id, as the caller passed it; but see OTHER_VIEW */
 	__u32 path2; /* string id: second path, symlink target or xattr name */
 	__u16 call; /* id in calls.txt */
 	__u16 cpu; /* where it returned */
@@ -115,7 +115,8 @@ struct spsc_syscall {
 	__u16 lock_type; /* fcntl locks: l_type | l_whence << 8 */
 	__u32 flags; /* enum spsc_call_flags */
 	__u32 skipped; /* calls of this thread left out on purpose just before, see spsc_shed */
-	__u32 pad;
+	__s16 longer; /* OTHER_VIEW: bytes by which path is longer than what the caller passed */
+	__s16 longer2; /* the same of path2 */
 };
 
 enum spsc_switch_state {

@@ -62,7 +62,7 @@ records! {
         preempted_ns: u64, stolen_ns: u64, seq: u64, ret: i64, args: [u64; 6], ino: u64, ino2: u64,
         pos: i64, size: i64, count: u64, dev: u32, pid: u32, tid: u32, path: u32,
         path2: u32, call: u16, cpu: u16, obj_mode: u16, lock_type: u16, flags: u32,
-        skipped: u32, pad: u32,
+        skipped: u32, longer: i16, longer2: i16,
     }
     Switch "switch" {
         call_ns: u64, out_ns: u64, wake_ns: u64, in_ns: u64, waker_call_ns: u64,
@@ -187,6 +187,7 @@ constants! {
         CALL_COMPAT = 1, CALL_PATH_FAULT = 1 << 1, CALL_PATH_CUT = 1 << 2,
         CALL_IN_FLIGHT = 1 << 3, CALL_CWD_SPOOL = 1 << 4, CALL_EXTRA_FAULT = 1 << 5,
         CALL_RESTARTED = 1 << 6, CALL_SWITCH_UNSEEN = 1 << 7,
+        CALL_OTHER_VIEW = 1 << 8,
     }
     u8 {
         SWITCH_BLOCKED = 1, SWITCH_PREEMPTED = 2,

@@ -163,7 +163,7 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->obj_mode = st->obj_mode;
 	r->lock_type = 0;
 	r->skipped = st->skipped;
-	r->pad = 0;
+	r->longer = r->longer2 = 0;
 	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
 	if (s->extra_arg >= 0)
 		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
@@ -191,6 +191,7 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 
 	e->head.stride = room;
+	e->head.view = st->view;
 	if (s->flags & SHAPE_EXEC) {
 		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
 		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
@@ -255,6 +256,7 @@ static __always_inline void emit_one(struct task_struct *t, struct task_state *s
 	fill_call(t, st, &e->c.rec, ret, now, flags);
 	e->c.head.len1 = st->head_bytes - 1;
 	e->c.head.stride = sizeof(e->text);
+	e->c.head.view = st->view;
 	__builtin_memcpy(e->text, st->head, sizeof(e->text));
 	submit_call(st, e);
 }

@@ -184,6 +184,7 @@ struct dentry {
 };
 
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
@@ -239,18 +240,6 @@ typedef struct {
 typedef struct {
 	u32 val;
 } kgid_t;
-
-struct ns_common {
-	unsigned int inum;
-};
-
-struct mnt_namespace {
-	struct ns_common ns;
-};
-
-struct nsproxy {
-	struct mnt_namespace *mnt_ns;
-};
 
 struct cred {
 	kuid_t fsuid;

@@ -15,6 +15,8 @@
 #define MAX_SPOOLS 8
 #define MAX_DISKS 16
 #define MAX_WAYS 64
+#define VIEW_WAYS 16
+#define VIEW_UNKNOWN (~0U) /* nobody has looked at it yet */
 #define MAX_CALLS 128
 #define MAX_NR 512
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
@@ -83,8 +85,9 @@ const volatile u32 n_ways;
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
 const volatile u32 n_own_disks; /* the first of them: not of loop, dm or md */
-const volatile u64 root_ino; /* the recorder's root directory and mount namespace */
-const volatile u32 mount_ns;
+const volatile u64 root_ino; /* the recorder's root directory */
+const volatile u32 root_dev; /* 0: do not compare, as for ways_in */
+const volatile u32 root_mount; /* id of the mount it lies on */
 const volatile u32 last_ring; /* index in `rings` */
 const volatile u32 self_pid; /* the recorder never records itself */
 const volatile bool filter_tasks;
@@ -119,6 +122,7 @@ struct task_state {
 	u32 head_bytes; /* of the path in head[], with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
+	u32 view; /* how absolute names are meant: views.bpf.h; 0: as the recorder means them */
 	u8 certain; /* the object is known to lie on a spool */
 	u8 cwd_spool;
 	/* off-CPU: out_ns == 0 while running */
@@ -196,7 +200,7 @@ struct {
  * counters.rs repeats the numbers. */
 enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
-	COUNT_UNJUDGED = 48, /* paths used in another root or mount namespace: see filter */
+	COUNT_UNJUDGED = 48, /* absolute paths of a view not looked at, or with many names */
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
 	COUNT_RESCUED = 50, /* records that found the ring of their CPU full, the last not */
 	COUNT_NOT_COMPLETED = 51, /* requests whose completion no program was run for */
@@ -217,13 +221,16 @@ static __always_inline void count(u32 what)
 		(*n)++;
 }
 
+/* A question to user space, not a record: views.bpf.h. */
+#define RING_VIEW 256
+
 /* Ring records start with this; strings follow a syscall or task record. */
 struct ring_head {
-	u32 kind; /* enum spsc_kind */
+	u32 kind; /* enum spsc_kind, or RING_VIEW */
 	u16 len1; /* bytes of the first string, without NUL; it is at the record's end */
 	u16 len2; /* second string, at slot offset stride */
 	u32 stride;
-	u32 pad;
+	u32 view; /* of a call: how its absolute names are meant */
 };
 
 struct ring_switch {
@@ -299,11 +306,28 @@ static __always_inline void *reserve(u32 kind, u64 size)
 	h->len1 = 0;
 	h->len2 = 0;
 	h->stride = 0;
-	h->pad = 0;
+	h->view = 0;
 	return h;
 }
 
 /* ---- small questions ----------------------------------------------------- */
+
+extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
+
+/* A member of a kernel object found through an untyped pointer: a plain load where
+ * the verifier can be told its type (a35b9af4ec2c "bpf: Add a kfunc for generic type
+ * cast", v6.2), else a helper call, which costs ten times as much. */
+#define MEMBER(type, pointer, member)                                                              \
+	({                                                                                         \
+		type *object_ = (type *)(pointer);                                                 \
+		typeof(object_->member) value_;                                                    \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                              \
+			value_ = ((type *)bpf_rdonly_cast(object_, bpf_core_type_id_kernel(type))) \
+					 ->member;                                                 \
+		else                                                                               \
+			value_ = BPF_CORE_READ(object_, member);                                   \
+		value_;                                                                            \
+	})
 
 static __always_inline struct task_state *state_of(struct task_struct *t)
 {

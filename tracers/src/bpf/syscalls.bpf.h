@@ -85,6 +85,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->dev = 0;
 	st->obj_mode = 0;
 	st->certain = 0;
+	st->view = 0;
 	st->head[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
 	if (!away && !wanted(t, st, s))
@@ -109,7 +110,11 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 		       cwd_above_spool(t);
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
-		return f && is_spool(dev_of(inode_of(f)));
+		if (!f || !is_spool(dev_of(inode_of(f))))
+			return false;
+		if (!st->head_bytes && s->path >= 0)
+			paths_on_spool(t, st, s); /* how its name is meant */
+		return true;
 	}
 	return paths_on_spool(t, st, s) == YES;
 }

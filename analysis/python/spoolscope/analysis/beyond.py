@@ -7,7 +7,7 @@ from spoolscope.traces.trace import Trace
 
 def beyond_calls(trace: Trace) -> list[str]:
     """Return a sentence on each way to the spool that no recorded call shows."""
-    return [*_mappings(trace), *_uring(trace), *_compat(trace)]
+    return [*_mappings(trace), *_uring(trace), *_compat(trace), *_unjudged(trace)]
 
 
 def _mappings(trace: Trace) -> list[str]:
@@ -36,4 +36,13 @@ def _compat(trace: Trace) -> list[str]:
     return [
         f"{n:,} calls of 32-bit programs were seen, not decoded: what they did on the spool is in "
         "no table, no explanation and no replay."
+    ]
+
+
+def _unjudged(trace: Trace) -> list[str]:
+    if not (n := trace.meta.get("calls_unjudged", 0)):
+        return []
+    return [
+        f"{n:,} calls by absolute names came from containers or chroots before the recorder knew "
+        "what is mounted there: those that were about the spool are in no table."
     ]

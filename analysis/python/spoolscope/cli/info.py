@@ -96,6 +96,7 @@ _MORE = (
     "filter",
     "calls_in_flight",
     "compat_calls",
+    "calls_unjudged",
     "requests_unfinished",
     "recorder_cpu_ns",
     "records_rescued",

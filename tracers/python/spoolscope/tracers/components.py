@@ -48,9 +48,11 @@ def looked_up(
     found = np.full(len(switches), -1, np.int64)
     told = np.flatnonzero((of == PATH) | (of == PATH2))
     rows = capture.records["syscall"][calls[told]]
-    text = np.where(of[told] == PATH, rows["path"], rows["path2"])
-    at, length = switches["name_at"][told], switches["name_bytes"][told]
-    keys = np.column_stack([text, at, length, dir_id[told]]).astype(np.int64)
+    first = of[told] == PATH
+    text = np.where(first, rows["path"], rows["path2"])
+    # The kernel counts in the path that the caller passed.
+    at = switches["name_at"][told] + np.where(first, rows["longer"], rows["longer2"])
+    keys = np.column_stack([text, at, switches["name_bytes"][told], dir_id[told]]).astype(np.int64)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
     ids = [_id(capture.strings, paths, *key) for key in unique.tolist()]
     found[told] = np.array(ids, np.int64)[where.ravel()]
@@ -70,6 +72,8 @@ def component(path: bytes, at: int, length: int) -> bytes | None:
 
     A path may have changed, or be known in part only, when it was recorded.
     """
+    if at < 0:  # in the part that was written otherwise
+        return None
     name = path[at : at + length]
     around = path[at - 1 : at] + path[at + length : at + length + 1]
     whole = len(name) == length and not around.strip(b"/") and b"/" not in name

@@ -244,6 +244,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "paths_unresolved": resolved.unresolved,
         "calls_in_flight": calls_in_flight(capture),
         "compat_calls": native.get("compat_calls", 0),
+        "calls_unjudged": native.get("calls_unjudged", 0),
         "requests_not_completed": native.get("requests_not_completed", 0),
         "records_rescued": native.get("records_rescued", 0),
         "recorder_cpu_ns": native.get("recorder_cpu_ns"),

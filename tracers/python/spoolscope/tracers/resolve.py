@@ -25,7 +25,7 @@ from spoolscope.traces.capture import Capture, Records
 
 AT_FDCWD = -100
 BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
-PATH_FAULT = 1 << 1
+PATH_FAULT, OTHER_VIEW = 1 << 1, 1 << 8
 CHUNK = 65_536
 Int = npt.NDArray[np.int64]
 
@@ -153,11 +153,11 @@ class Resolver:
         path = self.space.path(node) if node is not None else None
         return self.names.id(path) if path is not None else -1
 
-    def named(self, process: Process, dirfd: int | None, raw: bytes) -> tuple[int, int]:
+    def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> tuple[int, int]:
         """Return path id (-1 unknown) of a path as given, and how it was given."""
         node: Node | None
         if raw.startswith(b"/"):
-            if process.cwd.root is None:
+            if process.cwd.root is None or flags & OTHER_VIEW:
                 return self.names.id(self.names.join(b"", raw)), BASE_ROOT
             node, kind = process.cwd.root, BASE_ROOT
         elif dirfd is None or dirfd == AT_FDCWD:
@@ -207,7 +207,7 @@ class Resolver:
         node: Node | None = None
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
-            first, base = self.named(process, dirfd, strings[row.path])
+            first, base = self.named(process, dirfd, strings[row.path], row.flags)
             if first < 0 and (node := self.reached(row)) is not None:
                 first, base = self.id_of(node), BASE_ROOT
         else:
@@ -217,7 +217,7 @@ class Resolver:
                 base = BASE_FD
         if shape.path2 >= 0 and row.path2:
             dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
-            second, base2 = self.named(process, dirfd, strings[row.path2])
+            second, base2 = self.named(process, dirfd, strings[row.path2], row.flags)
         elif shape.has_text and row.path2:
             second = self.text(strings[row.path2])
         return Used(first, base, second, base2, node)

@@ -32,7 +32,8 @@ _LAYOUTS = {
         u8 count
         u4 dev pid tid path path2
         u2 call cpu obj_mode lock_type
-        u4 flags skipped pad""",
+        u4 flags skipped
+        i2 longer longer2""",
     "shed": """
         u8 ts_ns
         u4 level overhead_ppm""",

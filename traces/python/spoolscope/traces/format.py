@@ -36,6 +36,12 @@ META_FIELDS = (
     ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),
     ("sample_hz", "How often every CPU was looked at for the table samples; 0: never."),
     ("paths_unresolved", "Calls on the spool whose path is not known."),
+    ("compat_calls", "Calls of 32-bit programs, which are not decoded: they are in no table."),
+    (
+        "calls_unjudged",
+        "Calls by absolute names of processes with another root or other mounts, at which the "
+        "recorder had not looked yet: whether they were about a spool is not known.",
+    ),
     (
         "snapshot_ns",
         "The moment that tree, open_files and cwd_id show; calls before it took effect.",

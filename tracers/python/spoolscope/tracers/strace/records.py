@@ -53,7 +53,7 @@ class Calls:
         times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0, STEAL_UNTOLD)
         what = (0, line.ret or 0, made.args, 0, 0, made.pos, size, made.count, 0, tid, tid)
         names = (self._strings.id(made.path), path2, made.call, 0)
-        self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0))
+        self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0, 0))
         behind = made.behind
         said = tuple(self._path(behind.get(word)) for word in WORDS) if behind else _NOTHING
         self._beside.append(said)

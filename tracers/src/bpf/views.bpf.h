@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
+/*
+ * What absolute names mean to processes that see other mounts than the recorder: services
+ * that systemd gives a /tmp of their own (Debian's dovecot.service), containers, chroots.
+ *
+ * No program can walk a namespace, so user space is asked: it reads the mountinfo of the
+ * process and enters the names of the spools (views.rs).
+ */
+#ifndef SPOOLSCOPE_VIEWS_BPF_H
+#define SPOOLSCOPE_VIEWS_BPF_H
+
+#include "kernel_mounts.h"
+#include "names.bpf.h"
+
+/* Where absolute names begin. */
+struct view_key {
+	u64 root_ino;
+	u32 root_mount; /* its id */
+	u32 mount_ns;
+};
+
+/* User space looked before any call came from there, and cannot read the event. */
+#define ANY_EVENT (~0ULL)
+
+/* How the spools are named there. */
+struct view {
+	u64 event; /* mnt_namespace.event, another one after each mount; or ANY_EVENT */
+	u32 number; /* from 1, of this answer; views.rs knows its names */
+	u32 n_ways;
+	u32 unsure; /* there are more names than these */
+	u32 pad;
+	struct way_in ways[VIEW_WAYS];
+};
+
+/* value: entered by user space. Full: what is not found stays unjudged. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct view_key);
+	__type(value, struct view);
+} views SEC(".maps");
+
+/* value: the event for which user space was asked; it removes what it cannot answer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct view_key);
+	__type(value, u64);
+} views_asked SEC(".maps");
+
+struct ring_view {
+	struct ring_head head;
+	struct view_key key;
+	u64 event;
+	u32 pid; /* of a process that has that view */
+	u32 pad;
+};
+
+/* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
+static __always_inline bool root_on_spool(struct task_struct *t)
+{
+	return is_spool(t->fs->root.dentry->d_sb->s_dev);
+}
+
+static __always_inline u32 root_mount_of(struct task_struct *t)
+{
+	char *root = (char *)t->fs->root.mnt;
+
+	return MEMBER(struct mount, root - bpf_core_field_offset(struct mount, mnt), mnt_id);
+}
+
+static __always_inline bool sees_our_mounts(struct task_struct *t)
+{
+	return t->fs->root.dentry->d_inode->i_ino == root_ino && root_mount_of(t) == root_mount;
+}
+
+/* The same directory, as a namespace has it that was made as a copy of ours. */
+static __always_inline bool has_our_root(struct task_struct *t)
+{
+	return t->fs->root.dentry->d_inode->i_ino == root_ino &&
+	       (!root_dev || t->fs->root.dentry->d_sb->s_dev == root_dev);
+}
+
+static __always_inline struct view_key view_key_of(struct task_struct *t)
+{
+	return (struct view_key){
+		.root_ino = t->fs->root.dentry->d_inode->i_ino,
+		.root_mount = root_mount_of(t),
+		.mount_ns = t->nsproxy->mnt_ns->ns.inum,
+	};
+}
+
+/* It was looked at since its last mount. */
+static __always_inline bool is_current(const struct view *view, u64 event)
+{
+	return view->event == ANY_EVENT || view->event == event;
+}
+
+/* No absolute name leads from there to a spool; false also if that is not known. */
+static __always_inline bool no_spool_in_view(struct task_struct *t)
+{
+	struct view_key key = view_key_of(t);
+	struct view *view = bpf_map_lookup_elem(&views, &key);
+
+	return view && !view->n_ways && !view->unsure &&
+	       is_current(view, t->nsproxy->mnt_ns->event);
+}
+
+/* An ancestor that sees the same, for most programs of a delivery end before they are looked at. */
+static __always_inline u32 longest_living(struct task_struct *t, const struct view_key *key)
+{
+	u32 pid = t->tgid;
+
+	for (int i = 0; i < 8; i++) {
+		t = t->real_parent;
+		if (t->fs->root.dentry->d_inode->i_ino != key->root_ino ||
+		    root_mount_of(t) != key->root_mount)
+			break;
+		pid = t->tgid;
+	}
+	return pid;
+}
+
+static __always_inline void ask_for_view(struct task_struct *t, struct view_key *key, u64 event)
+{
+	u64 *asked = bpf_map_lookup_elem(&views_asked, key);
+	struct ring_view *e;
+
+	if (asked && *asked == event)
+		return;
+	e = reserve(RING_VIEW, sizeof(*e));
+	if (!e)
+		return; /* the next call asks again */
+	e->key = *key;
+	e->event = event;
+	e->pid = longest_living(t, key);
+	e->pad = 0;
+	bpf_ringbuf_submit(e, 0);
+	bpf_map_update_elem(&views_asked, key, &event, BPF_ANY);
+}
+
+/* The head of a path against the names of a view. */
+__noinline bool head_in_view(const struct path_head *head, const struct view_key *key)
+{
+	struct view_key own;
+	struct view *view;
+
+	if (!head || !key)
+		return false;
+	own = *key; /* 6.1 takes a key from the own stack only */
+	view = bpf_map_lookup_elem(&views, &own);
+	if (!view)
+		return false;
+	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
+		if (begins_with(&view->ways[i], head))
+			return true;
+	return false;
+}
+
+/*
+ * Does the absolute path in `head` lead to a spool from where this task sees it? After a
+ * mount the older names hold until user space has looked again. Until it has looked at
+ * all, a namespace with our root directory has our names: that is how services begin.
+ */
+static __always_inline bool named_in_view(struct task_struct *t, struct task_state *st)
+{
+	const struct path_head *head = tidied(st);
+	struct view_key key = view_key_of(t);
+	u64 event = t->nsproxy->mnt_ns->event;
+	struct view *view = bpf_map_lookup_elem(&views, &key);
+
+	if (!view || !is_current(view, event))
+		ask_for_view(t, &key, event);
+	if (!view && has_our_root(t))
+		return head_on_spool(head, 0, 0);
+	if (!view) {
+		st->view = VIEW_UNKNOWN;
+		count(COUNT_UNJUDGED);
+		return false;
+	}
+	if (view->event == ANY_EVENT)
+		view->event = event;
+	st->view = view->number;
+	if (head_in_view(head, &key))
+		return true;
+	if (view->unsure)
+		count(COUNT_UNJUDGED);
+	return false;
+}
+
+#endif

@@ -1,0 +1,393 @@
+//! What absolute names mean to processes that see other mounts than the recorder does: the
+//! answers to `views.bpf.h`, and how names from there read here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use bytemuck::Zeroable;
+use libbpf_rs::{MapCore, MapFlags, MapMut};
+use rustc_hash::{FxHashMap, FxHashSet};
+use spoolscope_traces::calls;
+use spoolscope_traces::records::{CALL_OTHER_VIEW, Syscall};
+
+use crate::aliases;
+use crate::host::{self, Spool};
+use crate::settings::{LONGEST_NAME, way_in};
+
+/// As in views.bpf.h.
+const ANY_EVENT: u64 = u64::MAX;
+/// `VIEW_WAYS` of state.bpf.h.
+const WAYS: usize = 16;
+
+/// `struct view_key`: where absolute names begin.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
+struct Key {
+    root_ino: u64,
+    root_mount: u32,
+    mount_ns: u32,
+}
+
+impl Key {
+    fn of(task: impl std::fmt::Display) -> io::Result<Key> {
+        let root = PathBuf::from(format!("/proc/{task}/root"));
+        Ok(Key {
+            root_ino: fs::metadata(&root)?.ino(),
+            root_mount: host::mount_id(&root)?,
+            mount_ns: namespace(&task)?,
+        })
+    }
+}
+
+fn namespace(task: impl std::fmt::Display) -> io::Result<u32> {
+    Ok(fs::metadata(format!("/proc/{task}/ns/mnt"))?.ino() as u32)
+}
+
+/// `struct way_in`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Way {
+    word: [u64; 16],
+    mask: [u64; 16],
+    ino: u64,
+    dev: u32,
+    length: u32,
+}
+
+/// `struct view`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct View {
+    event: u64,
+    number: u32,
+    n_ways: u32,
+    unsure: u32,
+    pad: u32,
+    ways: [Way; WAYS],
+}
+
+/// `struct ring_view` without its head.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Question {
+    key: Key,
+    event: u64,
+    pid: u32,
+    pad: u32,
+}
+
+/// How absolute names of one view read here.
+#[derive(Debug)]
+pub struct Names {
+    /// Names of the spools and what each of them is here, longest first.
+    spools: Vec<(Vec<u8>, Vec<u8>)>,
+    /// It has our root directory: other names are the same here.
+    same_root: bool,
+}
+
+impl Names {
+    fn new(found: BTreeMap<PathBuf, PathBuf>, same_root: bool) -> Names {
+        let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
+        let pairs = found
+            .into_iter()
+            .map(|(alias, here)| (bytes(alias), bytes(here)));
+        // A filesystem mounted as the root directory is known by its device.
+        let mut pairs: Vec<_> = pairs.filter(|(alias, _)| alias != b"/").collect();
+        pairs.sort_by_key(|(alias, _)| std::cmp::Reverse(alias.len()));
+        Names {
+            spools: pairs,
+            same_root,
+        }
+    }
+
+    /// An absolute path of that view as it reads here; None if it has no name here.
+    fn here(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let below = |(alias, here): &(Vec<u8>, Vec<u8>)| {
+            below(path, alias).map(|rest| [here, rest].concat())
+        };
+        let found = self.spools.iter().find_map(below);
+        found.or_else(|| self.same_root.then(|| path.to_vec()))
+    }
+}
+
+fn mounted(spools: &[Spool], mounts: &[Spool]) -> BTreeMap<PathBuf, PathBuf> {
+    let found = spools.iter().map(|spool| aliases::mounted(spool, mounts));
+    found.flatten().collect()
+}
+
+/// What is mounted as the root directory: the filesystem, and which directory of it.
+fn root_of(mounts: &[Spool]) -> Option<(u32, PathBuf)> {
+    let root = mounts.iter().rfind(|mount| mount.mount == Path::new("/"))?;
+    Some((root.dev, root.root.clone()))
+}
+
+/// What follows a name in a path, which may have "//" and "/./" in it.
+fn below<'a>(path: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut rest = path;
+    for part in name
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+    {
+        rest = untidy(rest).strip_prefix(part)?;
+        if !matches!(rest.first(), None | Some(b'/')) {
+            return None;
+        }
+    }
+    Some(rest)
+}
+
+/// Without the slashes, and "." between slashes, that it begins with.
+fn untidy(mut path: &[u8]) -> &[u8] {
+    loop {
+        path = match path {
+            [b'/', rest @ ..] => rest,
+            [b'.', rest @ ..] if rest.first() == Some(&b'/') => rest,
+            _ => return path,
+        }
+    }
+}
+
+/// All views that were looked at.
+#[allow(missing_debug_implementations)] // BPF maps have none
+pub struct Views<'a> {
+    map: &'a MapMut<'a>,
+    asked: &'a MapMut<'a>,
+    spools: &'a [Spool],
+    own: Key,
+    root: Option<(u32, PathBuf)>,
+    /// Symbolic links to the spools, which other mounts of our root directory have as well.
+    links: BTreeMap<PathBuf, PathBuf>,
+    /// By their number, from 1.
+    known: Vec<Names>,
+}
+
+impl<'a> Views<'a> {
+    /// Those that there are now.
+    pub fn of_now(
+        map: &'a MapMut<'a>,
+        asked: &'a MapMut<'a>,
+        spools: &'a [Spool],
+    ) -> Result<Views<'a>> {
+        let mut views = Views {
+            map,
+            asked,
+            spools,
+            own: Key::of("self").context("Failed to read the own root directory")?,
+            root: root_of(&host::mounts()?),
+            links: spools.iter().flat_map(aliases::links).collect(),
+            known: Vec::new(),
+        };
+        views.look()?;
+        Ok(views)
+    }
+
+    /// What ends meanwhile needs none.
+    fn look(&mut self) -> Result<()> {
+        let mut seen = FxHashSet::from_iter([self.own]);
+        for pid in host::running()? {
+            if let Ok(key) = Key::of(pid)
+                && seen.insert(key)
+                && let Ok(names) = self.names_of(pid)
+            {
+                self.enter(key, ANY_EVENT, names);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the kernel side. If the task that asked is gone, the next one asks again.
+    pub fn answer(&mut self, question: &Question) {
+        if let Ok(names) = self.names_of(question.pid) {
+            self.enter(question.key, question.event, names);
+        } else {
+            let _ = self.asked.delete(bytemuck::bytes_of(&question.key));
+        }
+    }
+
+    /// The names that a task has for the spools.
+    fn names_of(&self, task: u32) -> io::Result<Names> {
+        let mounts = host::mounts_of(task)?;
+        let mut found = mounted(self.spools, &mounts);
+        let same_root = self.root.is_some() && root_of(&mounts) == self.root;
+        if same_root {
+            for (alias, here) in &self.links {
+                found.entry(alias.clone()).or_insert_with(|| here.clone());
+            }
+        }
+        Ok(Names::new(found, same_root))
+    }
+
+    fn enter(&mut self, key: Key, event: u64, names: Names) {
+        let fit = names.spools.iter().map(|(alias, _)| alias);
+        let fit = fit.filter(|alias| alias.len() <= LONGEST_NAME);
+        let ways: Vec<Way> = fit.map(|alias| way(alias)).take(WAYS).collect();
+        let mut view = View {
+            event,
+            number: self.known.len() as u32 + 1,
+            n_ways: ways.len() as u32,
+            unsure: u32::from(ways.len() < names.spools.len()),
+            ..View::zeroed()
+        };
+        view.ways[..ways.len()].copy_from_slice(&ways);
+        self.known.push(names);
+        // A full map leaves the view unknown, and its calls unjudged.
+        let (key, view) = (bytemuck::bytes_of(&key), bytemuck::bytes_of(&view));
+        let _ = self.map.update(key, view, MapFlags::ANY);
+    }
+
+    /// The names of a view by its number; None if nobody had looked yet.
+    pub fn names(&self, number: u32) -> Option<&Names> {
+        self.known.get((number as usize).wrapping_sub(1))
+    }
+}
+
+/// Writes the absolute names of a call of another view as they read here; empty if they have no
+/// name here.
+pub fn rewrite(names: Option<&Names>, call: &mut Syscall, path: &mut Vec<u8>, path2: &mut Vec<u8>) {
+    call.flags |= CALL_OTHER_VIEW;
+    let args = calls::by_id(call.call).map_or(&[][..], |known| &known.args);
+    for (word, text, longer) in [
+        ("path", path, &mut call.longer),
+        ("path2", path2, &mut call.longer2),
+    ] {
+        if args.contains(&word) && text.first() == Some(&b'/') {
+            let before = text.len() as i16;
+            *text = names.and_then(|names| names.here(text)).unwrap_or_default();
+            *longer = text.len() as i16 - before;
+        }
+    }
+}
+
+fn way(alias: &[u8]) -> Way {
+    let way = way_in(
+        Path::new(std::ffi::OsStr::from_bytes(alias)),
+        Path::new("/"),
+        0,
+        0,
+    );
+    Way {
+        word: way.word,
+        mask: way.mask,
+        ino: way.ino,
+        dev: way.dev,
+        length: way.length,
+    }
+}
+
+/// For the snapshot: the kernel gives names of files of other namespaces as these have them.
+#[derive(Debug)]
+pub struct Foreign {
+    spools: Vec<Spool>,
+    own: u32,
+    by_namespace: FxHashMap<u32, Option<Rc<Names>>>,
+    by_pid: FxHashMap<u32, Option<Rc<Names>>>,
+}
+
+impl Foreign {
+    pub fn new(spools: &[Spool]) -> Result<Foreign> {
+        Ok(Foreign {
+            spools: spools.to_vec(),
+            own: namespace("self").context("Failed to read the own namespace")?,
+            by_namespace: FxHashMap::default(),
+            by_pid: FxHashMap::default(),
+        })
+    }
+
+    /// A path of a process as it reads here.
+    pub fn here(&mut self, pid: u32, path: Vec<u8>) -> Vec<u8> {
+        let names = match self.by_pid.get(&pid) {
+            Some(names) => names.clone(),
+            None => {
+                let names = self.look(pid);
+                self.by_pid.insert(pid, names.clone());
+                names
+            }
+        };
+        names.and_then(|names| names.here(&path)).unwrap_or(path)
+    }
+
+    fn look(&mut self, pid: u32) -> Option<Rc<Names>> {
+        let number = namespace(pid).ok().filter(|number| *number != self.own)?;
+        let spools = &self.spools;
+        let names = || {
+            let mounts = host::mounts_of(pid).ok()?;
+            Some(Rc::new(Names::new(mounted(spools, &mounts), true)))
+        };
+        self.by_namespace
+            .entry(number)
+            .or_insert_with(names)
+            .clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(pairs: &[(&str, &str)]) -> Names {
+        let pairs = pairs
+            .iter()
+            .map(|(a, b)| (PathBuf::from(a), PathBuf::from(b)));
+        Names::new(pairs.collect(), false)
+    }
+
+    fn here(names: &Names, path: &str) -> Option<String> {
+        let found = names.here(path.as_bytes())?;
+        Some(String::from_utf8_lossy(&found).into_owned())
+    }
+
+    #[test]
+    fn the_longest_name_counts_and_ends_with_a_component() {
+        let names = names(&[("/srv", "/var/mail"), ("/srv/box", "/var/mail/alice")]);
+        assert_eq!(
+            here(&names, "/srv/new/1").as_deref(),
+            Some("/var/mail/new/1")
+        );
+        assert_eq!(
+            here(&names, "/srv/box/1").as_deref(),
+            Some("/var/mail/alice/1")
+        );
+        assert_eq!(here(&names, "/srv").as_deref(), Some("/var/mail"));
+        assert_eq!(here(&names, "/srv2/x"), None);
+        assert_eq!(here(&names, "/var/mail/x"), None);
+    }
+
+    #[test]
+    fn untidy_paths_keep_what_follows_the_name() {
+        let names = names(&[("/srv/spool", "/var/mail")]);
+        let found = here(&names, "//srv/././/spool//a/./b/");
+        assert_eq!(found.as_deref(), Some("/var/mail//a/./b/"));
+        assert_eq!(here(&names, "/srv/.spool/x"), None);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_kept() {
+        let call = calls::all().iter().find(|call| call.name == "rename");
+        let mut call = Syscall {
+            call: call.map_or(0, |call| call.id),
+            ..Syscall::default()
+        };
+        let (mut path, mut path2) = (b"/etc/passwd".to_vec(), b"relative".to_vec());
+        let views = names(&[("/srv", "/var/mail")]);
+        rewrite(Some(&views), &mut call, &mut path, &mut path2);
+        assert_eq!((path.as_slice(), call.longer), (&b""[..], -11));
+        assert_eq!((path2.as_slice(), call.longer2), (&b"relative"[..], 0));
+        assert_eq!(call.flags, CALL_OTHER_VIEW);
+    }
+
+    #[test]
+    fn with_our_root_directory_other_names_stay() {
+        let names = Names {
+            same_root: true,
+            ..names(&[("/srv", "/var/mail")])
+        };
+        assert_eq!(here(&names, "/srv/a").as_deref(), Some("/var/mail/a"));
+        assert_eq!(here(&names, "/etc").as_deref(), Some("/etc"));
+    }
+}

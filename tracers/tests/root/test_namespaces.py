@@ -1,0 +1,151 @@
+"""Processes with a root or mounts of their own: services of systemd, containers, chroots.
+
+They name files as they see them. What each one did it says itself, on its standard output.
+"""
+
+import ast
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recordings import ask
+
+from spoolscope.replay.run import is_true, replay
+from spoolscope.tracers.session import Request, record
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+# Waits for a line, then names what it uses below argv[1] by absolute names only, and tells it. With
+# argv[2] it calls once, waits so many seconds and goes on.
+WORK = """
+import os, sys, time
+top, pause = sys.argv[1], float(sys.argv[2])
+input()
+if pause:
+    os.access(top + "/first", os.F_OK)
+    time.sleep(pause)
+said = []
+def do(what, *names):
+    try:
+        getattr(os, what)(*(top + name for name in names))
+    except FileNotFoundError:
+        pass
+    said.append((what, *(os.path.normpath(name)[1:] for name in names)))
+do("mkdir", "/box")
+for i in range(10):
+    fd = os.open(top + f"/box/{i}.tmp", os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b"x" * 100)
+    os.close(fd)
+    do("stat", f"/box/{i}")
+    do("rename", f"/box/{i}.tmp", f"/.//box/{i}")
+    do("link", f"/box/{i}", f"/box/{i}.link")
+    do("unlink", f"/box/{i}")
+print(said)
+"""
+# What the shell does before it becomes that program; and by which name the spool is known there.
+SAME = ""
+ELSEWHERE = "mount --bind {spool} /mnt"
+CHROOT = "mount --bind / {root}; mount --bind {spool} {root}/mnt"
+CONTAINER = """mount -t tmpfs none {root}
+for dir in usr lib lib64 bin etc dev; do
+    [ ! -e /$dir ] || {{ mkdir {root}/$dir && mount --rbind /$dir {root}/$dir; }}
+done
+mkdir -p {root}/srv/mail && mount --bind {spool} {root}/srv/mail"""
+
+
+def program(
+    spool: Path, root: Path, before: str, top: str, *, chroot: bool, pause: float
+) -> "subprocess.Popen[str]":
+    """Begin it in a mount namespace of its own."""
+    root.mkdir(exist_ok=True)
+    enter = f"chroot {root} " if chroot else ""
+    script = before.format(spool=spool, root=root)
+    python = "/usr/bin/python3 -S -c"
+    shell = f'set -e; cd /; {script}\nexec {enter}{python} "$1" {top} {pause}'
+    return subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", shell, "sh", WORK],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def told(process: "subprocess.Popen[str]") -> list[tuple[str, ...]]:
+    """Let it work; return what it says it did."""
+    said, _ = process.communicate("go\n", timeout=60)
+    assert process.returncode == 0
+    return ast.literal_eval(said)
+
+
+def recorded_calls(trace: Trace) -> list[tuple[str, ...]]:
+    """Return the calls on names, as the program tells them."""
+    rows = ask(
+        trace,
+        "SELECT syscall, p.path, q.path FROM syscalls s JOIN paths p USING (path_id)"
+        " LEFT JOIN paths q ON q.path_id = s.path2_id"
+        " WHERE syscall IN ('mkdir', 'newfstatat', 'rename', 'link', 'unlink')"
+        " AND p.path LIKE 'box%' ORDER BY ts_ns",
+    )
+    calls = {"newfstatat": "stat"}
+    return [(calls.get(name, name), *filter(None, paths)) for name, *paths in rows]
+
+
+def during(
+    mount: Path, tmp_path: Path, when_ready: Callable[..., None], work: Callable[[], object]
+) -> Trace:
+    """Return the trace of what is done meanwhile."""
+    when_ready(tmp_path / "t", work)
+    request = Request(spools=[mount], output=tmp_path / "t", duration_s=2, keep_names=True)
+    return Trace.open(record(request).trace)
+
+
+@pytest.mark.parametrize(
+    ("before", "top", "chroot"),
+    [(SAME, None, False), (ELSEWHERE, "/mnt", False), (CHROOT, "/mnt", True),
+     (CONTAINER, "/srv/mail", True)],
+    ids=["same names", "elsewhere", "chroot", "container"],
+)  # fmt: skip
+@pytest.mark.parametrize("begun", ["before", "during"])
+def test_absolute_names_are_those_of_the_spool(
+    begun, before, top, chroot, spool, tmp_path, when_ready
+):
+    mount, said = spool("ext4"), []
+    # What begins during the recording is looked at when it asks: its first call may go unseen.
+    pause = 0.3 if begun == "during" and before != SAME else 0.0
+
+    def begin() -> "subprocess.Popen[str]":
+        return program(
+            mount, tmp_path / "root", before, top or str(mount), chroot=chroot, pause=pause
+        )
+
+    early = begin() if begun == "before" else None
+    trace = during(mount, tmp_path, when_ready, lambda: said.extend(told(early or begin())))
+    assert len(said) == 41
+    assert recorded_calls(trace) == said
+    assert trace.meta["complete"]
+    assert trace.meta["paths_unresolved"] == 0
+    # Only where the root directory is another one is it known that something was not seen.
+    assert (trace.meta["calls_unjudged"] > 0) == (begun == "during" and before == CONTAINER)
+    if before == CONTAINER and begun == "before":
+        (row,) = replay(trace.path, ["ext4"], tmp_path / "replayed")
+        assert is_true(row)
+        assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
+        assert sorted(f.name for f in (mount / "box").iterdir()) == [f"{i}.link" for i in range(10)]
+
+
+def test_mounts_made_later_are_seen(spool, tmp_path, when_ready):
+    """A namespace that was looked at gets the spool only then."""
+    mount = spool("ext4")
+    steps = ["read line", "stat /mnt/early", "sleep 0.2", f"mount --bind {mount} /mnt",
+             "stat /mnt/at-once", "sleep 0.2", "stat /mnt/late"]  # fmt: skip
+    process = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", "; ".join(steps)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    trace = during(mount, tmp_path, when_ready, lambda: process.communicate(b"go\n"))
+    found = ask(trace, "SELECT path FROM syscalls JOIN paths USING (path_id) WHERE errno = 2")
+    assert ("late",) in found
+    assert ("early",) not in found
