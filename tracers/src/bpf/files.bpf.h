@@ -76,7 +76,7 @@ static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user
 	if (*(const char *)&first == '/') {
 		if (root_on_spool(t))
 			return false;
-		return sees_our_mounts(t) ? no_spool_begins_with(first) : no_spool_in_view(t);
+		return sees_our_mounts(t) ? no_spool_begins_with(first) : no_spool_in_view();
 	}
 	if (dirfd == AT_FDCWD) {
 		cwd = t->fs->pwd.dentry;
@@ -103,7 +103,7 @@ static __always_inline enum answer absolute_on_spool(struct task_struct *t, stru
 		return YES;
 	if (sees_our_mounts(t))
 		return head_on_spool(tidied(st), 0, 0) ? YES : NO;
-	return named_in_view(t, st) ? YES : NO;
+	return named_in_view(tidied(st)) ? YES : NO;
 }
 
 /*

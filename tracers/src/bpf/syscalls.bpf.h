@@ -103,6 +103,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 static __always_inline bool turned_out_on_spool(struct task_struct *t, struct task_state *st,
 						const volatile struct call_shape *s, long ret)
 {
+	bool opened = false;
 	struct file *f;
 
 	if (s->flags & SHAPE_CHDIR)
@@ -110,13 +111,12 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 		       cwd_above_spool(t);
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
-		if (!f || !is_spool(dev_of(inode_of(f))))
-			return false;
-		if (!st->head_bytes && s->path >= 0)
-			paths_on_spool(t, st, s); /* how its name is meant */
-		return true;
+		opened = f && is_spool(dev_of(inode_of(f)));
+		if (!opened || st->head_bytes || s->path < 0)
+			return opened;
+		/* How its name is meant is not known yet. */
 	}
-	return paths_on_spool(t, st, s) == YES;
+	return paths_on_spool(t, st, s) == YES || opened;
 }
 
 SEC("tp_btf/sys_exit")

@@ -97,9 +97,11 @@ static __always_inline bool is_current(const struct view *view, u64 event)
 	return view->event == ANY_EVENT || view->event == event;
 }
 
-/* No absolute name leads from there to a spool; false also if that is not known. */
-static __always_inline bool no_spool_in_view(struct task_struct *t)
+/* No absolute name leads from where the current task sees it to a spool; false also if that
+ * is not known. */
+__noinline bool no_spool_in_view(void)
 {
+	struct task_struct *t = bpf_get_current_task_btf();
 	struct view_key key = view_key_of(t);
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
@@ -159,17 +161,21 @@ __noinline bool head_in_view(const struct path_head *head, const struct view_key
 }
 
 /*
- * Does the absolute path in `head` lead to a spool from where this task sees it? After a
- * mount the older names hold until user space has looked again. Until it has looked at
- * all, a namespace with our root directory has our names: that is how services begin.
+ * Does the absolute path in `head` lead to a spool from where the current task sees it?
+ * After a mount the older names hold until user space has looked again. Until it has
+ * looked at all, a namespace with our root directory has our names: that is how services
+ * begin.
  */
-static __always_inline bool named_in_view(struct task_struct *t, struct task_state *st)
+__noinline bool named_in_view(const struct path_head *head)
 {
-	const struct path_head *head = tidied(st);
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
 	struct view_key key = view_key_of(t);
 	u64 event = t->nsproxy->mnt_ns->event;
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
+	if (!head || !st)
+		return false;
 	if (!view || !is_current(view, event))
 		ask_for_view(t, &key, event);
 	if (!view && has_our_root(t))
