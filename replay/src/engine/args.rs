@@ -200,6 +200,9 @@ impl Task {
             Word::Size if kind == Kind::Getdents => op.size.clamp(0, self.context.longest(kind)),
             // "All there is" was meant, and is asked for in a loop until nothing is left.
             Word::Size if kind == Kind::CopyRange => op.size.min(op.ret.max(0)),
+            Word::Size if kind == Kind::Write => {
+                semantics::to_write(op).min(self.context.longest(kind))
+            }
             Word::Size => op.size.min(self.context.longest(kind)),
             Word::Offset => op.offset,
             Word::Uid => self.owner(op.arg as u32),
@@ -244,9 +247,13 @@ impl Task {
     }
 
     fn iov(&mut self, op: &PlanOp, kind: Kind) -> i64 {
+        let asked = match kind {
+            Kind::Write => semantics::to_write(op),
+            _ => op.size,
+        };
         self.scratch.iov = libc::iovec {
             iov_base: self.blank(op, kind) as *mut libc::c_void,
-            iov_len: op.size.clamp(0, self.context.longest(kind)) as usize,
+            iov_len: asked.clamp(0, self.context.longest(kind)) as usize,
         };
         (&raw const self.scratch.iov) as i64
     }

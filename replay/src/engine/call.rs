@@ -1,6 +1,8 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
-use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
+use spoolscope_traces::records::{
+    NONE, PlanOp, REASON_BROKEN, REASON_NOT_A_FILE, REASON_UNSUPPORTED, REASON_USED_UP,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::{Refusal, place, shape_of};
@@ -54,6 +56,8 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
+        _ if semantics::was_for_want(op) => Err(REASON_USED_UP),
+        _ if semantics::was_broken(op) => Err(REASON_BROKEN),
         Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),

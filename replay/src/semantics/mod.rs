@@ -1,6 +1,7 @@
 //! What a call does to names and objects, as far as its arguments and result tell.
 
 mod attributes;
+mod failures;
 
 pub use spoolscope_traces::calls::id_of;
 use spoolscope_traces::calls::{self, ids_of};
@@ -13,6 +14,7 @@ pub use attributes::{
     XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr, xattr_call,
     xattr_role,
 };
+pub use failures::{to_write, was_broken, was_denied, was_for_want, was_interrupted};
 
 /// Families of calls that the replayer treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,17 +339,6 @@ fn fcntl_lock(op: &PlanOp) -> Option<(Lock, bool)> {
         kind == libc::F_RDLCK,
         blocks,
     ))
-}
-
-/// Whether a call was not permitted; to ask for another identity is no matter of files.
-pub fn was_denied(op: &PlanOp) -> bool {
-    let denied = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
-    denied && kind(op) != Kind::Identity
-}
-
-/// Whether a call slept for a lock until a signal came, as by alarm(2): Dovecot gives up an mbox so.
-pub fn was_interrupted(op: &PlanOp) -> bool {
-    op.ret == -i64::from(libc::EINTR) && matches!(lock(op), Some((Lock::Refused, true)))
 }
 
 fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bool) {

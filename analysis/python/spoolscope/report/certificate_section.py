@@ -23,6 +23,12 @@ PARTS = {
     "dependencies": "calls of other threads came first",
     "machine": "the machine did not run it in time",
 }
+SKIPPED = {
+    "unsupported": "not replayable",
+    "not_a_file": "on pipes, sockets or devices",
+    "used_up": "the recorded machine had no space, descriptors or memory left",
+    "broken": "the recorded disk failed or was read-only",
+}
 LOOPS = {
     "open": "Calls come when they came, however slow the target is (open loop).",
     "closed": "A thread's next call waits for the one before (closed loop).",
@@ -79,7 +85,8 @@ def _numbers(found: Certificate) -> TableBlock:
         ]
     left_out = (
         f"{count(calls['executed'])} of {count(calls['recorded'])} recorded calls were executed, "
-        f"{count(calls['diverged'])} with another result; {count(calls['skipped'])} were skipped, "
+        f"{count(calls['diverged'])} with another result; {count(calls['skipped'])} were skipped"
+        f"{_why_skipped(calls['skipped_for'])}, "
         f"{count(calls['never_reached'])} not reached, {count(calls['never_returned'])} had not "
         f"returned when the recording ended, {count(calls['of_unknown_threads'])} are of threads "
         f"it does not know; {count(calls['reconstructed'])} are reconstructed, "
@@ -93,6 +100,12 @@ def _numbers(found: Certificate) -> TableBlock:
         rows,
         f"{_lateness_caption(late)}{left_out} The CPUs were {percent(data['cpu_idle'])} idle.",
     )
+
+
+def _why_skipped(numbers: dict[str, int]) -> str:
+    known = {SKIPPED[reason]: n for reason, n in numbers.items() if reason in SKIPPED}
+    said = ", ".join(f"{count(n)}: {why}" for why, n in known.items())
+    return f" ({said})" if said else ""
 
 
 def _lateness_caption(late: dict[str, Any] | None) -> str:

@@ -27,6 +27,8 @@ REASONS = (
     "unsupported",
     "no_order",
     "names",
+    "used_up",
+    "broken",
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
