@@ -76,7 +76,7 @@ static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user
 	if (*(const char *)&first == '/') {
 		if (root_on_spool(t))
 			return false;
-		return sees_our_mounts(t) ? no_spool_begins_with(first) : no_spool_in_view();
+		return sees_our_mounts(t) ? no_spool_begins_with(first) : no_spool_in_view(first);
 	}
 	if (dirfd == AT_FDCWD) {
 		cwd = t->fs->pwd.dentry;

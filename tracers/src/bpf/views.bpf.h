@@ -97,16 +97,22 @@ static __always_inline bool is_current(const struct view *view, u64 event)
 	return view->event == ANY_EVENT || view->event == event;
 }
 
-/* No absolute name leads from where the current task sees it to a spool; false also if that
- * is not known. */
-__noinline bool no_spool_in_view(void)
+/* No absolute name that begins with these eight bytes leads to a spool from where the current
+ * task sees it; false also if that is not known. */
+__noinline bool no_spool_in_view(u64 first)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct view_key key = view_key_of(t);
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	return view && !view->n_ways && !view->unsure &&
-	       is_current(view, t->nsproxy->mnt_ns->event);
+	if (!view || view->unsure || !is_current(view, t->nsproxy->mnt_ns->event))
+		return false;
+	if (view->n_ways && untidy_word(first, first >> 8))
+		return false;
+	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
+		if ((first & view->ways[i].mask[0]) == view->ways[i].word[0])
+			return false;
+	return true;
 }
 
 /* An ancestor that sees the same, for most programs of a delivery end before they are looked at. */
