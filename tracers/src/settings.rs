@@ -29,6 +29,7 @@ const EXEC: u16 = 32;
 const NEVER_RETURNS: u16 = 64;
 const ONLY_FD: u16 = 128;
 const ONLY_PATH: u16 = 256;
+const UMASK: u16 = 512;
 
 /// Bytes of a name that the kernel side compares.
 pub const LONGEST_NAME: usize = 126;
@@ -127,6 +128,7 @@ fn flags(call: &Call) -> u16 {
         "execve" | "execveat" => TASK | EXEC,
         "exit" | "exit_group" => NEVER_RETURNS,
         "sync" | "inotify_rm_watch" => TASK, // nothing in their arguments names the spool
+        "umask" => TASK | UMASK,
         _ if call.class == "task" => TASK,
         _ => 0,
     };
@@ -295,6 +297,7 @@ mod tests {
             ("SHAPE_NEVER_RETURNS", NEVER_RETURNS),
             ("SHAPE_ONLY_FD", ONLY_FD),
             ("SHAPE_ONLY_PATH", ONLY_PATH),
+            ("SHAPE_UMASK", UMASK),
         ];
         for (name, number) in shapes {
             assert_eq!(u32::from(number), in_c(name), "{name}");

@@ -35,8 +35,19 @@ def main() -> None:
         raise AssertionError("an empty name is none")
     (directory / "drop").mkdir()
     (directory / "drop").chmod(0o777)
+    with_a_mask(directory)
     as_somebody(directory)
     as_member(directory)
+
+
+def with_a_mask(directory: Path) -> None:
+    """Begin with umask, as the children do that deliver for Exim."""
+    child = os.fork()
+    if not child:
+        before = os.umask(0o027)
+        Path(directory, "masked").write_text("x")
+        os._exit(os.umask(before) != 0o027)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def as_somebody(directory: Path) -> None:

@@ -6,7 +6,9 @@
 #include "absence.bpf.h"
 #include "filter.bpf.h"
 
-static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now)
+/* `umask`: what it was before the call that makes the task known. */
+static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now,
+				      u32 umask)
 {
 	struct ring_task *e = reserve(SPSC_KIND_TASK, sizeof(*e));
 	struct spsc_task *r;
@@ -23,7 +25,7 @@ static __always_inline void emit_seen(struct task_struct *t, struct task_state *
 	r->parent_pid = BPF_CORE_READ(t, real_parent, tgid);
 	r->uid = BPF_CORE_READ(t, cred, fsuid.val);
 	r->gid = BPF_CORE_READ(t, cred, fsgid.val);
-	r->umask = BPF_CORE_READ(t, fs, umask);
+	r->umask = umask;
 	r->cwd_ino = BPF_CORE_READ(t, fs, pwd.dentry, d_inode, i_ino);
 	r->cwd_dev = BPF_CORE_READ(t, fs, pwd.dentry, d_sb, s_dev);
 	r->exe_ino = BPF_CORE_READ(t, mm, exe_file, f_inode, i_ino);
@@ -273,7 +275,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 		flags |= SPSC_CALL_SWITCH_UNSEEN;
 	}
 	if (!st->seen)
-		emit_seen(t, st, now);
+		emit_seen(t, st, now, s->flags & SHAPE_UMASK ? ret : t->fs->umask);
 	st->touched = 1;
 	st->n_calls++; /* before reserving: a lost record leaves a hole in seq */
 	if (s->path < 0 && s->text < 0) {

@@ -180,7 +180,7 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 	op.pid = t->tgid;
 	op.tid = t->pid;
 	if (!st->seen)
-		emit_seen(t, st, op.submit_ns);
+		emit_seen(t, st, op.submit_ns, t->fs->umask);
 	if (op.sqe_flags & IOSQE_CQE_SKIP_SUCCESS) { /* its completion is not reported */
 		if (op.flags & SPSC_URING_ON_SPOOL)
 			emit_uring(&op);

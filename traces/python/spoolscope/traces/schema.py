@@ -161,7 +161,7 @@ THREADS = Table(
         Column("kind", SYMBOL, "", "task, or kernel (a watched kernel thread)."),
         Column("uid", I32, "", "User id when first seen."),
         Column("gid", I32, "", "Group id when first seen."),
-        Column("umask", I32, "", "umask when first seen."),
+        Column("umask", I32, "", "umask before its first recorded call."),
         Column("cwd_id", I64, "", "Working directory when first seen (paths.path_id).", nullable=True),
         Column("cgroup_id", I64, "", "cgroup v2 id."),
         Column("cgroup", SYMBOL, "", "Path of its cgroup v2 below the root, private parts hidden; null unknown.", nullable=True, private=GROUP),
