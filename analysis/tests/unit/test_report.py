@@ -2,10 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from spoolscope.analysis.compare import compare
 from spoolscope.report.build import build, replay_page, trace_page
+from spoolscope.report.replay_sections import hero
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -74,6 +77,16 @@ def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
     assert "The runs were not recorded: causes are left out." in page.problems
     assert "not known" in page.hero.caption
     assert page.hero.caption.startswith("300 calls, without file locking, were executed")
+
+
+def test_bars_say_by_what_they_are_shorter_than_the_times_above(replay):
+    found = compare([replay])
+    caption = hero(found).caption
+    assert "replayer's clock" not in caption
+    causes = {"cpu": 200.0 * MS}
+    known = {name: replace(one, causes=causes) for name, one in found.candidates.items()}
+    caption = hero(replace(found, candidates=known)).caption
+    assert "(ext4 300 ms; xfs 600 ms) are by the replayer's clock" in caption
 
 
 def test_one_candidate_without_causes_has_a_report(trace, new_replay, tmp_path):

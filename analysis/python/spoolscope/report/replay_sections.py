@@ -35,6 +35,8 @@ def hero(found: Comparison) -> Figure:
         basis += " From the recorded trace of each run, mean over rounds, file locks not drawn."
         basis += f" Not recorded: {', '.join(missing)}." if missing else ""
         basis += " Causes under 0.5 % of every bar are only in the table."
+        basis += f" The times above ({said}) are by the replayer's clock, and so hold its own work"
+        basis += " and the recorder's around each call as well."
     else:
         basis += " Mean over rounds. The runs were not recorded, so causes"
         basis += " are not known."
