@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::host::{Spool, mounts};
+use crate::host::{Spool, is_reachable, mounts};
 
 /// Directories in which a symbolic link to a mail spool is usual.
 const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
@@ -33,7 +33,8 @@ pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
 /// Where these mounts show the spool, also if that is its own mount point.
 pub fn mounted(spool: &Spool, mounts: &[Spool]) -> BTreeMap<PathBuf, PathBuf> {
     let mut found = BTreeMap::new();
-    for other in mounts.iter().filter(|m| m.dev == spool.dev) {
+    let shows = |other: &&Spool| other.dev == spool.dev && is_reachable(other, mounts);
+    for other in mounts.iter().filter(shows) {
         if let Ok(below) = other.root.strip_prefix(&spool.root) {
             found.insert(other.mount.clone(), join(&spool.mount, below));
         } else if let Ok(above) = spool.root.strip_prefix(&other.root) {
@@ -75,10 +76,55 @@ fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) 
 }
 
 /// Without a trailing slash when there is nothing to add.
-fn join(base: &Path, rest: &Path) -> PathBuf {
+pub fn join(base: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         base.to_owned()
     } else {
         base.join(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::parse_mounts;
+
+    /// Names of the filesystem 7:0, mounted at /home/mail, as these lines of mountinfo show it.
+    fn names(lines: &str) -> Vec<String> {
+        let mounts = parse_mounts(lines);
+        let spool = Spool {
+            mount: PathBuf::from("/home/mail"),
+            ..parse_mounts("2 1 7:0 / /x rw - ext4 d rw").remove(0)
+        };
+        let found = mounted(&spool, &mounts).into_keys();
+        found.map(|name| name.display().to_string()).collect()
+    }
+
+    const ROOT: &str = "1 1 8:1 / / rw - ext4 d rw\n";
+    const SPOOL: &str = "2 1 7:0 / /home/mail rw - ext4 d rw\n";
+
+    #[test]
+    fn a_mount_that_later_ones_hide_has_no_name() {
+        let there = format!("{ROOT}{SPOOL}");
+        assert_eq!(names(&there), ["/home/mail"]);
+        let above = format!("{there}3 1 0:9 / /home rw - tmpfs t rw\n");
+        assert!(names(&above).is_empty());
+        let on_it = format!("{there}3 2 0:9 / /home/mail rw - tmpfs t rw\n");
+        assert!(names(&on_it).is_empty());
+        let within = format!("{there}3 2 0:9 / /home/mail/tmp rw - tmpfs t rw\n");
+        assert_eq!(names(&within), ["/home/mail"]);
+        let beside = format!("{there}3 1 0:9 / /home/mailman rw - tmpfs t rw\n");
+        assert_eq!(names(&beside), ["/home/mail"]);
+    }
+
+    #[test]
+    fn what_hides_a_mount_hides_those_on_it() {
+        let nested =
+            format!("{ROOT}3 1 8:2 / /srv rw - ext4 d rw\n4 3 7:0 / /srv/m rw - ext4 d rw\n");
+        assert_eq!(names(&nested), ["/srv/m"]);
+        let hidden = format!("{nested}5 3 0:9 / /srv rw - tmpfs t rw\n");
+        assert!(names(&hidden).is_empty());
+        let mounted_again = format!("{hidden}6 5 7:0 /box /srv/box rw - ext4 d rw\n");
+        assert_eq!(names(&mounted_again), ["/srv/box"]);
     }
 }

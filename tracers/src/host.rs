@@ -20,6 +20,9 @@ pub struct Spool {
     pub dev: u32,
     /// Directory of the filesystem that is mounted here; "/" unless it is a bind mount.
     pub root: PathBuf,
+    pub id: u32,
+    /// The mount that its mount point lies on.
+    pub parent: u32,
 }
 
 impl Spool {
@@ -193,8 +196,12 @@ pub fn mounts() -> Result<Vec<Spool>> {
 /// Every mount below the root directory of a task, by the names it has there.
 pub fn mounts_of(task: impl std::fmt::Display) -> std::io::Result<Vec<Spool>> {
     let text = fs::read(format!("/proc/{task}/mountinfo"))?;
-    let text = String::from_utf8_lossy(&text);
-    Ok(text.lines().filter_map(parse_mount).collect())
+    Ok(parse_mounts(&String::from_utf8_lossy(&text)))
+}
+
+/// The lines of mountinfo.
+pub fn parse_mounts(text: &str) -> Vec<Spool> {
+    text.lines().filter_map(parse_mount).collect()
 }
 
 /// "36 35 98:0 /root /mount options - fstype source superoptions", proc(5).
@@ -210,7 +217,32 @@ fn parse_mount(line: &str) -> Option<Spool> {
         options: format!("{},{}", left.get(5)?, right.get(2)?),
         source: unescape(right.get(1)?),
         dev: pack(major.parse().ok()?, minor.parse().ok()?),
+        id: left.first()?.parse().ok()?,
+        parent: left.get(1)?.parse().ok()?,
     })
+}
+
+/// Whether names lead to a mount: no later one hides it, or a mount that it lies on.
+pub fn is_reachable(mount: &Spool, mounts: &[Spool]) -> bool {
+    let hides = |other: &Spool, mount: &Spool| {
+        let on_it = other.parent == mount.id && other.mount == mount.mount;
+        let beside = other.parent == mount.parent && other.id != mount.parent;
+        let above = mount.mount.starts_with(&other.mount) && mount.mount != other.mount;
+        on_it || beside && above
+    };
+    let (mut at, mut from) = (Some(mount), mount.id);
+    while let Some(here) = at {
+        // What the names come from on their way up is not what hides them.
+        let mut others = mounts.iter().filter(|m| m.id != here.id && m.id != from);
+        if others.any(|other| hides(other, here)) {
+            return false;
+        }
+        from = here.id;
+        at = mounts
+            .iter()
+            .find(|m| m.id == here.parent && m.id != here.id);
+    }
+    true
 }
 
 /// Octal escapes of mountinfo: space, tab, newline, backslash.

@@ -16,12 +16,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use spoolscope_traces::calls;
 use spoolscope_traces::records::{CALL_OTHER_VIEW, Syscall};
 
-use crate::aliases;
+use crate::aliases::{self, join};
 use crate::host::{self, Spool};
 use crate::settings::{LONGEST_NAME, way_in};
 
-/// As in views.bpf.h.
-const ANY_EVENT: u64 = u64::MAX;
+/// `mnt_namespace.event` cannot be read here, and is never this: the first call asks.
+const UNKNOWN_EVENT: u64 = u64::MAX;
+/// A view that could not be looked at so often, as where /proc hides processes, is left unknown.
+const FAILURES: u32 = 8;
 /// `VIEW_WAYS` of state.bpf.h.
 const WAYS: usize = 16;
 
@@ -78,7 +80,7 @@ struct View {
 pub struct Question {
     key: Key,
     event: u64,
-    pid: u32,
+    tid: u32,
     pad: u32,
 }
 
@@ -134,7 +136,7 @@ fn below<'a>(path: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         .split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())
     {
-        rest = untidy(rest).strip_prefix(part)?;
+        rest = skip_slashes(rest).strip_prefix(part)?;
         if !matches!(rest.first(), None | Some(b'/')) {
             return None;
         }
@@ -143,7 +145,7 @@ fn below<'a>(path: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// Without the slashes, and "." between slashes, that it begins with.
-fn untidy(mut path: &[u8]) -> &[u8] {
+fn skip_slashes(mut path: &[u8]) -> &[u8] {
     loop {
         path = match path {
             [b'/', rest @ ..] => rest,
@@ -165,6 +167,7 @@ pub struct Views<'a> {
     links: BTreeMap<PathBuf, PathBuf>,
     /// By their number, from 1.
     known: Vec<Names>,
+    failures: FxHashMap<Key, u32>,
 }
 
 impl<'a> Views<'a> {
@@ -182,6 +185,7 @@ impl<'a> Views<'a> {
             root: root_of(&host::mounts()?),
             links: spools.iter().flat_map(aliases::links).collect(),
             known: Vec::new(),
+            failures: FxHashMap::default(),
         };
         views.look()?;
         Ok(views)
@@ -193,9 +197,9 @@ impl<'a> Views<'a> {
         for pid in host::running()? {
             if let Ok(key) = Key::of(pid)
                 && seen.insert(key)
-                && let Ok(names) = self.names_of(pid)
+                && let Ok(names) = self.names_of(pid, &key)
             {
-                self.enter(key, ANY_EVENT, names);
+                self.enter(key, UNKNOWN_EVENT, names);
             }
         }
         Ok(())
@@ -203,21 +207,35 @@ impl<'a> Views<'a> {
 
     /// Answers the kernel side. If the task that asked is gone, the next one asks again.
     pub fn answer(&mut self, question: &Question) {
-        if let Ok(names) = self.names_of(question.pid) {
-            self.enter(question.key, question.event, names);
-        } else {
+        if let Ok(names) = self.names_of(question.tid, &question.key) {
+            self.failures.remove(&question.key);
+            return self.enter(question.key, question.event, names);
+        }
+        let failures = self.failures.entry(question.key).or_default();
+        *failures += 1;
+        if *failures < FAILURES {
             let _ = self.asked.delete(bytemuck::bytes_of(&question.key));
         }
     }
 
-    /// The names that a task has for the spools.
-    fn names_of(&self, task: u32) -> io::Result<Names> {
+    /// The names that a task has for the spools; an error if it has another view by now.
+    fn names_of(&self, task: u32, key: &Key) -> io::Result<Names> {
         let mounts = host::mounts_of(task)?;
+        // A root directory that is no mount has no line.
+        let mut roots = mounts.iter().filter(|m| m.mount == Path::new("/"));
+        if roots.clone().next().is_some() && roots.all(|root| root.id != key.root_mount) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let mut found = mounted(self.spools, &mounts);
         let same_root = self.root.is_some() && root_of(&mounts) == self.root;
         if same_root {
-            for (alias, here) in &self.links {
-                found.entry(alias.clone()).or_insert_with(|| here.clone());
+            // They lead to a spool only where that is mounted as it is here.
+            let own: Vec<_> = found.iter().filter(|(alias, here)| alias == here).collect();
+            let leads = |here: &Path| own.iter().any(|(spool, _)| here.starts_with(spool));
+            let links = self.links.iter().filter(|(_, here)| leads(here));
+            let links: Vec<_> = links.map(|(a, b)| (a.clone(), b.clone())).collect();
+            for (alias, here) in links {
+                found.entry(alias).or_insert(here);
             }
         }
         Ok(Names::new(found, same_root))
@@ -285,7 +303,7 @@ fn way(alias: &[u8]) -> Way {
 pub struct Foreign {
     spools: Vec<Spool>,
     own: u32,
-    by_namespace: FxHashMap<u32, Option<Rc<Names>>>,
+    by_root: FxHashMap<(u32, PathBuf), Option<Rc<Names>>>,
     by_pid: FxHashMap<u32, Option<Rc<Names>>>,
 }
 
@@ -294,7 +312,7 @@ impl Foreign {
         Ok(Foreign {
             spools: spools.to_vec(),
             own: namespace("self").context("Failed to read the own namespace")?,
-            by_namespace: FxHashMap::default(),
+            by_root: FxHashMap::default(),
             by_pid: FxHashMap::default(),
         })
     }
@@ -314,13 +332,21 @@ impl Foreign {
 
     fn look(&mut self, pid: u32) -> Option<Rc<Names>> {
         let number = namespace(pid).ok().filter(|number| *number != self.own)?;
-        let spools = &self.spools;
+        // Those names begin at the root of the namespace, mountinfo at that of the process.
+        let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
+        let (spools, top) = (&self.spools, root.clone());
         let names = || {
-            let mounts = host::mounts_of(pid).ok()?;
-            Some(Rc::new(Names::new(mounted(spools, &mounts), true)))
+            let found = mounted(spools, &host::mounts_of(pid).ok()?).into_iter();
+            let below = found.map(|(alias, here)| {
+                let alias = alias
+                    .strip_prefix("/")
+                    .map_or(top.clone(), |a| join(&top, a));
+                (alias, here)
+            });
+            Some(Rc::new(Names::new(below.collect(), true)))
         };
-        self.by_namespace
-            .entry(number)
+        self.by_root
+            .entry((number, root))
             .or_insert_with(names)
             .clone()
     }

@@ -322,6 +322,8 @@ mod tests {
             source: String::new(),
             dev: 0,
             root: PathBuf::from("/"),
+            id: 1,
+            parent: 0,
         };
         thread::spawn(move || found.iter().count());
         let mut walk = Walk::new(&to, None);

@@ -234,7 +234,7 @@ def test_results_count_and_are_named():
     assert (counts["same"], counts["diverged"], counts["never_reached"]) == (981, 4, 10)
     assert (counts["skipped"], counts["skipped_for"]) == (4, {"unsupported": 4})
     assert (counts["executed"], counts["reconstructed"]) == (985, 1)
-    assert counts["left_out_on_purpose"] == 3
+    assert (counts["left_out_on_purpose"], counts["before_start"]) == (3, 7)
     assert (found.executed, found.divergent, found.skipped) == (985, 4, 15)
     said = "; ".join(found.certificate["reasons"])
     for part in ("0.406 % of the calls had another", "1.5 % of the recorded calls were not",

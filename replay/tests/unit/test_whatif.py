@@ -119,7 +119,7 @@ def test_a_part_begins_in_the_state_that_was_then(script, tmp_path: Path) -> Non
 
 def test_a_part_counts_from_the_begin_of_the_trace(script, tmp_path: Path) -> None:
     """The plan's clock begins with the snapshot, 2 ms later."""
-    for at_ms in (3, 5, 7):
+    for at_ms in (1, 3, 5, 7):
         script.call(10, at_ms, "stat", "x", ret=-2)
     path = script.write(tmp_path / "trace")
     meta = json.loads((path / "meta.json").read_text())
@@ -127,3 +127,5 @@ def test_a_part_counts_from_the_begin_of_the_trace(script, tmp_path: Path) -> No
     (path / "meta.json").write_text(json.dumps(meta))
     summary, _ = plan(Trace.open(path), tmp_path / "plan", parse([], 1, "4ms..6ms"))
     assert (summary.syscalls, summary.duration_ns) == (1, 2 * 10**6)
+    whole = build(Trace.open(path), tmp_path / "plan")
+    assert (whole.syscalls, whole.before_start) == (3, 1)  # what the first did is in the snapshot

@@ -187,13 +187,18 @@ static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room,
 	return 0;
 }
 
+static __always_inline u32 view_told(const struct task_state *st)
+{
+	return st->view == VIEW_ASSUMED ? 0 : st->view;
+}
+
 static __always_inline void fill_texts(struct task_state *st, struct ring_call *e, char *text,
 				       u32 room)
 {
 	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 
 	e->head.stride = room;
-	e->head.view = st->view;
+	e->head.view = view_told(st);
 	if (s->flags & SHAPE_EXEC) {
 		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
 		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
@@ -258,7 +263,7 @@ static __always_inline void emit_one(struct task_struct *t, struct task_state *s
 	fill_call(t, st, &e->c.rec, ret, now, flags);
 	e->c.head.len1 = st->head_bytes - 1;
 	e->c.head.stride = sizeof(e->text);
-	e->c.head.view = st->view;
+	e->c.head.view = view_told(st);
 	__builtin_memcpy(e->text, st->head, sizeof(e->text));
 	submit_call(st, e);
 }

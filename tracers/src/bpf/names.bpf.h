@@ -5,8 +5,8 @@
 
 #include "state.bpf.h"
 
-/* What of a path is compared. The two functions that read it are global: the verifier
- * looks at them once, not on every way to them. */
+/* What of a path is compared. Functions that read it are global: the verifier looks at
+ * them once, not on every way to them. */
 struct path_head {
 	char text[PATH_HEAD];
 };

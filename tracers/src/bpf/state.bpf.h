@@ -17,6 +17,7 @@
 #define MAX_WAYS 64
 #define VIEW_WAYS 16
 #define VIEW_UNKNOWN (~0U) /* nobody has looked at it yet */
+#define VIEW_ASSUMED (~1U) /* likewise, but with our root directory: names as ours */
 #define MAX_CALLS 128
 #define MAX_NR 512
 #define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
@@ -148,7 +149,7 @@ struct task_state {
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 waits; /* counted in `waiting`: turns.bpf.h */
-	u8 pad;
+	u8 unjudged; /* a name of this call could lead anywhere: views.bpf.h */
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
 	char head[PATH_SHORT]; /* start of the path, read at entry */
@@ -201,7 +202,7 @@ struct {
  * counters.rs repeats the numbers. */
 enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
-	COUNT_UNJUDGED = 48, /* absolute paths of a view not looked at, or with many names */
+	COUNT_UNJUDGED = 48, /* calls by names of a view not looked at, or with many names */
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
 	COUNT_RESCUED = 50, /* records that found the ring of their CPU full, the last not */
 	COUNT_NOT_COMPLETED = 51, /* requests whose completion no program was run for */

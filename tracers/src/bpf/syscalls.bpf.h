@@ -86,10 +86,14 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->obj_mode = 0;
 	st->certain = 0;
 	st->view = 0;
+	st->unjudged = 0;
 	st->head[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
-	if (!away && !wanted(t, st, s))
+	if (!away && !wanted(t, st, s)) {
+		if (st->unjudged)
+			count(COUNT_UNJUDGED);
 		return 0;
+	}
 	st->cwd_spool = cwd_on_spool(t);
 	st->out_ns = 0;
 	st->stolen_ns = 0;
@@ -106,12 +110,19 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 	bool opened = false;
 	struct file *f;
 
-	if (s->flags & SHAPE_CHDIR)
+	if (s->flags & SHAPE_CHDIR) {
+		/* Its path was not readable at entry, and its root may be another one now. */
+		if (s->path >= 0 && !st->head_bytes && !sees_our_mounts(t))
+			st->view = VIEW_UNKNOWN;
 		return st->touched || st->cwd_spool || cwd_on_spool(t) || root_on_spool(t) ||
 		       cwd_above_spool(t);
+	}
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
 		opened = f && is_spool(dev_of(inode_of(f)));
+		st->unjudged = 0; /* the file tells */
+		if (opened && st->view == VIEW_ASSUMED)
+			st->view = VIEW_UNKNOWN; /* not as ours: that name leads elsewhere here */
 		if (!opened || st->head_bytes || s->path < 0)
 			return opened;
 		/* How its name is meant is not known yet. */
@@ -131,6 +142,8 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 	s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 	if (st->certain || turned_out_on_spool(t, st, s, ret))
 		emit_call(t, st, ret, bpf_ktime_get_ns(), 0);
+	else if (st->unjudged)
+		count(COUNT_UNJUDGED);
 	st->call = 0;
 	return 0;
 }

@@ -165,10 +165,14 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 	else
 		op.flags = SPSC_URING_ENTRY;
 	if (op.flags && !(sqe.flags & IOSQE_FIXED_FILE)) {
+		st->unjudged = 0;
 		judge(t, st, &sqe, &op);
 		/* Another file's read or write: nothing later will change that. */
-		if (!(op.flags & SPSC_URING_ON_SPOOL) && !opens(op.opcode))
+		if (!(op.flags & SPSC_URING_ON_SPOOL) && !opens(op.opcode)) {
+			if (st->unjudged)
+				count(COUNT_UNJUDGED);
 			return 0;
+		}
 	}
 	op.submit_ns = bpf_ktime_get_ns();
 	op.ring = (u64)req->ctx;

@@ -19,12 +19,9 @@ struct view_key {
 	u32 mount_ns;
 };
 
-/* User space looked before any call came from there, and cannot read the event. */
-#define ANY_EVENT (~0ULL)
-
 /* How the spools are named there. */
 struct view {
-	u64 event; /* mnt_namespace.event, another one after each mount; or ANY_EVENT */
+	u64 event; /* mnt_namespace.event when it was asked for; another one after each mount */
 	u32 number; /* from 1, of this answer; views.rs knows its names */
 	u32 n_ways;
 	u32 unsure; /* there are more names than these */
@@ -53,7 +50,7 @@ struct ring_view {
 	struct ring_head head;
 	struct view_key key;
 	u64 event;
-	u32 pid; /* of a process that has that view */
+	u32 tid; /* of a thread that has that view */
 	u32 pad;
 };
 
@@ -91,12 +88,6 @@ static __always_inline struct view_key view_key_of(struct task_struct *t)
 	};
 }
 
-/* It was looked at since its last mount. */
-static __always_inline bool is_current(const struct view *view, u64 event)
-{
-	return view->event == ANY_EVENT || view->event == event;
-}
-
 /* No absolute name that begins with these eight bytes leads to a spool from where the current
  * task sees it; false also if that is not known. */
 __noinline bool no_spool_in_view(u64 first)
@@ -105,7 +96,7 @@ __noinline bool no_spool_in_view(u64 first)
 	struct view_key key = view_key_of(t);
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	if (!view || view->unsure || !is_current(view, t->nsproxy->mnt_ns->event))
+	if (!view || view->unsure || view->event != t->nsproxy->mnt_ns->event)
 		return false;
 	if (view->n_ways && untidy_word(first, first >> 8))
 		return false;
@@ -115,19 +106,20 @@ __noinline bool no_spool_in_view(u64 first)
 	return true;
 }
 
-/* An ancestor that sees the same, for most programs of a delivery end before they are looked at. */
+/* An ancestor that sees the same, for most programs of a delivery end before they are looked
+ * at. The thread, not its process: a thread may have a root directory of its own. */
 static __always_inline u32 longest_living(struct task_struct *t, const struct view_key *key)
 {
-	u32 pid = t->tgid;
+	u32 tid = t->pid;
 
 	for (int i = 0; i < 8; i++) {
 		t = t->real_parent;
-		if (t->fs->root.dentry->d_inode->i_ino != key->root_ino ||
+		if (!t->pid || t->fs->root.dentry->d_inode->i_ino != key->root_ino ||
 		    root_mount_of(t) != key->root_mount)
 			break;
-		pid = t->tgid;
+		tid = t->pid;
 	}
-	return pid;
+	return tid;
 }
 
 static __always_inline void ask_for_view(struct task_struct *t, struct view_key *key, u64 event)
@@ -142,10 +134,10 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 		return; /* the next call asks again */
 	e->key = *key;
 	e->event = event;
-	e->pid = longest_living(t, key);
+	e->tid = longest_living(t, key);
 	e->pad = 0;
-	bpf_ringbuf_submit(e, 0);
 	bpf_map_update_elem(&views_asked, key, &event, BPF_ANY);
+	bpf_ringbuf_submit(e, 0);
 }
 
 /* The head of a path against the names of a view. */
@@ -182,22 +174,24 @@ __noinline bool named_in_view(const struct path_head *head)
 
 	if (!head || !st)
 		return false;
-	if (!view || !is_current(view, event))
+	if (!view || view->event != event)
 		ask_for_view(t, &key, event);
-	if (!view && has_our_root(t))
-		return head_on_spool(head, 0, 0);
-	if (!view) {
-		st->view = VIEW_UNKNOWN;
-		count(COUNT_UNJUDGED);
+	if (!view && has_our_root(t)) {
+		if (head_on_spool(head, 0, 0))
+			return true;
+		st->view = VIEW_ASSUMED;
 		return false;
 	}
-	if (view->event == ANY_EVENT)
-		view->event = event;
+	if (!view) {
+		st->view = VIEW_UNKNOWN;
+		st->unjudged = 1;
+		return false;
+	}
 	st->view = view->number;
 	if (head_in_view(head, &key))
 		return true;
 	if (view->unsure)
-		count(COUNT_UNJUDGED);
+		st->unjudged = 1;
 	return false;
 }
 

@@ -43,6 +43,6 @@ def _unjudged(trace: Trace) -> list[str]:
     if not (n := trace.meta.get("calls_unjudged", 0)):
         return []
     return [
-        f"{n:,} calls by absolute names came from containers or chroots before the recorder knew "
-        "what is mounted there: those that were about the spool are in no table."
+        f"{n:,} calls by absolute names came from containers or chroots of which the recorder did "
+        "not know all names of the spool: those that were about it are in no table."
     ]

@@ -213,8 +213,9 @@ class Resolver:
         else:
             node = self.behind(process, shape, row)
             first = self.id_of(node)
-            if shape.path >= 0 and first >= 0:
-                base = BASE_FD
+            if shape.path >= 0 and first >= 0:  # without a path, or by one that has no name here
+                by_fd = shape.dirfd >= 0 and signed(args[shape.dirfd]) >= 0
+                base = BASE_FD if by_fd else BASE_ROOT
         if shape.path2 >= 0 and row.path2:
             dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
             second, base2 = self.named(process, dirfd, strings[row.path2], row.flags)

@@ -40,7 +40,8 @@ META_FIELDS = (
     (
         "calls_unjudged",
         "Calls by absolute names of processes with another root or other mounts, at which the "
-        "recorder had not looked yet: whether they were about a spool is not known.",
+        "recorder had not looked yet, or which have more than 16 names of the spools, or longer "
+        "ones than 126 bytes: whether they were about a spool is not known.",
     ),
     (
         "snapshot_ns",
