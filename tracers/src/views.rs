@@ -222,20 +222,21 @@ impl<'a> Views<'a> {
     fn names_of(&self, task: u32, key: &Key) -> io::Result<Names> {
         let mounts = host::mounts_of(task)?;
         // A root directory that is no mount has no line.
-        let mut roots = mounts.iter().filter(|m| m.mount == Path::new("/"));
-        if roots.clone().next().is_some() && roots.all(|root| root.id != key.root_mount) {
+        let roots = mounts.iter().filter(|m| m.mount == Path::new("/"));
+        let roots: Vec<u32> = roots.map(|root| root.id).collect();
+        if !roots.is_empty() && !roots.contains(&key.root_mount) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let mut found = mounted(self.spools, &mounts);
         let same_root = self.root.is_some() && root_of(&mounts) == self.root;
         if same_root {
             // They lead to a spool only where that is mounted as it is here.
-            let own: Vec<_> = found.iter().filter(|(alias, here)| alias == here).collect();
-            let leads = |here: &Path| own.iter().any(|(spool, _)| here.starts_with(spool));
-            let links = self.links.iter().filter(|(_, here)| leads(here));
-            let links: Vec<_> = links.map(|(a, b)| (a.clone(), b.clone())).collect();
-            for (alias, here) in links {
-                found.entry(alias).or_insert(here);
+            let own = found.iter().filter(|(alias, here)| alias == here);
+            let own: Vec<PathBuf> = own.map(|(alias, _)| alias.clone()).collect();
+            for (alias, here) in &self.links {
+                if own.iter().any(|spool| here.starts_with(spool)) {
+                    found.entry(alias.clone()).or_insert_with(|| here.clone());
+                }
             }
         }
         Ok(Names::new(found, same_root))
@@ -338,10 +339,8 @@ impl Foreign {
         let names = || {
             let found = mounted(spools, &host::mounts_of(pid).ok()?).into_iter();
             let below = found.map(|(alias, here)| {
-                let alias = alias
-                    .strip_prefix("/")
-                    .map_or(top.clone(), |a| join(&top, a));
-                (alias, here)
+                let name = alias.strip_prefix("/").unwrap_or(&alias);
+                (join(&top, name), here)
             });
             Some(Rc::new(Names::new(below.collect(), true)))
         };

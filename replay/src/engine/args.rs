@@ -197,13 +197,8 @@ impl Task {
             Word::Mode => i64::from(op.mode),
             Word::Cmd => i64::from(op.cmd),
             // getdents64 takes 32 bits: a negative size is a large one, larger than the buffer.
-            Word::Size if kind == Kind::Getdents => op.size.clamp(0, self.context.longest(kind)),
-            // "All there is" was meant, and is asked for in a loop until nothing is left.
-            Word::Size if kind == Kind::CopyRange => op.size.min(op.ret.max(0)),
-            Word::Size if kind == Kind::Write => {
-                semantics::to_write(op).min(self.context.longest(kind))
-            }
-            Word::Size => op.size.min(self.context.longest(kind)),
+            Word::Size if kind == Kind::Getdents => self.length(op, kind).max(0),
+            Word::Size => self.length(op, kind),
             Word::Offset => op.offset,
             Word::Uid => self.owner(op.arg as u32),
             Word::Gid => self.owner((op.arg as u64 >> 32) as u32),
@@ -246,14 +241,21 @@ impl Task {
         self.context.pattern.at(op.ino, offset) as i64
     }
 
-    fn iov(&mut self, op: &PlanOp, kind: Kind) -> i64 {
+    /// How many bytes are asked for.
+    fn length(&self, op: &PlanOp, kind: Kind) -> i64 {
         let asked = match kind {
+            // "All there is" was meant, and is asked for in a loop until nothing is left.
+            Kind::CopyRange => op.size.min(op.ret.max(0)),
             Kind::Write => semantics::to_write(op),
             _ => op.size,
         };
+        asked.min(self.context.longest(kind))
+    }
+
+    fn iov(&mut self, op: &PlanOp, kind: Kind) -> i64 {
         self.scratch.iov = libc::iovec {
             iov_base: self.blank(op, kind) as *mut libc::c_void,
-            iov_len: asked.clamp(0, self.context.longest(kind)) as usize,
+            iov_len: self.length(op, kind).max(0) as usize,
         };
         (&raw const self.scratch.iov) as i64
     }

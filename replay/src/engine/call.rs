@@ -1,8 +1,6 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
-use spoolscope_traces::records::{
-    NONE, PlanOp, REASON_BROKEN, REASON_NOT_A_FILE, REASON_UNSUPPORTED, REASON_USED_UP,
-};
+use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::{Refusal, place, shape_of};
@@ -50,14 +48,17 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     let special = semantics::is_special(u32::from(op.obj_mode));
     let device = matches!(op.mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK);
     let by_name = semantics::uses_path(op) && kind != Kind::Open;
+    if kind != Kind::Unsupported
+        && let Some(reason) = semantics::machine_lacked(op)
+    {
+        return Err(reason);
+    }
     match kind {
         Kind::Unsupported => Err(REASON_UNSUPPORTED),
         // A signal ended it; only those that end the sleep for a lock are replayed.
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
-        _ if semantics::was_for_want(op) => Err(REASON_USED_UP),
-        _ if semantics::was_broken(op) => Err(REASON_BROKEN),
         Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),

@@ -1,6 +1,6 @@
 //! Why a call failed, where more follows from that than from the failure.
 
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{PlanOp, REASON_BROKEN, REASON_USED_UP};
 
 use super::{Kind, Lock, kind, lock};
 
@@ -10,27 +10,20 @@ pub fn was_denied(op: &PlanOp) -> bool {
     denied && kind(op) != Kind::Identity
 }
 
-/// Whether the recorded machine had no space, quota, descriptors or memory left, which this one
-/// has: made again, the call would leave what it did not leave then. That an extended attribute
-/// finds no space is a limit of the filesystem; a close gives the descriptor back all the same.
-pub fn was_for_want(op: &PlanOp) -> bool {
-    let Ok(error) = i32::try_from(-op.ret) else {
-        return false;
-    };
-    match kind(op) {
-        Kind::Close | Kind::Exit => false,
-        Kind::SetXattr if error == libc::ENOSPC => false,
-        _ => matches!(
-            error,
-            libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE | libc::ENOMEM
-        ),
+/// Why a call failed that only the recorded machine had no means for: space, quota, descriptors or
+/// memory were used up, or its disk failed, or was read-only, as it is after a failure. Made again,
+/// it would leave what it did not leave then. That an extended attribute finds no space is a limit
+/// of the filesystem; a close gives the descriptor back all the same.
+pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
+    let error = i32::try_from(-op.ret).ok()?;
+    match (kind(op), error) {
+        (Kind::Close, _) | (Kind::SetXattr, libc::ENOSPC) => None,
+        (_, libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
+            Some(REASON_USED_UP)
+        }
+        (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
+        _ => None,
     }
-}
-
-/// Whether the recorded disk failed, or was read-only, as it is after a failure.
-pub fn was_broken(op: &PlanOp) -> bool {
-    let failed = op.ret == -i64::from(libc::EIO) || op.ret == -i64::from(libc::EROFS);
-    failed && !matches!(kind(op), Kind::Close | Kind::Exit)
 }
 
 /// Bytes to write: those that were written, if not all were, for the same reasons.
@@ -62,14 +55,15 @@ mod tests {
 
     #[test]
     fn what_was_used_up_is_no_limit_of_the_filesystem() {
-        assert!(was_for_want(&failed("write", libc::ENOSPC)));
-        assert!(was_for_want(&failed("openat", libc::EDQUOT)));
-        assert!(!was_for_want(&failed("setxattr", libc::ENOSPC)));
-        assert!(was_for_want(&failed("setxattr", libc::EDQUOT)));
-        assert!(!was_for_want(&failed("close", libc::ENOSPC)));
-        assert!(was_broken(&failed("fsync", libc::EIO)));
-        assert!(!was_broken(&failed("close", libc::EIO)));
-        assert!(!was_for_want(&failed("unlink", libc::ENOENT)));
+        let why = |name, error| machine_lacked(&failed(name, error));
+        assert_eq!(why("write", libc::ENOSPC), Some(REASON_USED_UP));
+        assert_eq!(why("openat", libc::EDQUOT), Some(REASON_USED_UP));
+        assert_eq!(why("setxattr", libc::ENOSPC), None);
+        assert_eq!(why("setxattr", libc::EDQUOT), Some(REASON_USED_UP));
+        assert_eq!(why("close", libc::ENOSPC), None);
+        assert_eq!(why("fsync", libc::EIO), Some(REASON_BROKEN));
+        assert_eq!(why("close", libc::EIO), None);
+        assert_eq!(why("unlink", libc::ENOENT), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use attributes::{
     XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr, xattr_call,
     xattr_role,
 };
-pub use failures::{to_write, was_broken, was_denied, was_for_want, was_interrupted};
+pub use failures::{machine_lacked, to_write, was_denied, was_interrupted};
 
 /// Families of calls that the replayer treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 """Calls that fail for lack of space, names, descriptors and a disk that works.
 
 lacking.py DIRECTORY IMAGE - the directory is a small filesystem by itself, in that file. Prints how
-many calls failed for lack of something, and how many by a broken disk.
+many calls failed by a broken or read-only disk, and how many for lack of something.
 """
 
 # The calls themselves are the test, so they are made by their own names.

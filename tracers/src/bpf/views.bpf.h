@@ -140,24 +140,6 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* The head of a path against the names of a view. */
-__noinline bool head_in_view(const struct path_head *head, const struct view_key *key)
-{
-	struct view_key own;
-	struct view *view;
-
-	if (!head || !key)
-		return false;
-	own = *key; /* 6.1 takes a key from the own stack only */
-	view = bpf_map_lookup_elem(&views, &own);
-	if (!view)
-		return false;
-	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
-		if (begins_with(&view->ways[i], head))
-			return true;
-	return false;
-}
-
 /*
  * Does the absolute path in `head` lead to a spool from where the current task sees it?
  * After a mount the older names hold until user space has looked again. Until it has
@@ -172,8 +154,12 @@ __noinline bool named_in_view(const struct path_head *head)
 	u64 event = t->nsproxy->mnt_ns->event;
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	if (!head || !st)
+	if (!head)
 		return false;
+	if (!st) { /* a thread of the kernel that submits for a ring */
+		count(COUNT_UNJUDGED);
+		return false;
+	}
 	if (!view || view->event != event)
 		ask_for_view(t, &key, event);
 	if (!view && has_our_root(t)) {
@@ -188,8 +174,9 @@ __noinline bool named_in_view(const struct path_head *head)
 		return false;
 	}
 	st->view = view->number;
-	if (head_in_view(head, &key))
-		return true;
+	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
+		if (begins_with(&view->ways[i], head))
+			return true;
 	if (view->unsure)
 		st->unjudged = 1;
 	return false;

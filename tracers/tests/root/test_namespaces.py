@@ -91,11 +91,9 @@ def told(process: "subprocess.Popen[str]") -> list[tuple[str, ...]]:
     return ast.literal_eval(said.splitlines()[-1])
 
 
-def told_unseen(
-    output: Path, begin: "Callable[[], subprocess.Popen[str]]"
-) -> list[tuple[str, ...]]:
+def told_unseen(place: Path, begin: "Callable[[], subprocess.Popen[str]]") -> list[tuple[str, ...]]:
     """Likewise; it begins and makes its first calls while the recorder stands still."""
-    pattern = f"spoolscope-record run .*{output.parent}"
+    pattern = f"spoolscope-record run .*{place}"
     recorder = int(subprocess.check_output(["pgrep", "-o", "-f", pattern]))
     os.kill(recorder, signal.SIGSTOP)
     try:
@@ -161,7 +159,7 @@ def test_absolute_names_are_those_of_the_spool(
         assert early.stdout.readline() == "ready\n"
 
     def work() -> None:
-        said.extend(told(early) if early else told_unseen(tmp_path / "t", begin))
+        said.extend(told(early) if early else told_unseen(tmp_path, begin))
 
     trace = during(mount, tmp_path, when_ready, work)
     assert len(said) == 41

@@ -103,8 +103,7 @@ def _numbers(found: Certificate) -> TableBlock:
 
 
 def _why_skipped(numbers: dict[str, int]) -> str:
-    known = {SKIPPED[reason]: n for reason, n in numbers.items() if reason in SKIPPED}
-    said = ", ".join(f"{count(n)}: {why}" for why, n in known.items())
+    said = ", ".join(f"{count(n)}: {SKIPPED.get(why, why)}" for why, n in numbers.items())
     return f" ({said})" if said else ""
 
 
