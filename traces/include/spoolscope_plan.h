@@ -103,7 +103,8 @@ struct spsc_plan_entry {
 };
 
 enum spsc_entry_flags {
-	SPSC_ENTRY_LISTED = 1, /* a directory: all names in it are entries */
+	SPSC_ENTRY_LISTED = 1 << 0, /* a directory: all names in it are entries */
+	SPSC_ENTRY_TYPE_ONLY = 1 << 1, /* of its mode only the type is known */
 };
 
 /* A descriptor open in a thread's process at start. */
@@ -114,7 +115,7 @@ struct spsc_plan_fd {
 	__u32 flags;
 	__u32 path;
 	__u32 file; /* equal numbers share one open file; SPSC_NONE = not known */
-	__u32 pad;
+	__u32 mode; /* i_mode of it, 0 unknown */
 };
 
 /* An extended attribute of an entry; its value is a pattern. */

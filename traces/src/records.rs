@@ -148,7 +148,7 @@ records! {
         uid: u32, gid: u32, flags: u32,
     }
     PlanFd "plan_fd" {
-        pos: i64, thread: u32, fd: i32, flags: u32, path: u32, file: u32, pad: u32,
+        pos: i64, thread: u32, fd: i32, flags: u32, path: u32, file: u32, mode: u32,
     }
     PlanXattr "plan_xattr" { path: u32, name: u32, length: u32, pad: u32 }
     Outcome "outcome" {
@@ -207,7 +207,7 @@ constants! {
     }
     u8 { LOCK_POSIX = 1, LOCK_OPEN_FILE = 2, LOCK_FLOCK = 3, LOCK_LEASE = 4 }
     u32 { MAP_READ = 1, MAP_WRITE = 1 << 1, MAP_EXEC = 1 << 2, MAP_SHARED = 1 << 3 }
-    u32 { NONE = 0xffff_ffff, ENTRY_LISTED = 1 }
+    u32 { NONE = 0xffff_ffff, ENTRY_LISTED = 1, ENTRY_TYPE_ONLY = 2 }
     u16 { PLAN_FORK = 1000, PLAN_EXEC = 1001, PLAN_EXIT = 1002, PLAN_FAULT = 1003 }
     u8 {
         BASE_NONE = 0, BASE_ROOT = 1, BASE_CWD = 2, BASE_FD = 3,
@@ -243,7 +243,7 @@ mod tests {
             flags: 2,
             path: NONE,
             file: NONE,
-            pad: 0,
+            mode: 0o100_640,
         }];
         let bytes = as_bytes(&records).to_vec();
         assert_eq!(bytes.len(), 32);

@@ -82,6 +82,7 @@ class Worker:
         name = f"{self.number}.{self.n}"
         fd = os.open(f"tmp/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640)
         os.write(fd, b"d" * self.random.randrange(1, 3000))
+        time.sleep(self.random.random() / 200)  # open for a while: a recording may begin now
         if self.random.random() < 0.5:
             os.rename(f"tmp/{name}", name, dst_dir_fd=self.directory)
             os.write(fd, b"late" * 9)

@@ -83,6 +83,9 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         return;
     };
     world.learn_ino(object, op.ino);
+    if semantics::kind(op) != Kind::Chmod {
+        world.object_mut(object).learn_mode(u32::from(op.obj_mode));
+    }
     if let Some(mode) = semantics::mode_by_acl(op) {
         let special = world.object(object).now.mode & 0o7000;
         return world.object_mut(object).chmod(special | mode);

@@ -1,13 +1,30 @@
 //! What existed before the first operation: the snapshot, corrected by what calls found.
 
-use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::records::{ENTRY_TYPE_ONLY, NONE, PlanOp};
 
 use crate::model::objects::Attributes;
 use crate::model::world::{Slot, World};
+use crate::plan::Plan;
 use crate::semantics;
 use crate::touches::{Makes, Need, Touch};
 
 impl World<'_> {
+    /// Open files and working directories prove that their names existed at start.
+    pub(super) fn start(&mut self, plan: &Plan) {
+        for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
+            let object = self.plant(fd.path, 0, None);
+            self.object_mut(object).learn_mode(fd.mode);
+            self.descriptors.found(self.leader(fd.thread), fd, object);
+        }
+        for thread in plan.threads() {
+            let alive_at_start = thread.parent == NONE && thread.cwd != NONE;
+            if alive_at_start && !self.names.bytes(thread.cwd).is_empty() {
+                let object = self.plant(thread.cwd, 0, None);
+                self.object_mut(object).become_directory();
+            }
+        }
+    }
+
     /// Makes a name exist from the start, with what the snapshot or the call tells of it.
     pub fn plant(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
         if let Slot::Present(object) = self.slot(path) {
@@ -54,14 +71,20 @@ impl World<'_> {
         if let Some(known) = self.by_ino.get(&ino).filter(|at| self.object(**at).initial) {
             return *known;
         }
-        let (first, target) = match entry {
-            Some(entry) if entry.mode != 0 => (Attributes::of_entry(&entry), entry.target),
-            _ => (self.guess(path, op), NONE),
+        let shown = entry.filter(|entry| entry.mode != 0);
+        let (first, target) = match shown {
+            Some(entry) => (Attributes::of_entry(&entry), entry.target),
+            None => (self.guess(path, op), NONE),
+        };
+        let told = match shown {
+            Some(entry) => entry.flags & ENTRY_TYPE_ONLY == 0,
+            None => op.is_some_and(|op| op.obj_mode != 0),
         };
         let tentative = semantics::is_regular(first.mode) || first.mode & libc::S_IFMT == 0;
         let object = self.add(ino, first, target);
         self.object_mut(object).tentative = tentative;
         self.object_mut(object).initial = true;
+        self.object_mut(object).guessed = !told;
         self.object_mut(object).written.add(0, first.size);
         self.grow(first.size);
         object

@@ -38,6 +38,8 @@ mod inferred;
 #[cfg(test)]
 mod lock_tests;
 #[cfg(test)]
+mod mode_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod xattr_tests;

@@ -33,6 +33,8 @@ pub struct Object {
     pub unsized_: bool,
     /// Existed before the first operation.
     pub initial: bool,
+    /// Nobody told the mode so far.
+    pub guessed: bool,
     /// The size at start comes from the snapshot only, which was taken while the server ran.
     pub tentative: bool,
     /// The size at start comes from the first append, which may have told of others, too.
@@ -51,7 +53,19 @@ impl Object {
         }
     }
 
+    /// Takes what a call or descriptor shows of an object whose mode was a guess.
+    pub fn learn_mode(&mut self, told: u32) {
+        let kind = self.first.mode & libc::S_IFMT;
+        if !self.guessed || told == 0 || (kind != 0 && told & libc::S_IFMT != kind) {
+            return;
+        }
+        self.guessed = false;
+        self.tentative &= semantics::is_regular(told);
+        (self.first.mode, self.now.mode) = (told, told);
+    }
+
     pub fn chmod(&mut self, mode: u32) {
+        self.guessed = false;
         self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
     }
 

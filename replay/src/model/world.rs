@@ -106,21 +106,6 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Open files and working directories prove that their names existed at start.
-    fn start(&mut self, plan: &Plan) {
-        for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
-            let object = self.plant(fd.path, 0, None);
-            self.descriptors.found(self.leader(fd.thread), fd, object);
-        }
-        for thread in plan.threads() {
-            let alive_at_start = thread.parent == NONE && thread.cwd != NONE;
-            if alive_at_start && !self.names.bytes(thread.cwd).is_empty() {
-                let object = self.plant(thread.cwd, 0, None);
-                self.object_mut(object).first.mode |= libc::S_IFDIR;
-            }
-        }
-    }
-
     pub fn object(&self, index: u32) -> &Object {
         &self.objects[index as usize]
     }
@@ -211,6 +196,7 @@ impl<'a> World<'a> {
             blurred: false,
             unsized_: false,
             initial: false,
+            guessed: false,
             tentative: false,
             at_most: false,
         });

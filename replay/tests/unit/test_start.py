@@ -1,5 +1,7 @@
 """What was open, locked and mapped when the recording began is so again."""
 
+import subprocess
+
 import pytest
 
 from spoolscope.replay.outcomes import call_name, read_plan
@@ -30,6 +32,23 @@ def held(pid: int | None, kind: str, ino: int = 7, **values) -> dict:
     row = {"ts_ns": START, "pid": pid, "kind": kind, "exclusive": True, "waiting": False,
            "ino": ino, "start": 0, "length": None}  # fmt: skip
     return {**row, **values}
+
+
+def ends_with_mode(script, tmp_path, name: str) -> int:
+    """Replay with nothing divergent; return the mode of a name that was left."""
+    modes = []
+
+    def look(target, command, _) -> int:
+        done = subprocess.run(command, check=False)
+        modes.append((target / name).stat().st_mode)
+        return done.returncode
+
+    (tmp_path / "target").mkdir()
+    trace, place = script.write(tmp_path / "trace"), f"dir:{tmp_path / 'target'}"
+    (row,) = replay(trace, [place], tmp_path / "out", pace="afap", recorder=look)
+    assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
+    assert row["executed"] == row["syscalls"]
+    return modes[0]
 
 
 def results(script, tmp_path):
@@ -163,3 +182,21 @@ def test_recorded_faults_touch_pages_of_a_mapping(script, tmp_path):
     assert (row["executed"], row["divergent"]) == (3, 0)
     assert row["faults"] == {"recorded": 5, "touched": 2}
     assert row["final_state"]["mismatched"] == 0
+
+
+def test_an_open_file_that_the_snapshot_missed_has_its_mode_and_moves_with_it(script, tmp_path):
+    """A delivery under way: its name went while the snapshot listed the directory."""
+    opened(script, 10, 5, "tmp/m", 7, obj_mode=0o100640)
+    script.more["missed_names"] = [{"path_id": script.path("tmp/m"), "ino": 7, "directory": False}]
+    script.entry("new", ino=2, mode=0o040755)
+    script.call(10, 1, "rename", "tmp/m", path2="new/m")
+    script.call(10, 2, "write", "new/m", ret=9, base=0, fd=5, ino=7, obj_mode=0o100640, size=9,
+                offset=0, obj_size=9)  # fmt: skip
+    assert ends_with_mode(script, tmp_path, "new/m") == 0o100640
+
+
+def test_a_directory_that_the_snapshot_missed_has_the_mode_of_its_open(script, tmp_path):
+    """Only its type is known from its name."""
+    script.more["missed_names"] = [{"path_id": script.path("box"), "ino": 7, "directory": True}]
+    script.call(10, 1, "openat", "box", ret=3, flags=0o200000, ino=7, obj_mode=0o040700)
+    assert ends_with_mode(script, tmp_path, "box") == 0o040700

@@ -36,6 +36,7 @@ class Attached:
         fds["thread"] = np.where(thread >= 0, thread, NONE)
         fds["fd"], fds["pos"] = column(table, "fd"), column(table, "offset", 0)
         fds["flags"] = column(table, "flags", 0).astype(np.uint32)
+        fds["mode"] = column(table, "obj_mode", 0)
         fds["path"] = strings.of(column(table, "path_id"))
         fds["file"] = _numbered(column(table, "description"))
         deleted = table["deleted"].fill_null(False).to_numpy()  # noqa: FBT003

@@ -32,7 +32,7 @@ from spoolscope.traces.trace import Trace
 
 VERSION = 3
 DIRECTORY = 0o040755
-LISTED = 1
+LISTED, TYPE_ONLY = 1, 2
 _WRITES = tuple(name for name in CALLS if "write" in name)
 
 
@@ -218,6 +218,7 @@ def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
         entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
         entries["ino"] = identity(trace, names)
         entries["mode"] = np.where(names["directory"].to_numpy(), DIRECTORY, 0)
+        entries["flags"] = np.where(entries["mode"] > 0, TYPE_ONLY, 0)
         entries = entries[entries["path"] != NONE]
         yield entries[links.stood_at_start(entries["path"])]
 
@@ -251,7 +252,7 @@ def _above(entries: Ops, strings: Strings) -> Ops:
     added: Ops = entries[list(missing.values())].copy()
     added["path"], added["mode"] = list(missing), DIRECTORY
     added["ino"], added["size"], added["target"] = 0, 0, NONE
-    added["flags"] = 0
+    added["flags"] = TYPE_ONLY
     return added
 
 

@@ -134,7 +134,7 @@ _LAYOUTS = {
         i8 pos
         u4 thread
         i4 fd
-        u4 flags path file pad""",
+        u4 flags path file mode""",
     "plan_xattr": """
         u4 path name length pad""",
     "outcome": """
