@@ -16,6 +16,13 @@ struct Progress {
     away: Vec<Switch>,
 }
 
+impl Progress {
+    /// Nothing but absences was recorded, if anything: of a call that began before, or the first.
+    fn is_in_its_first_call(&self) -> bool {
+        self.last_end_ns == 0
+    }
+}
+
 /// The threads of one segment, by tid.
 #[derive(Debug, Default)]
 pub struct Threads(FxHashMap<u32, Progress>);
@@ -50,9 +57,8 @@ impl Threads {
 
     /// Something happened in a thread's life.
     pub fn lived(&mut self, task: &Task) {
-        if task.event == TASK_EXIT
-            && let Some(thread) = self.0.get_mut(&task.tid)
-        {
+        if task.event == TASK_EXIT {
+            let thread = self.0.entry(task.tid).or_default();
             thread.ended = true;
             thread.last_end_ns = thread.last_end_ns.max(task.ts_ns);
         }
@@ -80,11 +86,17 @@ impl Threads {
             .collect()
     }
 
-    /// Takes over, from the segment before, the threads that were not met again yet.
+    /// Takes over, from the segment before, the threads that made no call here yet.
     pub fn inherit(&mut self, before: Threads, alive: &FxHashSet<u32>) {
-        for (tid, thread) in before.0 {
-            if !thread.ended && alive.contains(&tid) {
-                self.0.entry(tid).or_insert(thread);
+        for (tid, mut thread) in before.0 {
+            if thread.ended || !alive.contains(&tid) {
+                continue;
+            }
+            let here = self.0.entry(tid).or_default();
+            if here.is_in_its_first_call() {
+                thread.away.append(&mut here.away);
+                thread.away.truncate(CARRIED);
+                *here = thread;
             }
         }
     }
@@ -109,6 +121,15 @@ mod tests {
             out_ns,
             call_ns: 1,
             ..Switch::default()
+        }
+    }
+
+    fn exit(tid: u32, ts_ns: u64) -> Task {
+        Task {
+            tid,
+            ts_ns,
+            event: TASK_EXIT,
+            ..Task::default()
         }
     }
 
@@ -147,15 +168,31 @@ mod tests {
         threads.called(&call(7, 6, 20));
         threads.called(&call(8, 6, 20));
         threads.called(&call(9, 6, 20));
-        threads.lived(&Task {
-            tid: 7,
-            ts_ns: 30,
-            event: TASK_EXIT,
-            ..Task::default()
-        });
+        threads.lived(&exit(7, 30));
         assert_eq!(borders(&threads, &[7, 8]), [(8, 7, 0)]);
         threads.called(&call(7, 0, 40));
         assert_eq!(borders(&threads, &[7, 8]), [(7, 1, 0), (8, 7, 0)]);
+    }
+
+    #[test]
+    fn a_call_over_two_borders_that_was_absent_before_the_first_was_complete_keeps_its_number() {
+        let (mut old, mut new) = (Threads::default(), Threads::default());
+        old.called(&call(7, 6, 20));
+        old.switched(&switch(7, 25));
+        new.switched(&switch(7, 35));
+        new.inherit(old, &FxHashSet::from_iter([7]));
+        assert_eq!(borders(&new, &[7]), [(7, 7, 2)]);
+    }
+
+    #[test]
+    fn nothing_is_inherited_by_who_has_the_tid_of_one_that_ended_since() {
+        let (mut old, mut new) = (Threads::default(), Threads::default());
+        old.called(&call(7, 6, 20));
+        new.lived(&exit(7, 30));
+        new.switched(&switch(7, 35));
+        new.inherit(old, &FxHashSet::from_iter([7]));
+        new.called(&call(7, 0, 40));
+        assert_eq!(borders(&new, &[7]), [(7, 1, 0)]);
     }
 
     #[test]
