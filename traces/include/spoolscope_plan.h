@@ -143,8 +143,9 @@ enum spsc_outcome_reason {
 	SPSC_REASON_UNSUPPORTED = 6, /* skipped: this call is not replayed */
 	SPSC_REASON_NO_ORDER = 7, /* its order was given up after the watchdog fired */
 	SPSC_REASON_NAMES = 8, /* a listing showed other names */
-	SPSC_REASON_USED_UP = 9, /* skipped: no space, descriptors or memory when recorded */
+	SPSC_REASON_USED_UP = 9, /* skipped: no space, descriptors or memory, or a limit was met */
 	SPSC_REASON_BROKEN = 10, /* skipped: the recorded disk failed or was read-only */
+	SPSC_REASON_AROUND = 11, /* skipped: another filesystem, mount or program was in the way */
 };
 
 /* Result of one op, same index as the op. */

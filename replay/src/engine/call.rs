@@ -11,6 +11,11 @@ use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
+/// What a pipe holds; the pattern is longer.
+const PIPE: i64 = 65_536;
+/// Where memory for O_DIRECT must begin, on any disk.
+const ALIGNED: usize = 4096;
+
 /// Executes an operation; the verdict says whether the result is the recorded one.
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
     refuse(task, op, kind)?;
@@ -33,6 +38,7 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         Kind::Unmap | Kind::Msync => mapped::change(task, op)?,
         Kind::Fault => mapped::touch(task, op)?,
         Kind::Sendfile => sendfile(task, op)?,
+        Kind::CopyRange => copy_range(task, op)?,
         Kind::Splice => splice(task, op)?,
         Kind::Chroot => look_up(task, op)?,
         Kind::Identity => life::change_identity(task, op),
@@ -40,6 +46,7 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         Kind::FailedExec => failed_exec(task, op)?,
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
+        Kind::Write => write(task, op)?,
         _ => plain(task, op, kind)?,
     })
 }
@@ -253,10 +260,66 @@ fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     ))
 }
 
+/// A file opened with O_DIRECT takes aligned memory only, where the pattern seldom is.
+fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let ret = plain(task, op, Kind::Write)?;
+    if ret != -i64::from(libc::EINVAL) || op.ret <= 0 {
+        return Ok(ret);
+    }
+    let (data, len) = task.to_write(op);
+    // SAFETY: the pattern is as long as the longest write.
+    let data = unsafe { std::slice::from_raw_parts(data, len) };
+    let mut room = vec![0; len + ALIGNED];
+    let start = room.as_ptr().align_offset(ALIGNED);
+    room[start..start + len].copy_from_slice(data);
+    let place = room[start..].as_ptr();
+    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
+    let registers = task.arguments(op, Kind::Write, &shape)?;
+    let registers = task.with_data(registers, place);
+    Ok(syscall(shape.number, registers))
+}
+
+/// A copy of which one end was outside the spool: what came from there is a pattern.
+fn copy_range(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let ends = [op.fd, op.fd2].map(|fd| task.process.fds.get(fd));
+    match ends {
+        [None, Some(to)] if op.ret >= 0 => Ok(fill(task, op, to.real, op.arg)),
+        [None, Some(_)] | [Some(_), None] => Err(REASON_UNSUPPORTED),
+        _ => plain(task, op, Kind::CopyRange),
+    }
+}
+
+/// Writes as many bytes as a call brought from outside, at an offset or, if negative, the position.
+fn fill(task: &Task, op: &PlanOp, to: i32, offset: i64) -> i64 {
+    let mut done = 0;
+    while done < op.ret {
+        let data = task.context.pattern.at(op.ino, done) as i64;
+        let len = (op.ret - done).min(PIPE);
+        let ret = match offset {
+            0.. => {
+                let at = offset.saturating_add(done);
+                syscall(libc::SYS_pwrite64, [to.into(), data, len, at, 0, 0])
+            }
+            _ => syscall(libc::SYS_write, [to.into(), data, len, 0, 0, 0]),
+        };
+        if ret <= 0 {
+            return ret;
+        }
+        done += ret;
+    }
+    done
+}
+
 /// What went to a socket goes to /dev/null.
 fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
+    let to = task.process.fds.get(op.fd2);
+    if let (None, Some(to)) = (task.process.fds.get(op.fd), to)
+        && op.ret >= 0
+    {
+        return Ok(fill(task, op, to.real, -1));
+    }
     let from = open_here(task, op, op.fd)?;
-    let (to, size) = match task.process.fds.get(op.fd2) {
+    let (to, size) = match to {
         Some(file) => (file.real, op.size.min(op.ret.max(0))),
         None => (task.context.sink, op.size),
     };
@@ -280,7 +343,7 @@ fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
         (None, Some(file)) => {
             let data = task.context.pattern.at(op.ino, 0);
             // SAFETY: the pattern is longer than a pipe holds; a full pipe only writes less.
-            unsafe { libc::write(into, data.cast(), size.min(65_536) as usize) };
+            unsafe { libc::write(into, data.cast(), size.min(PIPE) as usize) };
             splice_call((out, -1), (file.real, op.arg), size)
         }
         (None, None) => -i64::from(libc::EBADF),

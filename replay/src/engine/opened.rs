@@ -75,7 +75,11 @@ pub fn restore(task: &Task) {
 /// A descriptor at its recorded position, or a negative number.
 fn open(plan: &Plan, fd: &PlanFd, confinement: &Confinement) -> i32 {
     let path = confinement.path(plan.string(fd.path));
-    let flags = fd.flags as i32 & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+    let making = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;
+    let mut flags = fd.flags as i32 & !making;
+    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+        flags &= !libc::O_TMPFILE; // has a name here; it is no directory
+    }
     // SAFETY: the path is NUL-terminated.
     let real = unsafe { libc::open(path.as_ptr(), flags | libc::O_NONBLOCK) };
     if real >= 0 {

@@ -152,7 +152,7 @@ impl<'a> Edges<'a> {
         self.add_xattr(at, op);
         self.add_lease(at, op, world);
         if semantics::moves_position(op)
-            && let Some(file) = world.shared_position(op)
+            && let Some(file) = world.position_of_several(op)
         {
             let access = Access {
                 op: at,

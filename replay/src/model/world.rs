@@ -418,6 +418,15 @@ impl<'a> World<'a> {
         known.file.filter(|file| self.descriptors.is_shared(*file))
     }
 
+    /// As `shared_position`, also if threads of one process share it: a Go program goes on with a
+    /// file in whatever thread comes next.
+    pub fn position_of_several(&self, op: &PlanOp) -> Option<u32> {
+        match self.processes.is_threaded(op.thread) {
+            true => self.descriptors.get(self.leader(op.thread), op.fd).file,
+            false => self.shared_position(op),
+        }
+    }
+
     /// What the snapshot shows at a name.
     pub fn snapshot_entry(&self, path: u32) -> Option<&PlanEntry> {
         self.entry_at

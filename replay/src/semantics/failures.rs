@@ -1,6 +1,6 @@
 //! Why a call failed, where more follows from that than from the failure.
 
-use spoolscope_traces::records::{PlanOp, REASON_BROKEN, REASON_USED_UP};
+use spoolscope_traces::records::{PlanOp, REASON_AROUND, REASON_BROKEN, REASON_USED_UP};
 
 use super::{Kind, Lock, kind, lock};
 
@@ -10,10 +10,15 @@ pub fn was_denied(op: &PlanOp) -> bool {
     denied && kind(op) != Kind::Identity
 }
 
+/// Files longer than this may be too long for a filesystem, those below only for a limit (ulimit -f).
+const LONGEST: i64 = 1 << 40;
+
 /// Why a call failed that only the recorded machine had no means for: space, quota, descriptors or
-/// memory were used up, or its disk failed, or was read-only, as it is after a failure. Made again,
-/// it would leave what it did not leave then. That an extended attribute finds no space is a limit
-/// of the filesystem; a close gives the descriptor back all the same.
+/// memory were used up, a file had come to its limit (Postfix sets one for mailboxes), the disk
+/// failed, or was read-only, as it is after a failure; or there was something around that is not
+/// here: another filesystem, a mount point, a program being executed. Made again, it would leave
+/// what it did not leave then. That an extended attribute finds no space is a limit of the
+/// filesystem; a close gives the descriptor back all the same.
 pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
     let error = i32::try_from(-op.ret).ok()?;
     match (kind(op), error) {
@@ -21,7 +26,10 @@ pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
         (_, libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
             Some(REASON_USED_UP)
         }
+        (_, libc::EFBIG) if op.offset.saturating_add(op.size) < LONGEST => Some(REASON_USED_UP),
         (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
+        (_, libc::EXDEV | libc::ETXTBSY) => Some(REASON_AROUND),
+        (Kind::Rename | Kind::Unlink | Kind::Rmdir, libc::EBUSY) => Some(REASON_AROUND),
         _ => None,
     }
 }
@@ -61,6 +69,15 @@ mod tests {
         assert_eq!(why("setxattr", libc::ENOSPC), None);
         assert_eq!(why("setxattr", libc::EDQUOT), Some(REASON_USED_UP));
         assert_eq!(why("close", libc::ENOSPC), None);
+        assert_eq!(why("ftruncate", libc::EFBIG), Some(REASON_USED_UP));
+        assert_eq!(why("rename", libc::EXDEV), Some(REASON_AROUND));
+        assert_eq!(why("openat", libc::ETXTBSY), Some(REASON_AROUND));
+        assert_eq!(why("rmdir", libc::EBUSY), Some(REASON_AROUND));
+        let too_long = PlanOp {
+            offset: 16 << 40,
+            ..failed("ftruncate", libc::EFBIG)
+        };
+        assert_eq!(machine_lacked(&too_long), None);
         assert_eq!(why("fsync", libc::EIO), Some(REASON_BROKEN));
         assert_eq!(why("close", libc::EIO), None);
         assert_eq!(why("unlink", libc::ENOENT), None);

@@ -200,3 +200,20 @@ def test_a_directory_that_the_snapshot_missed_has_the_mode_of_its_open(script, t
     script.more["missed_names"] = [{"path_id": script.path("box"), "ino": 7, "directory": True}]
     script.call(10, 1, "openat", "box", ret=3, flags=0o200000, ino=7, obj_mode=0o040700)
     assert ends_with_mode(script, tmp_path, "box") == 0o040700
+
+
+def test_a_directory_that_was_removed_while_it_was_open_is_gone_again(script, tmp_path):
+    script.entry("new", ino=2, mode=0o040755)
+    opened(script, 10, 5, "box", 7, obj_mode=0o040755, flags=0o200000, deleted=True)
+    script.call(10, 1, "fstat", "box", base=0, fd=5, ino=7, obj_mode=0o040755)
+    row, _ = results(script, tmp_path)
+    assert (row["executed"], row["divergent"], row["final_state"]["mismatched"]) == (1, 0, 0)
+
+
+def test_a_file_without_a_name_from_the_beginning_is_open_again(script, tmp_path):
+    """What O_TMPFILE made has a name here until it is open."""
+    opened(script, 10, 5, "box", 7, flags=0o20200002, deleted=True)
+    script.call(10, 1, "pwrite64", "box", ret=9, base=0, fd=5, ino=7, obj_mode=REG, size=9,
+                offset=0, obj_size=9)  # fmt: skip
+    row, _ = results(script, tmp_path)
+    assert (row["executed"], row["divergent"], row["final_state"]["mismatched"]) == (1, 0, 0)

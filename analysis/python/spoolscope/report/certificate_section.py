@@ -26,8 +26,9 @@ PARTS = {
 SKIPPED = {
     "unsupported": "not replayable",
     "not_a_file": "on pipes, sockets or devices",
-    "used_up": "the recorded machine had no space, descriptors or memory left",
+    "used_up": "the recorded machine had no space, descriptors or memory left, or met a limit",
     "broken": "the recorded disk failed or was read-only",
+    "around": "another filesystem, a mount point or a running program was in the way",
 }
 LOOPS = {
     "open": "Calls come when they came, however slow the target is (open loop).",

@@ -1,5 +1,7 @@
 """What was there when the recording attached: open files, and files that had lost their name."""
 
+from stat import S_IFDIR
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -75,7 +77,9 @@ class Attached:
 
     def _unlinks(self, fds: npt.NDArray[np.void]) -> Ops:
         _, first = np.unique(fds["path"], return_index=True)
-        ops = pseudo(CALLS["unlink"].id, fds["thread"][first].astype(np.int64), first * 0)
+        is_directory = fds["mode"][first] & 0o170000 == S_IFDIR
+        ops = pseudo(0, fds["thread"][first].astype(np.int64), first * 0)
+        ops["op"] = np.where(is_directory, CALLS["rmdir"].id, CALLS["unlink"].id)
         ops["path"], ops["base"] = fds["path"][first], BASE_ROOT
         return ops
 

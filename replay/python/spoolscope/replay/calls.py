@@ -29,6 +29,8 @@ _COLUMNS = (
 )  # fmt: skip
 # Without an offset of their output they use its position.
 _PLACED = ("copy_file_range", "splice")
+# The recorder adds up no more than 64 lengths; no call moves more than was asked for.
+_IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") is not None)
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -119,6 +121,8 @@ class Calls:
             ops[name][beyond & ranges] = end
         for name in ("offset", "size", "obj_size"):
             ops[name] = filled(table, name, -1)
+        if (pieces := are(ops["op"], _IN_PIECES)).any():
+            ops["size"] = np.where(pieces, np.maximum(ops["size"], ops["ret"]), ops["size"])
         for name in ("arg", "obj_mode"):
             ops[name] = filled(table, name, 0)
         if (placed := are(ops["op"], _PLACED)).any():

@@ -29,6 +29,7 @@ REASONS = (
     "names",
     "used_up",
     "broken",
+    "around",
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
