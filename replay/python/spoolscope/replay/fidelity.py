@@ -125,7 +125,7 @@ def fidelity(
         executed=counts["executed"],
         divergent=counts["diverged"],
         of_filesystem=counts["of_filesystem"],
-        skipped=planned.syscalls - counts["executed"],
+        skipped=to_make(counts) - counts["executed"],
         lateness_p50_ns=late["p50_ns"] if late else None,
         lateness_p99_ns=late["p99_ns"] if late else None,
         certificate=certificate,
@@ -239,6 +239,12 @@ def certify(
     }
 
 
+def to_make(counts: dict[str, Any]) -> int:
+    """Return how many calls were to be made: all but those left out on purpose."""
+    missing = counts["never_returned"] + counts["of_unknown_threads"]
+    return int(missing + sum(counts[name] for name in VERDICT_COUNTS))
+
+
 def _makespan(times: Times, pace: Pace) -> dict[str, Any]:
     """Return the time from the first issue to the last end, ns, and its relative error."""
     recorded, replayed = (int(end.max() - start.min()) if len(start) else 0 for start, end in times)
@@ -254,10 +260,11 @@ def _goals(
     flight: dict[str, Any],
     given: Conditions,
 ) -> list[Goal]:
+    wanted = to_make(counts)
     comparable = given.same_filesystem and given.pace.is_original and given.users == 1
     values = {
-        "other_result": counts["diverged"] / max(counts["executed"], 1),
-        "not_executed": 1 - counts["executed"] / max(counts["recorded"], 1),
+        "other_result": counts["diverged"] / max(wanted, 1),
+        "not_executed": 1 - counts["executed"] / max(wanted, 1),
         "tree_differs": given.mismatched,
         "lateness_by_machine_p99_ns": late and late["parts"]["machine"]["p99_ns"],
         "drift_ppm": late and late["drift_ppm"],

@@ -10,8 +10,9 @@ A call is *due* at its recorded time (open loop) or some pause after its thread'
 
 What the first is due to is told by the calls that came late in one go before it in the same
 thread: it is divided in proportion to how much longer than recorded they took, how long they
-waited for other threads, and how long the machine did not run them. So the lateness of every call
-is the sum of three parts, in integer nanoseconds:
+waited for other threads, and how long the machine did not run them. What a thread is late by when
+it begins is divided as the lateness of its fork. So the lateness of every call is the sum of three
+parts, in integer nanoseconds:
 
 * ``slower_calls``: calls of its thread took longer than recorded;
 * ``dependencies``: calls of other threads had to end first;
@@ -38,6 +39,8 @@ Int = npt.NDArray[np.int64]
 MS = 1_000_000
 # The drift is told from the medians of this many groups: one stall is no drift.
 GROUPS = 128
+# Threads that fork threads that fork, within the operations looked at together.
+GENERATIONS = 8
 # And from this many calls, evenly spread; it need not be more exact.
 SAMPLE = 1 << 20
 
@@ -78,7 +81,8 @@ class _Threads:
     """
 
     def __init__(self, n: int) -> None:
-        self.ended, self.recorded, self.waits, self.idle, self.longer = np.zeros((5, n), np.int64)
+        self.ended, self.recorded = np.zeros((2, n), np.int64)
+        self.waits, self.idle, self.longer = self.sums = np.zeros((3, n), np.int64)
 
 
 def lateness(
@@ -129,7 +133,7 @@ def _apart(ops: Ops, outcomes: npt.NDArray[np.void], pace: Pace, threads: _Threa
     took = (ops["end_ns"] - ops["start_ns"]) / (pace.factor or 1.0)
     longer = np.maximum(end - issue - took.astype(np.int64), 0)
     spans = behind, waited, idle, longer
-    by_wait, by_machine = _inherited(ops["thread"], spans, order, threads)
+    by_wait, by_machine = _divided(ops, spans, order, threads)
     return Lateness(
         due=due,
         slower_calls=behind - by_wait - by_machine,
@@ -153,9 +157,7 @@ def _previous(ops: Ops, issue: Int, end: Int, order: Int, threads: _Threads) -> 
 
     ``order`` sorts by thread.
     """
-    forks = np.flatnonzero((ops["op"] == FORK) & (ops["arg"] != NONE))
-    forks = forks[ops["arg"][forks] < len(threads.ended)]  # the others do nothing
-    children = ops["arg"][forks]
+    forks, children = _forks(ops, threads)
     threads.ended[children], threads.recorded[children] = issue[forks], ops["start_ns"][forks]
     thread, ended, recorded = ops["thread"][order], end[order], ops["end_ns"][order]
     first = _firsts(thread)
@@ -165,6 +167,34 @@ def _previous(ops: Ops, issue: Int, end: Int, order: Int, threads: _Threads) -> 
     last = np.roll(first, -1)
     threads.ended[thread[last]], threads.recorded[thread[last]] = ended[last], recorded[last]
     return here, there
+
+
+def _forks(ops: Ops, threads: _Threads) -> tuple[Int, Int]:
+    """Return where threads are forked that do something, and these threads."""
+    forks = np.flatnonzero((ops["op"] == FORK) & (ops["arg"] != NONE))
+    forks = forks[ops["arg"][forks] < len(threads.ended)]
+    return forks, ops["arg"][forks].astype(np.int64)
+
+
+def _divided(
+    ops: Ops, spans: tuple[Int, Int, Int, Int], order: Int, threads: _Threads
+) -> tuple[Int, Int]:
+    """Return what ``_inherited`` does, with threads that begin as late as they were forked.
+
+    A fork may itself be late by an earlier one: one more round for each generation.
+    """
+    behind, waited, idle, _ = spans
+    forks, children = _forks(ops, threads)
+    before = threads.sums.copy()
+    for _ in range(GENERATIONS):
+        by_wait, by_machine = _inherited(ops["thread"], spans, order, threads)
+        waits, machine = (waited + by_wait)[forks], (idle + by_machine)[forks]
+        left = np.stack([waits, machine, (behind - by_wait - by_machine)[forks]])
+        if (before[:, children] == left).all():
+            break
+        before[:, children] = left
+        threads.sums[:] = before
+    return by_wait, by_machine
 
 
 def _inherited(
