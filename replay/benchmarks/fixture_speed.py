@@ -42,7 +42,7 @@ def main() -> int:
         place = Path(scratch)
         plan = place / "plan"
         summary = build(Trace.open(make_trace(place / "trace", options.files)), plan)
-        size = image_bytes(summary.tree_bytes, 0, options.files)
+        size = image_bytes(summary.tree_bytes, options.files)
         print(f"{options.files:,} files, {summary.tree_bytes / 1e6:,.0f} MB")
         costs: dict[str, list[Cost]] = {"fixture": [], "tar": []}
         for _ in range(options.rounds):

@@ -233,7 +233,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
 #[cfg(test)]
 mod tests {
     use spoolscope_traces::calls;
-    use spoolscope_traces::records::{BASE_NONE, BASE_ROOT, PLAN_EXIT, PLAN_FAULT, PLAN_FORK};
+    use spoolscope_traces::records::{BASE_NONE, BASE_ROOT, PLAN_EXIT, PLAN_FORK, PLAN_LEFT_OUT};
 
     use super::*;
     use crate::model::sizes::{changes_size, may_change};
@@ -242,7 +242,7 @@ mod tests {
     fn operations() -> Vec<PlanOp> {
         let takes_path = |call: &calls::Call| call.args.contains(&"path");
         let named = calls::all().iter().map(|call| (call.id, takes_path(call)));
-        let pseudo = (PLAN_FORK..=PLAN_FAULT).map(|id| (id, false));
+        let pseudo = (PLAN_FORK..=PLAN_LEFT_OUT).map(|id| (id, false));
         let ids: Vec<(u16, bool)> = named.chain(pseudo).collect();
         assert!(ids.len() > 100 && ids.contains(&(PLAN_EXIT, false)));
         let with = |(id, named): (u16, bool)| {

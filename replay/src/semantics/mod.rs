@@ -6,7 +6,7 @@ mod failures;
 pub use spoolscope_traces::calls::id_of;
 use spoolscope_traces::calls::{self, ids_of};
 use spoolscope_traces::records::{
-    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PlanOp,
+    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PLAN_LEFT_OUT, PlanOp,
 };
 use std::ops::RangeInclusive;
 
@@ -71,6 +71,8 @@ pub enum Kind {
     Watch,
     Unwatch,
     Fork,
+    /// A call that is left out on purpose: the pause before it and the one after it remain.
+    LeftOut,
     Exec,
     Exit,
     /// A mapped page is touched.
@@ -155,6 +157,7 @@ static KINDS: [Kind; IDS] = {
     kinds[PLAN_EXEC as usize] = Kind::Exec;
     kinds[PLAN_EXIT as usize] = Kind::Exit;
     kinds[PLAN_FAULT as usize] = Kind::Fault;
+    kinds[PLAN_LEFT_OUT as usize] = Kind::LeftOut;
     kinds
 };
 
@@ -179,6 +182,7 @@ pub fn name(op: &PlanOp) -> String {
         PLAN_EXEC => "exec".into(),
         PLAN_EXIT => "exit".into(),
         PLAN_FAULT => "fault".into(),
+        PLAN_LEFT_OUT => "left out".into(),
         id => calls::by_id(id).map_or_else(|| format!("call {id}"), |call| call.name.into()),
     }
 }

@@ -131,3 +131,13 @@ def test_a_recorded_spool_is_no_target_under_a_pseudonym_either(fstype, spool):
         check(parse(f"dir:{below}"), {"spools": [recorded]})
     for other in ({"dev": 1}, {"size_bytes": 1}, {"mount": "/q"}):
         check(parse(f"dir:{below}"), {"spools": [recorded | other]})
+
+
+def test_there_is_room_for_files_that_only_calls_tell_of(script, tmp_path, require):
+    require("ext4")
+    size = 700 << 20
+    script.call(10, 1, "stat", "mbox", ino=7, obj_mode=0o100600, obj_size=size)
+    trace = script.write(tmp_path / "trace")
+    (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap")
+    assert (row["executed"], row["divergent"], row["final_state"]["mismatched"]) == (1, 0, 0)
+    assert size > SMALLEST_BYTES / 2

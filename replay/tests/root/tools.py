@@ -4,7 +4,7 @@ Prints as JSON how many calls failed by what was around the spool, and how many 
 """
 
 # The calls themselves are the test, so they are made by their own names.
-# ruff: noqa: PTH103, PTH104, PTH116, PTH123
+# ruff: noqa: PTH123
 
 import contextlib
 import errno

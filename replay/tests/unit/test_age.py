@@ -36,10 +36,10 @@ def test_a_directory_is_not_aged(script, tmp_path):
 
 def test_an_aged_image_leaves_the_room_of_a_fresh_one():
     for needed in (1 << 20, 1 << 30, 1 << 40):
-        size = image_bytes(needed, 0, 0, Age(7))
+        size = image_bytes(needed, 0, Age(7))
         assert size >= SMALLEST_BYTES
         assert 0.35 * size > 2 * needed  # replay/src/age.rs keeps 65 %
-    assert image_bytes(1 << 30, 0, 0) == (2 << 30) + (512 << 20)
+    assert image_bytes(1 << 30, 0) == (2 << 30) + (512 << 20)
 
 
 def test_only_what_is_written_takes_room_in_the_image():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from spoolscope.replay.candidates import remove
 from spoolscope.replay.plan import build
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import replay
@@ -186,3 +187,23 @@ def _members(session: int) -> list[int]:
         if int(fields[3]) == session and fields[0] not in "ZX":
             found.append(int(entry.name))
     return found
+
+
+def test_what_is_closed_to_who_is_not_root_is_removed_all_the_same(tmp_path):
+    closed = tmp_path / "closed/below"
+    closed.mkdir(parents=True)
+    (closed / "file").touch()
+    for directory in (closed, closed.parent):
+        directory.chmod(0o500)
+    tmp_path.chmod(0o777)
+    child = os.fork()
+    if not child:
+        os.chdir(tmp_path)
+        if os.geteuid() == 0:
+            for path in (closed / "file", closed, closed.parent):
+                os.chown(path, 65_534, 65_534)
+            os.setresuid(65_534, 65_534, 65_534)
+        remove(Path("closed"))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ import pytest
 from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.plan import build
 from spoolscope.replay.planned import plan
+from spoolscope.replay.run import replay
 from spoolscope.replay.whatif import HARMLESS, WHOLE, parse, parse_slice
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
@@ -19,7 +20,9 @@ def left(script, tmp_path: Path, skip: list[str], every: int = 1) -> tuple[list[
         Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan", parse(skip, every)
     )
     made = read_plan(tmp_path / "plan").ops
-    return [call_name(op) for op in made], summary.left_out
+    names = [call_name(op) for op in made]
+    assert names.count("left out") == sum(summary.left_out.values())
+    return [name for name in names if name != "left out"], summary.left_out
 
 
 def durable(script) -> None:
@@ -101,6 +104,19 @@ def test_parts_of_a_recording(text: str, from_ms: int, to_ms: int | None) -> Non
 def test_what_is_no_part(text: str) -> None:
     with pytest.raises(SpoolscopeError, match="no part of a recording"):
         parse_slice(text)
+
+
+def test_the_time_of_a_call_that_is_left_out_is_no_pause(script, tmp_path: Path) -> None:
+    for i in range(4):
+        script.call(10, 500 * i + 1, "write", "x", fd=3, size=5, ret=5)
+        script.call(10, 500 * i + 3, "fsync", "x", fd=3, dur_ms=480)
+    script.call(10, 1990, "close", "x", fd=3)
+    (tmp_path / "target").mkdir()
+    places = [f"dir:{tmp_path / 'target'}"]
+    trace, what_if = script.write(tmp_path / "trace"), parse(["fsync"], 1)
+    (row,) = replay(trace, places, tmp_path / "out", pace="think", what_if=what_if)
+    # Of 1,990 ms four fsync took 1,920; the rest are pauses.
+    assert 50e6 < row["makespan_ns"] < 500e6
 
 
 def test_a_part_begins_in_the_state_that_was_then(script, tmp_path: Path) -> None:

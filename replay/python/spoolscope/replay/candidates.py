@@ -208,6 +208,8 @@ def _is(spool: dict[str, Any], directory: Path) -> bool:
     mounts = {words[4]: words[2] for words in (line.split(" ") for line in text.splitlines())}
     holder = directory
     while (name := _as_in_mountinfo(holder)) not in mounts:
+        if holder == holder.parent:
+            return False  # in a chroot, whose root is no mount point
         holder = holder.parent
     major, minor = map(int, mounts[name].split(":"))
     size = os.statvfs(holder)
@@ -288,9 +290,9 @@ def prepared(
             shutil.rmtree(place, ignore_errors=True)
 
 
-def image_bytes(tree_bytes: int, written_bytes: int, names: int, age: Age | None = None) -> int:
+def image_bytes(content_bytes: int, names: int, age: Age | None = None) -> int:
     """Return an image size that leaves every candidate well below full."""
-    needed = (tree_bytes + written_bytes + 8192 * names) * (1 if age is None else GROWTH)
+    needed = (content_bytes + 8192 * names) * (1 if age is None else GROWTH)
     return max(SMALLEST_BYTES, -(-(2 * needed + 512 * MIB) // (64 * MIB)) * 64 * MIB)
 
 
@@ -326,12 +328,21 @@ def _mounted_options(mount: Path) -> str:
         return ""
 
 
+def remove(top: Path) -> None:
+    """Remove a tree whose directories may be closed to who is not root."""
+    shutil.rmtree(top, ignore_errors=True)
+    if top.exists():
+        for path, _, _ in os.walk(top):
+            Path(path).chmod(0o700)
+        shutil.rmtree(top, ignore_errors=True)
+
+
 def _empty(directory: Path, before: set[str]) -> None:
     """Remove what the replay made: the directory was empty before, but for what mkfs made."""
     for entry in directory.iterdir():
         if entry.name in before:
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+            remove(entry)
         else:
             entry.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 Ops = npt.NDArray[np.void]
 BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 # Operations that are no calls.
-FORK, EXEC, EXIT, FAULT = 1000, 1001, 1002, 1003
+FORK, EXEC, EXIT, FAULT, LEFT_OUT = 1000, 1001, 1002, 1003, 1004
 BASE_ROOT = 1
 # Ids of calls and of those above are below this.
 KINDS = 1 << 10

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, Ops
+from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
 
@@ -33,7 +33,7 @@ REASONS = (
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
-_PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault"}
+_PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault", LEFT_OUT: "left out"}
 
 
 class Texts(Sequence[str]):

@@ -20,7 +20,7 @@ from spoolscope.replay.calls import Calls
 from spoolscope.replay.columns import column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
-from spoolscope.replay.ops import FAULT, Ops, are, picked
+from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.symlinks import Symlinks
 from spoolscope.replay.threads import Lives, begin_ns, read_lives
@@ -154,6 +154,14 @@ def written_bytes(ops: Ops) -> int:
     return int(np.maximum(ops["ret"][are(ops["op"], _WRITES)], 0).sum())
 
 
+def _emptied(ops: Ops, gone: npt.NDArray[np.bool_]) -> Ops:
+    """Put what does nothing in the place of some: a thread pauses before a call, and after it."""
+    made: Ops = ops.copy()
+    made[gone] = pseudo(LEFT_OUT, ops["thread"][gone], ops["start_ns"][gone])
+    made["end_ns"][gone] = ops["end_ns"][gone]
+    return made
+
+
 class _Stream:
     """The operations of a plan on their way to the file, counted.
 
@@ -169,15 +177,16 @@ class _Stream:
         self.faults = self.written_bytes = self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
-        """Yield them without those that are left out."""
+        """Yield them, with nothing in the place of those that are left out."""
         for ops in pieces:
             gone = self._what_if.left_out(ops, self._syncs)
             self._left_out.update(by_name(ops[gone]))
-            kept = picked(ops, ~gone) if gone.any() else ops
-            self.faults += int((kept["op"] == FAULT).sum())
-            self.written_bytes += written_bytes(kept)
-            self.acls += int(may_be_modes(kept).sum())
-            yield kept
+            if gone.any():
+                ops = _emptied(ops, gone)
+            self.faults += int((ops["op"] == FAULT).sum())
+            self.written_bytes += written_bytes(ops)
+            self.acls += int(may_be_modes(ops).sum())
+            yield ops
 
     def left_out(self) -> dict[str, int]:
         """Return how many calls were left out, by name, the most frequent first."""

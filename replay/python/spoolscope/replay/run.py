@@ -26,7 +26,7 @@ from spoolscope.replay.candidates import (
 from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
 from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early, to_its_end
-from spoolscope.replay.fidelity import Conditions, fidelity
+from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import (
@@ -78,6 +78,7 @@ class Job:
     out: Path
     pace: Pace
     names: int
+    fixture_bytes: int
     recorder: Recorder | None
     begin: Begin
     rounds: int
@@ -186,6 +187,7 @@ def _job(
         out=out,
         pace=pace,
         names=int(checked["fixture_names"]),
+        fixture_bytes=int(checked["fixture_bytes"]),
         recorder=recorder,
         begin=begin,
         rounds=rounds,
@@ -228,7 +230,8 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     directory.mkdir(parents=True)
     engine = Engine(job.plan_file, job.begin.content)
     told, age = job.summary, job.begin.age
-    size = image_bytes(told.tree_bytes, told.written_bytes, job.names, age)
+    content = max(told.tree_bytes, job.fixture_bytes) + told.written_bytes
+    size = image_bytes(content, job.names, age)
     if slot.candidate.directory is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
     began = time.monotonic()
@@ -289,7 +292,8 @@ def _cache(job: Job, slot: Slot) -> str:
 def filesystem_type(place: Path) -> str:
     """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
     words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    return found[-1] if found else ""  # of several at one place, the last is on top
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:
@@ -387,5 +391,5 @@ def _write_json(path: Path, value: Any) -> None:
 
 def is_true(row: dict[str, Any]) -> bool:
     """Tell whether a run reproduced everything: no divergence, nothing left out."""
-    wrong = row["divergent"] + row["syscalls"] - row["executed"] + row["final_state"]["mismatched"]
-    return int(wrong) == 0
+    missing = to_make(row["certificate"]["calls"]) - row["executed"]
+    return int(row["divergent"] + missing + row["final_state"]["mismatched"]) == 0
