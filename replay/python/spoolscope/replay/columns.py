@@ -9,6 +9,7 @@ import pyarrow as pa
 from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
+S_IFMT, S_IFDIR = 0o170000, 0o040000
 
 
 def column(table: pa.Table, name: str, missing: int = -1) -> Int:
@@ -40,3 +41,29 @@ def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
         return ino
     dev = column(table, "dev", 0).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return np.where(ino > 0, ino ^ dev, np.uint64(0))
+
+
+def repeated(trace: Trace) -> npt.NDArray[np.uint64]:
+    """Return identities that the tree shows at several directories.
+
+    Each subvolume of a btrfs numbers its inodes by itself, and a snapshot repeats all of them:
+    where two are below one spool, numbers do not tell objects apart.
+    """
+    if not any(spool.get("fstype") == "btrfs" for spool in trace.meta.get("spools", [])):
+        return np.zeros(0, np.uint64)
+    parts = [
+        (identity(trace, tree), column(tree, "mode", 0), column(tree, "nlink", 1))
+        for tree in trace.parts("tree", ("dev", "ino", "mode", "nlink"))
+    ]
+    if not parts:
+        return np.zeros(0, np.uint64)
+    number, mode, links = map(np.concatenate, zip(*parts, strict=True))
+    directory = mode & S_IFMT == S_IFDIR
+    _, times = np.unique(number[directory], return_counts=True)
+    if not (times > 1).any():
+        return np.zeros(0, np.uint64)
+    numbers, which, times = np.unique(number, return_inverse=True, return_counts=True)
+    most = np.zeros(len(numbers), np.int64)
+    np.maximum.at(most, which, np.where(directory, 1, links))
+    found: npt.NDArray[np.uint64] = numbers[times > most]
+    return found

@@ -17,7 +17,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.acls import learn_modes, may_be_modes
 from spoolscope.replay.attached import Attached
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.columns import column, identity
+from spoolscope.replay.columns import column, identity, repeated
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
@@ -210,12 +210,14 @@ def _led(pieces: Iterator[Ops], links: Symlinks) -> Iterator[Ops]:
 
 def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
     """Yield what the snapshot shows, and what it missed."""
+    unclear = repeated(trace)
     full = trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full"
     for tree in trace.parts("tree"):
         entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
         entries["path"] = strings.of(column(tree, "path_id"))
         entries["target"] = strings.of(column(tree, "target_id"))
-        entries["ino"] = identity(trace, tree)
+        number = identity(trace, tree)
+        entries["ino"] = np.where(np.isin(number, unclear), 0, number)
         for name in ("mode", "uid", "gid", "size", "mtime_ns"):
             entries[name] = column(tree, name, 0)
         if full:
