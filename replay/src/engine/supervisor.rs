@@ -15,6 +15,7 @@ use crate::engine::opened::SharedFiles;
 use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
 use crate::engine::realtime;
+use crate::engine::room::Room;
 use crate::engine::schedule::Schedule;
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
@@ -88,6 +89,7 @@ pub fn run(
     if schedule.realtime {
         realtime::permit()?;
     }
+    let room = Room::of(&confinement);
     let context = context(schedule, confinement, sink, &options)?;
     args::prepare();
     let mut engine = Supervisor {
@@ -98,6 +100,7 @@ pub fn run(
         cpus: options.cpus,
         summary: Summary::default(),
         watchdog: Watchdog::new(options.stall_ns),
+        room,
         last_report_ns: 0,
         last_look_ns: 0,
         drain: Drain::new(&context.schedule.outcomes),
@@ -156,6 +159,7 @@ struct Supervisor {
     cpus: Meter,
     summary: Summary,
     watchdog: Watchdog,
+    room: Room,
     last_report_ns: i64,
     last_look_ns: i64,
     drain: Drain,
@@ -183,6 +187,7 @@ impl Supervisor {
             self.reap();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
             self.watchdog.require_life(&self.context.schedule)?;
+            self.room.require()?;
             self.report();
             self.look_at_cpus(n_cpus);
             self.drain()?;

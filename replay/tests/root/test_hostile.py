@@ -13,6 +13,8 @@ import pytest
 
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.plan import build
+from spoolscope.replay.run import replay
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
@@ -130,3 +132,24 @@ def test_nothing_outside_is_touched_whatever_the_plan_says(plan, canary, tmp_pat
     print(f"{refused} plans refused, {ran} run")
     assert refused > PLANS / 20
     assert ran > PLANS / 5
+
+
+def test_a_disk_that_fills_by_files_without_names_ends_the_replay(script, tmp_path):
+    """What it takes is reckoned by names: one process writes, another one takes the names away."""
+    target, size = tmp_path / "target", 64 << 20
+    target.mkdir()
+    for n in range(90):
+        name, ino = f"file{n}", 100 + n
+        script.call(10, 20 * n + 1, "openat", name, ret=3 + n, flags=0o101, mode=0o600, ino=ino,
+                    obj_mode=0o100600, obj_size=0)  # fmt: skip
+        script.call(10, 20 * n + 2, "write", name, base=0, fd=3 + n, ret=1 << 20, size=1 << 20,
+                    offset=0, ino=ino, obj_mode=0o100600, obj_size=1 << 20)  # fmt: skip
+        script.call(11, 20 * n + 10, "unlink", name, ino=ino)
+    trace = script.write(tmp_path / "trace")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", target], check=True)
+    try:
+        with pytest.raises(SpoolscopeError, match="are free, give a bigger one"):
+            replay(trace, [f"dir:{target}"], tmp_path / "out")
+        assert os.statvfs(target).f_bavail == os.statvfs(target).f_blocks
+    finally:
+        subprocess.run(["umount", target], check=True)
