@@ -57,6 +57,16 @@ def test_a_directory_is_known_from_above_the_spool_by_its_inode(story) -> None:
     assert resolved.base.tolist()[1:4] == [BASE_ROOT, BASE_FD, BASE_ROOT]
 
 
+def test_a_link_outside_into_the_spool_is_what_it_leads_to(story) -> None:
+    story.call(1, "open", "/spool/queue/a", 0, 0, ret=8, ino=70, obj_mode=0o100644)
+    story.call(1, "open", "/home/me/Maildir/a", 0, 0, ret=9, ino=70, obj_mode=0o100644)
+    story.call(1, "read", 9, 0, 5, ret=5, ino=70, obj_mode=0o100644)
+    story.call(1, "open", "/home/me/other", 0, 0, ret=9, ino=71, obj_mode=0o100644)
+    resolved = resolve(story.end())
+    assert names(resolved) == ["/spool/queue/a"] * 3 + ["/home/me/other"]
+    assert resolved.base.tolist() == [BASE_ROOT, BASE_ROOT, 0, BASE_ROOT]
+
+
 def test_descriptors_are_duplicated_closed_and_reused(story) -> None:
     story.call(1, "open", "one", 0, 0, ret=3)
     story.call(1, "dup2", 3, 9, ret=9)

@@ -123,6 +123,7 @@ class Resolver:
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") == "btrfs")
         self.space = Namespace(repeating)
+        self.mounts = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
         # What stat tells is on it, if there is one spool.
         self.only_dev = int(spools[0]["dev"]) if len(spools) == 1 else 0
         self.processes = Processes(capture, self.space, aliases)
@@ -170,14 +171,19 @@ class Resolver:
             return -1, kind
         return self.names.id(self.names.join(base, raw)), kind
 
-    def reached(self, row: Row) -> Node | None:
-        """Return the directory to which a path led from where nobody looks: above the spool.
+    def reached(self, row: Row, path: int) -> Node | None:
+        """Return what a path led to from where nobody looks: above the spool, or outside it.
 
-        It has one name, other than a file.
+        What is outside is a symbolic link into the spool, as ``~/Maildir`` may be one. An unknown
+        path is told by a directory only, which has one name, other than a file.
         """
-        if not row.ino or row.obj_mode & S_IFMT != S_IFDIR:
+        if not row.ino or (path < 0 and row.obj_mode & S_IFMT != S_IFDIR):
             return None
         return self.space.lookup((row.dev or self.only_dev, row.ino))
+
+    def is_here(self, path: int) -> bool:
+        """Tell whether a path id is that of a name on a spool."""
+        return path >= 0 and (self.names.paths[path] + b"/").startswith(self.mounts)
 
     def behind(self, process: Process, shape: Shape, row: Row) -> Node | None:
         """Return what a descriptor, or an address in a mapping, stands for.
@@ -208,7 +214,7 @@ class Resolver:
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
             first, base = self.named(process, dirfd, strings[row.path], row.flags)
-            if first < 0 and (node := self.reached(row)) is not None:
+            if not self.is_here(first) and (node := self.reached(row, first)) is not None:
                 first, base = self.id_of(node), BASE_ROOT
         else:
             node = self.behind(process, shape, row)
