@@ -278,3 +278,193 @@ def test_garbage_after_a_good_beginning(imported: Import) -> None:
     assert trace.meta["counts"]["syscalls"] >= 10
     assert trace.meta["imported"]["not_understood"] > 1000
     assert not trace.meta["complete"]
+
+
+DELETED = ["7</spool/idx>(deleted)", "7</spool/idx (deleted)>"]
+"""As strace writes it since 5.19, and before."""
+
+
+@pytest.mark.parametrize("held", DELETED)
+def test_a_file_that_lost_its_name_before_the_start(imported: Import, held: str) -> None:
+    text = timed(
+        f"lseek({held}, 0, SEEK_SET) = 0 <0.000010>",
+        f'read({held}, ""..., 100) = 100 <0.000010>',
+        f'newfstatat({held}, "", {{st_mode=S_IFREG|0600, st_size=700, ...}}, AT_EMPTY_PATH)'
+        " = 0 <0.000010>",
+        f"close({held}) = 0 <0.000010>",
+        'stat("/spool/idx", {st_mode=S_IFREG|0600, st_size=10, ...}) = 0 <0.000010>',
+    )
+    trace = imported({"log.70": text})
+    rows = calls(trace)
+    assert [row["syscall"] for row in rows] == ["lseek", "read", "newfstatat", "close", "stat"]
+    assert [row["obj_size"] for row in rows] == [700, 700, 700, None, 10]
+    before, now = {row["ino"] for row in rows[:4]}, rows[4]["ino"]
+    assert len(before) == 1
+    assert now not in before
+    files = trace.table("open_files").to_pylist()
+    assert [(row["fd"], row["ino"], row["deleted"]) for row in files] == [(7, *before, True)]
+    assert trace.meta["complete"]
+
+
+def test_versions_of_a_file_that_had_one_name(imported: Import) -> None:
+    """What has the same number in two processes was inherited: one file."""
+    stat = "{{st_mode=S_IFREG|0600, st_size={}, ...}}) = 0 <0.000010>"
+    first = timed(
+        "fstat(7</spool/idx>(deleted), " + stat.format(700),
+        "fstat(8</spool/idx>(deleted), " + stat.format(300),
+    )
+    second = timed("read(7</spool/idx>(deleted), 0x7f, 10) = 10 <0.000010>", first=10)
+    rows = calls(imported({"log.70": first, "log.71": second}))
+    assert [row["obj_size"] for row in rows] == [700, 300, 700]
+    assert rows[0]["ino"] == rows[2]["ino"] != rows[1]["ino"]
+
+
+def test_directories_that_lost_their_names_before_the_start(imported: Import) -> None:
+    text = timed(
+        'openat(8</spool/gone>(deleted), "a", O_RDONLY) = -1 ENOENT (No such file) <0.000010>',
+        'openat(AT_FDCWD</spool/cwd (deleted)>, "b", O_RDONLY) = -1 ENOENT (No such) <0.000010>',
+        "fsync(8</spool/gone>(deleted)) = 0 <0.000010>",
+    )
+    trace = imported({"log.70": text})
+    assert [row["path"] for row in calls(trace)] == ["gone/a", "gone"]
+    files = trace.table("open_files").to_pylist()
+    assert [(row["fd"], row["obj_mode"] >> 12, row["deleted"]) for row in files] == [(8, 4, True)]
+    # A name below a working directory that has none is nobody's.
+    assert trace.meta["imported"]["unplaced"] == 1
+
+
+def test_calls_on_descriptors_that_strace_could_not_follow_are_counted(imported: Import) -> None:
+    text = timed(
+        "fsync(3</spool/a>) = 0 <0.000010>",
+        "read(5, 0x7f, 100) = 100 <0.000010>",
+        "read(6<socket:[99]>, 0x7f, 100) = 100 <0.000010>",
+        "close(7) = -1 EBADF (Bad file descriptor) <0.000010>",
+        "close_range(8, 4294967295, 0) = 0 <0.000010>",
+        "read(1, 0x7f, 100) = 100 <0.000010>",
+    )
+    trace = imported({"log.70": text})
+    assert trace.meta["imported"]["unplaced"] == 1
+    assert not trace.meta["complete"]
+
+
+def test_a_file_without_a_name_is_not_its_directory(imported: Import) -> None:
+    made = "3</spool/dir/#9>(deleted)"
+    text = timed(
+        'openat(AT_FDCWD, "/spool/dir", O_RDONLY|O_DIRECTORY) = 4</spool/dir> <0.000005>',
+        f'openat(AT_FDCWD, "/spool/dir", O_RDWR|O_TMPFILE, 0600) = {made} <0.000005>',
+        f'write({made}, ""..., 5) = 5 <0.000005>',
+        f'newfstatat({made}, "", {{st_mode=S_IFREG|0600, st_size=5, ...}}, AT_EMPTY_PATH) = 0',
+        f'statx({made}, "", AT_EMPTY_PATH, STATX_ALL, {{stx_mode=S_IFREG|0600, stx_size=5, ...}})'
+        " = 0 <0.000005>",
+        f"close({made}) = 0 <0.000005>",
+    )
+    rows = calls(imported({"log.70": text}))
+    assert [(row["obj_mode"] or 0) >> 12 for row in rows[:5]] == [0, 8, 8, 8, 8]
+    assert len({row["ino"] for row in rows[1:]}) == 1
+    assert rows[0]["ino"] != rows[1]["ino"]
+    assert rows[0]["obj_size"] is None
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("S_IFREG|0600", 0), ("S_IFDIR|0700", 0o40755)])
+def test_what_was_open_before_need_not_be_a_directory_to_be_looked_at(
+    imported: Import, kind: str, mode: int
+) -> None:
+    """glibc's fstat is newfstatat without a name."""
+    stat = f"{{st_mode={kind}, st_size=5, ...}}"
+    text = timed(f'newfstatat(7</spool/box>, "", {stat}, AT_EMPTY_PATH) = 0 <0.000010>')
+    trace = imported({"log.70": text})
+    files = trace.table("open_files").to_pylist()
+    assert [(row["fd"], row["obj_mode"] or 0) for row in files] == [(7, mode)]
+
+
+FORK = "clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD)"
+THREAD = "clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGHAND|CLONE_THREAD)"
+ENDED = ("exit_group(0) = ?", "+++ exited with 0 +++")
+
+
+def test_a_number_that_was_there_and_is_given_again(imported: Import) -> None:
+    parent = timed(
+        'stat("/spool/x", 0x7f) = -1 ENOENT (No such file or directory) <0.000005>',
+        *["sync() = 0 <0.000005>"] * 9,
+        f"{FORK} = 71 <0.000050>",
+    )
+    before = timed(
+        'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>', *ENDED, first=1
+    )
+    after = timed(
+        'stat("/spool/box", {st_mode=S_IFREG|0644, st_size=5, ...}) = 0 <0.000005>',
+        *ENDED,
+        first=15,
+    )
+    trace = imported({"log.70": parent, "log.71": before + after})
+    lives = trace.table("threads").to_pylist()
+    assert [(row["tid"], row["parent_tid"], row["n_calls"]) for row in lives] == [
+        (70, None, 11),
+        (71, None, 2),
+        (71, 70, 2),
+    ]
+    assert [row["start_ns"] is None for row in lives] == [True, True, False]
+    assert [row["seq"] for row in calls(trace) if row["tid"] == 71] == [0, 1, 2, 3]
+    assert trace.meta["complete"]
+
+
+@pytest.mark.parametrize(("call", "pid"), [(FORK, 71), (THREAD, 70)])
+def test_what_was_open_is_that_of_who_had_the_number_then(
+    imported: Import, call: str, pid: int
+) -> None:
+    """The second 71 has what 70 had open: it cannot know that 71 had a descriptor 3, too."""
+    parent = timed(*["sync() = 0 <0.000005>"] * 10, f"{call} = 71 <0.000050>")
+    before = timed('read(3</spool/a>, ""..., 5) = 5 <0.000005>', *ENDED, first=1)
+    after = timed('read(3</spool/b>, ""..., 5) = 5 <0.000005>', first=15)
+    trace = imported({"log.70": parent, "log.71": before + after})
+    files = trace.table("open_files").to_pylist()
+    assert [(row["pid"], row["fd"]) for row in files] == [(70, 3), (71, 3)]
+    rows = [row for row in calls(trace) if row["syscall"] == "read"]
+    assert [(row["pid"], row["path"]) for row in rows] == [(71, "a"), (pid, "b")]
+    assert files[0]["ino"] == rows[1]["ino"] != rows[0]["ino"] == files[1]["ino"]
+
+
+@pytest.mark.parametrize(
+    ("said", "parents", "lost"),
+    [("12", [None, None], 1), ("12 /* 71 in strace's PID NS */", [None, 70], 0)],
+)
+def test_threads_in_a_pid_namespace(
+    imported: Import, said: str, parents: list[int | None], lost: int
+) -> None:
+    parent = timed(
+        'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>',
+        f"{THREAD} = {said} <0.000050>",
+    )
+    child = timed('write(3</spool/box>, ""..., 5) = 5 <0.000005>', first=5)
+    trace = imported({"log.70": parent, "log.71": child})
+    lives = trace.table("threads").to_pylist()
+    assert [row["parent_tid"] for row in lives] == parents
+    assert [row["ret"] for row in calls(trace) if row["syscall"] == "clone"] == [12]
+    assert trace.meta["imported"]["without_parent"] == lost
+    assert trace.meta["complete"] == (not lost)
+
+
+def test_a_number_of_a_pid_namespace_that_somebody_else_has(imported: Import) -> None:
+    opened = 'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>'
+    other = timed(opened, *["sync() = 0 <0.000005>"] * 9)
+    parent = timed("sync() = 0 <0.000005>", f"{FORK} = 12 <0.000050>", first=1)
+    child = timed("sync() = 0 <0.000005>", first=5)
+    trace = imported({"log.12": other, "log.70": parent, "log.71": child})
+    lives = trace.table("threads").to_pylist()
+    assert [(row["tid"], row["parent_tid"]) for row in lives] == [
+        (12, None),
+        (70, None),
+        (71, None),
+    ]
+    assert trace.meta["imported"]["without_parent"] == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "lost"), [('execve("/bin/sh", ["sh"], 0x7ff) = 0', 1), ("getuid() = 0", 0)]
+)
+def test_threads_that_come_late(imported: Import, first: str, lost: int) -> None:
+    """Who was there may do nothing for long; but of a command of strace's all were made."""
+    opened = 'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>'
+    trace = imported({"log.70": timed(first, opened), "log.71": timed(opened, first=9)})
+    assert trace.meta["imported"]["without_parent"] == lost
+    assert trace.meta["complete"] == (not lost)

@@ -65,15 +65,32 @@ def test_strings(text: str, found: tuple[bytes | None, bool]) -> None:
         ("3</spool/a>", 3, b"/spool/a", False),
         (r"3</spool/\74odd\76, (x)>", 3, b"/spool/<odd>, (x)", False),
         ("3</spool/a>(deleted)", 3, b"/spool/a", True),
+        ("3</spool/a (deleted)>", 3, b"/spool/a", True),  # before strace 5.19
         ("AT_FDCWD</spool>", -100, b"/spool", False),
         ("0xffffff9c", -100, None, False),
         ("1</dev/pts/0<char 136:0>>", 1, b"/dev/pts/0", False),
-        ("5<TCP:[127.0.0.1:25->127.0.0.1:3000]>", 5, None, False),
-        ("6<pipe:[12]>", 6, None, False),
+        ("5<TCP:[127.0.0.1:25->127.0.0.1:3000]>", 5, b"", False),
+        ("6<pipe:[12]>", 6, b"", False),
     ],
 )
 def test_descriptors(text: str, fd: int, path: bytes | None, deleted: bool) -> None:
     assert words.descriptor(text) == (fd, path, deleted)
+
+
+@pytest.mark.parametrize(
+    ("text", "ret", "outside", "dur_ns"),
+    [
+        ("vfork() = 3 /* 977 in strace's PID NS */ <0.000309>", 3, 977, 309_000),
+        ("vfork() = 3 /* 977 in strace's PID NS */", 3, 977, None),
+        ("vfork() = 3<imap> /* 977 in strace's PID NS */ <0.000309>", 3, 977, 309_000),
+        ("vfork() = 977 <0.000309>", 977, None, 309_000),
+    ],
+)
+def test_a_process_id_of_another_namespace(
+    text: str, ret: int, outside: int | None, dur_ns: int | None
+) -> None:
+    line = lines.called(text)
+    assert (line.ret, line.outside, line.dur_ns) == (ret, outside, dur_ns)
 
 
 def test_arguments_end_where_no_string_or_name_says_so() -> None:

@@ -93,6 +93,11 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
         ("unfinished", "calls had not returned at the end"),
         ("unplaced", "calls have a descriptor or directory that nothing tells of: use strace -y"),
         (
+            "without_parent",
+            "threads came later, but no line tells who made them: for a container use strace "
+            "--decode-pids=pidns, and -e trace= must not leave out the calls that make threads",
+        ),
+        (
             "names_cut",
             "names of extended attributes were cut: strace -s 64 tells them, and the first bytes "
             "of what is read and written, too",

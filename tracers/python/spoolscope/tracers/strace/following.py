@@ -4,6 +4,9 @@ The recorder asks the kernel for both. Here the same code that names its calls g
 calls of strace, on the spool or not, and believes the paths that strace gave with descriptors.
 """
 
+import errno
+from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +18,8 @@ from spoolscope.tracers.processes import OpenFile, Process
 from spoolscope.tracers.resolve import AT_FDCWD, Resolver, rows_of
 from spoolscope.tracers.strace.measuring import OPENS, STATS, Measuring, flags_of_open
 from spoolscope.tracers.strace.objects import DEVICE, S_IFMT, Object
-from spoolscope.tracers.strace.records import WORDS
+from spoolscope.tracers.strace.records import ELSEWHERE, WORDS
+from spoolscope.tracers.strace.words import DELETED
 from spoolscope.tracers.timeline import Timeline
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.capture import Capture, Records
@@ -25,6 +29,9 @@ ALWAYS = ("sync", "inotify_rm_watch")
 DIRECTORY_CALLS = ("fchdir", "getdents", "getdents64")
 LAST_STANDARD = 2  # terminals and logs
 Bool = npt.NDArray[np.bool_]
+Parents = dict[int, list[tuple[int, int]]]
+Life = tuple[int, int]
+"""A process and when it was made, 0 if it was there: numbers are given again."""
 
 
 class AtStart(NamedTuple):
@@ -45,7 +52,7 @@ class Following:
         beside: What strace said of descriptors, call by call (records.BESIDE).
         root: Directory that counts as the spool.
         began: Processes that there were at the start, with whether strace began them.
-        parents: Process that made each process.
+        parents: When each process was made, and by which, in order of time.
 
     Attributes:
         kept: Calls below the root, and those of processes.
@@ -60,16 +67,17 @@ class Following:
         beside: Records,
         root: bytes,
         began: dict[int, bool],
-        parents: dict[int, int],
+        parents: Parents,
     ) -> None:
         self._capture, self._root, self._began, self._parents = capture, root, began, parents
         self._resolver = Resolver(capture)
         self._space = self._resolver.space
         self._measuring = Measuring(capture.records["syscall"])
         self._objects = self._measuring.objects
-        self._moved: set[int] = set()
-        self._used: set[tuple[int, int]] = set()
-        self._maps: dict[int, list[tuple[int, int, int]]] = {}
+        self._moved: set[Life] = set()
+        self._used: set[tuple[Life, int]] = set()
+        self._deleted: dict[tuple[int, bytes], Node] = {}
+        self._maps: dict[Life, list[tuple[int, int, int]]] = {}
         n = len(capture.records["syscall"])
         self._beside = [beside[word].tolist() for word in WORDS]
         self._words = WORDS
@@ -102,7 +110,7 @@ class Following:
         if not kept and used.path < 0 and self._may_be_below(shape, row):
             self.unplaced += 1
         if shape.moves and row.ret >= 0:
-            self._moved.add(row.pid)
+            self._moved.add(self._life(row))
         apply(done._replace(row=row))
         if row.ret >= 0:
             self._succeeded(process, shape, row)
@@ -122,46 +130,68 @@ class Following:
     def _learn(self, process: Process, shape: Shape, row: Row) -> None:
         for word, column in zip(self._words, self._beside, strict=True):
             text = column[row.position]
-            if not text or word == "ret":
+            if text in (0, ELSEWHERE) or word == "ret":
                 continue
             path = self._capture.strings[text]
             fd = signed(row.args[getattr(shape, word)])
             if fd == AT_FDCWD:
-                if process.cwd.node is None:
+                if process.cwd.node is None and not path.endswith(DELETED):
                     process.cwd.node = self._space.node(path)
-                    self._was_in(row.pid, path)
+                    self._was_in(row, path)
             elif fd not in process.fds:
-                directory = word.startswith("dirfd") or shape.name in DIRECTORY_CALLS
-                self._was_open(process, row.pid, fd, path, directory=directory)
+                self._was_open(process, row, fd, path, directory=_shows_directory(shape, row, word))
 
-    def _was_in(self, pid: int, path: bytes) -> None:
-        first = self._first(pid)
-        if pid not in self._moved and first not in self._moved:
+    def _was_in(self, row: Row, path: bytes) -> None:
+        first = self._first(row)
+        if not self._moved & {self._life(row), (first, 0)}:
             self.cwds.setdefault(first, path)
 
     def _was_open(
-        self, process: Process, pid: int, fd: int, path: bytes, *, directory: bool
+        self, process: Process, row: Row, fd: int, path: bytes, *, directory: bool
     ) -> None:
         """A descriptor that no call opened: there at the start, or passed over a socket."""
-        node, key = self._space.node(path), None
+        node, key, life = self._held(fd, path), None, self._life(row)
         if self._is_below(path) and (found := self._object(node)) is not None:
             key = (DEVICE, found.ino)
-            first = self._first(pid)
-            if not self._used & {(pid, fd), (first, fd)}:
+            first = self._first(row)
+            if not self._used & {(life, fd), ((first, 0), fd)}:
                 self.files.append(AtStart(first, fd, path, node, found.ino))
         if directory and node.children is None:
             node.children = {}
         own = -(1 << 40) - len(self._used)  # its own description, unlike those of opens
         process.fds[fd] = OpenFile(node, key, cloexec=False, description=own)
-        self._used.add((pid, fd))
+        self._used.add((life, fd))
 
-    def _first(self, pid: int) -> int:
-        """Return the process at the start that a process descends from."""
-        seen = {pid}
-        while (above := self._parents.get(pid, pid)) not in seen:
-            seen.add(above)
-            pid = above
-        return pid
+    def _held(self, fd: int, path: bytes) -> Node:
+        """Return what a descriptor leads to.
+
+        Several deleted files may have had one name, as versions of an index; a descriptor that
+        was inherited leads to the same file, and has the same number.
+        """
+        if not path.endswith(DELETED):
+            return self._space.node(path)
+        node = self._deleted.get((fd, path))
+        if node is None:
+            key = (DEVICE, self._objects.new(empty=False).ino)
+            node = self._space.nameless(path.removesuffix(DELETED), key)
+            self._deleted[fd, path] = node
+        return node
+
+    def _first(self, row: Row) -> int:
+        """Return the process at the start that a call's process descends from."""
+        return list(self._lineage(row))[-1][0]
+
+    def _lineage(self, row: Row) -> Iterator[Life]:
+        """Go from a call's process up to the one that was there at the start."""
+        pid, ts_ns = row.pid, row.end_ns
+        while at := bisect_left(self._parents.get(pid, ()), (ts_ns,)):
+            made_ns, parent = self._parents[pid][at - 1]
+            yield pid, made_ns
+            ts_ns, pid = made_ns, parent
+        yield pid, 0
+
+    def _life(self, row: Row) -> Life:
+        return next(self._lineage(row))
 
     # -- which object ---------------------------------------------------------------
 
@@ -186,11 +216,16 @@ class Following:
         if shape.name in OPENS:
             return self._opened(shape, row, path) if row.ret >= 0 else None
         if shape.fd >= 0:
-            file = process.fds.get(signed(row.args[shape.fd]))
-            return self._objects.of(file.key[1]) if file is not None and file.key else None
+            return self._behind(process, row.args[shape.fd])
         if shape.name in ("munmap", "msync"):
             return self._mapped_at(row)
-        if not self._is_below(path) or path is None or row.ret < 0:
+        if row.ret < 0:
+            return None
+        if shape.name in STATS and not row.path and shape.dirfd >= 0:  # AT_EMPTY_PATH
+            found = self._behind(process, row.args[shape.dirfd])
+            if found is not None:  # not by name: O_TMPFILE is held under its directory's
+                return found
+        if not self._is_below(path) or path is None:
             return None
         if shape.name in STATS:
             at = node or self._space.node(path)
@@ -199,6 +234,11 @@ class Following:
         if shape.name in ("link", "linkat"):
             self._object(node or self._space.node(path))
         return None
+
+    def _behind(self, process: Process, number: int) -> Object | None:
+        """Return the object that a descriptor leads to."""
+        file = process.fds.get(signed(number))
+        return self._objects.of(file.key[1]) if file is not None and file.key else None
 
     def _opened(self, shape: Shape, row: Row, path: bytes | None) -> Object | None:
         flags = flags_of_open(shape, row)
@@ -231,10 +271,8 @@ class Following:
         return self._capture.strings[text] if text else None
 
     def _mapped_at(self, row: Row) -> Object | None:
-        pid = row.pid
-        while pid not in self._maps and pid in self._parents and self._parents[pid] != pid:
-            pid = self._parents[pid]
-        for begin, end, ino in self._maps.get(pid, ()):
+        life = next((life for life in self._lineage(row) if life in self._maps), (0, 0))
+        for begin, end, ino in self._maps.get(life, ()):
             if begin <= row.args[0] < end:
                 return self._objects.of(ino)
         return None
@@ -259,17 +297,21 @@ class Following:
     def _may_be_below(self, shape: Shape, row: Row) -> bool:
         if shape.path >= 0 and row.path:
             return True
-        at = shape.fd if shape.fd >= 0 else shape.dirfd
-        if at < 0 or signed(row.args[at]) <= LAST_STANDARD or self._with_paths:
+        word = "fd" if shape.fd >= 0 else "dirfd"
+        at = getattr(shape, word)
+        if at < 0 or signed(row.args[at]) <= LAST_STANDARD:
             return False
-        return not self._began.get(self._first(row.pid), False)
+        if self._with_paths:  # of a descriptor that there is strace says where it leads
+            there = row.ret != -errno.EBADF and shape.name != "close_range"
+            return there and not self._beside[self._words.index(word)][row.position]
+        return not self._began.get(self._first(row), False)
 
     # -- what it did ----------------------------------------------------------------
 
     def _succeeded(self, process: Process, shape: Shape, row: Row) -> None:
         """Note descriptors and mappings made, and links that opens went through."""
         if shape.returns_fd or shape.name == "fcntl":
-            self._used.add((row.pid, row.ret))
+            self._used.add((self._life(row), row.ret))
         file = process.fds.get(row.ret) if shape.name in OPENS else None
         if file is not None and row.ino:
             said = self._said("ret", row)
@@ -277,8 +319,17 @@ class Following:
                 process.fds[row.ret] = file._replace(node=self._space.node(said))
             self._measuring.opened(file.description, flags_of_open(shape, row))
         elif shape.name == "mmap":
-            maps = self._maps.setdefault(row.pid, [])
+            maps = self._maps.setdefault(self._life(row), [])
             begin, end = row.ret, row.ret + row.args[1]
             maps[:] = [m for m in maps if m[1] <= begin or m[0] >= end]
             if row.ino:
                 maps.append((begin, end, row.ino))
+
+
+def _shows_directory(shape: Shape, row: Row, word: str) -> bool:
+    """Tell whether a call shows that a descriptor leads to a directory.
+
+    What has no path (AT_EMPTY_PATH, futimens) is on the descriptor itself, and that on any file.
+    """
+    named = {"dirfd": row.path, "dirfd2": row.path2}.get(word, 0) > 0
+    return named or shape.name in DIRECTORY_CALLS or row.obj_mode & S_IFMT == S_IFDIR

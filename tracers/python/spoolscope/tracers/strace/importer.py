@@ -11,7 +11,7 @@ import numpy as np
 from spoolscope.tracers.convert import write
 from spoolscope.tracers.lives import END, EXIT, FORK, SEEN
 from spoolscope.tracers.strace.files import OPTIONS, Progress, lines_of
-from spoolscope.tracers.strace.following import S_IFDIR, Following
+from spoolscope.tracers.strace.following import S_IFDIR, Following, Parents
 from spoolscope.tracers.strace.lives import Lives
 from spoolscope.tracers.strace.objects import DEVICE
 from spoolscope.tracers.strace.reading import EXECUTING, Reading
@@ -71,7 +71,8 @@ def _capture(read: Reading, root: bytes, progress: Progress) -> Capture:
     capture.records = {name: np.zeros(0, rows) for name, rows in ROWS.items()}
     capture.records |= {"syscall": calls, "task": lives.tasks}
     progress("following names", None)
-    following = Following(capture, beside, root, _began(calls, lives), _parents(lives.tasks))
+    began = _began(calls, lives)
+    following = Following(capture, beside, root, began, _parents(lives.tasks))
     following.go()
     if not np.any(following.kept & (calls["ino"] > 0)):
         raise SpoolscopeError(
@@ -83,13 +84,18 @@ def _capture(read: Reading, root: bytes, progress: Progress) -> Capture:
     _place(capture.records["task"], following, read)
     bad = [(tid, ts_ns - lives.zero_ns) for tid, ts_ns in read.bad if tid]
     _number(capture.records["syscall"], capture.records["task"], bad)
+    read.counts["without_parent"] = len(_without_parent(began, lives))
     capture.meta = _meta(read, following, lives, os.fsdecode(root) or "/")
     return capture
 
 
-def _parents(tasks: Records) -> dict[int, int]:
-    forks = tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]
-    return dict(zip(forks["pid"].tolist(), forks["parent_pid"].tolist(), strict=True))
+def _parents(tasks: Records) -> Parents:
+    """When each process was made, and by which; more than once if its number was given again."""
+    parents: Parents = {}
+    for fork in tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]:
+        made = (int(fork["ts_ns"]), int(fork["parent_pid"]))
+        parents.setdefault(int(fork["pid"]), []).append(made)
+    return parents
 
 
 def _began(calls: Records, lives: Lives) -> dict[int, bool]:
@@ -101,6 +107,16 @@ def _began(calls: Records, lives: Lives) -> dict[int, bool]:
     begins = np.isin(calls["call"][order[first]], executing)
     began = dict(zip(tids.tolist(), begins.tolist(), strict=True))
     return {tid: began.get(tid, False) for tid in seen.tolist()}
+
+
+def _without_parent(began: dict[int, bool], lives: Lives) -> set[int]:
+    """Threads that others made, but nothing tells who: what they inherited is not known.
+
+    Where strace began the first, all others count but those that it began, too, with execve.
+    """
+    order = sorted(lives.there, key=lives.there.__getitem__)
+    made = {tid for tid in order if not began[tid]} if order and began[order[0]] else set()
+    return made | lives.strays
 
 
 def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
@@ -151,6 +167,7 @@ def _meta(read: Reading, following: Following, lives: Lives, root: str) -> dict[
     """Return what a recorder would have said at its end."""
     counts = read.counts
     doubts = len(read.bad) + counts["unfinished"] + following.unplaced + counts["cut"]
+    doubts += counts["without_parent"]
     spool = {"mount": root, "fstype": "unknown", "options": "", "source": "", "dev": DEVICE}
     return {
         "kernel": "unknown",
@@ -167,6 +184,7 @@ def _meta(read: Reading, following: Following, lives: Lives, root: str) -> dict[
             "not_understood": len(read.bad),
             "unfinished": counts["unfinished"],
             "unplaced": following.unplaced,
+            "without_parent": counts["without_parent"],
             "names_cut": counts["cut"],
             "without_duration": counts["untimed"],
             "other_calls": dict(read.left_out.most_common()),

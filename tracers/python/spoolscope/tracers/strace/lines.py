@@ -12,7 +12,8 @@ _CALL = re.compile(r"(\w+)\(")
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed> ?")
 _TAIL = re.compile(
     r"\s*= (\?|-?[0-9]\w*)(<(?:->|[^<>]|<[^<>]*>)*>)?(?:\(deleted\))?"
-    r"(?: (E[A-Z0-9_]+))?( \(errno \d+\))?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
+    r"(?: (E[A-Z0-9_]+))?( \(errno \d+\))?"
+    r"(?: /\* (\d{1,9}) in strace's PID NS \*/)?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
 )
 _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
@@ -28,6 +29,8 @@ class Called(NamedTuple):
         ret: Result, -errno on failure; None if it never returned.
         behind: What a descriptor that it returned leads to, as <path>.
         dur_ns: Time in it, None if not told.
+        outside: A process id that it returned, as strace itself sees it: in its lines; None if
+            that is not told to be another (--decode-pids=pidns).
     """
 
     name: str
@@ -35,6 +38,7 @@ class Called(NamedTuple):
     ret: int | None
     behind: str
     dur_ns: int | None
+    outside: int | None = None
 
 
 def name_of(text: str) -> str:
@@ -67,9 +71,10 @@ def called(text: str) -> Called:
     if args and args[-1].endswith(UNFINISHED):
         args[-1] = args[-1].removesuffix(UNFINISHED).strip()
         args = args if args[-1] else args[:-1]
-    ret, behind, error, unknown, whole, part = tail.groups()
+    ret, behind, error, unknown, outside, whole, part = tail.groups()
     dur = int(whole) * 10**9 + int(part.ljust(9, "0")) if whole else None
-    return Called(found[1], args, _result(ret, error, unknown), behind or "", dur)
+    pid = int(outside) if outside else None
+    return Called(found[1], args, _result(ret, error, unknown), behind or "", dur, pid)
 
 
 def _result(text: str, error: str | None, unknown: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """The lives of threads that strace told of, as task records of a capture."""
 
-from bisect import bisect_right
-from collections import defaultdict
+from bisect import bisect_left
+from collections import defaultdict, deque
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ class Lives:
     Attributes:
         start_ns: Just before the first line, counted from ``zero_ns``, as all times here.
         tasks: Task records, in order; of SEEN-at-start ``path`` is still to be filled in.
-        forks: When each thread was made, in order, with its process.
+        there: Threads that nothing tells were made, by when they were first seen.
+        strays: Those of them that were made, by calls that gave them other numbers: in a PID
+            namespace, where strace tells its own only with --decode-pids=pidns.
     """
 
     def __init__(self, read: Reading) -> None:
@@ -55,9 +57,10 @@ class Lives:
             *((self._moment(fork), 0, fork) for fork in read.forks),
             *((event.ts_ns, 1, event) for event in read.events),
         ]
-        children = {fork.child for fork in read.forks}
-        for tid in sorted(read.begins.keys() - children - {0}):
+        self.there = self._there()
+        for tid in sorted(self.there):
             self._begin(tid)
+        self._missing: list[int] = []
         for ts_ns, _, what in sorted(happened, key=lambda item: item[:2]):
             if isinstance(what, Fork):
                 self._fork(ts_ns, what)
@@ -66,6 +69,7 @@ class Lives:
         for tid in sorted(self._pid):
             self._row(read.last_ns, END, tid)["flags"] = IN_CALL * (tid in read.in_flight)
         self.tasks: Records = np.array(self._rows, DTYPES["task"])
+        self.strays = self._strays()
 
     def pids(self, tid: Times, ts_ns: Times) -> Times:
         """Return the process of each thread at a time."""
@@ -77,21 +81,51 @@ class Lives:
                 pids[rows] = np.array([pid for _, pid in made])[np.maximum(at, 0)]
         return pids
 
+    def _there(self) -> dict[int, int]:
+        """Find the threads that were there; the number of one that ended may be given again."""
+        made: dict[int, int] = {}
+        for fork in self._read.forks:
+            made[fork.child] = min(fork.start_ns, made.get(fork.child, fork.start_ns))
+        begins = ((tid, times[0]) for tid, times in self._read.begins.items() if tid)
+        return {tid: ts_ns for tid, ts_ns in begins if tid not in made or ts_ns < made[tid]}
+
+    def _strays(self) -> set[int]:
+        """Find who may be a child that was never seen under the number its maker got.
+
+        Not everybody who comes late: who was there may not have done anything before.
+        """
+        strays: set[int] = set()
+        missing = deque(sorted(self._missing))
+        for tid, ts_ns in sorted(self.there.items(), key=lambda item: item[::-1]):
+            if missing and missing[0] < ts_ns:
+                missing.popleft()
+                strays.add(tid)
+        return strays
+
+    def _first_after(self, fork: Fork) -> int | None:
+        """Return when a child was first seen."""
+        begins = self._read.begins.get(fork.child, [])
+        at = bisect_left(begins, fork.start_ns)
+        return begins[at] if at < len(begins) else None
+
     def _moment(self, fork: Fork) -> int:
         """A child may run before the call that made it has returned."""
-        begins = self._read.begins.get(fork.child, [])
-        at = bisect_right(begins, fork.start_ns)
-        first = begins[at] if at < len(begins) else fork.end_ns
-        return max(min(fork.end_ns, first - 1), fork.start_ns)
+        first = self._first_after(fork)
+        return fork.end_ns if first is None else max(min(fork.end_ns, first - 1), fork.start_ns)
 
     def _begin(self, tid: int) -> None:
         """A thread that was there already: a process of its own, as far as anybody knows."""
         self._pid[tid] = tid
         self._comm[tid] = self._read.comms.get(tid, UNKNOWN_COMM)
         self._umask[tid] = self._first_umask.get(tid, UMASK)
+        self._made[tid].append((self.start_ns, tid))
         self._row(self._read.first_ns - 1, SEEN, tid)
 
     def _fork(self, ts_ns: int, fork: Fork) -> None:
+        if self._first_after(fork) is None:
+            self._missing.append(fork.start_ns)
+            if fork.child in self._pid:  # so this is somebody else
+                return
         parent = self._pid.get(fork.parent, fork.parent)
         pid = parent if fork.flags & CLONE_THREAD else fork.child
         self._pid[fork.child] = pid

@@ -157,7 +157,8 @@ class Reading:
         self.counts["cut"] += made.cut
         if line.name in FORKING and (line.ret or 0) > 0:
             flags = clone_flags(line.args) if line.name.startswith("clone") else 0
-            self.forks.append(Fork(line.ret or 0, tid, start_ns, end_ns, flags))
+            child = line.outside or line.ret or 0  # the lines have strace's own numbers
+            self.forks.append(Fork(child, tid, start_ns, end_ns, flags))
         elif line.name in EXECUTING and line.ret == 0:
             self.events.append(Event(end_ns, tid, EXEC, text=made.path or b""))
         elif line.name == "umask" and line.ret is not None:

@@ -6,15 +6,18 @@ import numpy as np
 
 from spoolscope.tracers.strace.lines import Called
 from spoolscope.tracers.strace.members import Members
-from spoolscope.tracers.strace.words import Behind
+from spoolscope.tracers.strace.words import DELETED, Behind
 from spoolscope.traces.capture import Records
 from spoolscope.traces.flat import DTYPES, STEAL_UNTOLD
 
 IN_FLIGHT, PATH_CUT = 1 << 3, 1 << 2
 CHUNK = 65_536
-# String ids of the paths that strace gave with descriptors (-y), by argument word; 0: none.
+# String ids of the paths that strace gave with descriptors (-y), by argument word; 0: it said
+# nothing. A name that is gone ends as in /proc, so that it is none that others have now.
 WORDS = ("fd", "fd2", "dirfd", "dirfd2", "ret")
 BESIDE = np.dtype([(word, "<u4") for word in WORDS])
+ELSEWHERE = 0xFFFF_FFFF
+"""It said that the descriptor leads to what has no path, as a socket."""
 
 
 class Strings:
@@ -55,13 +58,19 @@ class Calls:
         names = (self._strings.id(made.path), path2, made.call, 0)
         self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0, 0))
         behind = made.behind
-        said = tuple(self._path(behind.get(word)) for word in WORDS) if behind else _NOTHING
+        said = tuple(self._path(word, behind.get(word)) for word in WORDS) if behind else _NOTHING
         self._beside.append(said)
         if len(self._rows) == CHUNK:
             self._flush()
 
-    def _path(self, found: Behind | None) -> int:
-        return 0 if found is None or found.deleted else self._strings.id(found.path)
+    def _path(self, word: str, found: Behind | None) -> int:
+        if found is None or found.path is None:
+            return 0
+        if word == "ret":  # what was opened by a name has it, even if another took it away since
+            return 0 if found.deleted else self._strings.id(found.path)
+        if not found.path:
+            return ELSEWHERE
+        return self._strings.id(found.path + DELETED if found.deleted else found.path)
 
     def _flush(self) -> None:
         rows = np.array(self._rows, DTYPES["syscall"])

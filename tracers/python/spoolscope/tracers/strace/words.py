@@ -16,6 +16,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", "a": "\a", "b
 _COMMENT = re.compile(r"\s*/\*.*?\*/")
 _DEVICE = re.compile(r"makedev\((0x[0-9a-f]+|\d+), (0x[0-9a-f]+|\d+)\)$")
 MOST_REMEMBERED = 65_536
+DELETED = b" (deleted)"
 
 
 class NotUnderstoodError(ValueError):
@@ -23,7 +24,14 @@ class NotUnderstoodError(ValueError):
 
 
 class Behind(NamedTuple):
-    """A descriptor, and what it leads to if strace said so (-y)."""
+    """A descriptor, and what it leads to if strace said so (-y).
+
+    Attributes:
+        fd: Its number.
+        path: The name, as it was last; empty: it leads to what has none, as a socket; None: not
+            told.
+        deleted: The name is gone.
+    """
 
     fd: int
     path: bytes | None
@@ -103,16 +111,19 @@ def _word(word: str) -> int:
 
 
 def descriptor(text: str) -> Behind:
-    """Read 3, 3</path>, AT_FDCWD</path> or 0xffffff9c."""
+    """Read 3, 3</path>, 3</path>(deleted), AT_FDCWD</path> or 0xffffff9c."""
     found = _DESCRIPTOR.match(text)
     if not found:
         raise NotUnderstoodError
     fd = number(found[1]) & 0xFFFF_FFFF
-    path = None
+    path = None if found[2] is None else b""
     if found[2] and found[2].startswith("</"):  # else a socket, a pipe
         # Of devices -yy tells more, in brackets of its own.
         path = unescaped(found[2][1:-1].split("<", 1)[0])
-    return Behind(fd - (fd >> 31 << 32), path, bool(found[3]))
+    # Before strace 5.19 what the kernel says of a deleted file was part of its name.
+    deleted = bool(found[3]) or bool(path and path.endswith(DELETED))
+    name = path.removesuffix(DELETED) if path and not found[3] else path
+    return Behind(fd - (fd >> 31 << 32), name, deleted)
 
 
 def string(text: str) -> tuple[bytes | None, bool]:
