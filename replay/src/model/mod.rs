@@ -17,6 +17,7 @@ pub mod linear;
 pub mod listings;
 pub mod locks;
 pub mod moments;
+mod moves;
 pub mod names;
 pub mod needs;
 pub mod objects;

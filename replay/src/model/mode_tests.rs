@@ -1,4 +1,4 @@
-//! Modes that the snapshot lacks are those that calls tell later.
+//! Modes that the snapshot lacks are those that calls tell later; names keep theirs as they move.
 
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
@@ -38,6 +38,20 @@ fn a_mode_that_was_set_before_it_was_seen_is_that_of_the_end_only() {
          A 40-50 open e/m flags=0 ino=7 omode=100600 osize=9 = 3"
     );
     assert_eq!(modes(&set, ["d/m", "e/m"])[1] & 0o7777, 0o600);
+}
+
+#[test]
+fn what_is_below_directories_that_change_places_goes_with_them() {
+    let script = "
+        tree a mode=40755 ino=3
+        tree b mode=40755 ino=4
+        tree a/f mode=100600 ino=5
+        tree b/g mode=100644 ino=6
+        A 0-10 renameat2 a b flags=2 = 0
+        A 20-30 stat a/g ino=6 omode=100644 osize=0 = 0
+    ";
+    assert_eq!(modes(script, ["a/f", "b/f"]), [0o100_600; 2]);
+    assert_eq!(modes(script, ["b/g", "a/g"]), [0o100_644; 2]);
 }
 
 #[test]

@@ -181,7 +181,16 @@ impl<'a> World<'a> {
             _ => None,
         };
         let told = named.filter(|at| semantics::uses_path(op) && self.object(*at).ino == 0);
-        told.or(known).or(named.filter(|_| op.ino == 0))
+        told.or(known)
+            .or_else(|| self.held_by(op))
+            .or(named.filter(|_| op.ino == 0))
+    }
+
+    /// What the descriptor of an operation leads to, if its number was never told: it was open at
+    /// the start.
+    fn held_by(&self, op: &PlanOp) -> Option<u32> {
+        let held = self.descriptors.get(self.leader(op.thread), op.fd).object?;
+        (!semantics::uses_path(op) && self.object(held).ino == 0).then_some(held)
     }
 
     pub(super) fn add(&mut self, ino: u64, first: Attributes, target: u32) -> u32 {
@@ -235,7 +244,7 @@ impl<'a> World<'a> {
     }
 
     /// Changes what a name leads to, and tells if it came or went.
-    fn put(&mut self, path: u32, slot: Slot) {
+    pub(super) fn put(&mut self, path: u32, slot: Slot) {
         let before = std::mem::replace(&mut self.slots[path as usize], slot);
         let (Slot::Present(object), came) = (match (before, slot) {
             (Slot::Present(_), Slot::Present(_)) => return,
@@ -335,49 +344,6 @@ impl<'a> World<'a> {
                 self.put(op.path2, Slot::Present(object));
             }
             _ => self.create(op, op.path2),
-        }
-    }
-
-    /// Renames; two names of one object stay as they are, as rename(2) says.
-    pub fn rename(&mut self, op: &PlanOp) {
-        let (from, to) = (op.path, op.path2);
-        let Slot::Present(object) = self.slot(from) else {
-            return self.create(op, to);
-        };
-        if from == to || self.slot(to) == Slot::Present(object) {
-            return;
-        }
-        self.remove(to);
-        self.put(to, Slot::Present(object));
-        self.put(from, Slot::Absent);
-        if self.object(object).is_directory() {
-            self.move_below(from, to);
-        }
-    }
-
-    pub fn exchange(&mut self, one: u32, other: u32) {
-        self.slots.swap(one as usize, other as usize);
-    }
-
-    fn move_below(&mut self, from: u32, to: u32) {
-        let prefix = self.names.bytes(from).len();
-        for path in self.names.below(from) {
-            if self.slot(path) == Slot::Unknown && self.entry_at.contains_key(&path) {
-                self.plant(path, 0, None);
-            }
-            let Slot::Present(object) = self.slot(path) else {
-                continue;
-            };
-            let mut moved = self.names.bytes(to).to_vec();
-            moved.extend_from_slice(&self.names.bytes(path)[prefix..]);
-            let moved = self.names.intern(moved);
-            self.slots.resize(self.names.len(), Slot::Unknown);
-            self.initial.resize(self.names.len(), Slot::Absent);
-            if self.slots[moved as usize] == Slot::Unknown {
-                self.initial[moved as usize] = Slot::Absent;
-            }
-            self.put(path, Slot::Absent);
-            self.put(moved, Slot::Present(object));
         }
     }
 
