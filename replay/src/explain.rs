@@ -80,6 +80,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Lock(_)) => "lock",
             Some(Key::Fd(..)) => "descriptor",
             Some(Key::Cwd(_)) => "working directory",
+            Some(Key::Umask(_)) => "umask",
             Some(Key::Position(_)) => "position",
             Some(Key::Listing(_)) => "names in a directory",
             Some(Key::Xattr(..)) => "attribute",
@@ -126,6 +127,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
             Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
             Some(Key::Cwd(_)) => (Value::Null, directory(op), directory(before)),
+            Some(Key::Umask(_)) => (Value::Null, umask(op), umask(before)),
             Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
             Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
             Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
@@ -228,6 +230,13 @@ fn listing(op: &PlanOp) -> &'static str {
 fn directory(op: &PlanOp) -> &'static str {
     match semantics::kind(op) {
         Kind::Chdir | Kind::Fchdir => "changes",
+        _ => "uses",
+    }
+}
+
+fn umask(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        Kind::Umask => "changes",
         _ => "uses",
     }
 }

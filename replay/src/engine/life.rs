@@ -1,7 +1,7 @@
 //! Birth and identity of replay tasks.
 
 use spoolscope_traces::records::{
-    NONE, PlanOp, REASON_ERRNO, REASON_NONE, TASK_SHARE_FS, VERDICT_DIVERGED, VERDICT_SAME,
+    NONE, PlanOp, PlanThread, REASON_ERRNO, REASON_NONE, VERDICT_DIVERGED, VERDICT_SAME,
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -12,7 +12,7 @@ use crate::engine::opened;
 use crate::engine::pace::Standing;
 use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::state;
-use crate::engine::task::{Process, Task, is_thread};
+use crate::engine::task::{Process, Task, is_thread, shares_fs};
 use crate::engine::verdict::Verdict;
 use crate::semantics;
 
@@ -29,7 +29,23 @@ pub fn settle(task: &mut Task) {
         // The kernel would let a sleep end up to 50 us late.
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
     }
-    let recorded = task.context.schedule.plan.threads()[task.thread as usize];
+    let schedule = &task.context.schedule;
+    let recorded = schedule.plan.threads()[task.thread as usize];
+    // What a thread shares is as the others have it by now. Its own record is of its first call,
+    // which may come long after its birth.
+    if !shares_fs(schedule.plan.threads(), task.thread) {
+        take_place(task, &recorded);
+    }
+    if recorded.parent == NONE {
+        opened::restore(task);
+    }
+    task.ids = (recorded.uid, recorded.gid);
+    become_owner(task, Rights::All);
+    leave_if_orphaned(task.context.engine_pid);
+}
+
+/// Umask and working directory as recorded.
+fn take_place(task: &Task, recorded: &PlanThread) {
     // SAFETY: plain system call.
     unsafe { libc::umask(recorded.umask & 0o777) };
     if recorded.cwd != NONE && recorded.cwd != task.cwd() {
@@ -40,12 +56,6 @@ pub fn settle(task: &mut Task) {
             task.process.cwd.store(recorded.cwd, Relaxed);
         }
     }
-    if recorded.parent == NONE {
-        opened::restore(task);
-    }
-    task.ids = (recorded.uid, recorded.gid);
-    become_owner(task, Rights::All);
-    leave_if_orphaned(task.context.engine_pid);
 }
 
 /// Without its engine a task has nothing more to do.
@@ -170,8 +180,7 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
         }));
     }
     drop((births, watches, mappings));
-    let flags = context.schedule.plan.threads()[child as usize].flags;
-    let own_fs = flags & TASK_SHARE_FS == 0;
+    let own_fs = !shares_fs(context.schedule.plan.threads(), child);
     parent.threaded.store(true, Relaxed);
     parent.alive.fetch_add(1, SeqCst);
     let started = std::thread::Builder::new()

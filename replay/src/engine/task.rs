@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use spoolscope_traces::records::{
-    NONE, Outcome, PLAN_FORK, PlanOp, REASON_NO_ORDER, REASON_NONE, VERDICT_DIVERGED, VERDICT_SAME,
-    VERDICT_SKIPPED,
+    NONE, Outcome, PLAN_FORK, PlanOp, PlanThread, REASON_NO_ORDER, REASON_NONE, TASK_SHARE_FILES,
+    TASK_SHARE_FS, VERDICT_DIVERGED, VERDICT_SAME, VERDICT_SKIPPED,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -367,7 +367,15 @@ fn refused(reason: Refusal) -> u8 {
 pub fn is_thread(schedule: &Schedule, op: &PlanOp) -> bool {
     let threads = schedule.plan.threads();
     let (parent, child) = (&threads[op.thread as usize], &threads[op.arg as usize]);
-    let shares = child.flags & spoolscope_traces::records::TASK_SHARE_FILES != 0;
     debug_assert_eq!(op.op, PLAN_FORK);
-    parent.pid == child.pid || shares
+    parent.pid == child.pid || child.flags & TASK_SHARE_FILES != 0
+}
+
+/// Whether a thread has working directory and umask in common with the one that began it. Those of
+/// one process do: of a thread that was there at start no fork told so.
+pub fn shares_fs(threads: &[PlanThread], thread: u32) -> bool {
+    const BOTH: u32 = TASK_SHARE_FILES | TASK_SHARE_FS;
+    let child = &threads[thread as usize];
+    let parent = threads.get(child.parent as usize);
+    parent.is_some_and(|parent| parent.pid == child.pid || child.flags & BOTH == BOTH)
 }

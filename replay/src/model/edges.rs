@@ -6,7 +6,7 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use smallvec::SmallVec;
-use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
+use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::grants::Grants;
 use crate::model::locks::{Change, LockKey};
@@ -27,6 +27,8 @@ pub enum Key {
     /// A descriptor of a process with several threads, or had from another process.
     Fd(u32, i32),
     Cwd(u32),
+    /// That of a process with several threads.
+    Umask(u32),
     /// The position of an open file that processes share.
     Position(u32),
     /// The names in a directory, for who lists it.
@@ -40,10 +42,10 @@ pub enum Key {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Access {
-    op: u32,
+pub(super) struct Access {
+    pub(super) op: u32,
     /// The result tells the order even among overlapping operations.
-    definite: bool,
+    pub(super) definite: bool,
 }
 
 /// The last of each thread that listed a directory, and that changed its names: changes need not
@@ -316,46 +318,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Descriptors and the working directory that threads of one process share, and its end.
-    fn add_shared(&mut self, at: u32, op: &PlanOp, world: &World) {
-        let process = world.leader(op.thread);
-        let mut access = Access {
-            op: at,
-            definite: false,
-        };
-        if semantics::kind(op) == Kind::Exit {
-            // The last one closes what all had.
-            access.definite = true;
-            let ends = world.processes.is_last(op.thread);
-            return self.access(Key::Exit(process), ends, access);
-        }
-        let mut changed = world.closed_by(op);
-        if semantics::makes_fd(op) && !changed.contains(&(op.ret as i32)) {
-            changed.push(op.ret as i32);
-        }
-        let named = match semantics::kind(op) {
-            Kind::CloseRange => [-1; 4],
-            _ => [op.fd, op.fd2, op.dirfd, op.dirfd2],
-        };
-        for fd in named
-            .into_iter()
-            .filter(|fd| *fd >= 0 && !changed.contains(fd))
-        {
-            self.access(Key::Fd(process, fd), false, access);
-        }
-        // Who gets a number knows that it was free.
-        access.definite = true;
-        for fd in changed {
-            self.access(Key::Fd(process, fd), true, access);
-        }
-        access.definite = false;
-        let moves = matches!(semantics::kind(op), Kind::Chdir | Kind::Fchdir);
-        if moves || semantics::uses_path(op) || op.op == PLAN_FORK {
-            self.access(Key::Cwd(process), moves, access);
-        }
-    }
-
-    fn access(&mut self, key: Key, writes: bool, next: Access) {
+    pub(super) fn access(&mut self, key: Key, writes: bool, next: Access) {
         let track = match key {
             Key::Name(path) => {
                 let path = path as usize;

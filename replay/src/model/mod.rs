@@ -29,6 +29,7 @@ mod rivals;
 mod search;
 pub mod sizes;
 pub mod state;
+mod threads;
 pub mod world;
 pub mod xattrs;
 

@@ -176,6 +176,8 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
             return f"{need} descriptor {what}; the earlier one {did} it"
         case "working directory":
             return f"{need} the working directory; the earlier one {did} it"
+        case "umask":
+            return f"{need} the umask; the earlier one {did} it"
         case "names in a directory":
             listed = f"'{what}'" if what else "the spool"
             return f"{need} {listed}; the earlier one {did} it"

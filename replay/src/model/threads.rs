@@ -1,0 +1,77 @@
+//! What threads of one process share: descriptors, working directory and umask, and its end.
+
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+
+use crate::model::edges::{Access, Edges, Key};
+use crate::model::world::World;
+use crate::semantics::{self, Kind};
+use crate::touches::{self, Makes};
+
+impl Edges<'_> {
+    /// Orders an operation of a process with several threads by what these share.
+    pub(super) fn add_shared(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let process = world.leader(op.thread);
+        let mut access = Access {
+            op: at,
+            definite: false,
+        };
+        if semantics::kind(op) == Kind::Exit {
+            // The last one closes what all had.
+            access.definite = true;
+            let ends = world.processes.is_last(op.thread);
+            return self.access(Key::Exit(process), ends, access);
+        }
+        let mut changed = world.closed_by(op);
+        if semantics::makes_fd(op) && !changed.contains(&(op.ret as i32)) {
+            changed.push(op.ret as i32);
+        }
+        let named = match semantics::kind(op) {
+            Kind::CloseRange => [-1; 4],
+            _ => [op.fd, op.fd2, op.dirfd, op.dirfd2],
+        };
+        for fd in named
+            .into_iter()
+            .filter(|fd| *fd >= 0 && !changed.contains(fd))
+        {
+            self.access(Key::Fd(process, fd), false, access);
+        }
+        // Who gets a number knows that it was free.
+        access.definite = true;
+        for fd in changed {
+            self.access(Key::Fd(process, fd), true, access);
+        }
+        access.definite = false;
+        let moves = matches!(semantics::kind(op), Kind::Chdir | Kind::Fchdir);
+        if moves || semantics::uses_path(op) || op.op == PLAN_FORK {
+            self.access(Key::Cwd(process), moves, access);
+        }
+        let masks = semantics::kind(op) == Kind::Umask;
+        if masks || makes_object(op) || op.op == PLAN_FORK {
+            self.access(Key::Umask(process), masks, access);
+        }
+    }
+}
+
+/// Whether a call may make something whose mode depends on the umask.
+fn makes_object(op: &PlanOp) -> bool {
+    let touches = touches::of(op);
+    let mut names = touches.iter().flatten();
+    names.any(|touch| touch.makes == Makes::Object)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::tests::edges;
+
+    #[test]
+    fn what_a_thread_makes_waits_for_the_umask_of_its_process() {
+        let script = "
+            A 0-1 THREAD B = 0
+            A 2-10 umask mode=77 = 18
+            B 20-30 mkdir d mode=777 = 0
+            A 40-50 umask mode=22 = 63
+        ";
+        assert_eq!(edges(script), [(2, 1), (3, 2)]);
+        assert_eq!(edges(&script.replace("THREAD", "FORK")), []);
+    }
+}
