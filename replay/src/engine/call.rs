@@ -20,7 +20,7 @@ const ALIGNED: usize = 4096;
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
     refuse(task, op, kind)?;
     let ret = match semantics::was_denied(op) {
-        true => life::as_denied(task, |task| perform(task, op, kind)),
+        true => life::as_denied(task, op, |task| perform(task, op, kind)),
         false => perform(task, op, kind),
     }?;
     after(task, op, kind, ret);

@@ -14,7 +14,7 @@ use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::state;
 use crate::engine::task::{Process, Task, is_thread, shares_fs};
 use crate::engine::verdict::Verdict;
-use crate::semantics;
+use crate::semantics::{self, Kind};
 
 const STACK_BYTES: usize = 256 << 10;
 
@@ -75,11 +75,42 @@ pub fn change_identity(task: &mut Task, op: &PlanOp) -> i64 {
 }
 
 /// Makes a call that was denied something without the capabilities that would allow it.
-pub fn as_denied<T>(task: &mut Task, call: impl FnOnce(&mut Task) -> T) -> T {
-    become_owner(task, Rights::Own);
+pub fn as_denied<T>(task: &mut Task, op: &PlanOp, call: impl FnOnce(&mut Task) -> T) -> T {
+    let root = task.ids.0 == 0 && task.context.confinement.owners;
+    become_owner(task, Rights::Less(lacking(op, task.ids.0)));
+    if root {
+        lend_to_access(false);
+    }
     let made = call(task);
+    if root {
+        lend_to_access(true);
+    }
     become_owner(task, Rights::All);
     made
+}
+
+const CHOWN: u32 = 1 << 0;
+const DAC_OVERRIDE: u32 = 1 << 1;
+const DAC_READ_SEARCH: u32 = 1 << 2;
+const FOWNER: u32 = 1 << 3;
+const FSETID: u32 = 1 << 4;
+const SYS_ADMIN: u32 = 1 << 21;
+const LEASE: u32 = 1 << 28;
+
+/// Capabilities that who was denied a call cannot have had, or that make no difference to it.
+///
+/// Other users than 0 lose those of files anyway. EPERM says that the names were found and modes
+/// permitted the call, perhaps to a backup that may read everything, but it was for the owner; only
+/// `link` says so of a file that one may not write to.
+fn lacking(op: &PlanOp, uid: u32) -> u32 {
+    let of_owners = CHOWN | FOWNER | FSETID;
+    let of_files = match (uid, op.ret == -i64::from(libc::EPERM)) {
+        (1.., _) => 0,
+        (0, true) if semantics::kind(op) == Kind::Link => of_owners | DAC_OVERRIDE,
+        (0, true) => of_owners,
+        (0, false) => of_owners | DAC_OVERRIDE | DAC_READ_SEARCH,
+    };
+    of_files | SYS_ADMIN | LEASE
 }
 
 #[repr(C)]
@@ -99,8 +130,8 @@ struct CapData {
 /// What a thread may do with files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
-    /// What its user and first group may.
-    Own,
+    /// What its user and first group may, without these capabilities.
+    Less(u32),
     /// Everything: groups beyond the first are not recorded.
     All,
 }
@@ -119,33 +150,63 @@ fn become_owner(task: &Task, rights: Rights) {
 }
 
 fn change_ids((uid, gid): (u32, u32), rights: Rights) {
-    let header = CapHeader {
-        version: 0x2008_0522,
-        pid: 0,
-    };
-    let mut data = [CapData::default(); 2];
     let (real_uid, real_gid) = match rights {
-        Rights::Own => (uid, gid),
+        Rights::Less(_) => (uid, gid),
         Rights::All => (0, 0),
     };
-    // SAFETY: raw calls act on this thread only; header and data have the kernel's layout.
+    let all = |half: CapData| CapData {
+        effective: half.permitted,
+        ..half
+    };
+    // Ids are changed by right, whatever was given up before.
+    change_capabilities(all, all);
+    // SAFETY: raw calls act on this thread only.
     unsafe {
-        libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr());
-        let all = data.map(|half| CapData {
-            effective: half.permitted,
-            ..half
-        });
-        // Ids are changed by right, whatever was given up before.
-        libc::syscall(libc::SYS_capset, &raw const header, all.as_ptr());
         libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>());
         libc::syscall(libc::SYS_setresgid, real_gid, u32::MAX, u32::MAX);
         libc::syscall(libc::SYS_setresuid, real_uid, u32::MAX, u32::MAX);
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
+    }
+    match rights {
         // The kernel takes capabilities of files away as it leaves user 0.
-        if rights == Rights::All || uid == 0 {
-            libc::syscall(libc::SYS_capset, &raw const header, all.as_ptr());
+        Rights::All => change_capabilities(all, all),
+        Rights::Less(lost) => {
+            let less = |half: CapData| CapData {
+                effective: half.effective & !lost,
+                ..half
+            };
+            change_capabilities(less, |half| half);
         }
+    }
+}
+
+/// Those below 32, and those above.
+fn change_capabilities(low: impl Fn(CapData) -> CapData, high: impl Fn(CapData) -> CapData) {
+    let header = CapHeader {
+        version: 0x2008_0522,
+        pid: 0,
+    };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: raw calls act on this thread only; header and data have the kernel's layout.
+    unsafe {
+        libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr());
+        let changed = [low(data[0]), high(data[1])];
+        libc::syscall(libc::SYS_capset, &raw const header, changed.as_ptr());
+    }
+}
+
+/// Whether `access` goes by all capabilities that user 0 could have, as it does, or by those it has.
+fn lend_to_access(all: bool) {
+    const NO_SETUID_FIXUP: libc::c_int = 1 << 2;
+    // SAFETY: plain system calls that act on this thread only.
+    unsafe {
+        let bits = libc::prctl(libc::PR_GET_SECUREBITS);
+        let changed = match all {
+            true => bits & !NO_SETUID_FIXUP,
+            false => bits | NO_SETUID_FIXUP,
+        };
+        libc::prctl(libc::PR_SET_SECUREBITS, changed);
     }
 }
 
