@@ -79,6 +79,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Data(_)) => "data",
             Some(Key::Lock(_)) => "lock",
             Some(Key::Fd(..)) => "descriptor",
+            Some(Key::Table(_)) => "descriptors",
             Some(Key::Cwd(_)) => "working directory",
             Some(Key::Umask(_)) => "umask",
             Some(Key::Position(_)) => "position",
@@ -126,6 +127,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Data(ino)) => (json!(ino), data(op, ino), data(before, ino)),
             Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
             Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
+            Some(Key::Table(_)) => (Value::Null, table(op), table(before)),
             Some(Key::Cwd(_)) => (Value::Null, directory(op), directory(before)),
             Some(Key::Umask(_)) => (Value::Null, umask(op), umask(before)),
             Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
@@ -209,6 +211,13 @@ fn descriptor(op: &PlanOp, fd: i32) -> &'static str {
         () if semantics::makes_fd(op) && op.ret == i64::from(fd) => "makes",
         () if semantics::kind(op) == Kind::Close => "closes",
         () => "uses",
+    }
+}
+
+fn table(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        Kind::Fork => "copies",
+        _ => "changes",
     }
 }
 

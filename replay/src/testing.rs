@@ -1,7 +1,7 @@
 //! Plans written as text, for tests: one operation per line.
 //!
 //! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a
-//! member: `flags=101`, `ino=7`, `osize=100`. Lines that begin with `tree` add an entry, those with
+//! member: `flags=101`, `ino=7`, `osize=100`; `born=15` tells when a child was there. Lines that begin with `tree` add an entry, those with
 //! `xattr` an attribute of one: `xattr a user.b 9` has 9 bytes.
 
 use spoolscope_traces::records::{
@@ -22,6 +22,7 @@ pub struct Script {
     draft: Draft,
     parents: Vec<u32>,
     pids: Vec<u32>,
+    births: Vec<u64>,
 }
 
 /// Parses a script and opens it as a plan; panics on nonsense, it is test input.
@@ -66,6 +67,7 @@ impl Script {
             self.threads.push(name.into());
             self.parents.push(NONE);
             self.pids.push(self.threads.len() as u32);
+            self.births.push(0);
             self.threads.len() - 1
         }) as u32
     }
@@ -124,6 +126,9 @@ impl Script {
             "FORK" | "THREAD" => {
                 let child = self.thread(names.next().expect("a child"));
                 self.parents[child as usize] = op.thread;
+                let mut born = words.iter().filter_map(|word| word.strip_prefix("born="));
+                let born = born.next().map(|born| born.parse().expect("a number"));
+                self.births[child as usize] = born.unwrap_or(0);
                 if words[2] == "THREAD" {
                     self.pids[child as usize] = self.pids[op.thread as usize];
                 }
@@ -141,6 +146,9 @@ impl Script {
             }
         }
         for (key, value) in words[3..].iter().filter_map(|word| word.split_once('=')) {
+            if key == "born" {
+                continue;
+            }
             set(&mut op, key, value);
         }
         self.draft.ops.push(op);
@@ -152,6 +160,7 @@ impl Script {
                 tid: 100 + at as u32,
                 pid: 100 + self.pids[at],
                 parent: self.parents[at],
+                start_ns: self.births[at],
                 cwd: NONE,
                 umask: 0o022,
                 ..PlanThread::default()

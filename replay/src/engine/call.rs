@@ -486,3 +486,8 @@ pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+pub fn written(lock: &std::sync::RwLock<()>) -> std::sync::RwLockWriteGuard<'_, ()> {
+    lock.write()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

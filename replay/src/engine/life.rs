@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::Refusal;
-use crate::engine::call::{last_errno, locked};
+use crate::engine::call::{last_errno, locked, written};
 use crate::engine::opened;
 use crate::engine::pace::Standing;
 use crate::engine::schedule::{Schedule, children};
 use crate::engine::shared::state;
-use crate::engine::task::{Process, Task, is_thread, shares_fs};
+use crate::engine::task::{Context, Process, Task, is_thread, shares_fs};
 use crate::engine::verdict::Verdict;
 use crate::semantics::{self, Kind};
 
@@ -213,34 +213,51 @@ fn lend_to_access(all: bool) {
 /// Replays a fork: a real child for a process, a thread for a thread.
 pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
     let (context, parent) = (task.context, task.process);
-    // Held across the fork, so that the child never gets a lock that nobody will open.
-    let births = locked(&parent.births);
-    let watches = locked(&parent.fds.watches);
-    let mappings = locked(&parent.fds.mappings);
-    if op.arg == i64::from(NONE) {
-        return Ok(judged(fork_process(parent, || true)));
-    }
     let child = op.arg as u32;
-    let made = |ret| {
-        if ret < 0 {
-            bury(&context.schedule, child);
-        }
-        Ok(judged(ret))
-    };
     let born = Standing {
         ended_ns: task.standing.ended_ns,
         recorded_ns: op.start_ns,
     };
-    if !is_thread(&context.schedule, op) {
-        return made(fork_process(parent, || {
-            let process = parent.inherited(watches.clone(), mappings.clone());
-            let process: &'static Process = Box::leak(Box::new(process));
-            task.become_child(process, child, born);
-            task.run();
-            !process.threaded.load(Relaxed)
-        }));
+    let known = op.arg != i64::from(NONE);
+    let ret = match known {
+        true if is_thread(&context.schedule, op) => start_thread(context, parent, child, born),
+        _ => start_process(task, parent, known.then_some(child), born),
+    };
+    if known && ret < 0 {
+        bury(&context.schedule, child);
     }
-    drop((births, watches, mappings));
+    Ok(judged(ret))
+}
+
+fn start_process(
+    task: &mut Task,
+    parent: &'static Process,
+    child: Option<u32>,
+    born: Standing,
+) -> i64 {
+    // Held across the fork, so that the child never gets a lock that nobody will open, nor a
+    // number for a descriptor that it has not: the kernel copies these before the memory.
+    let _births = written(&parent.births);
+    let watches = locked(&parent.fds.watches);
+    let mappings = locked(&parent.fds.mappings);
+    let Some(child) = child else {
+        return fork_process(parent, || true);
+    };
+    fork_process(parent, || {
+        let process = parent.inherited(watches.clone(), mappings.clone());
+        let process: &'static Process = Box::leak(Box::new(process));
+        task.become_child(process, child, born);
+        task.run();
+        !process.threaded.load(Relaxed)
+    })
+}
+
+fn start_thread(
+    context: &'static Context,
+    parent: &'static Process,
+    child: u32,
+    born: Standing,
+) -> i64 {
     let own_fs = !shares_fs(context.schedule.plan.threads(), child);
     parent.threaded.store(true, Relaxed);
     parent.alive.fetch_add(1, SeqCst);
@@ -254,7 +271,7 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
             Task::new(context, parent, child, born).run();
             leave(false);
         });
-    made(started.map_or(-i64::from(libc::EAGAIN), |_| 0))
+    started.map_or(-i64::from(libc::EAGAIN), |_| 0)
 }
 
 /// Nobody has to wait for a thread that died, nor for those that it would have forked.

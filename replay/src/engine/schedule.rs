@@ -7,7 +7,7 @@ use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
 use crate::engine::shared::{self, Control, Gate};
 use crate::plan::Plan;
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, Lease};
 
 /// Who must have had a lock before the call of a slot has it.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,8 @@ pub struct Schedule {
     /// The descriptor a fork or open at start needs space for.
     pub n_fds: usize,
     pub longest_read: i64,
+    /// Some call asks for a lease: who opens the file then may sleep.
+    pub leases: bool,
 }
 
 impl Schedule {
@@ -88,6 +90,9 @@ impl Schedule {
             control: shared::array(1)?,
             outcomes: Outcomes::new(own_first)?,
             n_fds: highest_fd(plan) + 1,
+            leases: plan
+                .of_kind(|kind| kind == Kind::Fcntl)
+                .any(|(_, op)| semantics::lease(op) == Some(Lease::Asks)),
             longest_read: reads
                 .map(|op| op.size)
                 .max()

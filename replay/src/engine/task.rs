@@ -6,6 +6,7 @@ use spoolscope_traces::records::{
     TASK_SHARE_FS, VERDICT_DIVERGED, VERDICT_SAME, VERDICT_SKIPPED,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use crate::engine::args::{Refusal, Scratch};
 use crate::engine::fds::{FdTable, Mapping, Open, Watch};
@@ -61,8 +62,9 @@ pub struct Process {
     pub fds: FdTable,
     /// String index of the working directory.
     pub cwd: AtomicU32,
-    /// Held while a thread starts or a fork copies the memory, so that no lock is copied held.
-    pub births: std::sync::Mutex<()>,
+    /// Held by a fork while it copies descriptors and memory, and with several threads by who
+    /// changes descriptors: real ones and their numbers here are copied as they belong together.
+    pub births: RwLock<()>,
     /// A thread was started.
     pub threaded: AtomicBool,
     /// Threads that have not come to their recorded exit.
@@ -75,10 +77,16 @@ impl Process {
         Self {
             fds: self.fds.inherited(watches, mappings),
             cwd: AtomicU32::new(self.cwd.load(Relaxed)),
-            births: std::sync::Mutex::new(()),
+            births: RwLock::new(()),
             threaded: AtomicBool::new(false),
             alive: AtomicU32::new(1),
         }
+    }
+
+    /// Keeps forks of other threads away; a process of one thread needs nothing.
+    fn keep_whole(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let read = || self.births.read().unwrap_or_else(PoisonError::into_inner);
+        self.threaded.load(Relaxed).then(read)
     }
 }
 
@@ -138,7 +146,7 @@ impl Task {
         let process = Process {
             fds: FdTable::new(context.schedule.n_fds)?,
             cwd: AtomicU32::new(NONE),
-            births: std::sync::Mutex::new(()),
+            births: RwLock::new(()),
             threaded: AtomicBool::new(false),
             alive: AtomicU32::new(1),
         };
@@ -283,6 +291,7 @@ impl Task {
 
     fn act(&mut self, op: &PlanOp, at: u32, kind: Kind) -> (i64, Verdict) {
         self.take_passed(at);
+        let whole = self.keep_descriptors_whole(op, kind);
         let done = match kind {
             Kind::Fork => life::fork(self, op),
             Kind::Exec => self.exec(),
@@ -294,6 +303,7 @@ impl Task {
             },
             _ => call::make(self, op, kind),
         };
+        drop(whole);
         if kind == Kind::Open
             && let Some(open) = self.process.fds.get(op.ret as i32)
         {
@@ -303,6 +313,22 @@ impl Task {
             Ok(result) => result,
             Err(reason) => (-i64::from(libc::ENOSYS), (refused(reason), reason)),
         }
+    }
+
+    /// For a call that changes descriptors: no fork comes between it and the note of what it did.
+    /// An open that may sleep until a lease is given up must not hold up forks so long.
+    fn keep_descriptors_whole(
+        &self,
+        op: &PlanOp,
+        kind: Kind,
+    ) -> Option<RwLockReadGuard<'static, ()>> {
+        let changes = match kind {
+            Kind::Open => !self.context.schedule.leases,
+            Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Watch | Kind::Exec => true,
+            _ => semantics::makes_fd(op),
+        };
+        let process: &'static Process = self.process;
+        changes.then(|| process.keep_whole()).flatten()
     }
 
     /// Has from another task what the recorded process had from another one.

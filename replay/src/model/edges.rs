@@ -6,12 +6,13 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use smallvec::SmallVec;
-use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::records::{NONE, PlanOp, PlanThread};
 
 use crate::model::grants::Grants;
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size, written};
+use crate::model::threads;
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease, XattrCall};
@@ -26,6 +27,8 @@ pub enum Key {
     Lock(LockKey),
     /// A descriptor of a process with several threads, or had from another process.
     Fd(u32, i32),
+    /// All descriptors of a process with several threads, for who forks it.
+    Table(u32),
     Cwd(u32),
     /// That of a process with several threads.
     Umask(u32),
@@ -48,11 +51,11 @@ pub(super) struct Access {
     pub(super) definite: bool,
 }
 
-/// The last of each thread that listed a directory, and that changed its names: changes need not
-/// keep their order among themselves.
+/// The last of each thread that took all of something, as a listing the names of a directory, and
+/// that changed some of it: changes need not keep their order among themselves.
 #[derive(Debug, Default)]
-struct Directory {
-    listed: HashMap<u32, u32>,
+struct Whole {
+    taken: HashMap<u32, u32>,
     changed: HashMap<u32, u32>,
 }
 
@@ -80,6 +83,7 @@ pub struct Why {
 #[derive(Debug)]
 pub struct Edges<'a> {
     ops: &'a [PlanOp],
+    threads: &'a [PlanThread],
     /// Position in its thread of each operation that has begun.
     pub position: Vec<u32>,
     /// Operations of each thread that have.
@@ -87,7 +91,7 @@ pub struct Edges<'a> {
     tracks: HashMap<Key, Track>,
     /// Those of names; index = path.
     of_names: Vec<Track>,
-    directories: HashMap<u32, Directory>,
+    wholes: HashMap<Key, Whole>,
     /// Those of inodes that may be written to; what is only read needs none.
     of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
@@ -108,11 +112,12 @@ impl<'a> Edges<'a> {
         let n_threads = plan.threads().len();
         Self {
             ops,
+            threads: plan.threads(),
             position: Vec::with_capacity(ops.len()),
             begun: vec![0; n_threads],
             tracks: HashMap::new(),
             of_names: Vec::with_capacity(plan.n_strings() as usize),
-            directories: HashMap::new(),
+            wholes: HashMap::new(),
             of_data: written(plan).map(|ino| (ino, Track::default())).collect(),
             leased: plan
                 .of_kind(|kind| kind == Kind::Fcntl)
@@ -216,7 +221,7 @@ impl<'a> Edges<'a> {
             Kind::Getdents | Kind::Open | Kind::Seek
         );
         if lists && world.listed.contains(&op.path) {
-            self.meet(at, op.path, false);
+            self.meet(at, Key::Listing(op.path), false);
         }
         for touch in touches.iter().flatten() {
             let there = || world.meets(touch.path, Need::Absent) == Some(false);
@@ -225,27 +230,29 @@ impl<'a> Edges<'a> {
             }
             let directory = world.names.directory(touch.path);
             if let Some(directory) = directory.filter(|at| world.listed.contains(at)) {
-                self.meet(at, directory, true);
+                self.meet(at, Key::Listing(directory), true);
             }
         }
     }
 
-    fn meet(&mut self, at: u32, directory: u32, changes: bool) {
-        let known = self.directories.entry(directory).or_default();
+    /// Something is changed, or else taken as a whole.
+    pub(super) fn meet(&mut self, at: u32, key: Key, changes: bool) {
+        let known = self.wholes.entry(key).or_default();
         let (own, others) = match changes {
-            true => (&mut known.changed, &known.listed),
-            false => (&mut known.listed, &known.changed),
+            true => (&mut known.changed, &known.taken),
+            false => (&mut known.taken, &known.changed),
         };
         own.insert(self.ops[at as usize].thread, at);
         for before in others.values() {
             // Of a thread that was still at it, what it had done before.
-            let whole = precedes(self.ops, *before, at);
+            let ended_ns = threads::effective_ns(self.threads, &self.ops[*before as usize]);
+            let whole = ended_ns <= self.ops[at as usize].start_ns;
             note(
                 self.ops,
                 &self.position,
                 &mut self.current,
                 (*before, at, whole),
-                Key::Listing(directory),
+                key,
             );
         }
     }

@@ -8,7 +8,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use smallvec::SmallVec;
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -22,6 +22,7 @@ use crate::model::needs::any_need;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
 use crate::model::sizes::{Seen, size_after};
+use crate::model::threads;
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
@@ -127,11 +128,15 @@ impl<'a> Linear<'a> {
             }
             self.start(at);
             let next_ns = self.ops.get(at as usize + 1).map(|next| next.start_ns);
-            let is_first = ends.peek().is_none_or(|first| first.0 > (op.end_ns, at));
+            let end_ns = match op.op == PLAN_FORK && self.world.processes.is_threaded(op.thread) {
+                true => threads::effective_ns(self.plan.threads(), op),
+                false => op.end_ns,
+            };
+            let is_first = ends.peek().is_none_or(|first| first.0 > (end_ns, at));
             // Most operations end before the next one begins.
-            match is_first && next_ns.is_some_and(|next_ns| op.end_ns <= next_ns) {
+            match is_first && next_ns.is_some_and(|next_ns| end_ns <= next_ns) {
                 true => self.place(at),
-                false => ends.push(Reverse((op.end_ns, at))),
+                false => ends.push(Reverse((end_ns, at))),
             }
         }
         while let Some(Reverse((_, ended))) = ends.pop() {

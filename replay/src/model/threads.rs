@@ -1,6 +1,6 @@
 //! What threads of one process share: descriptors, working directory and umask, and its end.
 
-use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp, PlanThread};
 
 use crate::model::edges::{Access, Edges, Key};
 use crate::model::world::World;
@@ -35,6 +35,11 @@ impl Edges<'_> {
         {
             self.access(Key::Fd(process, fd), false, access);
         }
+        if !changed.is_empty() {
+            self.meet(at, Key::Table(process), true);
+        } else if op.op == PLAN_FORK && copies(op, world) {
+            self.meet(at, Key::Table(process), false);
+        }
         // Who gets a number knows that it was free.
         access.definite = true;
         for fd in changed {
@@ -52,6 +57,21 @@ impl Edges<'_> {
     }
 }
 
+/// When an operation has had its effect: a fork once the child is there, though vfork returns only
+/// when that has executed something, which other threads do not wait for.
+pub fn effective_ns(threads: &[PlanThread], op: &PlanOp) -> i64 {
+    let child = threads.get(op.arg as usize).filter(|_| op.op == PLAN_FORK);
+    match child.map_or(0, |child| child.start_ns as i64) {
+        ..=0 => op.end_ns,
+        born_ns => born_ns.clamp(op.start_ns, op.end_ns),
+    }
+}
+
+/// Whether a fork makes a process that is known: it has descriptors of its own.
+fn copies(op: &PlanOp, world: &World) -> bool {
+    op.arg != i64::from(NONE) && world.leader(op.arg as u32) != world.leader(op.thread)
+}
+
 /// Whether a call may make something whose mode depends on the umask.
 fn makes_object(op: &PlanOp) -> bool {
     let touches = touches::of(op);
@@ -61,7 +81,7 @@ fn makes_object(op: &PlanOp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::tests::edges;
+    use crate::model::tests::{edges, order};
 
     #[test]
     fn what_a_thread_makes_waits_for_the_umask_of_its_process() {
@@ -73,5 +93,34 @@ mod tests {
         ";
         assert_eq!(edges(script), [(2, 1), (3, 2)]);
         assert_eq!(edges(&script.replace("THREAD", "FORK")), []);
+    }
+
+    #[test]
+    fn a_fork_waits_for_what_other_threads_opened_and_they_close_it_afterwards() {
+        let script = "
+            tree a ino=7
+            A 0-1 THREAD B = 0
+            B 2-10 openat a ino=7 omode=100644 = 3
+            A 20-30 FORK C = 0
+            B 40-50 close fd=3 = 0
+            C 60-70 close fd=3 = 0
+        ";
+        assert_eq!(edges(script), [(2, 1), (3, 2)]);
+        // What overlaps has no order, but with what the other thread did before.
+        assert_eq!(edges(&script.replace("20-30", "5-45")), [(3, 0)]);
+    }
+
+    #[test]
+    fn who_closes_does_not_wait_until_a_vfork_returns() {
+        let script = "
+            tree a ino=7
+            A 0-1 THREAD B = 0
+            B 2-10 openat a ino=7 omode=100644 = 3
+            A 20-90 FORK C born=25 = 0
+            B 40-50 close fd=3 = 0
+            C 60-70 close fd=3 = 0
+        ";
+        assert_eq!(edges(script), [(2, 1), (3, 2)]);
+        assert_eq!(order(script).0, [0, 1, 2, 3, 4]);
     }
 }

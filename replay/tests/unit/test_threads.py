@@ -59,3 +59,49 @@ def test_a_thread_does_not_set_the_umask_of_its_process_at_birth(script, tmp_pat
     found, state = execute(script, tmp_path, target)
     assert (found["verdict"] == SAME).all()
     assert state["mismatched"] == 0, state["examples"]
+
+
+def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, tmp_path, target):
+    """One thread opens and closes files; the other one forks children, which use them."""
+    script.entry("f", ino=7, mode=REG, size=100)
+    file = {"ino": 7, "obj_mode": REG, "obj_size": 100}
+    script.thread(10)
+    script.thread(11, pid=10)
+    for child in range(40):
+        at = 10 * child
+        script.call(11, at + 1, "openat", "f", ret=3, flags=0, **file)
+        script.fork(10, 100 + child, at + 2)
+        script.call(11, at + 3, "close", "f", base=0, fd=3, ino=7)
+        script.call(100 + child, at + 4, "read", "f", ret=10, base=0, fd=3, size=10, offset=0,
+                    **file)  # fmt: skip
+        script.event("exit", 100 + child, at + 5)
+    found, _ = execute(script, tmp_path, target, "afap")
+    assert (found["verdict"] == SAME).all()
+
+
+def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(
+    script, tmp_path, target
+):
+    """What the other thread opens during a fork must not take the child's output away."""
+    script.thread(10)
+    script.thread(11, pid=10)
+    for number in range(3000):
+        busy = {"ino": 9000, "obj_mode": REG, "obj_size": 0}
+        script.call(11, 0.1 * number + 1, "openat", "busy", ret=6, flags=0o2000101, mode=0o600,
+                    dur_ms=0.05, **busy)  # fmt: skip
+        script.call(11, 0.1 * number + 1.06, "close", "busy", base=0, fd=6, ino=9000, dur_ms=0.03)
+    for number in range(100):
+        at, child = 3 * number + 1, 100 + number
+        out = {"ino": 1000 + number, "obj_mode": REG}
+        script.call(10, at, "openat", f"o{number}", ret=5, flags=0o2000301, mode=0o600, obj_size=0,
+                    **out)  # fmt: skip
+        script.fork(10, child, at + 0.5)
+        script.call(child, at + 1, "dup2", f"o{number}", ret=1, base=0, fd=5, fd2=1, **out)
+        script.event("exec", child, at + 1.5)
+        script.call(child, at + 2, "write", f"o{number}", ret=9, base=0, fd=1, size=9, offset=0,
+                    obj_size=9, **out)  # fmt: skip
+        script.event("exit", child, at + 2.5)
+        script.call(10, at + 2.6, "close", f"o{number}", base=0, fd=5, ino=1000 + number)
+    found, state = execute(script, tmp_path, target, "scaled=3")
+    assert (found["verdict"] == SAME).all()
+    assert state["mismatched"] == 0, state["examples"]

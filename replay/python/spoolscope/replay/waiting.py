@@ -174,6 +174,8 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
             return f"{need} the lock of {file}; the earlier one {did}"
         case "descriptor":
             return f"{need} descriptor {what}; the earlier one {did} it"
+        case "descriptors":
+            return f"{need} the descriptors of its process; the earlier one {did} them"
         case "working directory":
             return f"{need} the working directory; the earlier one {did} it"
         case "umask":
