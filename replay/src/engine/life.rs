@@ -259,7 +259,11 @@ fn start_thread(
     born: Standing,
 ) -> i64 {
     let own_fs = !shares_fs(context.schedule.plan.threads(), child);
-    parent.threaded.store(true, Relaxed);
+    if !parent.threaded.swap(true, Relaxed) {
+        // Its children are its own from now on, and it waits for none: they go as they end.
+        // SAFETY: plain system call.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    }
     parent.alive.fetch_add(1, SeqCst);
     let started = std::thread::Builder::new()
         .stack_size(STACK_BYTES)
@@ -304,7 +308,8 @@ fn judged(ret: i64) -> (i64, Verdict) {
 /// Forks, and does `work` in the child; it returns whether the whole process is to end.
 ///
 /// The child belongs to the engine, which outlives the recorded parent. Only with several
-/// threads in the parent it must be the C library that forks, to leave its own locks open.
+/// threads in the parent it must be the C library that forks, to leave its own locks open: such a
+/// child belongs to the parent, and so do those that it forks itself.
 pub fn fork_process(parent: &Process, work: impl FnOnce() -> bool) -> i64 {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     let threaded = parent.threaded.load(Relaxed);

@@ -2,12 +2,14 @@
 
 use anyhow::{Result, ensure};
 use spoolscope_traces::records::NONE;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::engine::args;
+use crate::engine::call::last_errno;
 use crate::engine::cpus::{Meter, Shares};
 use crate::engine::life;
 use crate::engine::mapped;
@@ -29,7 +31,7 @@ use crate::sandbox::Confinement;
 const LEAD_NS: i64 = 50_000_000;
 /// How long killed tasks may take to die.
 const IMMORTAL_NS: i64 = 10_000_000_000;
-/// How often the CPUs are looked at.
+/// How often the CPUs are looked at, and who is missing.
 const LOOK_NS: i64 = 250_000_000;
 /// How often outcomes are written out, if there are many.
 const DRAIN_NS: i64 = 100_000_000;
@@ -103,6 +105,7 @@ pub fn run(
         room,
         last_report_ns: 0,
         last_look_ns: 0,
+        last_missed_ns: 0,
         drain: Drain::new(&context.schedule.outcomes),
         last_drain_ns: 0,
     };
@@ -162,6 +165,7 @@ struct Supervisor {
     room: Room,
     last_report_ns: i64,
     last_look_ns: i64,
+    last_missed_ns: i64,
     drain: Drain,
     last_drain_ns: i64,
 }
@@ -185,6 +189,7 @@ impl Supervisor {
             }
             self.start_roots()?;
             self.reap();
+            self.miss();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
             self.watchdog.require_life(&self.context.schedule)?;
             self.room.require()?;
@@ -328,11 +333,28 @@ impl Supervisor {
             if pid <= 0 {
                 return;
             }
-            self.bury_process(pid as u32, status);
+            self.bury_process(pid as u32, &format!("status {status:#x}"));
         }
     }
 
-    fn bury_process(&mut self, pid: u32, status: i32) {
+    /// Finds who died without being reaped here: children of processes with several threads.
+    fn miss(&mut self) {
+        let now = now_ns();
+        if now - self.last_missed_ns < LOOK_NS {
+            return;
+        }
+        self.last_missed_ns = now;
+        let gates = self.context.schedule.gates.iter();
+        let alive =
+            gates.filter(|gate| !matches!(gate.state.load(SeqCst), state::UNBORN | state::DONE));
+        let pids = alive.map(|gate| gate.pid.load(SeqCst));
+        let gone: BTreeSet<u32> = pids.filter(|pid| is_gone(*pid)).collect();
+        for pid in gone {
+            self.bury_process(pid, "status unknown");
+        }
+    }
+
+    fn bury_process(&mut self, pid: u32, status: &str) {
         let gates = self.context.schedule.gates;
         let dead = (0..gates.len() as u32).filter(|at| {
             let gate = &gates[*at as usize];
@@ -342,7 +364,7 @@ impl Supervisor {
         for thread in dead {
             self.summary.crashed += 1;
             let name = self.context.schedule.plan.threads()[thread as usize].tid;
-            eprintln!("spoolscope-replay: the task of thread {name} died (status {status:#x})");
+            eprintln!("spoolscope-replay: the task of thread {name} died ({status})");
             life::bury(&self.context.schedule, thread);
         }
     }
@@ -400,6 +422,12 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Whether a process ended and was reaped.
+fn is_gone(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks whether the process exists.
+    unsafe { libc::kill(pid as i32, 0) < 0 && last_errno() == libc::ESRCH }
 }
 
 /// Who began us takes care of the target: without them it ends, in order once it runs.

@@ -1,6 +1,11 @@
 """What threads of one process share, and what their children get of it."""
 
+import os
+import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,9 +84,7 @@ def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, 
     assert (found["verdict"] == SAME).all()
 
 
-def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(
-    script, tmp_path, target
-):
+def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(script, tmp_path, target):
     """What the other thread opens during a fork must not take the child's output away."""
     script.thread(10)
     script.thread(11, pid=10)
@@ -105,3 +108,66 @@ def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(
     found, state = execute(script, tmp_path, target, "scaled=3")
     assert (found["verdict"] == SAME).all()
     assert state["mismatched"] == 0, state["examples"]
+
+
+@contextmanager
+def begun(script, tmp_path: Path, target: Path) -> Iterator["subprocess.Popen[str]"]:
+    plan = tmp_path / "plan"
+    build(Trace.open(script.write(tmp_path / "trace")), plan)
+    words = [find_binary("spoolscope-replay"), "run", plan, "--target", target]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, start_new_session=True, **pipes) as engine:
+        try:
+            yield engine
+        finally:
+            engine.kill()
+
+
+def tasks(engine: "subprocess.Popen[str]") -> dict[int, tuple[str, int]]:
+    """Return state and parent of every process that an engine began."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent, _, session, *_ = status.read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(session) == engine.pid != int(status.parent.name):
+            found[int(status.parent.name)] = (state, int(parent))
+    return found
+
+
+def test_children_of_threaded_processes_are_gone_when_they_end(script, tmp_path, target):
+    script.thread(10)
+    script.thread(11, pid=10)
+    script.call(11, 0.5, "stat", "none", ret=-2)
+    for child in range(100, 300):
+        script.fork(10, child, child)
+        script.call(child, child + 0.3, "stat", "none", ret=-2)
+        script.event("exit", child, child + 0.6)
+    script.call(10, 1500, "stat", "none", ret=-2)
+    most = 0
+    with begun(script, tmp_path, target) as engine:
+        while engine.poll() is None:
+            states = [state for state, _ in tasks(engine).values()]
+            most = max(most, states.count("Z"))
+            time.sleep(0.05)
+    assert engine.returncode == 0
+    assert most < 20
+
+
+def test_a_child_of_a_threaded_process_that_dies_is_missed(script, tmp_path, target):
+    script.thread(10)
+    script.thread(11, pid=10)
+    script.call(11, 0.5, "stat", "none", ret=-2)
+    script.fork(10, 12, 1)
+    script.call(12, 1500, "mkdir", "d", mode=0o700)
+    script.call(10, 1600, "stat", "d", ino=5, obj_mode=0o040700)
+    with begun(script, tmp_path, target) as engine:
+        child: list[int] = []
+        while not child and engine.poll() is None:
+            known = tasks(engine)
+            child = [pid for pid, (_, parent) in known.items() if parent in known]
+        os.kill(child[0], signal.SIGKILL)
+        _, said = engine.communicate(timeout=30)
+    assert engine.returncode == 1
+    assert "the task of thread 12 died" in said
