@@ -28,7 +28,8 @@ pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
         }
         (_, libc::EFBIG) if op.offset.saturating_add(op.size) < LONGEST => Some(REASON_USED_UP),
         (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
-        (_, libc::EXDEV | libc::ETXTBSY) => Some(REASON_AROUND),
+        (_, libc::ETXTBSY) => Some(REASON_AROUND),
+        (Kind::Rename | Kind::Link | Kind::CopyRange, libc::EXDEV) => Some(REASON_AROUND),
         (Kind::Rename | Kind::Unlink | Kind::Rmdir, libc::EBUSY) => Some(REASON_AROUND),
         _ => None,
     }
@@ -71,6 +72,8 @@ mod tests {
         assert_eq!(why("close", libc::ENOSPC), None);
         assert_eq!(why("ftruncate", libc::EFBIG), Some(REASON_USED_UP));
         assert_eq!(why("rename", libc::EXDEV), Some(REASON_AROUND));
+        // A name that leads beyond RESOLVE_BENEATH.
+        assert_eq!(why("openat2", libc::EXDEV), None);
         assert_eq!(why("openat", libc::ETXTBSY), Some(REASON_AROUND));
         assert_eq!(why("rmdir", libc::EBUSY), Some(REASON_AROUND));
         let too_long = PlanOp {

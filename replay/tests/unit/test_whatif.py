@@ -145,3 +145,13 @@ def test_a_part_counts_from_the_begin_of_the_trace(script, tmp_path: Path) -> No
     assert (summary.syscalls, summary.duration_ns) == (1, 2 * 10**6)
     whole = build(Trace.open(path), tmp_path / "plan")
     assert (whole.syscalls, whole.before_start) == (3, 1)  # what the first did is in the snapshot
+
+
+def test_a_part_without_calls_is_not_replayed(script, tmp_path: Path) -> None:
+    script.call(10, 1, "stat", "x", ret=-2)
+    script.call(10, 90, "stat", "x", ret=-2)
+    (tmp_path / "target").mkdir()
+    part = parse([], 1, "10ms..20ms")
+    trace, places = script.write(tmp_path / "trace"), [f"dir:{tmp_path / 'target'}"]
+    with pytest.raises(SpoolscopeError, match="no recorded call is in the part"):
+        replay(trace, places, tmp_path / "out", what_if=part)

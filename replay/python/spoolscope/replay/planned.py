@@ -46,12 +46,6 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
         )
     if cut or only:
         summary = _counted(replace(summary, before_start=0, in_flight=0, strangers=0), out)
-        if not summary.syscalls:
-            raise SpoolscopeError(
-                "no recorded call is in the part that is asked for",
-                remedy="give another part: a recording begins when its snapshot was taken",
-                exit_code=USAGE,
-            )
     scaled = None
     if what_if.scale.users > 1:
         summary, scaled = _scaled(summary, out, what_if.scale)

@@ -41,6 +41,7 @@ from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.plan import PlanSummary
 from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE, WhatIf
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 
@@ -177,6 +178,12 @@ def _job(
 ) -> Job:
     plan_file = scratch / "replay.plan"
     summary, told = plan(trace, plan_file, what_if)
+    if not summary.syscalls:
+        raise SpoolscopeError(
+            "no recorded call is in the part that is asked for",
+            remedy="give another part: a recording begins when its snapshot was taken",
+            exit_code=USAGE,
+        )
     checked = Engine(plan_file).check()
     job = Job(
         trace=trace,
