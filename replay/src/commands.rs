@@ -33,6 +33,7 @@ use crate::model::state::Tree;
 use crate::only;
 use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
+use crate::room;
 use crate::sandbox::{self, Confinement};
 use crate::scale;
 use crate::semantics::{self, Kind};
@@ -164,7 +165,10 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 
 /// Most bytes that the files may have, if nothing is ever removed.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
-    let writes = |kind| matches!(kind, Kind::Fallocate | Kind::Write | Kind::CopyRange);
+    let writes = |kind| {
+        let copies = matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
+        copies || matches!(kind, Kind::Fallocate | Kind::Write)
+    };
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
     beyond.fold(known, i64::saturating_add)
@@ -178,6 +182,7 @@ fn beyond_record(op: &PlanOp) -> i64 {
         // When recorded it failed, or stopped short.
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::CopyRange => op.ret.max(0),
+        Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,
     }
 }
@@ -191,7 +196,7 @@ fn prepare(
 ) -> Result<Value> {
     let tree = Tree::initial(plan, &linear.world);
     let mut aged = age.map(|age| age::churn(age, confinement)).transpose()?;
-    fixture::check_space(
+    room::check(
         confinement,
         peak_bytes(plan, &tree, linear).saturating_add(tree.xattr_bytes()),
         tree.names.len(),

@@ -1,6 +1,6 @@
 //! Builds the tree that existed before the first operation.
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -44,26 +44,6 @@ impl Built {
         self.xattrs += part.xattrs;
         self.xattrs_skipped += part.xattrs_skipped;
     }
-}
-
-/// Fails if the target cannot hold the fixture and what the replay will add to it.
-pub fn check_space(confinement: &Confinement, needed: i64, names: usize) -> Result<()> {
-    let root = confinement.path(b"");
-    // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
-    let free = unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        ensure!(
-            libc::statvfs(root.as_ptr(), &raw mut stat) == 0,
-            "target has no statvfs"
-        );
-        u128::from(stat.f_bavail) * u128::from(stat.f_frsize)
-    };
-    let needed = needed.max(0) as u128 + 4096 * names as u128;
-    ensure!(
-        needed <= free,
-        "target has {free} bytes free, the replay needs {needed}"
-    );
-    Ok(())
 }
 
 /// Builds the whole tree: directories, then files by several threads, then further names.

@@ -15,6 +15,7 @@ mod model;
 mod only;
 mod pattern;
 mod plan;
+mod room;
 mod sandbox;
 mod scale;
 mod semantics;

@@ -283,8 +283,10 @@ fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
 fn copy_range(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let ends = [op.fd, op.fd2].map(|fd| task.process.fds.get(fd));
     match ends {
-        [None, Some(to)] if op.ret >= 0 => Ok(fill(task, op, to.real, op.arg)),
-        [None, Some(_)] | [Some(_), None] => Err(REASON_UNSUPPORTED),
+        [None, Some(to)] if op.ret >= 0 && semantics::is_outside(op) => {
+            Ok(fill(task, op, to.real, op.arg))
+        }
+        [Some(_), None] => Err(REASON_UNSUPPORTED),
         _ => plain(task, op, Kind::CopyRange),
     }
 }
@@ -315,6 +317,7 @@ fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let to = task.process.fds.get(op.fd2);
     if let (None, Some(to)) = (task.process.fds.get(op.fd), to)
         && op.ret >= 0
+        && semantics::is_outside(op)
     {
         return Ok(fill(task, op, to.real, -1));
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::args::Refusal;
-use crate::engine::call::{last_errno, locked, written};
+use crate::engine::call::{last_errno, locked};
 use crate::engine::opened;
 use crate::engine::pace::Standing;
 use crate::engine::schedule::{Schedule, children};
@@ -235,9 +235,8 @@ fn start_process(
     child: Option<u32>,
     born: Standing,
 ) -> i64 {
-    // Held across the fork, so that the child never gets a lock that nobody will open, nor a
-    // number for a descriptor that it has not: the kernel copies these before the memory.
-    let _births = written(&parent.births);
+    // Held across the fork, as `births` is, so that the child never gets a lock that nobody will
+    // open, nor a number for a descriptor that it has not: the kernel copies these before the memory.
     let watches = locked(&parent.fds.watches);
     let mappings = locked(&parent.fds.mappings);
     let Some(child) = child else {

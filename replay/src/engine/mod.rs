@@ -14,7 +14,6 @@ pub mod outcomes;
 pub mod pace;
 pub mod passing;
 mod realtime;
-mod room;
 pub mod schedule;
 pub mod shared;
 mod spin;

@@ -42,6 +42,12 @@ impl Passing {
         }
     }
 
+    /// Whether an operation uses what another task opened.
+    pub fn hands_over(&self, op: u32) -> bool {
+        let used = |(pass, _): &(Pass, [i32; 2])| pass.used;
+        self.passes.binary_search_by_key(&op, used).is_ok()
+    }
+
     /// What an operation uses that another task opened, and its real number here.
     pub fn receive(&self, op: u32) -> Option<(Pass, i32)> {
         let at = self.passes.binary_search_by_key(&op, |(pass, _)| pass.used);

@@ -17,7 +17,6 @@ use crate::engine::opened::SharedFiles;
 use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
 use crate::engine::realtime;
-use crate::engine::room::Room;
 use crate::engine::schedule::Schedule;
 use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
 use crate::engine::task::{Context, Task};
@@ -25,6 +24,7 @@ use crate::engine::watchdog::Watchdog;
 use crate::model::listings::Listings;
 use crate::model::passed::Pass;
 use crate::pattern::{Content, Pattern};
+use crate::room::Room;
 use crate::sandbox::Confinement;
 
 /// Time between set-up and the first operation.
@@ -192,7 +192,7 @@ impl Supervisor {
             self.miss();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
             self.watchdog.require_life(&self.context.schedule)?;
-            self.room.require()?;
+            self.room.require(now_ns())?;
             self.report();
             self.look_at_cpus(n_cpus);
             self.drain()?;

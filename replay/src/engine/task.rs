@@ -82,12 +82,6 @@ impl Process {
             alive: AtomicU32::new(1),
         }
     }
-
-    /// Keeps forks of other threads away; a process of one thread needs nothing.
-    fn keep_whole(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        let read = || self.births.read().unwrap_or_else(PoisonError::into_inner);
-        self.threaded.load(Relaxed).then(read)
-    }
 }
 
 /// A recorded thread being replayed.
@@ -224,6 +218,10 @@ impl Task {
         if matches!(kind, Kind::Fcntl | Kind::Flock) {
             ready = ready.max(self.line_up(slot));
         }
+        let at = schedule.op_at(slot);
+        // Who waits here is not kept waiting by the call.
+        let whole = self.keep_descriptors_whole(op, at, kind);
+        let births = (kind == Kind::Fork).then(|| call::written(&self.process.births));
         let now = now_ns();
         self.gate().enter_call(now);
         let issue = now - start;
@@ -231,9 +229,10 @@ impl Task {
         self.standing.ended_ns = issue;
         let (ret, (verdict, reason)) = match schedule.noop && kind != Kind::Fork {
             true => (op.ret, (VERDICT_SAME, REASON_NONE)),
-            false => self.act(op, schedule.op_at(slot), kind),
+            false => self.act(op, at, kind),
         };
         let end = now_ns() - start;
+        drop((whole, births));
         self.gate().enter(state::RUNNING);
         self.standing = Standing {
             ended_ns: end,
@@ -291,7 +290,6 @@ impl Task {
 
     fn act(&mut self, op: &PlanOp, at: u32, kind: Kind) -> (i64, Verdict) {
         self.take_passed(at);
-        let whole = self.keep_descriptors_whole(op, kind);
         let done = match kind {
             Kind::Fork => life::fork(self, op),
             Kind::Exec => self.exec(),
@@ -303,7 +301,6 @@ impl Task {
             },
             _ => call::make(self, op, kind),
         };
-        drop(whole);
         if kind == Kind::Open
             && let Some(open) = self.process.fds.get(op.ret as i32)
         {
@@ -320,15 +317,26 @@ impl Task {
     fn keep_descriptors_whole(
         &self,
         op: &PlanOp,
+        at: u32,
         kind: Kind,
     ) -> Option<RwLockReadGuard<'static, ()>> {
+        let process: &'static Process = self.process;
+        if !process.threaded.load(Relaxed) {
+            return None;
+        }
         let changes = match kind {
             Kind::Open => !self.context.schedule.leases,
             Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Watch | Kind::Exec => true,
+            Kind::Fork => false,
             _ => semantics::makes_fd(op),
         };
-        let process: &'static Process = self.process;
-        changes.then(|| process.keep_whole()).flatten()
+        let takes = changes || self.context.passing.hands_over(at);
+        takes.then(|| {
+            process
+                .births
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     /// Has from another task what the recorded process had from another one.

@@ -189,7 +189,11 @@ impl<'a> World<'a> {
     /// What the descriptor of an operation leads to, if its number was never told: it was open at
     /// the start.
     fn held_by(&self, op: &PlanOp) -> Option<u32> {
-        let held = self.descriptors.get(self.leader(op.thread), op.fd).object?;
+        let fd = match semantics::is_empty_path(op) {
+            true => op.dirfd,
+            false => op.fd,
+        };
+        let held = self.descriptors.get(self.leader(op.thread), fd).object?;
         (!semantics::uses_path(op) && self.object(held).ino == 0).then_some(held)
     }
 

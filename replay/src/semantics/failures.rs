@@ -18,11 +18,11 @@ const LONGEST: i64 = 1 << 40;
 /// failed, or was read-only, as it is after a failure; or there was something around that is not
 /// here: another filesystem, a mount point, a program being executed. Made again, it would leave
 /// what it did not leave then. That an extended attribute finds no space is a limit of the
-/// filesystem; a close gives the descriptor back all the same.
+/// filesystem; a close gives the descriptor back all the same, and of an exec only the lookup is made.
 pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
     let error = i32::try_from(-op.ret).ok()?;
     match (kind(op), error) {
-        (Kind::Close, _) | (Kind::SetXattr, libc::ENOSPC) => None,
+        (Kind::Close | Kind::FailedExec, _) | (Kind::SetXattr, libc::ENOSPC) => None,
         (_, libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
             Some(REASON_USED_UP)
         }

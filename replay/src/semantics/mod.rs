@@ -223,11 +223,15 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         }
 }
 
+/// Whether the first descriptor of a call led out of the spool: the recorder tells nothing of it.
+pub fn is_outside(op: &PlanOp) -> bool {
+    op.path == NONE && op.ino == 0 && op.obj_mode == 0
+}
+
 /// Whether what lies outside the spool gets the number of a descriptor, which that closes: a shell
 /// takes back its output so.
 pub fn puts_outside(op: &PlanOp) -> bool {
-    let outside = op.path == NONE && op.ino == 0 && op.obj_mode == 0;
-    op.ret >= 0 && outside && kind(op) == Kind::Dup2 && op.ret != i64::from(op.fd)
+    op.ret >= 0 && is_outside(op) && kind(op) == Kind::Dup2 && op.ret != i64::from(op.fd)
 }
 
 /// Whether the working directory lies outside the spool after a call; find and rm go back so to where

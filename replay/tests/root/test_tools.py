@@ -40,6 +40,7 @@ cat ../.snaps/one/log > /dev/null
 ls -R .. > /dev/null
 rm ../.snaps/two/new/1
 cp cur/1:2,S new/2
+echo more >> new/3
 """
 
 
@@ -52,6 +53,7 @@ def test_snapshots_of_a_btrfs_repeat_inode_numbers(spool, tmp_path):
         f"cp /etc/passwd {mount}/box/new/1",
         f"btrfs -q subvolume snapshot -r {mount}/box {mount}/.snaps/one",
         f"btrfs -q subvolume snapshot {mount}/box {mount}/.snaps/two",
+        f"cp /etc/group {mount}/box/new/3",
     ):
         subprocess.run(command, shell=True, check=True)
     assert (mount / "box/log").stat().st_ino == (mount / ".snaps/one/log").stat().st_ino

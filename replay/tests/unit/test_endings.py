@@ -189,21 +189,24 @@ def _members(session: int) -> list[int]:
     return found
 
 
-def test_what_is_closed_to_who_is_not_root_is_removed_all_the_same(tmp_path):
+@pytest.mark.parametrize("mode", [0o500, 0o300, 0])
+def test_what_is_closed_to_who_is_not_root_is_removed_all_the_same(tmp_path, mode):
     closed = tmp_path / "closed/below"
     closed.mkdir(parents=True)
     (closed / "file").touch()
     for directory in (closed, closed.parent):
-        directory.chmod(0o500)
+        directory.chmod(mode)
     tmp_path.chmod(0o777)
     child = os.fork()
     if not child:
-        os.chdir(tmp_path)
-        if os.geteuid() == 0:
-            for path in (closed / "file", closed, closed.parent):
-                os.chown(path, 65_534, 65_534)
-            os.setresuid(65_534, 65_534, 65_534)
-        remove(Path("closed"))
-        os._exit(0)
+        try:
+            os.chdir(tmp_path)
+            if os.geteuid() == 0:
+                for path in (closed / "file", closed, closed.parent):
+                    os.chown(path, 65_534, 65_534)
+                os.setresuid(65_534, 65_534, 65_534)
+            remove(Path("closed"))
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert list(tmp_path.iterdir()) == []

@@ -237,7 +237,7 @@ def test_results_count_and_are_named():
     assert (counts["left_out_on_purpose"], counts["before_start"]) == (3, 7)
     assert (found.executed, found.divergent, found.skipped) == (985, 4, 14)
     said = "; ".join(found.certificate["reasons"])
-    for part in ("0.4 % of the calls had another", "1.4 % of the recorded calls were not",
+    for part in ("0.4 % of the calls had another", "1.4 % of the calls to be made were not",
                  "2 names of the final tree", "1 tasks died"):  # fmt: skip
         assert part in said
 
@@ -290,6 +290,19 @@ def test_what_a_thread_is_late_by_when_it_begins_is_divided_as_its_fork():
     assert late.machine.tolist() == [10, 950 * 10 // 1000, 940 * 10 // 1000]
     assert late.dependencies.tolist() == [990, 950 * 990 // 1000, 940 * 990 // 1000]
     assert late.total(slice(None)).tolist() == [1000, 950, 940]
+
+
+@pytest.mark.parametrize("generations", [1, 9])
+def test_what_a_thread_is_late_by_goes_over_generations_and_pieces(monkeypatch, generations):
+    """Each forks the next one, all as late as the first, by the machine."""
+    monkeypatch.setattr(on_disk, "CHUNK", generations + 2)
+    rows = [(n, 100 + n, 100 + n) for n in range(generations)]
+    rows += [(generations, 150, 160), (0, 150, 160), (0, 170, 180)]
+    calls = ops(*rows)
+    calls["op"][:generations], calls["arg"][:generations] = FORK, np.arange(generations) + 1
+    made = [(start, start + 1000, end + 1000) for _, start, end in rows]
+    late = lateness.lateness(calls, results(*made), np.ones(len(rows), np.bool_), ORIGINAL)
+    assert late.machine.tolist() == [1000] * len(rows)
 
 
 def test_calls_left_out_on_purpose_and_lost_descriptors_are_shares_of_all_calls():

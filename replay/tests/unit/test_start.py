@@ -219,10 +219,13 @@ def test_a_file_without_a_name_from_the_beginning_is_open_again(script, tmp_path
     assert (row["executed"], row["divergent"], row["final_state"]["mismatched"]) == (1, 0, 0)
 
 
-def test_a_file_that_only_its_descriptor_tells_of_is_the_one_that_calls_use(script, tmp_path):
+@pytest.mark.parametrize(
+    "how", [("fstat", {"fd": 5, "base": 0}), ("newfstatat", {"dirfd": 5, "base": 3, "flags": 4096})]
+)
+def test_a_file_that_only_its_descriptor_tells_of_is_the_one_that_calls_use(script, tmp_path, how):
     """Without a snapshot, as in an import: its name is known by nothing else."""
     opened(script, 10, 5, "box", 7)
-    script.call(10, 1, "fstat", "box", base=0, fd=5, ino=7, obj_mode=REG, obj_size=700)
+    script.call(10, 1, how[0], "box", **how[1], ino=7, obj_mode=REG, obj_size=700)
     script.call(10, 2, "pread64", "box", ret=100, base=0, fd=5, ino=7, obj_mode=REG, size=100,
                 offset=0, obj_size=700)  # fmt: skip
     row, _ = results(script, tmp_path)

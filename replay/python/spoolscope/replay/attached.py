@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.columns import Int, column, identity
+from spoolscope.replay.columns import Int, column, identity, numbers
 from spoolscope.replay.ops import BASE_ROOT, Ops, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives
@@ -24,8 +24,9 @@ class Attached:
 
     Attributes:
         fds: Descriptors (plan_fd).
-        inos: Identity of the file of each.
+        inos: Inode number of the file of each.
         entries: Names to make besides the tree (plan_entry).
+        nameless: Inode number of the file of each.
         ops: Operations before all others, of no recorded call.
     """
 
@@ -46,7 +47,7 @@ class Attached:
         fds["path"][deleted] = paths
         kept = (fds["thread"] != NONE) & (fds["path"] != NONE)
         self.fds: npt.NDArray[np.void] = fds[kept]
-        self.inos = identity(trace, table)[kept]
+        self.inos = numbers(trace, table)[kept]
         self.ops = self._unlinks(fds[kept & deleted])
 
     def pids_of(self, fds: npt.NDArray[np.void]) -> Int:
@@ -56,10 +57,10 @@ class Attached:
 
     def _nameless(self, table: pa.Table, deleted: npt.NDArray[np.bool_]) -> tuple[Ops, Int]:
         """Return one entry for each deleted file, and the path of each row."""
-        inodes, first, which = np.unique(
-            identity(self._trace, table)[deleted], return_index=True, return_inverse=True
+        self.nameless, first, which = np.unique(
+            numbers(self._trace, table)[deleted], return_index=True, return_inverse=True
         )
-        entries = np.zeros(len(inodes), DTYPES["plan_entry"])
+        entries = np.zeros(len(first), DTYPES["plan_entry"])
         spools = self._strings.spool_of(column(table, "path_id")[deleted][first])
         names = [
             self._strings.below(b".spoolscope-deleted.%d" % i, spool)
@@ -69,7 +70,7 @@ class Attached:
         entries["path"] = [
             known[name] if name in known else self._strings.add(name) for name in names
         ]
-        entries["ino"], entries["target"] = inodes, NONE
+        entries["ino"], entries["target"] = identity(self._trace, table)[deleted][first], NONE
         modes = column(table, "obj_mode", 0)[deleted][first]
         entries["mode"] = np.where(modes > 0, modes, S_IFREG)
         entries["size"] = np.maximum(column(table, "size", 0)[deleted][first], 0)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.columns import Int, are_several, column, filled, identity, repeated
+from spoolscope.replay.columns import Int, are_several, column, filled, identity
 from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
@@ -46,7 +46,6 @@ class Calls:
 
     def __init__(self, trace: Trace, lives: Lives) -> None:
         self._trace, self._lives = trace, lives
-        self._unnumbered = len(repeated(trace)) > 0
         self.rows = self.in_flight = self.strangers = self.before_start = 0
 
     def any_of(self, names: Iterable[str]) -> bool:
@@ -128,7 +127,7 @@ class Calls:
             ops[name] = filled(table, name, 0)
         if (placed := are(ops["op"], _PLACED)).any():
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
-        ops["ino"] = 0 if self._unnumbered else identity(self._trace, table)
+        ops["ino"] = identity(self._trace, table)
         ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)
         lock = column(table, "lock_type", 0)
         ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8

@@ -332,8 +332,11 @@ def remove(top: Path) -> None:
     """Remove a tree whose directories may be closed to who is not root."""
     shutil.rmtree(top, ignore_errors=True)
     if top.exists():
-        for path, _, _ in os.walk(top):
-            Path(path).chmod(0o700)
+        top.chmod(0o700)
+        for path, below, _ in os.walk(top):
+            for directory in (Path(path, name) for name in below):
+                if not directory.is_symlink():
+                    directory.chmod(0o700)
         shutil.rmtree(top, ignore_errors=True)
 
 

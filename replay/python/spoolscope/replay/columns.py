@@ -1,5 +1,7 @@
 """Columns of a trace's tables as arrays."""
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
 S_IFMT, S_IFDIR = 0o170000, 0o040000
+BTRFS_FIRST_FREE_OBJECTID = 256
 
 
 def column(table: pa.Table, name: str, missing: int = -1) -> Int:
@@ -31,10 +34,10 @@ def are_several(trace: Trace) -> bool:
     return len(trace.meta.get("spools", [])) > 1
 
 
-def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
-    """Return what tells objects apart.
+def numbers(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return inode numbers, 0 unknown.
 
-    Inode numbers are unique per device only; with several spools the device is mixed in.
+    They are unique per device only; with several spools the device is mixed in.
     """
     ino = column(table, "ino", 0).astype(np.uint64)
     if not are_several(trace):
@@ -43,27 +46,31 @@ def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
     return np.where(ino > 0, ino ^ dev, np.uint64(0))
 
 
-def repeated(trace: Trace) -> npt.NDArray[np.uint64]:
-    """Return identities that the tree shows at several directories.
+def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return what tells objects apart: their numbers, or 0 where these do not."""
+    if have_subvolumes(trace):
+        return np.zeros(table.num_rows, np.uint64)
+    return numbers(trace, table)
 
-    Each subvolume of a btrfs numbers its inodes by itself, and a snapshot repeats all of them:
-    where two are below one spool, numbers do not tell objects apart.
+
+def have_subvolumes(trace: Trace) -> bool:
+    """Tell whether the snapshot shows several subvolumes of a btrfs below one spool.
+
+    Each numbers its inodes by itself, and one that is a snapshot repeats all of another's.
     """
+    file = trace.file("tree")
     if not any(spool.get("fstype") == "btrfs" for spool in trace.meta.get("spools", [])):
-        return np.zeros(0, np.uint64)
-    parts = [
-        (identity(trace, tree), column(tree, "mode", 0), column(tree, "nlink", 1))
-        for tree in trace.parts("tree", ("dev", "ino", "mode", "nlink"))
-    ]
-    if not parts:
-        return np.zeros(0, np.uint64)
-    number, mode, links = map(np.concatenate, zip(*parts, strict=True))
-    directory = mode & S_IFMT == S_IFDIR
-    _, times = np.unique(number[directory], return_counts=True)
-    if not (times > 1).any():
-        return np.zeros(0, np.uint64)
-    numbers, which, times = np.unique(number, return_inverse=True, return_counts=True)
-    most = np.zeros(len(numbers), np.int64)
-    np.maximum.at(most, which, np.where(directory, 1, links))
-    found: npt.NDArray[np.uint64] = numbers[times > most]
-    return found
+        return False
+    return file.exists() and _subvolumes(file.parent, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _subvolumes(directory: Path, _written_ns: int) -> bool:
+    """Look for the root directories of subvolumes: they all have the same number."""
+    roots: dict[int, int] = {}
+    for tree in Trace.open(directory).parts("tree", ("dev", "ino", "mode")):
+        found = column(tree, "ino") == BTRFS_FIRST_FREE_OBJECTID
+        found &= column(tree, "mode", 0) & S_IFMT == S_IFDIR
+        for dev in column(tree, "dev", 0)[found].tolist():
+            roots[dev] = roots.get(dev, 0) + 1
+    return max(roots.values(), default=0) > 1

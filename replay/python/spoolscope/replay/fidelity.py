@@ -290,7 +290,7 @@ def _reason(goal: Goal, late: dict[str, Any] | None, given: Conditions) -> str:
     value = goal.value or 0.0
     said = {
         "other_result": f"{_percent(value)} of the calls had another result",
-        "not_executed": f"{_percent(value)} of the recorded calls were not executed",
+        "not_executed": f"{_percent(value)} of the calls to be made were not executed",
         "tree_differs": f"{value:,.0f} names of the final tree differ",
         "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
         f"late{_stall(late)}{_cpus(given)}",

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spoolscope.replay.attached import Attached
-from spoolscope.replay.columns import column, identity
+from spoolscope.replay.columns import column, have_subvolumes, identity, numbers
 from spoolscope.replay.ops import BASE_ROOT, FAULT, Ops, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
@@ -55,7 +55,10 @@ def held(trace: Trace, lives: Lives, strings: Strings, attached: Attached) -> He
     spare = int(attached.fds["fd"].max(initial=2)) + 1
     mappings, unmapped = _mappings(trace, lives, strings, attached, spare)
     locks, unlocked = _locks(trace, lives, attached)
-    return Held(np.concatenate([mappings, locks]), unmapped + unlocked)
+    ops = np.concatenate([mappings, locks])
+    if have_subvolumes(trace):
+        ops["ino"] = 0
+    return Held(ops, unmapped + unlocked)
 
 
 def _mappings(
@@ -63,10 +66,10 @@ def _mappings(
 ) -> tuple[Ops, int]:
     """An open of the file, the mmap and a close for each; the descriptor is the first unused."""
     table = trace.table("mappings")
-    pid, ino = column(table, "pid"), identity(trace, table)
+    pid, ino = column(table, "pid"), numbers(trace, table)
     thread = lives.find(pid, np.zeros(len(pid), np.int64))
     path = strings.of(column(table, "path_id"))
-    for number, entry in zip(attached.entries["ino"], attached.entries["path"], strict=True):
+    for number, entry in zip(attached.nameless, attached.entries["path"], strict=True):
         path[ino == number] = entry  # it has lost its name
     known = (thread >= 0) & (path != NONE)
     ops = np.repeat(pseudo(0, np.maximum(thread, 0), thread * 0), 3)
@@ -92,7 +95,7 @@ def _locks(trace: Trace, lives: Lives, attached: Attached) -> tuple[Ops, int]:
     in between is done once more.
     """
     table = trace.table("held_locks")
-    inos = identity(trace, table).tolist()
+    inos = numbers(trace, table).tolist()
     between = _between(trace, lives, table)
     closed = {(pid, ino): at for at, (pid, ino, op) in enumerate(between) if op is None}
     found = [np.zeros(0, DTYPES["plan_op"])]
@@ -127,7 +130,7 @@ def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int
     calls = pa.concat_tables(parts).unify_dictionaries()
     thread = lives.find(column(calls, "pid"), np.zeros(calls.num_rows, np.int64))
     found: list[tuple[int, int, Ops | None]] = []
-    inos = identity(trace, calls).tolist()
+    inos = numbers(trace, calls).tolist()
     for call, ino, at in zip(calls.to_pylist(), inos, thread.tolist(), strict=True):
         if at < 0 or (call["syscall"] == "fcntl" and call["cmd"] not in LOCK_COMMANDS):
             continue

@@ -40,7 +40,7 @@ MS = 1_000_000
 # The drift is told from the medians of this many groups: one stall is no drift.
 GROUPS = 128
 # Threads that fork threads that fork, within the operations looked at together.
-GENERATIONS = 8
+GENERATIONS = 16
 # And from this many calls, evenly spread; it need not be more exact.
 SAMPLE = 1 << 20
 
@@ -187,13 +187,13 @@ def _divided(
     forks, children = _forks(ops, threads)
     before = threads.sums.copy()
     for _ in range(GENERATIONS):
+        threads.sums[:] = before
         by_wait, by_machine = _inherited(ops["thread"], spans, order, threads)
         waits, machine = (waited + by_wait)[forks], (idle + by_machine)[forks]
         left = np.stack([waits, machine, (behind - by_wait - by_machine)[forks]])
         if (before[:, children] == left).all():
             break
         before[:, children] = left
-        threads.sums[:] = before
     return by_wait, by_machine
 
 

@@ -17,7 +17,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.acls import learn_modes, may_be_modes
 from spoolscope.replay.attached import Attached
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.columns import column, identity, repeated
+from spoolscope.replay.columns import column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
@@ -34,6 +34,7 @@ VERSION = 3
 DIRECTORY = 0o040755
 LISTED, TYPE_ONLY = 1, 2
 _WRITES = tuple(name for name in CALLS if "write" in name)
+_COPIES = ("sendfile", "splice", "copy_file_range")
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,17 @@ def _lean() -> Iterator[None]:
 
 def written_bytes(ops: Ops) -> int:
     """Return how many bytes operations write."""
-    return int(np.maximum(ops["ret"][are(ops["op"], _WRITES)], 0).sum())
+    outside = (ops["path"] == NONE) & (ops["ino"] == 0) & (ops["obj_mode"] == 0)
+    writes = are(ops["op"], _WRITES) | (are(ops["op"], _COPIES) & outside)
+    return int(np.maximum(ops["ret"][writes], 0).sum())
 
 
 def _emptied(ops: Ops, gone: npt.NDArray[np.bool_]) -> Ops:
     """Put what does nothing in the place of some: a thread pauses before a call, and after it."""
     made: Ops = ops.copy()
     made[gone] = pseudo(LEFT_OUT, ops["thread"][gone], ops["start_ns"][gone])
-    made["end_ns"][gone] = ops["end_ns"][gone]
+    for name in ("end_ns", "path"):
+        made[name][gone] = ops[name][gone]
     return made
 
 
@@ -210,14 +214,12 @@ def _led(pieces: Iterator[Ops], links: Symlinks) -> Iterator[Ops]:
 
 def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
     """Yield what the snapshot shows, and what it missed."""
-    unclear = repeated(trace)
     full = trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full"
     for tree in trace.parts("tree"):
         entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
         entries["path"] = strings.of(column(tree, "path_id"))
         entries["target"] = strings.of(column(tree, "target_id"))
-        number = identity(trace, tree)
-        entries["ino"] = np.where(np.isin(number, unclear), 0, number)
+        entries["ino"] = identity(trace, tree)
         for name in ("mode", "uid", "gid", "size", "mtime_ns"):
             entries[name] = column(tree, name, 0)
         if full:

@@ -1,0 +1,74 @@
+//! Room on the disk of the target: asked for before a replay begins, and watched while it goes on, as
+//! files that lost their names while they were open, or that others fill meanwhile, take more.
+
+use anyhow::{Context, Result, ensure};
+use std::ffi::{CStr, CString};
+
+use crate::sandbox::Confinement;
+
+/// Left to others: a hundredth of the filesystem, but no more than this many bytes.
+const MOST_LEFT: u64 = 1 << 30;
+const SHARE: u64 = 100;
+/// How often the filesystem is asked.
+const LOOK_NS: i64 = 50_000_000;
+
+/// Fails if the target cannot hold the fixture and what the replay will add to it.
+pub fn check(confinement: &Confinement, needed: i64, names: usize) -> Result<()> {
+    let (free, size) = bytes(&confinement.path(b"")).context("target has no statvfs")?;
+    let needed = needed.max(0) as u128 + 4096 * names as u128 + u128::from(left_of(size));
+    ensure!(
+        needed <= u128::from(free),
+        "target has {free} bytes free, the replay needs {needed}"
+    );
+    Ok(())
+}
+
+/// The filesystem of a target.
+#[derive(Debug)]
+pub struct Room {
+    root: CString,
+    left: u64,
+    looked_ns: i64,
+}
+
+impl Room {
+    pub fn of(confinement: &Confinement) -> Self {
+        let root = confinement.path(b"");
+        let (free, size) = bytes(&root).unwrap_or((0, 0));
+        // Where there was less from the beginning, nobody asked for it.
+        let left = Some(left_of(size)).filter(|left| free >= *left);
+        Self {
+            root,
+            left: left.unwrap_or(0),
+            looked_ns: 0,
+        }
+    }
+
+    /// Fails when there is so little that others would be without.
+    pub fn require(&mut self, now_ns: i64) -> Result<()> {
+        if now_ns - self.looked_ns < LOOK_NS {
+            return Ok(());
+        }
+        self.looked_ns = now_ns;
+        let (free, _) = bytes(&self.root).unwrap_or((u64::MAX, 0));
+        ensure!(
+            free >= self.left,
+            "only {free} bytes of the target's filesystem are free, give a bigger one"
+        );
+        Ok(())
+    }
+}
+
+fn left_of(size: u64) -> u64 {
+    (size / SHARE).min(MOST_LEFT)
+}
+
+/// Bytes that are free for everybody, and all.
+fn bytes(root: &CStr) -> Option<(u64, u64)> {
+    // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
+    unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(root.as_ptr(), &raw mut stat) == 0)
+            .then(|| (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+    }
+}
