@@ -35,6 +35,8 @@ mod only;
 mod pattern;
 #[path = "../../src/plan.rs"]
 mod plan;
+#[path = "../../src/room.rs"]
+mod room;
 #[path = "../../src/sandbox.rs"]
 mod sandbox;
 #[path = "../../src/scale/mod.rs"]

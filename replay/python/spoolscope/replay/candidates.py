@@ -315,6 +315,13 @@ def check_space(work: Path, needed_bytes: int) -> None:
         )
 
 
+def filesystem_type(place: Path) -> str:
+    """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
+    words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    return found[-1] if found else ""  # of several at one place, the last is on top
+
+
 def _mounted_options(mount: Path) -> str:
     found = subprocess.run(
         ["findmnt", "--json", "--output", "OPTIONS", "--target", str(mount)],

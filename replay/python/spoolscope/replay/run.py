@@ -4,7 +4,6 @@ import json
 import platform
 import random
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from spoolscope.replay.candidates import (
     Target,
     check,
     check_space,
+    filesystem_type,
     grows_to,
     image_bytes,
     parse,
@@ -294,13 +294,6 @@ def _fill(
 def _cache(job: Job, slot: Slot) -> str:
     known = job.begin.cache == WARM or slot.candidate.directory is None
     return job.begin.cache if known else "as it was"
-
-
-def filesystem_type(place: Path) -> str:
-    """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
-    words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
-    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
-    return found[-1] if found else ""  # of several at one place, the last is on top
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:
