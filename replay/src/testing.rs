@@ -1,8 +1,9 @@
 //! Plans written as text, for tests: one operation per line.
 //!
 //! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a
-//! member: `flags=101`, `ino=7`, `osize=100`; `born=15` tells when a child was there. Lines that begin with `tree` add an entry, those with
-//! `xattr` an attribute of one: `xattr a user.b 9` has 9 bytes.
+//! member: `flags=101`, `ino=7`, `osize=100`; `born=15` tells when a child was there. Lines that
+//! begin with `tree` add an entry, those with `xattr` an attribute of one: `xattr a user.b 9` has
+//! 9 bytes.
 
 use spoolscope_traces::records::{
     BASE_ROOT, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,

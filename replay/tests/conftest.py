@@ -133,3 +133,11 @@ def _write(directory: Path, name: str, rows: list[dict[str, Any]]) -> int:
 @pytest.fixture
 def script() -> Script:
     return Script()
+
+
+@pytest.fixture
+def target(tmp_path) -> Path:
+    """An empty directory to replay into."""
+    path = tmp_path / "target"
+    path.mkdir()
+    return path

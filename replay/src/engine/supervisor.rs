@@ -105,7 +105,6 @@ pub fn run(
         room,
         last_report_ns: 0,
         last_look_ns: 0,
-        last_missed_ns: 0,
         drain: Drain::new(&context.schedule.outcomes),
         last_drain_ns: 0,
     };
@@ -165,7 +164,6 @@ struct Supervisor {
     room: Room,
     last_report_ns: i64,
     last_look_ns: i64,
-    last_missed_ns: i64,
     drain: Drain,
     last_drain_ns: i64,
 }
@@ -189,12 +187,11 @@ impl Supervisor {
             }
             self.start_roots()?;
             self.reap();
-            self.miss();
             self.summary.given_up += self.watchdog.look(&self.context.schedule);
             self.watchdog.require_life(&self.context.schedule)?;
             self.room.require(now_ns())?;
             self.report();
-            self.look_at_cpus(n_cpus);
+            self.look_around(n_cpus);
             self.drain()?;
             // Waiting tasks end at the latest here, so that a root is never started too late.
             let finished = control.finished.load(SeqCst);
@@ -210,13 +207,14 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets tasks wait awake while CPUs are to spare.
-    fn look_at_cpus(&mut self, n_cpus: usize) {
+    /// Lets tasks wait awake while CPUs are to spare, and finds who is missing.
+    fn look_around(&mut self, n_cpus: usize) {
         let now = now_ns();
         if now - self.last_look_ns < LOOK_NS {
             return;
         }
         self.last_look_ns = now;
+        self.miss();
         if let Some(shares) = self.cpus.lately() {
             let control = self.context.schedule.control();
             control.spinning.adapt(Some(shares), n_cpus);
@@ -339,11 +337,6 @@ impl Supervisor {
 
     /// Finds who died without being reaped here: children of processes with several threads.
     fn miss(&mut self) {
-        let now = now_ns();
-        if now - self.last_missed_ns < LOOK_NS {
-            return;
-        }
-        self.last_missed_ns = now;
         let gates = self.context.schedule.gates.iter();
         let alive =
             gates.filter(|gate| !matches!(gate.state.load(SeqCst), state::UNBORN | state::DONE));

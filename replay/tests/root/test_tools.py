@@ -26,8 +26,7 @@ def test_what_other_tools_do_is_replayed(spool, tmp_path, require):
     assert row["divergent"] == 0, told
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
     skipped = row["certificate"]["calls"]["skipped_for"]
-    expected = json.loads(said.read_text())
-    assert skipped == {"around": expected["around"], "used_up": expected["used_up"]}
+    assert skipped == json.loads(said.read_text())
     assert row["executed"] == row["syscalls"] - sum(skipped.values()) > 350
 
 

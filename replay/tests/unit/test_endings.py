@@ -21,13 +21,6 @@ from spoolscope.traces.trace import Trace
 DIR = 0o040700
 
 
-@pytest.fixture
-def target(tmp_path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir()
-    return path
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
     script.thread(10)

@@ -23,13 +23,6 @@ CREATE = 0o301
 SYMLINK_FLAGS = {"kind2": "text"}
 
 
-@pytest.fixture
-def target(tmp_path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir()
-    return path
-
-
 def run(script, tmp_path: Path, target: Path, pace: str = "afap"):
     trace = script.write(tmp_path / "trace")
     rows = replay(trace, [f"dir:{target}"], tmp_path / "out", pace=pace)

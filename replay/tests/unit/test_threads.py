@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import read_outcomes
 from spoolscope.replay.plan import build
@@ -19,13 +17,6 @@ from spoolscope.traces.trace import Trace
 REG, DIR = 0o100600, 0o040755
 CREATE = 0o301
 SAME = 1
-
-
-@pytest.fixture
-def target(tmp_path) -> Path:
-    path = tmp_path / "target"
-    path.mkdir()
-    return path
 
 
 def execute(script, tmp_path: Path, target: Path, pace: str = "original"):

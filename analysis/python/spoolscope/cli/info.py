@@ -177,8 +177,12 @@ def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     if not facts:
         return []
     open_points = (
-        *("not_understood", "unfinished", "unplaced"),
-        *("without_parent", "names_cut", "without_duration"),
+        "not_understood",
+        "unfinished",
+        "unplaced",
+        "without_parent",
+        "names_cut",
+        "without_duration",
     )
     said = [f"{facts[name]:,} {name.replace('_', ' ')}" for name in open_points if facts.get(name)]
     lines = f"{facts['lines']:,} lines of {facts['from']}"

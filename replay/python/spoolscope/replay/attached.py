@@ -1,12 +1,10 @@
 """What was there when the recording attached: open files, and files that had lost their name."""
 
-from stat import S_IFDIR
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.columns import Int, column, identity, numbers
+from spoolscope.replay.columns import S_IFDIR, S_IFMT, Int, column, identity, numbers
 from spoolscope.replay.ops import BASE_ROOT, Ops, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives
@@ -78,7 +76,7 @@ class Attached:
 
     def _unlinks(self, fds: npt.NDArray[np.void]) -> Ops:
         _, first = np.unique(fds["path"], return_index=True)
-        is_directory = fds["mode"][first] & 0o170000 == S_IFDIR
+        is_directory = fds["mode"][first] & S_IFMT == S_IFDIR
         ops = pseudo(0, fds["thread"][first].astype(np.int64), first * 0)
         ops["op"] = np.where(is_directory, CALLS["rmdir"].id, CALLS["unlink"].id)
         ops["path"], ops["base"] = fds["path"][first], BASE_ROOT
