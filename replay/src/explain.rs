@@ -179,8 +179,12 @@ fn done(op: &PlanOp, path: u32) -> &'static str {
 }
 
 fn data(op: &PlanOp, ino: u64) -> &'static str {
-    let copied_to = semantics::copies(op) && op.ino != ino;
-    match copied_to || crate::model::sizes::changes_size(op) {
+    let own = op.ino == ino;
+    let changes = match semantics::copies(op) {
+        true => !own,
+        false => own && crate::model::sizes::changes_size(op),
+    };
+    match changes {
         true => "changes",
         false => "reads",
     }

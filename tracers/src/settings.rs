@@ -19,6 +19,7 @@ const EXTRA_STATX: u8 = 2;
 const EXTRA_FLOCK: u8 = 3;
 const EXTRA_IOV: u8 = 4;
 const EXTRA_HOW: u8 = 5;
+const EXTRA_CLONE: u8 = 6;
 
 const RETURNS_FD: u16 = 1;
 const CLOSES: u16 = 2;
@@ -89,6 +90,7 @@ fn shape(call: &Call) -> types::call_shape {
         ("flock", EXTRA_FLOCK),
         ("iov", EXTRA_IOV),
         ("how", EXTRA_HOW),
+        ("clone", EXTRA_CLONE),
     ]
     .iter()
     .find_map(|(word, extra)| (at(word) >= 0).then(|| (*extra, at(word))))
@@ -283,6 +285,7 @@ mod tests {
             ("EXTRA_FLOCK", EXTRA_FLOCK),
             ("EXTRA_IOV", EXTRA_IOV),
             ("EXTRA_HOW", EXTRA_HOW),
+            ("EXTRA_CLONE", EXTRA_CLONE),
         ];
         for (name, number) in extras {
             assert_eq!(u32::from(number), in_c(name), "{name}");

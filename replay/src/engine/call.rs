@@ -3,7 +3,8 @@
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::engine::args::{Refusal, place, shape_of};
+use crate::engine::args::{Refusal, shape_of};
+use crate::engine::copies;
 use crate::engine::fds::{self, Open};
 use crate::engine::life;
 use crate::engine::mapped;
@@ -11,8 +12,6 @@ use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
-/// What a pipe holds; the pattern is longer.
-const PIPE: i64 = 65_536;
 /// Where memory for O_DIRECT must begin, on any disk.
 const ALIGNED: usize = 4096;
 
@@ -37,9 +36,10 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         Kind::Unwatch => unwatch(task, op)?,
         Kind::Unmap | Kind::Msync => mapped::change(task, op)?,
         Kind::Fault => mapped::touch(task, op)?,
-        Kind::Sendfile => sendfile(task, op)?,
-        Kind::CopyRange => copy_range(task, op)?,
-        Kind::Splice => splice(task, op)?,
+        Kind::Sendfile => copies::sendfile(task, op)?,
+        Kind::CopyRange => copies::copy_range(task, op)?,
+        Kind::Splice => copies::splice(task, op)?,
+        Kind::Clone => copies::clone(task, op)?,
         Kind::Chroot => look_up(task, op)?,
         Kind::Identity => life::change_identity(task, op),
         Kind::Chdir | Kind::Fchdir if semantics::leaves_spool(op) => leave_spool(task),
@@ -106,7 +106,7 @@ fn is_known_fcntl(op: &PlanOp) -> bool {
     semantics::is_lock_command(op.cmd) || flags || copies || leases
 }
 
-fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
+pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
     if kind == Kind::Fcntl || kind == Kind::Flock {
@@ -145,7 +145,7 @@ pub fn last_errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-fn open_here(task: &Task, op: &PlanOp, fd: i32) -> Result<Open, Refusal> {
+pub fn open_here(task: &Task, op: &PlanOp, fd: i32) -> Result<Open, Refusal> {
     task.process
         .fds
         .get(fd)
@@ -277,92 +277,6 @@ fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let registers = task.arguments(op, Kind::Write, &shape)?;
     let registers = task.with_data(registers, place);
     Ok(syscall(shape.number, registers))
-}
-
-/// A copy of which one end was outside the spool: what came from there is a pattern.
-fn copy_range(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let ends = [op.fd, op.fd2].map(|fd| task.process.fds.get(fd));
-    match ends {
-        [None, Some(to)] if op.ret >= 0 && semantics::is_outside(op) => {
-            Ok(fill(task, op, to.real, op.arg))
-        }
-        [Some(_), None] => Err(REASON_UNSUPPORTED),
-        _ => plain(task, op, Kind::CopyRange),
-    }
-}
-
-/// Writes as many bytes as a call brought from outside, at an offset or, if negative, the position.
-fn fill(task: &Task, op: &PlanOp, to: i32, offset: i64) -> i64 {
-    let mut done = 0;
-    while done < op.ret {
-        let data = task.context.pattern.at(op.ino, done) as i64;
-        let len = (op.ret - done).min(PIPE);
-        let ret = match offset {
-            0.. => {
-                let at = offset.saturating_add(done);
-                syscall(libc::SYS_pwrite64, [to.into(), data, len, at, 0, 0])
-            }
-            _ => syscall(libc::SYS_write, [to.into(), data, len, 0, 0, 0]),
-        };
-        if ret <= 0 {
-            return ret;
-        }
-        done += ret;
-    }
-    done
-}
-
-/// What went to a socket goes to /dev/null.
-fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let to = task.process.fds.get(op.fd2);
-    if let (None, Some(to)) = (task.process.fds.get(op.fd), to)
-        && op.ret >= 0
-        && semantics::is_outside(op)
-    {
-        return Ok(fill(task, op, to.real, -1));
-    }
-    let from = open_here(task, op, op.fd)?;
-    let (to, size) = match to {
-        Some(file) => (file.real, op.size.min(op.ret.max(0))),
-        None => (task.context.sink, op.size),
-    };
-    let mut offset = 0;
-    let at = place(&mut offset, op.offset);
-    let registers = [i64::from(to), i64::from(from.real), at, size, 0, 0];
-    Ok(syscall(libc::SYS_sendfile, registers))
-}
-
-/// One end of a splice is a pipe: a private one, emptied or filled for the purpose.
-fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let mut pipe = [0; 2];
-    // SAFETY: `pipe` has room for two descriptors.
-    if op.ret < 0 || unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_NONBLOCK) } < 0 {
-        return Err(REASON_UNSUPPORTED);
-    }
-    let [out, into] = pipe;
-    let size = op.size.min(op.ret.max(1));
-    let ret = match (task.process.fds.get(op.fd), task.process.fds.get(op.fd2)) {
-        (Some(file), _) => splice_call((file.real, op.offset), (into, -1), size),
-        (None, Some(file)) => {
-            let data = task.context.pattern.at(op.ino, 0);
-            // SAFETY: the pattern is longer than a pipe holds; a full pipe only writes less.
-            unsafe { libc::write(into, data.cast(), size.min(PIPE) as usize) };
-            splice_call((out, -1), (file.real, op.arg), size)
-        }
-        (None, None) => -i64::from(libc::EBADF),
-    };
-    fds::close(out);
-    fds::close(into);
-    Ok(ret)
-}
-
-/// Descriptors, each with an offset, or -1 for its position.
-fn splice_call(from: (i32, i64), to: (i32, i64), size: i64) -> i64 {
-    let mut offsets = [0; 2];
-    let [off_in, off_out] = &mut offsets;
-    let (off_in, off_out) = (place(off_in, from.1), place(off_out, to.1));
-    let (from, to) = (i64::from(from.0), i64::from(to.0));
-    syscall(libc::SYS_splice, [from, off_in, to, off_out, size, 0])
 }
 
 /// The root directory stays the target: names in a plan are whole. Only the lookup is made.

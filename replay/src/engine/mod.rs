@@ -3,6 +3,7 @@
 mod alarm;
 pub mod args;
 mod call;
+mod copies;
 pub mod cpus;
 mod fds;
 mod gate;

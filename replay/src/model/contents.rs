@@ -53,6 +53,16 @@ impl World<'_> {
         entry.blurred |= op.flags & MOVE != 0;
     }
 
+    /// A clone: contents that come from another file are not foretold.
+    pub fn fill_from_another(&mut self, op: &PlanOp, object: u32) {
+        if op.obj_size >= 0 {
+            self.resize(object, op.obj_size);
+        }
+        let entry = self.object_mut(object);
+        entry.blurred = true;
+        entry.unsized_ |= op.obj_size < 0;
+    }
+
     pub(super) fn grow(&mut self, bytes: i64) {
         self.live_bytes = self.live_bytes.saturating_add(bytes);
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
@@ -129,14 +139,14 @@ impl World<'_> {
         self.grow(grown);
     }
 
-    /// The object that a call copied to, if it is known.
-    pub fn output_of(&self, op: &PlanOp) -> Option<u32> {
+    /// The object behind the second descriptor, to which a call copied, or which it cloned.
+    pub fn second_of(&self, op: &PlanOp) -> Option<u32> {
         self.descriptors.get(self.leader(op.thread), op.fd2).object
     }
 
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
-        if let Some(object) = self.output_of(op) {
+        if let Some(object) = self.second_of(op) {
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;

@@ -258,8 +258,8 @@ impl<'a> Edges<'a> {
     }
 
     fn add_data(&mut self, at: u32, op: &PlanOp, world: &World) {
-        if semantics::copies(op) {
-            self.add_output(at, op, world);
+        if semantics::copies(op) || semantics::kind(op) == Kind::Clone && op.ret >= 0 {
+            self.add_second(at, op, world);
         }
         if op.ino == 0 || op.ret < 0 {
             return;
@@ -278,14 +278,14 @@ impl<'a> Edges<'a> {
         }
     }
 
-    fn add_output(&mut self, at: u32, op: &PlanOp, world: &World) {
-        if let Some(object) = world.output_of(op) {
+    fn add_second(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if let Some(object) = world.second_of(op) {
             let ino = world.object(object).ino;
             let access = Access {
                 op: at,
                 definite: false,
             };
-            self.access(Key::Data(ino), true, access);
+            self.access(Key::Data(ino), semantics::copies(op), access);
         }
     }
 

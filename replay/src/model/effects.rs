@@ -95,6 +95,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         Kind::Truncate | Kind::Ftruncate => world.resize(object, op.offset),
         Kind::Open if changes_size(op) => world.resize(object, 0),
         Kind::Fallocate if op.obj_size >= 0 => world.allocate(op, object),
+        Kind::Clone => world.fill_from_another(op, object),
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
         Kind::Chown => world.object_mut(object).chown(op.arg),
         _ => observe(world, op, object),

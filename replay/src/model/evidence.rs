@@ -144,7 +144,7 @@ impl Evidence {
                     self.found.insert(call);
                 }
             }
-            Kind::Write | Kind::Close | Kind::Ftruncate | Kind::Fallocate => {
+            Kind::Write | Kind::Close | Kind::Ftruncate | Kind::Fallocate | Kind::Clone => {
                 created.remove(&(op.thread, op.fd));
             }
             Kind::CopyRange | Kind::Sendfile | Kind::Splice => {

@@ -10,7 +10,7 @@ use crate::semantics::{self, Kind};
 pub fn may_change(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Open
+        Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Clone | Kind::Open
     )
 }
 
@@ -20,7 +20,7 @@ pub fn changes_size(op: &PlanOp) -> bool {
     op.ret >= 0
         && match semantics::kind(op) {
             Kind::Write => op.ret > 0,
-            Kind::Truncate | Kind::Ftruncate | Kind::Fallocate => true,
+            Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Clone => true,
             Kind::Open => truncates(),
             _ => false,
         }

@@ -239,7 +239,7 @@ fn copies(op: &PlanOp) -> bool {
 /// Whether others that use the object may see a difference, or have to wait.
 fn changes_inode(op: &PlanOp) -> bool {
     match semantics::kind(op) {
-        Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate => true,
+        Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Clone => true,
         Kind::Chmod | Kind::Chown | Kind::SetXattr | Kind::Mkdir | Kind::Mknod => true,
         Kind::Rename | Kind::Link | Kind::Unlink | Kind::Flock => true,
         Kind::Open => semantics::open_flags(op) & (libc::O_CREAT | libc::O_TRUNC) != 0,

@@ -29,7 +29,9 @@ pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
         (_, libc::EFBIG) if op.offset.saturating_add(op.size) < LONGEST => Some(REASON_USED_UP),
         (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
         (_, libc::ETXTBSY) => Some(REASON_AROUND),
-        (Kind::Rename | Kind::Link | Kind::CopyRange, libc::EXDEV) => Some(REASON_AROUND),
+        (Kind::Rename | Kind::Link | Kind::CopyRange | Kind::Clone, libc::EXDEV) => {
+            Some(REASON_AROUND)
+        }
         (Kind::Rename | Kind::Unlink | Kind::Rmdir, libc::EBUSY) => Some(REASON_AROUND),
         _ => None,
     }

@@ -60,6 +60,8 @@ pub enum Kind {
     CopyRange,
     Sendfile,
     Splice,
+    /// The second descriptor's contents become those of the first.
+    Clone,
     Chroot,
     /// What executed is `Exec`.
     FailedExec,
@@ -130,6 +132,7 @@ const fn kind_of_rare_name(name: &[u8]) -> Kind {
         b"copy_file_range" => Kind::CopyRange,
         b"sendfile" => Kind::Sendfile,
         b"splice" => Kind::Splice,
+        b"ioctl" => Kind::Clone, // of what is recorded of it the rest comes as fcntl
         b"chroot" => Kind::Chroot,
         b"execve" | b"execveat" => Kind::FailedExec,
         b"chdir" => Kind::Chdir,

@@ -2,8 +2,10 @@
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.differences import Answer, Types, known_differences
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, FICLONERANGE
 from spoolscope.traces.flat import DTYPES
 
 pytestmark = pytest.mark.root
@@ -98,6 +100,16 @@ def far_seek(n: int) -> Callable[[Path], None]:
     return make
 
 
+def clone(offset: int) -> Callable[[Path], None]:
+    def make(at: Path) -> None:
+        (at / "whole").write_bytes(bytes(8192))
+        with (at / "whole").open("rb") as source, (at / "clone").open("wb") as file:
+            ends = struct.pack("qQQQ", source.fileno(), offset, 4096, offset)
+            fcntl.ioctl(file, FICLONERANGE, ends)
+
+    return make
+
+
 # Call, what it is asked, and a function that makes it.
 CASES: dict[str, tuple[str, dict[str, int], Callable[[Path], None]]] = {
     "rename": ("rename", {}, onto_full),
@@ -110,6 +122,8 @@ CASES: dict[str, tuple[str, dict[str, int], Callable[[Path], None]]] = {
     "truncate 3 TiB": ("truncate", {"offset": 3 * TIB}, long_file(3 * TIB)),
     "truncate 17 TiB": ("truncate", {"offset": 17 * TIB}, long_file(17 * TIB)),
     "lseek 17 TiB": ("lseek", {"offset": 17 * TIB}, far_seek(17 * TIB)),
+    "clone": ("ioctl", {}, clone(4096)),
+    "clone, no whole block": ("ioctl", {}, clone(1)),
     **{f"fallocate {mode}": ("fallocate", {"flags": mode}, fallocate(mode))
        for mode in (0, 1, 3, 8, 16, 32, 64)},
 }  # fmt: skip

@@ -88,6 +88,9 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 		bad |= bpf_probe_read_user(&pair, 16, user);
 		r->args[2] = pair[0];
 		r->args[3] = pair[1];
+	} else if (s->extra == EXTRA_CLONE && (u32)r->args[1] == FICLONERANGE) {
+		/* struct file_clone_range: source, its offset, length, our offset */
+		bad |= bpf_probe_read_user(&r->args[2], 32, user);
 	}
 	if (bad)
 		r->flags |= SPSC_CALL_EXTRA_FAULT;

@@ -480,6 +480,10 @@ struct bpf_iter__task_file {
 #define PF_KTHREAD 0x00200000
 #define TS_COMPAT 0x0002
 #define AT_FDCWD -100
+#define FICLONE 0x40049409
+#define FICLONERANGE 0x4020940d
+#define FIONCLEX 0x5450
+#define FIOCLEX 0x5451
 
 #define O_CLOEXEC 02000000
 

@@ -48,6 +48,7 @@ enum shape_extra {
 	EXTRA_FLOCK,
 	EXTRA_IOV,
 	EXTRA_HOW,
+	EXTRA_CLONE,
 };
 
 enum shape_flags {

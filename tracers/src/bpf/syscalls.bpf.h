@@ -31,6 +31,13 @@ static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs
 	return elsewhere(t, PT_REGS_PARM1_SYSCALL(regs), PT_REGS_PARM2_SYSCALL(regs));
 }
 
+/* Of ioctl those that change contents or descriptors; terminals are asked for all the time. */
+static __always_inline bool is_told_ioctl(u32 command)
+{
+	return command == FICLONE || command == FICLONERANGE || command == FIOCLEX ||
+	       command == FIONCLEX;
+}
+
 /* All but one of 8 or 64 of a thread's reads and writes. They are counted in its seq. */
 static __always_inline bool left_out(struct task_state *st)
 {
@@ -61,6 +68,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		return 0;
 	}
 	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
+	if (s->extra == EXTRA_CLONE && !is_told_ioctl(PT_REGS_PARM2_SYSCALL(regs)))
+		return 0;
 	/* Most calls of programs that have nothing to do with a spool end here. */
 	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
 		return 0;

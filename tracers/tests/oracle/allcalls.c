@@ -87,6 +87,7 @@ int main(int argc, char **argv)
 	make_xattrs();
 	make_maps();
 	make_copies();
+	make_ioctls();
 	make_watches();
 	make_tasks(argv[0]);
 	make_primes();

@@ -43,6 +43,7 @@ void make_modes(void);
 void make_xattrs(void);
 void make_maps(void);
 void make_copies(void);
+void make_ioctls(void);
 void make_watches(void);
 void make_tasks(const char *self);
 void make_primes(void); /* more of each until its count is prime */

@@ -2,12 +2,14 @@
 /* Maps, copies, watches; processes and threads; the padding to prime counts. */
 #include "allcalls.h"
 
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -48,6 +50,22 @@ void make_copies(void)
 	CALL(splice, ends[0], 0, to, 0, 1000, 0);
 	close(ends[0]);
 	close(ends[1]);
+	CALL(close, from);
+	CALL(close, to);
+}
+
+void make_ioctls(void)
+{
+	int from = make_file("from"), to = make_file("clone");
+	struct file_clone_range range = {from, PAGE, PAGE, 2 * PAGE}, odd = {from, 1, 1, 1};
+	int flags;
+
+	CALL(ioctl, to, FICLONE, from); /* EOPNOTSUPP on ext4 */
+	CALL(ioctl, to, FICLONERANGE, S(&range));
+	CALL(ioctl, to, FICLONERANGE, S(&odd)); /* EINVAL or EOPNOTSUPP */
+	CALL(ioctl, from, FIONCLEX);
+	CALL(ioctl, from, FIOCLEX);
+	ioctl(to, FS_IOC_GETFLAGS, &flags); /* not recorded */
 	CALL(close, from);
 	CALL(close, to);
 }
@@ -244,6 +262,7 @@ static void pad_descriptors(int fd, int watcher, int *ends)
 		FD_ROW(sendfile, fd, 0, 0),
 		FD_ROW(splice, 0, ends[1], 0, 0, 0),
 		FD_ROW(fchdir),
+		FD_ROW(ioctl, FIOCLEX),
 		{SYS_mmap, 0, 0, 0, MAP_SHARED, fd, 0},
 		{SYS_sync},
 		{SYS_umask, 022},

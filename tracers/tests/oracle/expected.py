@@ -19,6 +19,8 @@ STAT_MEMBERS = {
 # A signal (here: of a child that ended) makes the kernel run the call again; both are calls.
 RESTARTS = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
 PLACES = {"at": "offset", "at2": "arg"}
+FICLONE, FICLONERANGE, FIONCLEX, FIOCLEX = IOCTLS = (0x40049409, 0x4020940D, 0x5450, 0x5451)
+RANGE = {"fd2": "src_fd", "arg": "src_offset", "size": "src_length", "offset": "dest_offset"}
 NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
 
 
@@ -90,6 +92,8 @@ class _Directories:
 def _on_spool(call: Call, line: Line, state: State) -> bool:
     if call.klass == "task" or call.name == "sync":
         return True
+    if call.name == "ioctl" and strace_log.number(line.args[1]) not in IOCTLS:
+        return False
     if call.name in ("munmap", "msync"):
         return _mapped(state, strace_log.number(line.args[0]))
     if call.name == "inotify_rm_watch":
@@ -200,6 +204,10 @@ def _field(fields: dict[str, object], word: str, line: Line, at: int) -> None:
     elif word == "how":
         known = {name: strace_log.member(text, name) for name in ("flags", "mode")}
         fields |= {name: value for name, value in known.items() if value is not None}
+    elif word == "clone" and strace_log.number(line.args[1]) == FICLONE:
+        fields["fd2"] = strace_log.descriptor(text)[0]
+    elif word == "clone":
+        fields |= {column: strace_log.member(text, name) for column, name in RANGE.items()}
     elif word == "flock" and strace_log.number(line.args[1]) in LOCK_COMMANDS:
         _lock_fields(fields, text)
     elif word in STAT_MEMBERS and line.ret == 0:

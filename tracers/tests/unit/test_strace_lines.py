@@ -7,7 +7,7 @@ import pytest
 from spoolscope.tracers.strace import lines, words
 from spoolscope.tracers.strace.members import members_of
 from spoolscope.tracers.strace.words import NotUnderstoodError
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, FIOCLEX
 
 
 def read(text: str):
@@ -163,6 +163,20 @@ def test_offsets_given_by_pointer() -> None:
     copied = read("copy_file_range(3, [100] => [130], 4, [7] => [37], 30, 0) = 30")
     assert copied.args == [3, 100, 4, 7, 30, 0]
     assert read("splice(5, NULL, 3, [9], 50, 0) = 50").args[1:4] == [none, 3, 9]
+
+
+def test_clones() -> None:
+    text = "ioctl(4</mail/a, b>, BTRFS_IOC_CLONE or FICLONE, 3) = 0"
+    assert lines.is_told_ioctl(text)
+    assert read(text).args == [4, FICLONE, 3, 0, 0, 0]
+    ends = "{src_fd=3</mail/a>, src_offset=4096, src_length=8192, dest_offset=12288}"
+    for command in ("BTRFS_IOC_CLONE_RANGE or FICLONERANGE", "FICLONERANGE", "0x4020940d"):
+        text = f"ioctl(4, {command}, {ends}) = -1 EINVAL (Invalid argument)"
+        assert lines.is_told_ioctl(text)
+        assert read(text).args == [4, FICLONERANGE, 3, 4096, 8192, 12288]
+    assert lines.is_told_ioctl("ioctl(3, FIOCLEX)          = 0")
+    assert read("ioctl(3, FIOCLEX)          = 0").args[:2] == [3, FIOCLEX]
+    assert not lines.is_told_ioctl("ioctl(3</mail/FIOCLEX>, TCGETS, {c_iflag=ICRNL|IXON}) = 0")
 
 
 def test_a_cut_path_is_not_taken_for_a_name() -> None:

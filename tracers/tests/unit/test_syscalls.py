@@ -4,6 +4,7 @@ import errno
 
 from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.syscalls import RESTARTED, call_parts
+from spoolscope.traces.calls import FICLONE, FICLONERANGE, FIOCLEX
 from spoolscope.traces.comms import Comms
 
 
@@ -30,6 +31,22 @@ def test_offsets_given_by_pointer_are_columns_where_there_are_any(new_story) -> 
     [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
     assert columns["offset"].tolist() == [50, None, 0, None]
     assert columns["arg"].tolist() == [None, None, 7, None]
+
+
+def test_what_a_clone_is_of_and_where_it_goes(new_story) -> None:
+    story = new_story()
+    story.call(1, "ioctl", 4, FICLONE, 3, 2**64 - 1, 2**64 - 1)
+    story.call(1, "ioctl", 4, FICLONERANGE, 3, 4096, 8192, 12288)
+    story.call(1, "ioctl", 4, FIOCLEX, 0x7FFE_0000)
+    capture = story.end()
+    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    assert columns["cmd"].tolist() == [FICLONE, FICLONERANGE, FIOCLEX]
+    assert columns["fd"].tolist() == [4] * 3
+    assert columns["fd2"].tolist() == [3, 3, None]
+    wanted = {"arg": 4096, "size": 8192, "offset": 12288}
+    assert {name: columns[name].tolist() for name in wanted} == {
+        name: [None, value, None] for name, value in wanted.items()
+    }
 
 
 def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from spoolscope.replay.columns import Int, are_several, column, filled, identity
 from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, FIOCLEX, FIONCLEX
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
@@ -31,6 +31,9 @@ _COLUMNS = (
 _PLACED = ("copy_file_range", "splice")
 # The recorder adds up no more than 64 lengths; no call moves more than was asked for.
 _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") is not None)
+# Commands of ioctl that do what fcntl(F_SETFD) does, with its argument.
+_MARKING = {FIONCLEX: 0, FIOCLEX: 1}
+F_SETFD = 2
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -127,10 +130,20 @@ class Calls:
             ops[name] = filled(table, name, 0)
         if (placed := are(ops["op"], _PLACED)).any():
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
+        if (ioctls := ops["op"] == CALLS["ioctl"].id).any():
+            _mark(ops, ioctls)
         ops["ino"] = identity(self._trace, table)
         ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)
         lock = column(table, "lock_type", 0)
         ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
+
+
+def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:
+    """Close-on-exec that an ioctl sets or clears: as if by fcntl, which the engine follows."""
+    for command, marked in _MARKING.items():
+        where = ioctls & (ops["cmd"] == command)
+        ops["op"][where] = CALLS["fcntl"].id
+        ops["cmd"][where], ops["arg"][where] = F_SETFD, marked
 
 
 def _call_ids(table: pa.Table) -> npt.NDArray[np.uint16]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node
 from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
-from spoolscope.traces.calls import BY_ID, CALLS
+from spoolscope.traces.calls import BY_ID, CALLS, FIOCLEX, FIONCLEX
 
 O_CREAT, O_EXCL, O_TMPFILE = 0o100, 0o200, 0o20200000
 F_SETFD = 2
@@ -160,6 +160,13 @@ def _duplicated(done: Done) -> None:
         fds[row.ret] = fds[old]._replace(cloexec=cloexec)
 
 
+def _marked(done: Done) -> None:
+    fd, command = map(signed, done.row.args[:2])
+    fds = done.process.fds
+    if command in (FIOCLEX, FIONCLEX) and fd in fds:
+        fds[fd] = fds[fd]._replace(cloexec=command == FIOCLEX)
+
+
 def _mapped(done: Done) -> None:
     if done.node is not None and done.row.ino:
         done.node.keep = True
@@ -224,6 +231,7 @@ _EFFECTS: dict[str, Callable[[Done], None]] = {
     "close": _closed,
     "close_range": _closed_range,
     **dict.fromkeys(("dup", "dup2", "dup3", "fcntl"), _duplicated),
+    "ioctl": _marked,
     "mmap": _mapped,
     **dict.fromkeys(("chdir", "fchdir"), _changed_directory),
     "chroot": _changed_root,

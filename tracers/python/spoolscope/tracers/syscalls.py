@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.tracers.resolve import Resolved
-from spoolscope.traces.calls import BY_ID
+from spoolscope.traces.calls import BY_ID, FICLONE, FICLONERANGE
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.parquet import ROW_GROUP
@@ -17,6 +17,8 @@ from spoolscope.traces.parquet import ROW_GROUP
 Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
+# struct file_clone_range as the recorder keeps it: from where in which file, how much, to where.
+_RANGE = {"fd2": 2, "arg": 3, "size": 4, "offset": 5}
 O_CREAT_WRONLY_TRUNC = 0o1101
 # include/linux/errno.h: a signal came, the kernel makes it EINTR or calls again; no program
 # ever sees these numbers. Those of SPSC_CALL_RESTARTED.
@@ -161,6 +163,13 @@ class Arguments:
             self.set("size", locks, lock_rows["size"])
             others = where & ~locks
             self.set("arg", others, self.calls[others]["args"][:, 2].astype(np.int64))
+        elif name == "ioctl":
+            command = self.calls["args"][:, 1].astype(np.uint32)
+            for told, words in ((FICLONE, ("fd2",)), (FICLONERANGE, tuple(_RANGE))):
+                clones = where & (command == told)
+                for word in words:
+                    given = self.calls[clones]["args"][:, _RANGE[word]].astype(np.int64)
+                    self.set(word, clones, given)
         elif name == "creat":
             self.set("flags", where, np.full(len(rows), O_CREAT_WRONLY_TRUNC))
         elif name in ("read", "write", "readv", "writev", "getdents64", "getdents"):

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RETURNS_FD = "=fd"
+# The commands of ioctl that are recorded.
+FICLONE, FICLONERANGE, FIONCLEX, FIOCLEX = 0x40049409, 0x4020940D, 0x5450, 0x5451
 
 
 @dataclass(frozen=True)

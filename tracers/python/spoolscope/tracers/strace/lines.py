@@ -16,6 +16,10 @@ _TAIL = re.compile(
     r"(?: /\* (\d{1,9}) in strace's PID NS \*/)?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
 )
 _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
+# As words, and as numbers (-X raw).
+_IOCTL = re.compile(
+    r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
+)
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
 CORE_DUMPED = 0x80  # in exit_code, see wait(2)
 
@@ -45,6 +49,11 @@ def name_of(text: str) -> str:
     """Return the name of the call that a line begins, "" if it begins none."""
     found = _CALL.match(text)
     return found[1] if found else ""
+
+
+def is_told_ioctl(text: str) -> bool:
+    """Tell whether an ioctl is one of those that traces hold."""
+    return _IOCTL.search(text) is not None
 
 
 def resumed(text: str) -> tuple[str, str]:

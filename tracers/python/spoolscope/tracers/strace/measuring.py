@@ -18,7 +18,7 @@ from spoolscope.tracers.strace.objects import (
     Quantity,
     known,
 )
-from spoolscope.tracers.strace.sizes import SEEK_END, Place, moved
+from spoolscope.tracers.strace.sizes import CLONES, SEEK_END, Place, moved
 from spoolscope.tracers.syscalls import FCNTL_LOCKS
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Records
@@ -178,6 +178,8 @@ def _kind(shape: Shape, row: Row, *, asked: int, appends: bool) -> int:
     if shape.name in WRITES and row.ret:
         return APPENDS if appends else GROWS
     if shape.name in RESIZES or (shape.name in OPENS and flags_of_open(shape, row) & O_TRUNC):
+        return CHANGES
+    if shape.name == "ioctl" and row.args[1] in CLONES:
         return CHANGES
     at_end = shape.name == "lseek" and row.args[2] == SEEK_END
     short = shape.name in READS and 0 < row.ret < asked

@@ -15,7 +15,7 @@ from spoolscope.tracers.strace.words import (
     string,
 )
 from spoolscope.tracers.syscalls import FCNTL_LOCKS
-from spoolscope.traces.calls import CALLS, Call
+from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, Call
 
 # Calls whose arguments strace joins: the kernel gets the offset in two halves.
 _JOINED_OFFSET = ("preadv2", "pwritev2")
@@ -90,7 +90,8 @@ def _descriptor(made: Members, _call: Call, _line: Called, at: int, text: str) -
 
 
 def _number(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
-    made.args[at] = number(text) & _MASK
+    # "BTRFS_IOC_CLONE or FICLONE": one number with two names.
+    made.args[at] = number(text.rpartition(" or ")[2]) & _MASK
 
 
 def _path(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
@@ -103,6 +104,17 @@ def _path2(made: Members, _call: Call, _line: Called, _at: int, text: str) -> No
     made.path2, cut = string(text)
     if cut or made.path2 is None:
         raise NotUnderstoodError
+
+
+def _clone(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
+    """A descriptor, or struct file_clone_range."""
+    if made.args[1] == FICLONE:
+        made.args[at] = descriptor(text).fd & _MASK
+    elif made.args[1] == FICLONERANGE and text.startswith("{"):
+        names = ("src_fd", "src_offset", "src_length", "dest_offset")
+        for place, name in enumerate(names, at):
+            told = (member(text, name) or "-1").partition("<")[0]
+            made.args[place] = number(told) & _MASK
 
 
 def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
@@ -177,4 +189,5 @@ _READERS: dict[str, _Reader] = {
     **dict.fromkeys(("at", "at2"), _place),
     "iov": _iov,
     "how": _how,
+    "clone": _clone,
 }

@@ -6,8 +6,10 @@ from typing import NamedTuple
 from spoolscope.tracers.effects import Row
 from spoolscope.tracers.strace.objects import Object, Objects, Quantity, known
 from spoolscope.tracers.strace.words import signed
+from spoolscope.traces.calls import FICLONE, FICLONERANGE
 
 SEEK_END = 2
+CLONES = (FICLONE, FICLONERANGE)
 KEEP_SIZE = 1
 
 
@@ -103,6 +105,12 @@ def _allocated(place: Place) -> Moved:
     return place.position
 
 
+def _cloned(place: Place) -> Moved:
+    if place.row.args[1] in CLONES:
+        place.found.size = place.objects.unknowns.new()
+    return place.position
+
+
 def _lost(_place: Place) -> Moved:
     """Whether the file's position or an offset of its own was used is not read."""
     return None
@@ -116,5 +124,6 @@ _EFFECTS: dict[str, Callable[[Place], Moved]] = {
     "lseek": _seek,
     "ftruncate": _truncated,
     "fallocate": _allocated,
+    "ioctl": _cloned,
     **dict.fromkeys(("copy_file_range", "sendfile", "splice"), _lost),
 }
