@@ -34,6 +34,8 @@ _NEEDED = (
     "ts_ns", "dur_ns", "pid", "syscall", "errno", "fd", "cmd", "lock_type", "offset", "size",
     "ino", "dev",
 )  # fmt: skip
+# Calls read at once, of those before everything else was read: some milliseconds.
+AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int
         return []
     begin, read = begin_ns(trace), int(column(locks, "ts_ns").min())
     parts = []
-    for calls in trace.parts("syscalls", _NEEDED):
+    for calls in trace.parts("syscalls", _NEEDED, AT_ONCE):
         end = column(calls, "ts_ns") + column(calls, "dur_ns")
         names = pa.compute.is_in(calls["syscall"].cast(pa.string()), pa.array(LOCKING))
         wanted = (end >= read) & (end <= begin) & (column(calls, "errno", 0) == 0)

@@ -54,35 +54,34 @@ class Trace:
             table = empty_table(name)
             return table if wanted is None else table.select(wanted)
         try:
-            absent = self._absent(name)
-            present = None if wanted is None else [c for c in wanted if c not in absent]
-            table = pq.read_table(file, columns=present, partitioning=None)
+            with pq.ParquetFile(file) as opened:
+                absent = _absent(name, opened.schema_arrow)
+                present = None if wanted is None else [c for c in wanted if c not in absent]
+                table = opened.read(columns=present)
         except (pa.ArrowException, OSError) as error:
             _damaged(self.path, file.name, error)
-        for column in TABLES[name].columns:
-            if column.name in absent and (wanted is None or column.name in wanted):
-                table = table.append_column(column.name, pa.nulls(table.num_rows, column.type))
+        table = _with_nulls(name, table, absent)
         return table if wanted is None else table.select(wanted)
 
-    def parts(self, name: str, columns: Iterable[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a table row group by row group, so that only one is in memory; none is empty."""
+    def parts(
+        self, name: str, columns: Iterable[str] | None = None, rows: int | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield a table row group by row group, so that only one is in memory; none is empty.
+
+        With ``rows`` it comes in parts of as many, and who stops early does not read the rest.
+        """
         wanted = TABLES[name].schema.names if columns is None else list(columns)
         if not self.file(name).exists():
             return
-        absent = self._absent(name)
-        present = [column for column in wanted if column not in absent]
-        with pq.ParquetFile(self.file(name)) as file:
-            for group in range(file.num_row_groups):
-                try:
-                    # Threads that a row group wakes cost more than they do: 1.7 times the CPU time.
-                    table = file.read_row_group(group, columns=present, use_threads=False)
-                except (pa.ArrowException, OSError) as error:
-                    _damaged(self.path, self.file(name).name, error)
-                for column in absent:
-                    kind = TABLES[name].schema.field(column).type
-                    table = table.append_column(column, pa.nulls(table.num_rows, kind))
-                if table.num_rows:
-                    yield table.select(wanted)
+        try:
+            with pq.ParquetFile(self.file(name)) as file:
+                absent = _absent(name, file.schema_arrow)
+                present = [column for column in wanted if column not in absent]
+                for table in _tables(file, present, rows):
+                    if table.num_rows:
+                        yield _with_nulls(name, table, absent).select(wanted)
+        except (pa.ArrowException, OSError) as error:
+            _damaged(self.path, self.file(name).name, error)
 
     def file(self, name: str) -> Path:
         """Return the Parquet file of a table; an empty table may have none."""
@@ -101,7 +100,7 @@ class Trace:
             if file.exists():
                 quoted = str(file).replace("'", "''")
                 source = f"SELECT * FROM read_parquet('{quoted}')"
-                if absent := self._absent(name):
+                if absent := _absent(name, pq.read_schema(file)):
                     connection.register(f"no_{name}", empty_table(name).select(absent))
                     source += f" UNION ALL BY NAME SELECT * FROM no_{name}"
                 connection.execute(f"CREATE VIEW {name} AS {source}")
@@ -125,13 +124,32 @@ class Trace:
                 self.path, file.name, f"{footer.num_rows} rows where meta.json says {expected}"
             )
         nullable = {c.name for c in TABLES[name].columns if c.nullable}
-        if missing := [c for c in self._absent(name) if c not in nullable]:
+        absent = _absent(name, footer.schema.to_arrow_schema())
+        if missing := [c for c in absent if c not in nullable]:
             _damaged(self.path, file.name, f"no column {', '.join(missing)}")
 
-    def _absent(self, name: str) -> list[str]:
-        """Columns that came into the schema after this trace was written."""
-        present = set(pq.read_schema(self.file(name)).names)
-        return [c.name for c in TABLES[name].columns if c.name not in present]
+
+def _absent(name: str, schema: pa.Schema) -> list[str]:
+    """Columns that came into a table's schema after this trace was written."""
+    present = set(schema.names)
+    return [c.name for c in TABLES[name].columns if c.name not in present]
+
+
+def _with_nulls(name: str, table: pa.Table, absent: list[str]) -> pa.Table:
+    for column in absent:
+        kind = TABLES[name].schema.field(column).type
+        table = table.append_column(column, pa.nulls(table.num_rows, kind))
+    return table
+
+
+def _tables(file: pq.ParquetFile, columns: list[str], rows: int | None) -> Iterator[pa.Table]:
+    # Threads that a row group wakes cost more than they do: 1.7 times the CPU time.
+    if rows is None:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=columns, use_threads=False)
+    else:
+        for batch in file.iter_batches(rows, columns=columns, use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
