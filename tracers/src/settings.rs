@@ -20,6 +20,7 @@ const EXTRA_FLOCK: u8 = 3;
 const EXTRA_IOV: u8 = 4;
 const EXTRA_HOW: u8 = 5;
 const EXTRA_CLONE: u8 = 6;
+const EXTRA_ACL: u8 = 7;
 
 const RETURNS_FD: u16 = 1;
 const CLOSES: u16 = 2;
@@ -91,6 +92,7 @@ fn shape(call: &Call) -> types::call_shape {
         ("iov", EXTRA_IOV),
         ("how", EXTRA_HOW),
         ("clone", EXTRA_CLONE),
+        ("acl", EXTRA_ACL),
     ]
     .iter()
     .find_map(|(word, extra)| (at(word) >= 0).then(|| (*extra, at(word))))
@@ -286,6 +288,7 @@ mod tests {
             ("EXTRA_IOV", EXTRA_IOV),
             ("EXTRA_HOW", EXTRA_HOW),
             ("EXTRA_CLONE", EXTRA_CLONE),
+            ("EXTRA_ACL", EXTRA_ACL),
         ];
         for (name, number) in extras {
             assert_eq!(u32::from(number), in_c(name), "{name}");

@@ -223,16 +223,18 @@ impl Task {
     }
 
     /// A buffer to read into, or data to write; else nothing.
-    fn blank(&self, op: &PlanOp, kind: Kind) -> i64 {
+    fn blank(&mut self, op: &PlanOp, kind: Kind) -> i64 {
         match kind {
             Kind::Read | Kind::Getdents | Kind::Readlink | Kind::GetXattr | Kind::ListXattr => {
                 self.context.read_buffer
             }
             Kind::Write => self.data(op),
-            Kind::SetXattr if semantics::mode_by_acl(op).is_some() => {
-                xattrs::mode_as_acl(op.mode).as_ptr() as i64
-            }
             Kind::SetXattr => {
+                if let Some(mode) = semantics::mode_by_acl(op) {
+                    let room: &mut [u8] = bytemuck::cast_slice_mut(&mut self.scratch.stat);
+                    xattrs::fill_acl(&mut room[..op.size as usize], mode);
+                    return room.as_ptr() as i64;
+                }
                 let name = semantics::whole_xattr(self.context.schedule.plan.string(op.path2));
                 let key = pattern::of_xattr(op.ino, &name);
                 self.context.pattern.at(key, 0) as i64

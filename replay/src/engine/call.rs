@@ -75,8 +75,8 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     }
 }
 
-/// An ACL given by a call is not recorded, and would change the mode; it can be read, and set if it
-/// is no more than a mode. Others are never there: that can be asked.
+/// An access ACL changes the mode: it can be read and removed, and set where the mode that it comes
+/// to is known. Others are never there: that can be asked.
 fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     if op.path2 == NONE {
         return false;
@@ -85,8 +85,8 @@ fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     match semantics::xattr_role(&name) {
         XattrRole::Plain => name.starts_with(b"user.") || task.context.confinement.owners,
         XattrRole::Acl => {
-            let reads = semantics::xattr_call(op) == Some(XattrCall::Get);
-            reads || semantics::mode_by_acl(op).is_some()
+            let sets = semantics::xattr_call(op) == Some(XattrCall::Set);
+            !sets || semantics::mode_by_acl(op).is_some()
         }
         XattrRole::Left => match semantics::xattr_call(op) {
             Some(XattrCall::Get) => op.ret == -i64::from(libc::ENODATA),

@@ -15,8 +15,8 @@ pub struct Xattr {
     pub length: Option<u32>,
     /// Identity that its value is derived from.
     pub ino: u64,
-    /// A call set or removed it.
-    pub changed: bool,
+    /// A call set it, and did not tell what mode it comes to if it is an ACL.
+    pub untold: bool,
 }
 
 /// The attributes of an object by their whole names.
@@ -111,12 +111,13 @@ impl World<'_> {
             });
         }
         if op.ret >= 0 && call != XattrCall::Get {
-            let sets = call == XattrCall::Set && semantics::mode_by_acl(op).is_none();
-            let length = sets.then_some(op.size.max(0) as u32);
+            let (sets, by_acl) = (call == XattrCall::Set, semantics::mode_by_acl(op).is_some());
+            // The kernel makes an ACL that is no more than a mode that mode.
+            let there = sets && !(by_acl && op.size == semantics::MODE_AS_ACL);
             life.last = Some(Xattr {
-                length,
+                length: there.then_some(op.size.max(0) as u32),
                 ino: op.ino,
-                changed: true,
+                untold: sets && !by_acl,
             });
         }
     }
@@ -132,7 +133,7 @@ impl World<'_> {
         let at_start = |length| Xattr {
             length: Some(length),
             ino: known.ino,
-            changed: false,
+            untold: false,
         };
         let shown = self.shown_xattrs(object).iter();
         let mut found: Named = shown
@@ -160,7 +161,7 @@ impl World<'_> {
             let xattr = Xattr {
                 length: Some(*length),
                 ino: entry.ino,
-                changed: false,
+                untold: false,
             };
             (self.whole_name(*name), xattr)
         });

@@ -26,12 +26,14 @@ pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
 }
 
 /// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
-const MODE_AS_ACL: i64 = 28;
+pub const MODE_AS_ACL: i64 = 28;
+/// Of the longest that are set: one names who is nobody in place of whoever was named.
+const LONGEST_ACL: i64 = 512;
 
-/// The permissions that such an ACL sets, which calls after it tell: its value is not recorded.
+/// The permissions that an access ACL sets, where they are known; who is named in it is not recorded.
 pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
-    let told = op.mode & libc::S_IFMT != 0 && op.size == MODE_AS_ACL;
-    (told && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
+    let known = op.mode & libc::S_IFMT != 0 && (MODE_AS_ACL..=LONGEST_ACL).contains(&op.size);
+    (known && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
 }
 
 /// Whether a call on an extended attribute works on what a symlink leads to.

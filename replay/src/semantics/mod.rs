@@ -11,8 +11,8 @@ use spoolscope_traces::records::{
 use std::ops::RangeInclusive;
 
 pub use attributes::{
-    XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr, xattr_call,
-    xattr_role,
+    MODE_AS_ACL, XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr,
+    xattr_call, xattr_role,
 };
 pub use failures::{machine_lacked, to_write, was_denied, was_interrupted};
 

@@ -279,7 +279,7 @@ def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, targe
 
 
 def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):
-    """As cp -p sets it. Its value is not recorded, but the next call on the file tells the mode."""
+    """As cp -p sets it. Where its mode was not recorded the next call on the file tells it."""
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
     script.entry("mail", ino=5, mode=0o100600)
     script.call(10, 1, "openat", "mail", ret=3, flags=2, ino=5, obj_mode=REG)
@@ -290,6 +290,23 @@ def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 4
     assert (target / "mail").stat().st_mode == 0o100640
     assert state["mismatched"] == 0
+
+
+def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, tmp_path, target):
+    """Three entries are no more than a mode, seven name somebody."""
+    acl = {"path2": "system.posix_acl_access", "kind2": "text", "base": 0, "obj_mode": REG}
+    for number, (size, mode) in enumerate([(28, 0o604), (60, 0o751), (28, 0)]):
+        name, ino = f"mail{number}", 5 + number
+        script.entry(name, ino=ino, mode=0o100600)
+        script.call(10, 2 * number, "openat", name, ret=3 + number, flags=2, ino=ino, obj_mode=REG)
+        script.call(10, 2 * number + 1, "fsetxattr", name, fd=3 + number, ino=ino, size=size,
+                    mode=mode, **acl)  # fmt: skip
+    outcomes, state = execute(script, tmp_path, target)
+    assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 6
+    found = [(target / f"mail{number}").stat().st_mode & 0o777 for number in range(3)]
+    assert found == [0o604, 0o751, 0]
+    assert len(os.getxattr(target / "mail1", "system.posix_acl_access")) == 60
+    assert state["mismatched"] == 0, state["examples"]
 
 
 def test_an_acl_of_a_mode_that_nothing_tells_is_skipped(script, tmp_path, target):

@@ -54,6 +54,30 @@ static __always_inline long fill_stat(struct spsc_syscall *r, const volatile str
 	return bad;
 }
 
+/* The mode that an access ACL comes to (linux/posix_acl_xattr.h: the owner comes first, then who is
+ * named, then group or mask, then others), with ACL_TOLD; 0: it is none. The value of another
+ * attribute is not looked at. */
+static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
+{
+	u64 given[3], first, last[2];
+	u16 second = size == 28 ? ACL_GROUP_OBJ : ACL_MASK;
+
+	if (size < 28 || size > 65536 || size % 8 != 4)
+		return 0;
+	/* "system.posix_acl_access" and its NUL */
+	if (bpf_probe_read_user(given, sizeof(given), (void *)name) ||
+	    given[0] != 0x702e6d6574737973 || given[1] != 0x6c63615f7869736f ||
+	    given[2] != 0x007373656363615f)
+		return 0;
+	if (bpf_probe_read_user(&first, sizeof(first), (void *)(value + 4)) ||
+	    bpf_probe_read_user(last, sizeof(last), (void *)(value + size - 16)))
+		return 0;
+	if ((u16)first != ACL_USER_OBJ || (u16)last[0] != second || (u16)last[1] != ACL_OTHER)
+		return 0;
+	return ACL_TOLD | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 |
+	       (last[1] >> 16 & 7);
+}
+
 static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,
 				       const void *user)
 {
@@ -91,6 +115,8 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 	} else if (s->extra == EXTRA_CLONE && (u32)r->args[1] == FICLONERANGE) {
 		/* struct file_clone_range: source, its offset, length, our offset */
 		bad |= bpf_probe_read_user(&r->args[2], 32, user);
+	} else if (s->extra == EXTRA_ACL) {
+		r->args[2] = mode_of_acl(r->args[1], r->args[2], r->args[3]);
 	}
 	if (bad)
 		r->flags |= SPSC_CALL_EXTRA_FAULT;

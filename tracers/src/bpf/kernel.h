@@ -480,6 +480,11 @@ struct bpf_iter__task_file {
 #define PF_KTHREAD 0x00200000
 #define TS_COMPAT 0x0002
 #define AT_FDCWD -100
+#define ACL_TOLD 0x1000 /* in place of a pointer to an access ACL, with its mode */
+#define ACL_USER_OBJ 1
+#define ACL_GROUP_OBJ 4
+#define ACL_MASK 16
+#define ACL_OTHER 32
 #define FICLONE 0x40049409
 #define FICLONERANGE 0x4020940d
 #define FIONCLEX 0x5450

@@ -49,6 +49,7 @@ enum shape_extra {
 	EXTRA_IOV,
 	EXTRA_HOW,
 	EXTRA_CLONE,
+	EXTRA_ACL,
 };
 
 enum shape_flags {

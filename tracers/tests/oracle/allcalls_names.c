@@ -144,8 +144,23 @@ void make_modes(void)
 	CALL(close, fd);
 }
 
+/* linux/posix_acl_xattr.h: a version, and entries of tag, rights and id. */
+struct acl_entry {
+	uint16_t tag, rights;
+	uint32_t id;
+} __attribute__((packed));
+
+struct acl {
+	uint32_t version;
+	struct acl_entry entries[5];
+} __attribute__((packed));
+
 void make_xattrs(void)
 {
+	const struct acl plain = {2, {{1, 6, -1}, {4, 2, -1}, {32, 1, -1}}};
+	const struct acl named = {2,
+				  {{1, 7, -1}, {2, 4, 2000}, {4, 1, -1}, {16, 5, -1}, {32, 4, -1}}};
+	const long plain_size = 28;
 	char value[256];
 	int fd = make_file("attributes");
 	long path = S("attributes"), name = S("user.spool"), none = S("user.none");
@@ -154,6 +169,9 @@ void make_xattrs(void)
 	CALL(setxattr, path, name, S("v"), 1, 1); /* EEXIST: XATTR_CREATE */
 	CALL(lsetxattr, path, S("user.second"), S("vw"), 2, 0);
 	CALL(fsetxattr, fd, S("user.third"), S("vwx"), 3, 1);
+	CALL(setxattr, path, S("system.posix_acl_access"), S(&plain), plain_size, 0);
+	CALL(fsetxattr, fd, S("system.posix_acl_access"), S(&named), sizeof(named), 0);
+	CALL(setxattr, path, S("user.as_long"), S(&plain), plain_size, 0);
 	CALL(getxattr, path, name, S(value), sizeof(value));
 	CALL(getxattr, path, none, S(value), sizeof(value)); /* ENODATA */
 	CALL(getxattr, path, S("user.third"), S(value), 2); /* ERANGE */

@@ -204,6 +204,12 @@ def _field(fields: dict[str, object], word: str, line: Line, at: int) -> None:
     elif word == "how":
         known = {name: strace_log.member(text, name) for name in ("flags", "mode")}
         fields |= {name: value for name, value in known.items() if value is not None}
+    elif word == "acl" and strace_log.string(line.args[1]) == "system.posix_acl_access":
+        value = strace_log.octets(text)
+        owner, group, other = (value[at] for at in (6, len(value) - 14, len(value) - 6))
+        fields["mode"] = owner << 6 | group << 3 | other
+    elif word == "acl":
+        fields["mode"] = None
     elif word == "clone" and strace_log.number(line.args[1]) == FICLONE:
         fields["fd2"] = strace_log.descriptor(text)[0]
     elif word == "clone":

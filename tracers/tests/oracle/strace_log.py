@@ -105,6 +105,11 @@ def string(text: str) -> str | None:
     return unescape(text[1:-1]) if text.startswith('"') else None
 
 
+def octets(text: str) -> bytes:
+    """Read a quoted value."""
+    return bytes.fromhex(text[1:-1].replace("\\x", ""))
+
+
 def unescape(hexadecimal: str) -> str:
     """Turn \\x2f\\x61 into /a; bytes outside UTF-8 become surrogates."""
     return bytes.fromhex(hexadecimal.replace("\\x", "")).decode(errors="surrogateescape")

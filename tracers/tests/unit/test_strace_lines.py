@@ -7,6 +7,7 @@ import pytest
 from spoolscope.tracers.strace import lines, words
 from spoolscope.tracers.strace.members import members_of
 from spoolscope.tracers.strace.words import NotUnderstoodError
+from spoolscope.tracers.syscalls import ACL_TOLD
 from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, FIOCLEX
 
 
@@ -177,6 +178,15 @@ def test_clones() -> None:
     assert lines.is_told_ioctl("ioctl(3, FIOCLEX)          = 0")
     assert read("ioctl(3, FIOCLEX)          = 0").args[:2] == [3, FIOCLEX]
     assert not lines.is_told_ioctl("ioctl(3</mail/FIOCLEX>, TCGETS, {c_iflag=ICRNL|IXON}) = 0")
+
+
+def test_access_acls() -> None:
+    name, nobody = '"system.posix_acl_access"', "\\377\\377\\377\\377"
+    mode = f'"\\2\\0\\0\\0\\1\\0\\6\\0{nobody}\\4\\0\\4\\0{nobody} \\0\\1\\0{nobody}"'
+    assert read(f"fsetxattr(3, {name}, {mode}, 28, 0) = 0").args[2] == ACL_TOLD | 0o641
+    assert read(f"fsetxattr(3, {name}, {mode}..., 36, 0) = 0").args[2] == 0
+    assert read(f'fsetxattr(3, "user.n", {mode}, 28, 0) = 0').args[2] == 0
+    assert read(f'fsetxattr(3, {name}, "\\2\\0\\0\\0", 4, 0) = 0').args[2] == 0
 
 
 def test_a_cut_path_is_not_taken_for_a_name() -> None:

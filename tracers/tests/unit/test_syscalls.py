@@ -3,7 +3,7 @@
 import errno
 
 from spoolscope.tracers.resolve import resolve
-from spoolscope.tracers.syscalls import RESTARTED, call_parts
+from spoolscope.tracers.syscalls import ACL_TOLD, RESTARTED, call_parts
 from spoolscope.traces.calls import FICLONE, FICLONERANGE, FIOCLEX
 from spoolscope.traces.comms import Comms
 
@@ -47,6 +47,16 @@ def test_what_a_clone_is_of_and_where_it_goes(new_story) -> None:
     assert {name: columns[name].tolist() for name in wanted} == {
         name: [None, value, None] for name, value in wanted.items()
     }
+
+
+def test_only_an_access_acl_has_a_mode(new_story) -> None:
+    story = new_story()
+    story.call(1, "fsetxattr", 3, 0, ACL_TOLD | 0o640, 28, 0, path2="system.posix_acl_access")
+    story.call(1, "fsetxattr", 3, 0, ACL_TOLD, 28, 0, path2="system.posix_acl_access")
+    story.call(1, "fsetxattr", 3, 0, 0, 28, 0, path2="user.n")
+    capture = story.end()
+    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    assert columns["mode"].tolist() == [0o640, 0, None]
 
 
 def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:

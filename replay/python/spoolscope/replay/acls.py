@@ -1,4 +1,7 @@
-"""Access ACLs that are no more than a mode, as cp -p, install and sed -i set: which mode it was."""
+"""Access ACLs that are no more than a mode, as cp -p, install and sed -i set: which mode it was.
+
+Recordings tell it; what strace wrote, and older recordings, do not.
+"""
 
 from pathlib import Path
 
@@ -6,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
+from spoolscope.replay.calls import SET_ACL
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.outcomes import Plan, read_plan
 from spoolscope.traces.flat import NONE
 
-_SET = ("setxattr", "lsetxattr", "fsetxattr")
 _NAME = b"system.posix_acl_access"
 _BYTES, _S_IFMT = 28, 0o170000
 
 
 def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
-    """Tell which operations set an attribute of the length of such an ACL."""
-    found = are(ops["op"], _SET)
+    """Tell which operations set an attribute of the length of such an ACL, of no known mode."""
+    found = are(ops["op"], SET_ACL)
     if found.any():
         known = (ops["ino"] != 0) & (ops["path2"] != NONE)
-        found &= known & (ops["ret"] >= 0) & (ops["size"] == _BYTES)
+        found &= known & (ops["ret"] >= 0) & (ops["size"] == _BYTES) & (ops["mode"] == 0)
     return found
 
 

@@ -1,6 +1,7 @@
 """Recorded calls as operations, one row group of the trace after the other."""
 
 from collections.abc import Iterable, Iterator
+from stat import S_IFREG
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") 
 # Commands of ioctl that do what fcntl(F_SETFD) does, with its argument.
 _MARKING = {FIONCLEX: 0, FIOCLEX: 1}
 F_SETFD = 2
+# They may set an access ACL.
+SET_ACL = tuple(name for name, call in CALLS.items() if call.position("acl") is not None)
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -130,6 +133,9 @@ class Calls:
             ops[name] = filled(table, name, 0)
         if (placed := are(ops["op"], _PLACED)).any():
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
+        if (acls := are(ops["op"], SET_ACL)).any():
+            acls &= table["mode"].is_valid().to_numpy()
+            ops["mode"][acls] |= S_IFREG  # it is known: mode_by_acl() of attributes.rs
         if (ioctls := ops["op"] == CALLS["ioctl"].id).any():
             _mark(ops, ioctls)
         ops["ino"] = identity(self._trace, table)

@@ -24,6 +24,7 @@ O_CREAT_WRONLY_TRUNC = 0o1101
 # ever sees these numbers. Those of SPSC_CALL_RESTARTED.
 RESTARTS = (512, 513, 514, 516)
 RESTARTED = np.int32(1 << 6)
+ACL_TOLD = 0x1000
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
@@ -142,6 +143,11 @@ class Arguments:
             elif word in _IDS:
                 ids = rows["args"][:, at].astype(np.int64) & 0xFFFF_FFFF
                 self.set("arg", where, self.values["arg"][where] | ids << _IDS[word])
+            elif word == "acl":
+                value = rows["args"][:, at].astype(np.int64)
+                given = where.copy()
+                given[where] = told = value & ACL_TOLD > 0
+                self.set("mode", given, value[told] & 0o777)
             elif word == "iov":
                 self.set("size", where, rows["count"].astype(np.int64))
             elif word == "how":

@@ -60,7 +60,7 @@ SYSCALLS = Table(
         Column("path_base", I16, "", "How the path was given: 0 none, 1 absolute or from outside the spools, 2 to cwd, 3 to dirfd."),
         Column("path2_base", I16, "", "How the second path was given."),
         Column("flags", I32, "", "Flags argument (open, *at, rename, mmap, splice, fallocate mode).", nullable=True),
-        Column("mode", I32, "", "Mode argument (permissions, access mode, mmap protection).", nullable=True),
+        Column("mode", I32, "", "Mode argument (permissions, access mode, mmap protection); what an access ACL that is set comes to.", nullable=True),
         Column("cmd", I32, "", "Command of fcntl and ioctl, flock operation, lseek whence or advice.", nullable=True),
         Column("offset", I64, "bytes", "Offset argument, or what its pointer pointed to (sendfile, copy_file_range, splice, FICLONERANGE: of `fd`); the file position before a plain read or write; lock start.", nullable=True),
         Column("size", I64, "bytes", "Bytes asked for; lock length.", nullable=True),

@@ -1,5 +1,6 @@
 """One call of strace as the members of a record, by the words of calls.txt."""
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,11 +15,12 @@ from spoolscope.tracers.strace.words import (
     split,
     string,
 )
-from spoolscope.tracers.syscalls import FCNTL_LOCKS
+from spoolscope.tracers.syscalls import ACL_TOLD, FCNTL_LOCKS
 from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, Call
 
 # Calls whose arguments strace joins: the kernel gets the offset in two halves.
 _JOINED_OFFSET = ("preadv2", "pwritev2")
+ACCESS_ACL = b"system.posix_acl_access"
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -117,6 +119,18 @@ def _clone(made: Members, _call: Call, _line: Called, at: int, text: str) -> Non
             made.args[place] = number(told) & _MASK
 
 
+def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
+    """The mode that an access ACL comes to, as the recorder tells it; -s may have cut the value."""
+    value, cut = string(text)
+    if string(line.args[1])[0] != ACCESS_ACL or cut or not value or len(value) % 8 != 4:
+        return
+    # The owner comes first, and at the end group or mask, and others.
+    rights = [rights for _, rights, _ in struct.iter_unpack("<HHI", value[4:])]
+    if len(rights) >= 3:
+        owner, group, other = (rights[place] & 7 for place in (0, -2, -1))
+        made.args[at] = ACL_TOLD | owner << 6 | group << 3 | other
+
+
 def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
     """A symlink's target, or the name of an extended attribute, which -s cuts."""
     made.path2, made.cut = string(text)
@@ -190,4 +204,5 @@ _READERS: dict[str, _Reader] = {
     "iov": _iov,
     "how": _how,
     "clone": _clone,
+    "acl": _acl,
 }
