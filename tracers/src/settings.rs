@@ -32,6 +32,7 @@ const NEVER_RETURNS: u16 = 64;
 const ONLY_FD: u16 = 128;
 const ONLY_PATH: u16 = 256;
 const UMASK: u16 = 512;
+const SOCKET: u16 = 1024;
 
 /// Bytes of a name that the kernel side compares.
 pub const LONGEST_NAME: usize = 126;
@@ -133,6 +134,7 @@ fn flags(call: &Call) -> u16 {
         "exit" | "exit_group" => NEVER_RETURNS,
         "sync" | "inotify_rm_watch" => TASK, // nothing in their arguments names the spool
         "umask" => TASK | UMASK,
+        "bind" => SOCKET,
         _ if call.class == "task" => TASK,
         _ => 0,
     };
@@ -304,6 +306,7 @@ mod tests {
             ("SHAPE_ONLY_FD", ONLY_FD),
             ("SHAPE_ONLY_PATH", ONLY_PATH),
             ("SHAPE_UMASK", UMASK),
+            ("SHAPE_SOCKET", SOCKET),
         ];
         for (name, number) in shapes {
             assert_eq!(u32::from(number), in_c(name), "{name}");

@@ -14,11 +14,14 @@ import queue
 import resource
 import shutil
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from lacking import fails
 
@@ -35,6 +38,7 @@ def main() -> None:
     pieces()
     direct()
     take_turns()
+    sockets(spool)
     limit()
     around, used_up = failed[errno.EXDEV] + failed[errno.ETXTBSY], failed[errno.EFBIG]
     print(json.dumps({"around": around, "used_up": used_up}))
@@ -124,6 +128,27 @@ def take_turns() -> None:
     assert got == [1000] * 9 + [950] + [0] * 4
     for own in orders:
         own.put(None)
+
+
+def sockets(spool: str) -> None:
+    """As a master of servers makes them at its start: Postfix has them in its spool."""
+    private = Path("private")
+    private.mkdir()
+    for path in (private / "smtp", Path(spool, private, "cleanup")):
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as second:
+            server.bind(str(path))
+            path.chmod(0o660)
+            server.listen()
+            with fails(failed, errno.EADDRINUSE):
+                second.bind(str(path))
+            with fails(failed, errno.ENOENT):
+                second.bind("nowhere/smtp")
+        assert path.stat().st_mode == stat.S_IFSOCK | 0o660
+    Path("private/smtp").rename("private/smtps")
+    Path("private/cleanup").unlink()
+    with socket.socket(socket.AF_UNIX) as abstract, socket.socket() as port:
+        abstract.bind("\0spoolscope")
+        port.bind(("127.0.0.1", 0))
 
 
 def limit() -> None:

@@ -1,5 +1,6 @@
 """Replays into a directory: verdicts, final state, safety, endings."""
 
+import errno
 import json
 import os
 import subprocess
@@ -276,6 +277,16 @@ def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, targe
     script.call(11, 7, "flock", "log", base=0, fd=3, cmd=6, ino=5, obj_mode=REG)
     row, _ = run(script, tmp_path, target)
     assert (row["executed"], row["divergent"]) == (7, 0)
+
+
+def test_the_name_of_a_socket_is_made(script, tmp_path, target):
+    for at, error in enumerate((0, errno.EADDRINUSE, errno.EINVAL)):
+        script.call(10, at, "bind", "smtp", ret=-error, base=2, size=110)
+    script.call(10, 3, "chmod", "smtp", mode=0o600)
+    outcomes, state = execute(script, tmp_path, target)
+    assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same", "same", "skipped", "same"]
+    assert (target / "smtp").is_socket()
+    assert state["mismatched"] == 0, state["examples"]
 
 
 def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):

@@ -74,8 +74,7 @@ static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
 		return 0;
 	if ((u16)first != ACL_USER_OBJ || (u16)last[0] != second || (u16)last[1] != ACL_OTHER)
 		return 0;
-	return ACL_TOLD | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 |
-	       (last[1] >> 16 & 7);
+	return ACL_TOLD | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 | (last[1] >> 16 & 7);
 }
 
 static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,

@@ -63,6 +63,7 @@ enum shape_flags {
 	SHAPE_ONLY_FD = 128, /* nothing but its descriptor says whether it is about a spool */
 	SHAPE_ONLY_PATH = 256, /* nothing but argument 0, or argument 1 seen from argument 0 */
 	SHAPE_UMASK = 512, /* returns what it changes */
+	SHAPE_SOCKET = 1024, /* its path lies in a struct sockaddr_un, after the family */
 };
 
 struct spool {

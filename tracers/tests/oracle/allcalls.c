@@ -88,6 +88,7 @@ int main(int argc, char **argv)
 	make_maps();
 	make_copies();
 	make_ioctls();
+	make_sockets();
 	make_watches();
 	make_tasks(argv[0]);
 	make_primes();

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #ifndef SYS_fchmodat2
@@ -26,6 +27,7 @@
 
 extern unsigned *counts; /* by number; shared memory, children count too */
 extern char buffer[8192];
+extern const struct sockaddr_un socket_name; /* that make_sockets() made */
 extern const char *directory; /* absolute path of the work directory */
 
 long issue(long nr, const long args[6]);
@@ -44,6 +46,7 @@ void make_xattrs(void);
 void make_maps(void);
 void make_copies(void);
 void make_ioctls(void);
+void make_sockets(void);
 void make_watches(void);
 void make_tasks(const char *self);
 void make_primes(void); /* more of each until its count is prime */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps, copies, watches; processes and threads; the padding to prime counts. */
+/* Maps, watches; processes and threads; the padding to prime counts. */
 #include "allcalls.h"
 
-#include <linux/fs.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,6 +10,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #define PAGE 4096
@@ -30,44 +30,6 @@ void make_maps(void)
 	CALL(munmap, private, PAGE);
 	CALL(mmap, 0, 0, PROT_READ, MAP_SHARED, fd, 0); /* EINVAL: no length */
 	CALL(close, fd);
-}
-
-void make_copies(void)
-{
-	int from = make_file("from"), to = make_file("to"), ends[2];
-	int64_t in = 100, out = 0;
-
-	CALL(write, from, S(buffer), 8000);
-	CALL(copy_file_range, from, S(&in), to, S(&out), 500, 0);
-	CALL(copy_file_range, from, S(&in), to, S(&out), 500, 1); /* EINVAL */
-	CALL(lseek, from, 0, SEEK_SET);
-	CALL(sendfile, to, from, 0, 300);
-	in = 7;
-	CALL(sendfile, to, from, S(&in), 200);
-	if (pipe(ends))
-		return;
-	CALL(splice, from, 0, ends[1], 0, 1000, 0);
-	CALL(splice, ends[0], 0, to, 0, 1000, 0);
-	close(ends[0]);
-	close(ends[1]);
-	CALL(close, from);
-	CALL(close, to);
-}
-
-void make_ioctls(void)
-{
-	int from = make_file("from"), to = make_file("clone");
-	struct file_clone_range range = {from, PAGE, PAGE, 2 * PAGE}, odd = {from, 1, 1, 1};
-	int flags;
-
-	CALL(ioctl, to, FICLONE, from); /* EOPNOTSUPP on ext4 */
-	CALL(ioctl, to, FICLONERANGE, S(&range));
-	CALL(ioctl, to, FICLONERANGE, S(&odd)); /* EINVAL or EOPNOTSUPP */
-	CALL(ioctl, from, FIONCLEX);
-	CALL(ioctl, from, FIOCLEX);
-	ioctl(to, FS_IOC_GETFLAGS, &flags); /* not recorded */
-	CALL(close, from);
-	CALL(close, to);
 }
 
 void make_watches(void)
@@ -221,7 +183,7 @@ static void pad(const long rows[][7], int n)
 	}
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array[0])))
 
-static void pad_descriptors(int fd, int watcher, int *ends)
+static void pad_descriptors(int fd, int watcher, int *ends, int nameless)
 {
 	const long b = S(buffer);
 	const long rows[][7] = {
@@ -275,6 +237,7 @@ static void pad_descriptors(int fd, int watcher, int *ends)
 		{SYS_setfsuid, 0},
 		{SYS_setfsgid, 0},
 		{SYS_inotify_add_watch, watcher, S("nothing"), 1},
+		{SYS_bind, nameless, S(&socket_name), sizeof(socket_name)},
 	};
 
 	pad(rows, COUNT(rows));
@@ -370,7 +333,7 @@ void make_primes(void)
 	if (pipe(ends))
 		return;
 	pad_pairs(fd, watcher);
-	pad_descriptors(fd, watcher, ends);
+	pad_descriptors(fd, watcher, ends, socket(AF_UNIX, SOCK_STREAM, 0));
 	pad_paths(dir);
 	while (!is_prime(counts[SYS_execve] + 1)) /* one more made us */
 		CALL(execve, S("nothing"), S(&(char *){NULL}), S(environ));

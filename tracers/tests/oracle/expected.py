@@ -92,6 +92,8 @@ class _Directories:
 def _on_spool(call: Call, line: Line, state: State) -> bool:
     if call.klass == "task" or call.name == "sync":
         return True
+    if call.name == "bind" and not _names_a_socket(line):
+        return False
     if call.name == "ioctl" and strace_log.number(line.args[1]) not in IOCTLS:
         return False
     if call.name in ("munmap", "msync"):
@@ -104,6 +106,10 @@ def _on_spool(call: Call, line: Line, state: State) -> bool:
     if on_spool and call.name == "inotify_add_watch" and not line.errno:
         state.watches.add((strace_log.descriptor(line.args[0])[0], line.ret or 0))
     return on_spool
+
+
+def _names_a_socket(line: Line) -> bool:
+    return line.args[1].startswith('{sa_family=0x1, sun_path="')
 
 
 def _watch(line: Line) -> tuple[int, int]:
@@ -137,7 +143,7 @@ def _resolved(call: Call, line: Line, word: str, state: State) -> str | None:
     if at is None or at >= len(line.args):
         return None
     directory = _directory_word(call, word)
-    text = strace_log.string(line.args[at])
+    text = strace_log.string(line.args[at].removeprefix("{sa_family=0x1, sun_path=").rstrip("}"))
     if text is None:
         # futimens(3) is utimensat(fd, NULL, ...): the descriptor itself is the object.
         if directory is None or line.args[at] != "NULL":

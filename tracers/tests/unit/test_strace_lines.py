@@ -168,16 +168,29 @@ def test_offsets_given_by_pointer() -> None:
 
 def test_clones() -> None:
     text = "ioctl(4</mail/a, b>, BTRFS_IOC_CLONE or FICLONE, 3) = 0"
-    assert lines.is_told_ioctl(text)
+    assert lines.is_told("ioctl", text)
     assert read(text).args == [4, FICLONE, 3, 0, 0, 0]
     ends = "{src_fd=3</mail/a>, src_offset=4096, src_length=8192, dest_offset=12288}"
     for command in ("BTRFS_IOC_CLONE_RANGE or FICLONERANGE", "FICLONERANGE", "0x4020940d"):
         text = f"ioctl(4, {command}, {ends}) = -1 EINVAL (Invalid argument)"
-        assert lines.is_told_ioctl(text)
+        assert lines.is_told("ioctl", text)
         assert read(text).args == [4, FICLONERANGE, 3, 4096, 8192, 12288]
-    assert lines.is_told_ioctl("ioctl(3, FIOCLEX)          = 0")
+    assert lines.is_told("ioctl", "ioctl(3, FIOCLEX)          = 0")
     assert read("ioctl(3, FIOCLEX)          = 0").args[:2] == [3, FIOCLEX]
-    assert not lines.is_told_ioctl("ioctl(3</mail/FIOCLEX>, TCGETS, {c_iflag=ICRNL|IXON}) = 0")
+    assert not lines.is_told("ioctl", "ioctl(3</mail/FIOCLEX>, TCGETS, {c_iflag=ICRNL|IXON}) = 0")
+
+
+def test_names_of_sockets() -> None:
+    text = 'bind(3<socket:[7]>, {sa_family=AF_UNIX, sun_path="private/a, b"}, 110) = 0'
+    assert lines.is_told("bind", text)
+    made = read(text)
+    assert (made.path, made.args[2]) == (b"private/a, b", 110)
+    for other in (
+        '{sa_family=AF_UNIX, sun_path=@"abstract"}',
+        "{sa_family=AF_UNIX}",
+        '{sa_family=AF_INET, sin_port=htons(25), sin_addr=inet_addr("127.0.0.1")}',
+    ):
+        assert not lines.is_told("bind", f"bind(3, {other}, 16) = 0")
 
 
 def test_access_acls() -> None:

@@ -1,7 +1,8 @@
 """Recorded calls as operations, one row group of the trace after the other."""
 
+import errno
 from collections.abc import Iterable, Iterator
-from stat import S_IFREG
+from stat import S_IFREG, S_IFSOCK
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,11 @@ _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") 
 # Commands of ioctl that do what fcntl(F_SETFD) does, with its argument.
 _MARKING = {FIONCLEX: 0, FIOCLEX: 1}
 F_SETFD = 2
+# What bind and mknod fail with for the same reasons, 0 for success.
+_OF_NAMES = (
+    0, errno.EADDRINUSE, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS,
+)  # fmt: skip
 # They may set an access ACL.
 SET_ACL = tuple(name for name, call in CALLS.items() if call.position("acl") is not None)
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
@@ -92,8 +98,8 @@ class Calls:
         since = column(table, "ts_ns") - begin_ns(self._trace)
         start = np.maximum(since, 0)
         ops["start_ns"], ops["end_ns"] = start, since + column(table, "dur_ns")
-        errno = column(table, "errno", 0)
-        ops["ret"] = np.where(errno != 0, -errno, column(table, "ret"))
+        error = column(table, "errno", 0)
+        ops["ret"] = np.where(error != 0, -error, column(table, "ret"))
         ops["call"] = rows
         ops["op"] = _call_ids(table)
         thread = self._lives.find(column(table, "tid"), start)
@@ -133,6 +139,8 @@ class Calls:
             ops[name] = filled(table, name, 0)
         if (placed := are(ops["op"], _PLACED)).any():
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
+        if (binds := ops["op"] == CALLS["bind"].id).any():
+            _bind(ops, binds)
         if (acls := are(ops["op"], SET_ACL)).any():
             acls &= table["mode"].is_valid().to_numpy()
             ops["mode"][acls] |= S_IFREG  # it is known: mode_by_acl() of attributes.rs
@@ -142,6 +150,14 @@ class Calls:
         ops["base"], ops["base2"] = filled(table, "path_base", 0), filled(table, "path2_base", 0)
         lock = column(table, "lock_type", 0)
         ops["lock_type"], ops["lock_whence"] = lock & 0xFF, lock >> 8
+
+
+def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
+    """The name of a socket is made as if by mknod: nothing else of sockets is replayed."""
+    alike = np.isin(-np.minimum(ops["ret"], 0), _OF_NAMES)
+    ops["op"][binds] = np.where(alike[binds], CALLS["mknod"].id, UNKNOWN)
+    ops["mode"][binds] = S_IFSOCK | 0o777
+    ops["ret"][binds & (ops["ret"] == -errno.EADDRINUSE)] = -errno.EEXIST
 
 
 def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:

@@ -20,6 +20,7 @@ _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by ex
 _IOCTL = re.compile(
     r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
 )
+_SOCKET = re.compile(r', \{sa_family=(?:AF_UNIX|0x1), sun_path="')
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
 CORE_DUMPED = 0x80  # in exit_code, see wait(2)
 
@@ -51,9 +52,10 @@ def name_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def is_told_ioctl(text: str) -> bool:
-    """Tell whether an ioctl is one of those that traces hold."""
-    return _IOCTL.search(text) is not None
+def is_told(name: str, text: str) -> bool:
+    """Tell whether a call is one of those that traces hold: of ioctl and bind only some are."""
+    kinds = {"ioctl": _IOCTL, "bind": _SOCKET}
+    return name not in kinds or kinds[name].search(text) is not None
 
 
 def resumed(text: str) -> tuple[str, str]:

@@ -96,7 +96,9 @@ def _number(made: Members, _call: Call, _line: Called, at: int, text: str) -> No
     made.args[at] = number(text.rpartition(" or ")[2]) & _MASK
 
 
-def _path(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
+def _path(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
+    if line.name == "bind":  # {sa_family=AF_UNIX, sun_path="a socket"}
+        text = text.partition("sun_path=")[2].removesuffix("}")
     made.path, cut = string(text)
     if cut or (made.path is None and text != "NULL" and not text.startswith("0x")):
         raise NotUnderstoodError

@@ -134,7 +134,7 @@ class Reading:
             self._call(tid, lines.name_of(text), text, ts_ns, None)
 
     def _call(self, tid: int, name: str, text: str, start_ns: int, resumed_ns: int | None) -> None:
-        if name in CALLS and (name != "ioctl" or lines.is_told_ioctl(text)):
+        if name in CALLS and lines.is_told(name, text):
             self._wanted(tid, lines.called(text), start_ns, resumed_ns)
         elif name == "prctl":
             self._renamed(tid, lines.called(text), start_ns)
