@@ -87,6 +87,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Xattr(..)) => "attribute",
             Some(Key::Lease(_)) => "lease",
             Some(Key::Exit(_)) => "exit",
+            Some(Key::Copies(_)) => "copies of a descriptor",
         }
     }
 
@@ -135,6 +136,7 @@ impl<'a> Explainer<'a> {
             Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
             Some(Key::Lease(ino)) => (json!(ino), lease(op), lease(before)),
             Some(Key::Exit(_)) => (Value::Null, "ends", "ended"),
+            Some(Key::Copies(_)) => (Value::Null, "closes the last copy", "closes one"),
         };
         (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
         told

@@ -70,19 +70,24 @@ impl Descriptors {
         self.shared.contains(&file)
     }
 
-    /// Open files that no other descriptors have, of any process.
-    pub fn only_of(&self, process: u32, fds: &[i32]) -> Vec<u32> {
+    /// The open files that these descriptors have, and whether no others have them, of any process.
+    pub fn files_of(&self, process: u32, fds: &[i32]) -> SmallVec<[(u32, bool); 2]> {
+        let only = |file: &u32, n: u32| self.holders.get(file) == Some(&n);
         if let [fd] = fds {
             let file = self.get(process, *fd).file;
-            let only = file.filter(|file| self.holders.get(file) == Some(&1));
-            return only.into_iter().collect();
+            return file
+                .into_iter()
+                .map(|file| (file, only(&file, 1)))
+                .collect();
         }
         let mut own: HashMap<u32, u32> = HashMap::default();
         for file in fds.iter().filter_map(|fd| self.get(process, *fd).file) {
             *own.entry(file).or_default() += 1;
         }
-        own.retain(|file, n| self.holders.get(file) == Some(n));
-        let mut files: Vec<u32> = own.into_keys().collect();
+        let mut files: SmallVec<_> = own
+            .iter()
+            .map(|(file, n)| (*file, only(file, *n)))
+            .collect();
         files.sort_unstable();
         files
     }

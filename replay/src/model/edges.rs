@@ -42,6 +42,8 @@ pub enum Key {
     Lease(u64),
     /// The end of a process with several threads.
     Exit(u32),
+    /// An open file with locks, for who closes its last descriptor.
+    Copies(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +191,18 @@ impl<'a> Edges<'a> {
             self.add_shared(at, op, world);
         }
         self.close_op(at, op.thread);
+    }
+
+    /// The next operation to be added closes descriptors of open files with locks; the one that closes
+    /// the last of a file comes after all others.
+    pub fn let_go(&mut self, at: u32, files: &[(u32, bool)]) {
+        for (file, last) in files {
+            let key = Key::Copies(*file);
+            self.meet(at, key, !last);
+            if *last {
+                self.wholes.remove(&key);
+            }
+        }
     }
 
     /// The next operation to be added uses a descriptor that this one opened in another process.

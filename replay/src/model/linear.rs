@@ -472,6 +472,7 @@ impl<'a> Linear<'a> {
         self.placed[at as usize] = true;
         self.turns.remove(&at);
         self.in_flight.retain(|other| *other != at);
+        self.edges.let_go(at, &self.locks.let_go(op, &self.world));
         let changes = self.locks.apply(op, &self.world);
         let horizon_ns = match changes.is_empty() {
             true => 0,

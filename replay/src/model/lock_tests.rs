@@ -239,6 +239,28 @@ fn locks_of_open_files_outlive_exec_by_a_duplicate() {
     assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 6, 5], 0));
 }
 
+/// As `postfix stop` finds the master's lock: its children had a copy until they were other programs.
+#[test]
+fn a_lock_is_given_up_when_no_child_has_a_copy_any_more() {
+    let script = "
+        A 0-1 open a flags=2000002 ino=4 = 3
+        A 2-3 flock fd=3 ino=4 cmd=6 = 0
+        A 4-5 FORK B
+        A 5-6 FORK C
+        B 7-8 EXEC = 0
+        C 9-10 EXEC = 0
+        A 11-12 EXIT = 0
+        D 13-14 open a flags=2 ino=4 = 3
+        D 15-16 flock fd=3 ino=4 cmd=6 = 0
+    ";
+    let found = edges(script);
+    assert!(
+        found.contains(&(6, 4)) && found.contains(&(6, 5)),
+        "{found:?}"
+    );
+    assert!(found.contains(&(8, 6)), "{found:?}");
+}
+
 #[test]
 fn locks_of_a_process_end_with_its_last_thread() {
     let script = "

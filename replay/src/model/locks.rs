@@ -1,7 +1,9 @@
 //! Who holds which bytes of a file locked, so that locks are taken again in the order they were.
 
 use foldhash::{HashMap, HashSet};
+use smallvec::SmallVec;
 use spoolscope_traces::records::PlanOp;
+use std::collections::hash_map::Entry;
 
 use crate::model::descriptors::Descriptor;
 use crate::model::world::World;
@@ -192,8 +194,22 @@ impl Locks {
 
     /// Locks of open files that nobody has any more without these descriptors.
     fn of_files(&self, process: u32, fds: &[i32], world: &World) -> impl Iterator<Item = Hold> {
-        let files = world.descriptors.only_of(process, fds).into_iter();
-        files.flat_map(|file| self.all_of(Owner::OpenFile(file)))
+        let files = world.descriptors.files_of(process, fds).into_iter();
+        let ended = files.filter(|(_, only)| *only);
+        ended.flat_map(|(file, _)| self.all_of(Owner::OpenFile(file)))
+    }
+
+    /// Open files with locks of which an operation closes descriptors, and whether these are the
+    /// last: only when nobody has the file any more, not even a child that has yet to exec, are its
+    /// locks given up.
+    pub fn let_go(&self, op: &PlanOp, world: &World) -> SmallVec<[(u32, bool); 2]> {
+        if self.of_owner.is_empty() {
+            return SmallVec::new();
+        }
+        let process = world.leader(op.thread);
+        let mut files = world.descriptors.files_of(process, &world.closed_by(op));
+        files.retain(|(file, _)| self.of_owner.contains_key(&Owner::OpenFile(*file)));
+        files
     }
 
     fn all_of(&self, owner: Owner) -> Vec<Hold> {
@@ -245,8 +261,11 @@ impl Locks {
         };
         *held = held.drain(..).flat_map(rest).collect();
         if !held.iter().any(|hold| hold.same_owner(gone)) {
-            if let Some(keys) = self.of_owner.get_mut(&gone.owner) {
-                keys.remove(&gone.key);
+            if let Entry::Occupied(mut keys) = self.of_owner.entry(gone.owner) {
+                keys.get_mut().remove(&gone.key);
+                if keys.get().is_empty() {
+                    keys.remove();
+                }
             }
         }
     }
