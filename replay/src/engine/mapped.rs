@@ -74,7 +74,7 @@ pub fn touch(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     let place = mapping.real + (op.offset - mapping.offset) as usize;
     TOUCHED.with(|page| page.store(place & !(PAGE - 1), SeqCst));
     BROKEN.with(|broken| broken.store(false, SeqCst));
-    if op.flags & WRITES != 0 && mapping.prot & libc::PROT_WRITE != 0 {
+    if semantics::dirties(op) && mapping.prot & libc::PROT_WRITE != 0 {
         // SAFETY: mapped for writing, and not unmapped meanwhile. This makes the page dirty,
         // whatever others write to it; the compiler must not see that nothing is added.
         unsafe { AtomicU8::from_ptr(place as *mut u8) }.fetch_or(black_box(0), Relaxed);
@@ -90,8 +90,6 @@ pub fn touch(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
         false => 0,
     })
 }
-
-const WRITES: u32 = 1;
 
 thread_local! {
     // Atomic, as the handler of a signal of the same thread changes them.

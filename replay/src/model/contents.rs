@@ -2,10 +2,11 @@
 
 use spoolscope_traces::records::PlanOp;
 
-use crate::model::extents::Extents;
 use crate::model::sizes::write_offset;
 use crate::model::world::World;
 use crate::semantics;
+
+const PAGE_BYTES: i64 = 4096;
 
 impl World<'_> {
     /// The size of an object, unless only the snapshot told it.
@@ -23,20 +24,18 @@ impl World<'_> {
             return;
         }
         entry.first.size = size;
-        entry.written = Extents::default();
-        entry.written.add(0, size);
+        let before = std::mem::take(&mut entry.written).bytes();
+        let grown = entry.written.add(0, size) - before;
+        self.take_room(object, grown);
         self.resize(object, size);
     }
 
     pub fn resize(&mut self, object: u32, size: i64) {
         let entry = self.object_mut(object);
-        let grown = size - entry.now.size;
         entry.now.size = size;
-        entry.written.cut(size);
         entry.tentative = false;
-        if entry.nlink > 0 {
-            self.grow(grown);
-        }
+        let lost = entry.written.cut(size);
+        self.take_room(object, -lost);
     }
 
     /// fallocate: room that reads as zeros, a hole, or contents moved about.
@@ -46,11 +45,25 @@ impl World<'_> {
         self.resize(object, op.obj_size);
         let entry = self.object_mut(object);
         if op.flags & HOLE != 0 {
-            entry
-                .written
-                .punch(op.offset, op.offset.saturating_add(op.size));
+            let end = op.offset.saturating_add(op.size);
+            let lost = entry.written.punch(op.offset, end);
+            self.take_room(object, -lost);
         }
-        entry.blurred |= op.flags & MOVE != 0;
+        self.object_mut(object).blurred |= op.flags & MOVE != 0;
+    }
+
+    /// A page that was written to through a mapping has room on the disk then, also in a hole.
+    pub fn dirty(&mut self, op: &PlanOp, object: u32) {
+        let pages = self.dirtied.entry(object).or_default();
+        let grown = pages.add(op.offset, op.offset.saturating_add(PAGE_BYTES));
+        self.take_room(object, grown);
+    }
+
+    /// Holes take no room, whatever the size says, and files without names are not counted.
+    fn take_room(&mut self, object: u32, bytes: i64) {
+        if self.object(object).nlink > 0 {
+            self.grow(bytes);
+        }
     }
 
     /// A clone: contents that come from another file are not foretold.
@@ -94,8 +107,14 @@ impl World<'_> {
         let elsewhere = appends && at.is_some_and(|at| at != entry.now.size);
         entry.blurred |= races || elsewhere;
         match at {
-            Some(at) => entry.written.add(at, at + op.ret),
-            None => entry.blurred = true,
+            Some(at) => {
+                let grown = entry.written.add(at, at + op.ret);
+                self.take_room(object, grown);
+            }
+            None => {
+                entry.blurred = true;
+                self.take_room(object, op.ret);
+            }
         }
         self.resize(object, size);
     }
@@ -130,12 +149,11 @@ impl World<'_> {
     /// A file of which only calls tell has at least as many bytes as were read of it.
     pub fn observe_least(&mut self, object: u32, least: i64) {
         let entry = self.object_mut(object);
-        let grown = least - entry.first.size;
-        if !entry.tentative || grown <= 0 {
+        if !entry.tentative || least <= entry.first.size {
             return;
         }
         (entry.first.size, entry.now.size) = (least, least);
-        entry.written.add(0, least);
+        let grown = entry.written.add(0, least);
         self.grow(grown);
     }
 

@@ -97,6 +97,10 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         Kind::Fallocate if op.obj_size >= 0 => world.allocate(op, object),
         Kind::Clone => world.fill_from_another(op, object),
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
+        Kind::Fault if semantics::dirties(op) => {
+            world.dirty(op, object);
+            observe(world, op, object);
+        }
         Kind::Chown => world.object_mut(object).chown(op.arg),
         _ => observe(world, op, object),
     }

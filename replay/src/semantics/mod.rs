@@ -420,6 +420,12 @@ pub fn is_lock_command(cmd: i32) -> bool {
     )
 }
 
+/// Whether a page fault, on a mapped file, was one of writing.
+pub fn dirties(op: &PlanOp) -> bool {
+    const WRITES: u32 = 1;
+    op.flags & WRITES != 0
+}
+
 /// Whether a mode names a regular file.
 pub fn is_regular(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG

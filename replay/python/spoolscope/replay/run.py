@@ -80,6 +80,7 @@ class Job:
     pace: Pace
     names: int
     fixture_bytes: int
+    peak_bytes: int
     recorder: Recorder | None
     begin: Begin
     rounds: int
@@ -195,6 +196,7 @@ def _job(
         pace=pace,
         names=int(checked["fixture_names"]),
         fixture_bytes=int(checked["fixture_bytes"]),
+        peak_bytes=int(checked["peak_bytes"]),
         recorder=recorder,
         begin=begin,
         rounds=rounds,
@@ -238,6 +240,7 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     engine = Engine(job.plan_file, job.begin.content)
     told, age = job.summary, job.begin.age
     content = max(told.tree_bytes, job.fixture_bytes) + told.written_bytes
+    content = max(content, job.peak_bytes)  # also what is allocated, or written through mappings
     size = image_bytes(content, job.names, age)
     if slot.candidate.directory is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
