@@ -191,6 +191,7 @@ fn set(op: &mut PlanOp, key: &str, value: &str) {
         "whence" => op.lock_whence = number as u8,
         "arg" => op.arg = number,
         "call" => op.call = number as u64,
+        "base" => op.base = number as u8,
         _ => panic!("unknown key {key}"),
     }
 }

@@ -227,7 +227,9 @@ impl<'a> Edges<'a> {
 
     /// What a listing shows depends on the names that came and went before.
     fn add_listed(&mut self, at: u32, op: &PlanOp, touches: &Touches, world: &World) {
-        if op.ret < 0 || world.listed.is_empty() {
+        // Of a directory that is removed nothing is listed any more.
+        let gone = op.ret == -i64::from(libc::ENOENT) && semantics::kind(op) == Kind::Getdents;
+        if (op.ret < 0 && !gone) || world.listed.is_empty() {
             return;
         }
         let lists = matches!(
@@ -243,8 +245,10 @@ impl<'a> Edges<'a> {
                 continue;
             }
             let directory = world.names.directory(touch.path);
-            if let Some(directory) = directory.filter(|at| world.listed.contains(at)) {
-                self.meet(at, Key::Listing(directory), true);
+            for listed in directory.into_iter().chain([touch.path]) {
+                if world.listed.contains(&listed) {
+                    self.meet(at, Key::Listing(listed), true);
+                }
             }
         }
     }

@@ -38,6 +38,8 @@ mod contest_tests;
 #[cfg(test)]
 mod inferred;
 #[cfg(test)]
+mod listing_tests;
+#[cfg(test)]
 mod lock_tests;
 #[cfg(test)]
 mod mode_tests;
