@@ -402,6 +402,7 @@ impl<'a> Linear<'a> {
         let size = self
             .world
             .target_of(op)
+            .filter(|object| !self.world.object(*object).unsized_)
             .and_then(|object| self.world.known_size(object));
         size.is_none_or(|size| seen.fits(size))
     }

@@ -96,3 +96,21 @@ pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
     };
     (at >= 0).then_some(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::tests::order;
+
+    #[test]
+    fn the_size_of_a_copy_is_contradicted_by_nobody() {
+        // How much was copied is in the result, where to is not.
+        let script = "
+            tree from mode=100600 ino=5 size=700
+            A 0-10 open from flags=0 ino=5 omode=100600 osize=700 = 3
+            A 20-30 open to flags=102 mode=600 ino=6 omode=100600 osize=0 = 4
+            A 40-50 copy_file_range from fd=3 fd2=4 ino=5 omode=100600 osize=700 size=700 off=-1 = 700
+            B 60-70 stat to ino=6 omode=100600 osize=700 = 0
+        ";
+        assert_eq!(order(script).1, 0);
+    }
+}
