@@ -2,9 +2,9 @@
 
 use spoolscope_traces::records::PlanOp;
 
-use crate::model::sizes::write_offset;
+use crate::model::sizes::{size_after, write_offset};
 use crate::model::world::World;
-use crate::semantics;
+use crate::semantics::{self, Kind};
 
 const PAGE_BYTES: i64 = 4096;
 
@@ -99,7 +99,12 @@ impl World<'_> {
         } else if let Some(at) = at.filter(|_| appends) {
             self.correct_guess(object, at);
         }
-        let size = self.object(object).now.size.max(end).max(after);
+        let told = if self.foretells(op, object) {
+            end
+        } else {
+            after
+        };
+        let size = self.object(object).now.size.max(end).max(told);
         let leader = self.leader(op.thread);
         let races = self.descriptors.races_for_position(leader, op);
         let entry = self.object_mut(object);
@@ -117,6 +122,24 @@ impl World<'_> {
             }
         }
         self.resize(object, size);
+    }
+
+    /// Whether a write leaves a size that follows from its place and the size before: what was read
+    /// after its end tells of others' writes, too.
+    fn foretells(&self, op: &PlanOp, object: u32) -> bool {
+        let object = self.object(object);
+        op.offset >= 0 && !object.tentative && !object.unsized_ && !self.appends(op)
+    }
+
+    /// The size that a call leaves if it comes next, if it may change it.
+    pub fn size_left(&self, op: &PlanOp) -> Option<i64> {
+        let told = size_after(op)?;
+        let writes = semantics::kind(op) == Kind::Write;
+        let foretold = self
+            .target_of(op)
+            .filter(|object| writes && self.foretells(op, *object));
+        let size = foretold.and_then(|object| self.known_size(object));
+        Some(size.map_or(told, |size| size.max(op.offset.saturating_add(op.ret))))
     }
 
     /// A first write tells what the file measured before it.

@@ -21,7 +21,7 @@ use crate::model::locks::Locks;
 use crate::model::needs::any_need;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
-use crate::model::sizes::{Seen, size_after};
+use crate::model::sizes::Seen;
 use crate::model::threads;
 use crate::model::world::World;
 use crate::plan::Plan;
@@ -411,7 +411,11 @@ impl<'a> Linear<'a> {
         let Some(seen) = Seen::by(op).filter(|_| op.ino != 0 && op.ino == cause.ino) else {
             return false;
         };
-        !self.size_fits(op) && size_after(cause).is_some_and(|size| seen.fits(size))
+        !self.size_fits(op)
+            && self
+                .world
+                .size_left(cause)
+                .is_some_and(|size| seen.fits(size))
     }
 
     /// Operations in flight that saw the state before this change go before it.
@@ -455,7 +459,7 @@ impl<'a> Linear<'a> {
         if op.ino == 0 || op.ino != before.ino {
             return false;
         }
-        match (Seen::by(before), size_after(op)) {
+        match (Seen::by(before), self.world.size_left(op)) {
             (Some(seen), Some(size)) => !seen.fits(size),
             _ => false,
         }

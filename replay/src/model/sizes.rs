@@ -99,7 +99,23 @@ pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::tests::order;
+    use crate::model::tests::{edges, order};
+
+    #[test]
+    fn a_write_whose_size_was_read_late_comes_before_who_saw_its_own() {
+        // A's write syncs, so it ends after B's, and the size that is read then is B's.
+        let script = "
+            tree f mode=100600 ino=5 size=0
+            A 0-1 open f flags=2 ino=5 omode=100600 osize=0 = 3
+            A 2-3 fstat f fd=3 ino=5 omode=100600 osize=0 = 0
+            B 4-5 open f flags=2 ino=5 omode=100600 osize=0 = 3
+            A 10-90 write f fd=3 ino=5 omode=100600 osize=7001 off=5000 size=1 = 1
+            B 20-30 fstat f fd=3 ino=5 omode=100600 osize=5001 = 0
+            B 40-80 write f fd=3 ino=5 omode=100600 osize=7001 off=7000 size=1 = 1
+        ";
+        assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 5], 0));
+        assert_eq!(edges(script), [(4, 3)]);
+    }
 
     #[test]
     fn the_size_of_a_copy_is_contradicted_by_nobody() {
