@@ -41,13 +41,13 @@ def c_call(result: int) -> None:
         raise OSError(ctypes.get_errno(), "")
 
 
-def fallocate(mode: int) -> Callable[[Path], None]:
+def fallocate(mode: int, start: int = 1 << 14) -> Callable[[Path], None]:
     def make(at: Path) -> None:
         with (at / "ranges").open("wb", buffering=0) as file:
             file.write(bytes(1 << 17))
             os.fsync(file.fileno())
-            length = ctypes.c_long(1 << 14)
-            c_call(LIBC.fallocate(file.fileno(), mode, length, length))
+            offset, length = ctypes.c_long(start), ctypes.c_long(1 << 14)
+            c_call(LIBC.fallocate(file.fileno(), mode, offset, length))
 
     return make
 
@@ -126,6 +126,8 @@ CASES: dict[str, tuple[str, dict[str, int], Callable[[Path], None]]] = {
     "clone, no whole block": ("ioctl", {}, clone(1)),
     **{f"fallocate {mode}": ("fallocate", {"flags": mode}, fallocate(mode))
        for mode in (0, 1, 3, 8, 16, 32, 64)},
+    **{f"fallocate {mode} at the end": ("fallocate", {"flags": mode}, fallocate(mode, 1 << 17))
+       for mode in (8, 32)},
 }  # fmt: skip
 
 
