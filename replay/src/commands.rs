@@ -182,6 +182,8 @@ fn beyond_record(op: &PlanOp) -> i64 {
         // When recorded it failed, or stopped short.
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::CopyRange => op.ret.max(0),
+        // Where files share no blocks it is copied.
+        Kind::Clone if op.ret >= 0 => op.obj_size.max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,
     }
