@@ -167,7 +167,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
     let writes = |kind| {
         let copies = matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
-        copies || matches!(kind, Kind::Fallocate | Kind::Write)
+        copies || matches!(kind, Kind::Fallocate | Kind::Write | Kind::Clone)
     };
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
