@@ -12,6 +12,7 @@ from spoolscope.replay.columns import Int, are_several, column, filled, identity
 from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
+from spoolscope.replay.unmade import Asked
 from spoolscope.traces.calls import CALLS, FIOCLEX, FIONCLEX
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
@@ -51,13 +52,18 @@ class Calls:
 
     Attributes:
         rows: Calls read so far, in the last pass.
-        in_flight: Those that never returned, left out.
-        strangers: Those of threads that the trace does not know, left out.
+        in_flight: Of what is asked for, those that never returned, left out.
+        strangers: Likewise those of threads that the trace does not know, left out.
         before_start: Those that returned before the moment that the snapshot shows.
+
+    Args:
+        trace: An opened trace.
+        lives: Its threads.
+        asked: The part whose calls are counted.
     """
 
-    def __init__(self, trace: Trace, lives: Lives) -> None:
-        self._trace, self._lives = trace, lives
+    def __init__(self, trace: Trace, lives: Lives, asked: Asked) -> None:
+        self._trace, self._lives, self._asked = trace, lives, asked
         self.rows = self.in_flight = self.strangers = self.before_start = 0
 
     def any_of(self, names: Iterable[str]) -> bool:
@@ -87,6 +93,7 @@ class Calls:
     def _tables(self) -> Iterator[tuple[pa.Table, int]]:
         self.rows = 0
         columns = _COLUMNS + (("dev",) if are_several(self._trace) else ())
+        columns += ("pid",) if self._asked.by_process else ()
         for group in self._trace.parts("syscalls", columns):
             for at in range(0, group.num_rows, PIECE):
                 table = group.slice(at, PIECE)
@@ -114,10 +121,16 @@ class Calls:
         before &= ~in_flight
         strangers = (ops["thread"] == NONE) & ~in_flight & ~before
         self.before_start += int(before.sum())
-        self.in_flight += int(in_flight.sum())
-        self.strangers += int(strangers.sum())
+        self.in_flight += self._count(table, ops, in_flight)
+        self.strangers += self._count(table, ops, strangers)
         kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before)
         return kept
+
+    def _count(self, table: pa.Table, ops: Ops, which: npt.NDArray[np.bool_]) -> int:
+        if not which.any():
+            return 0
+        pids = column(table, "pid")[which] if self._asked.by_process else None
+        return self._asked.count(picked(ops, which), pids)
 
     def _describe(self, table: pa.Table, ops: Ops, strings: Strings) -> None:
         ops["path"] = strings.of(column(table, "path_id"))

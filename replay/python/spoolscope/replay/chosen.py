@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +35,31 @@ def chosen(plan: Plan, only: Sequence[str]) -> Mask:
     return found
 
 
+def of_processes(pid: npt.NDArray[Any], comm: npt.NDArray[Any], only: Sequence[str]) -> Mask:
+    """Return which threads, of these processes and names, some words choose."""
+    names = [name.decode(errors="replace") for name in comm.tolist()] if only else []
+    found = np.zeros(len(pid), np.bool_)
+    for word in only:
+        if word.isdecimal():
+            found |= pid == int(word)
+        else:
+            found |= np.array([fnmatchcase(name, word) for name in names], np.bool_)
+    return found
+
+
+def directory_of(word: str) -> str:
+    """Return the directory that a word may stand for, as a plan names it."""
+    return word.strip("/")
+
+
 def _of_process(plan: Plan, word: str) -> Mask:
-    if word.isdecimal():
-        threads = plan.threads["pid"] == int(word)
-    else:
-        comms = [comm.decode(errors="replace") for comm in plan.threads["comm"].tolist()]
-        threads = np.array([fnmatchcase(comm, word) for comm in comms], np.bool_)
+    threads = of_processes(plan.threads["pid"], plan.threads["comm"], [word])
     mask: Mask = threads[plan.ops["thread"]]
     return mask
 
 
 def _of_mailbox(plan: Plan, word: str) -> Mask:
-    directory = word.strip("/")
+    directory = directory_of(word)
     inside = [name == directory or name.startswith(f"{directory}/") for name in plan.strings]
     names = np.append(np.array(inside, np.bool_), False)
     of = (np.where(plan.ops[name] == NONE, len(inside), plan.ops[name]) for name in _PATHS)

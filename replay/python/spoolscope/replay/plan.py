@@ -23,7 +23,8 @@ from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.symlinks import Symlinks
-from spoolscope.replay.threads import Lives, begin_ns, read_lives
+from spoolscope.replay.threads import Lives, late_ns, read_lives
+from spoolscope.replay.unmade import Asked
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
@@ -102,7 +103,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
         )
     place = out.parent
     lives, strings = read_lives(trace), Strings(trace, place)
-    calls = Calls(trace, lives)
+    calls = Calls(trace, lives, Asked(lives, strings, what_if.since(late_ns(trace)), what_if.only))
     links = Symlinks(trace, calls, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
@@ -282,8 +283,7 @@ def _write(
     """Write sections in order, each piece by piece; return their numbers of records."""
     header = np.zeros(1, DTYPES["plan_header"])
     header["magic"], header["version"] = b"SPOOLPLN", VERSION
-    late = begin_ns(trace) - int(trace.meta["start_ns"])
-    header["duration_ns"] = int(trace.meta["duration_ns"]) - late
+    header["duration_ns"] = int(trace.meta["duration_ns"]) - late_ns(trace)
     counts = {}
     with out.open("wb") as file:
         file.write(header.tobytes())

@@ -14,7 +14,7 @@ from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
-from spoolscope.replay.threads import begin_ns
+from spoolscope.replay.threads import late_ns
 from spoolscope.replay.whatif import Slice, WhatIf
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
@@ -35,7 +35,8 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
     if what_if.part is not None:
         _check_part(trace, what_if.part)
     summary = build(trace, out, what_if)
-    cut = None if what_if.part is None else _cut(trace, out, what_if.part)
+    part = what_if.since(late_ns(trace))
+    cut = None if part is None else _cut(out, part)
     only = _only(out, what_if.only) if what_if.only else None
     if cut is not None:
         summary = replace(
@@ -45,7 +46,7 @@ def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[st
             tree_bytes=cut["bytes"],
         )
     if cut or only:
-        summary = _counted(replace(summary, before_start=0, in_flight=0, strangers=0), out)
+        summary = _counted(replace(summary, before_start=0), out)
     scaled = None
     if what_if.scale.users > 1:
         summary, scaled = _scaled(summary, out, what_if.scale)
@@ -75,12 +76,10 @@ def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
     )
 
 
-def _cut(trace: Trace, plan_file: Path, part: Slice) -> dict[str, Any]:
-    """Replace a plan by a part of it: its clock begins when the snapshot was taken."""
-    late = begin_ns(trace) - int(trace.meta["start_ns"])
-    to_ns = None if part.to_ns is None else max(part.to_ns - late, 0)
+def _cut(plan_file: Path, part: Slice) -> dict[str, Any]:
+    """Replace a plan by a part of it."""
     with _replaced(plan_file) as whole:
-        return Engine(whole).cut(plan_file, max(part.from_ns - late, 0), to_ns)
+        return Engine(whole).cut(plan_file, part.from_ns, part.to_ns)
 
 
 def _only(plan_file: Path, only: Sequence[str]) -> dict[str, Any]:

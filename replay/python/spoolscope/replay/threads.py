@@ -86,6 +86,11 @@ def begin_ns(trace: Trace) -> int:
     return int(trace.meta.get("snapshot_ns", trace.meta["start_ns"]))
 
 
+def late_ns(trace: Trace) -> int:
+    """Return how long after the recording the replay begins."""
+    return begin_ns(trace) - int(trace.meta["start_ns"])
+
+
 def read_lives(trace: Trace) -> Lives:
     """Put together the lives of all recorded threads of user space that the replay has."""
     threads = trace.table("threads", _COLUMNS)

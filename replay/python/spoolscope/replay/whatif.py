@@ -61,6 +61,13 @@ class WhatIf:
     only: tuple[str, ...] = ()
     scale: Scale = field(default_factory=Scale)
 
+    def since(self, late_ns: int) -> Slice | None:
+        """Return the part since the replay's begin, that much later than the recording's."""
+        if self.part is None:
+            return None
+        to_ns = None if self.part.to_ns is None else max(self.part.to_ns - late_ns, 0)
+        return Slice(max(self.part.from_ns - late_ns, 0), to_ns)
+
     def left_out(
         self, ops: npt.NDArray[np.void], before: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
