@@ -44,9 +44,10 @@ impl Draft {
         }
     }
 
-    /// Bytes of all files at the start; a hostile plan may have more than can be told.
+    /// Bytes of all files at the start, without holes; a hostile plan may have more than can be
+    /// told.
     pub fn tree_bytes(&self) -> i64 {
-        let sizes = self.entries.iter().map(|entry| entry.size);
+        let sizes = self.entries.iter().map(|entry| entry.size - entry.holes);
         sizes.fold(0, i64::saturating_add)
     }
 

@@ -39,6 +39,10 @@ use crate::scale;
 use crate::semantics::{self, Kind};
 use crate::verify;
 
+/// Modes of fallocate after which a file takes no more than before.
+const TAKE_NOTHING: u32 = (libc::FALLOC_FL_PUNCH_HOLE
+    | libc::FALLOC_FL_COLLAPSE_RANGE
+    | libc::FALLOC_FL_INSERT_RANGE) as u32;
 /// Exit code of a replay that was interrupted.
 const INTERRUPTED: u8 = 130;
 
@@ -167,7 +171,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
     let writes = |kind| {
         let copies = matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
-        copies || matches!(kind, Kind::Fallocate | Kind::Write | Kind::Clone)
+        copies || matches!(kind, Kind::Fallocate | Kind::Write)
     };
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
@@ -177,13 +181,11 @@ fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
 /// Bytes that a call may write here and that no recorded size of a file tells.
 fn beyond_record(op: &PlanOp) -> i64 {
     match semantics::kind(op) {
-        // It may keep the size that the file had.
-        Kind::Fallocate => op.size.max(0),
+        // It may keep the size that the file had, and may make or move holes.
+        Kind::Fallocate if op.flags & TAKE_NOTHING == 0 => op.size.max(0),
         // When recorded it failed, or stopped short.
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::CopyRange => op.ret.max(0),
-        // Where files share no blocks it is copied.
-        Kind::Clone if op.ret >= 0 => op.obj_size.max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,
     }

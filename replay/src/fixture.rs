@@ -279,7 +279,7 @@ fn make(
             libc::S_IFREG | 0 => {
                 write_file(thing, path, first_mode, pattern)?;
                 built.files += 1;
-                built.bytes += thing.attributes.size;
+                built.bytes += thing.takes;
             }
             _ => {
                 built.refused += 1;
@@ -294,25 +294,33 @@ fn write_file(thing: &Thing, path: &CStr, mode: u32, pattern: &Pattern) -> Resul
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW;
     // SAFETY: the path is NUL-terminated; the descriptor is closed below.
     let fd = check(unsafe { libc::open(path.as_ptr(), flags, mode) })?;
-    let mut at = 0;
-    let mut result = Ok(());
-    while at < thing.attributes.size && result.is_ok() {
-        let piece = PIECE.min(thing.attributes.size - at) as usize;
-        let bytes = pattern
-            .bytes(thing.ino, at, piece)
-            .context("piece too long")?;
-        // SAFETY: `bytes` is valid for `piece` bytes.
-        let done = unsafe { libc::write(fd, bytes.as_ptr().cast(), piece) };
-        result = if done > 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        };
-        at += done.max(0) as i64;
+    let ranges = thing.written.ranges().iter();
+    let mut written = ranges.map(|range| write_range(fd, thing.ino, *range, pattern));
+    let mut result = written.find(Result::is_err).unwrap_or(Ok(()));
+    let end = thing.written.ranges().last().map_or(0, |range| range.1);
+    if result.is_ok() && end < thing.attributes.size {
+        // SAFETY: opened above.
+        let ends = check(unsafe { libc::ftruncate(fd, thing.attributes.size) });
+        result = ends.map(drop).context("cannot end in a hole");
     }
     // SAFETY: opened above.
     unsafe { libc::close(fd) };
-    Ok(result?)
+    result
+}
+
+fn write_range(fd: libc::c_int, ino: u64, range: (i64, i64), pattern: &Pattern) -> Result<()> {
+    let (mut at, end) = range;
+    while at < end {
+        let piece = PIECE.min(end - at) as usize;
+        let bytes = pattern.bytes(ino, at, piece).context("piece too long")?;
+        // SAFETY: `bytes` is valid for `piece` bytes.
+        let done = unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), piece, at) };
+        if done <= 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        at += done as i64;
+    }
+    Ok(())
 }
 
 fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) -> Result<()> {

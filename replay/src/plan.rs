@@ -173,6 +173,10 @@ impl Plan {
             self.check_path(entry.path).context("tree entry")?;
             self.check_string(entry.target)?;
             ensure!(entry.size >= 0, "tree entry with a negative size");
+            ensure!(
+                (0..=entry.size).contains(&entry.holes),
+                "tree entry with more holes than bytes"
+            );
         }
         for fd in self.fds() {
             self.check_path(fd.path).context("open file")?;

@@ -94,6 +94,7 @@ impl Script {
             match key {
                 "ino" => entry.ino = value.parse().expect("a number"),
                 "size" => entry.size = value.parse().expect("a number"),
+                "holes" => entry.holes = value.parse().expect("a number"),
                 "mode" => entry.mode = u32::from_str_radix(value, 8).expect("octal"),
                 "flags" => entry.flags = value.parse().expect("a number"),
                 "target" => entry.target = self.string(value),

@@ -133,6 +133,11 @@ impl Attributes {
                 if at < 0 {
                     break;
                 }
+                // Of compressed data: fewer blocks than bytes, and no hole.
+                if data == 0 && at >= self.stat.stx_size as i64 && self.stat.stx_blocks > 0 {
+                    n = 0;
+                    break;
+                }
             }
             libc::close(fd);
         }
@@ -170,4 +175,25 @@ fn xattr_names(name: &CStr) -> Vec<u8> {
         }
     }
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn fewer_blocks_than_bytes_are_no_hole_by_themselves() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(&[7; 1 << 16]).expect("room");
+        let name = CString::new(file.path().as_os_str().as_bytes()).expect("a name");
+        let mut found = super::of(&name).expect("attributes");
+        found.stat.stx_blocks = 8; // as of a filesystem that compressed it
+        assert_eq!(found.extents(&name), 0);
+        file.as_file().set_len(1 << 17).expect("a longer file");
+        let mut found = super::of(&name).expect("attributes");
+        found.stat.stx_blocks = 8;
+        assert_eq!(found.extents(&name), 1);
+    }
 }

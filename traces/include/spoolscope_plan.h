@@ -13,7 +13,7 @@
 /* Sections follow the header in this order, each 8-byte aligned. */
 struct spsc_plan_header {
 	char magic[8]; /* "SPOOLPLN" */
-	__u32 version; /* 3 */
+	__u32 version; /* 4 */
 	__u32 n_threads;
 	__u64 n_ops;
 	__u64 n_entries;
@@ -94,6 +94,7 @@ struct spsc_plan_op {
 struct spsc_plan_entry {
 	__u64 ino; /* equal inos are hard links */
 	__s64 size;
+	__s64 holes; /* bytes of it that are in holes of the file */
 	__s64 mtime_ns;
 	__u32 path;
 	__u32 target; /* symlink */

@@ -144,7 +144,7 @@ records! {
         op: u16, obj_mode: u16, base: u8, base2: u8, lock_type: u8, lock_whence: u8,
     }
     PlanEntry "plan_entry" {
-        ino: u64, size: i64, mtime_ns: i64, path: u32, target: u32, mode: u32,
+        ino: u64, size: i64, holes: i64, mtime_ns: i64, path: u32, target: u32, mode: u32,
         uid: u32, gid: u32, flags: u32,
     }
     PlanFd "plan_fd" {
@@ -167,7 +167,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 3, CAPTURE_VERSION = 7,
+        VERSION = 4, CAPTURE_VERSION = 7,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }

@@ -194,6 +194,7 @@ impl<'a> Cutter<'a> {
             let entry = PlanEntry {
                 ino: thing.ino,
                 size: thing.attributes.size,
+                holes: (thing.attributes.size - thing.takes).max(0),
                 mtime_ns: thing.attributes.mtime_ns,
                 path,
                 target: match thing.attributes.mode & libc::S_IFMT {

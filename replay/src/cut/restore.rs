@@ -49,13 +49,14 @@ impl Cutter<'_> {
         self.nameless.insert(object, (name, thread));
         self.take_xattrs(name, &self.world.xattrs_of(object, When::End));
         let known = self.world.object(object);
+        let size = match known.is_directory() {
+            true => 0,
+            false => known.now.size,
+        };
         self.draft.entries.push(PlanEntry {
             ino: known.ino,
-            size: if known.is_directory() {
-                0
-            } else {
-                known.now.size
-            },
+            size,
+            holes: (size - known.data_bytes()).max(0),
             path: name,
             target: NONE,
             mode: known.now.mode,

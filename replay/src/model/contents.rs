@@ -2,11 +2,14 @@
 
 use spoolscope_traces::records::PlanOp;
 
+use crate::model::objects::Object;
 use crate::model::sizes::{size_after, write_offset};
 use crate::model::world::World;
 use crate::semantics::{self, Kind};
 
-const PAGE_BYTES: i64 = 4096;
+/// SEEK_DATA found nothing up to the end.
+const NO_MORE: i64 = -(libc::ENXIO as i64);
+const BLOCK: i64 = 4096;
 
 impl World<'_> {
     /// The size of an object, unless only the snapshot told it.
@@ -19,23 +22,64 @@ impl World<'_> {
     ///
     /// Later ones do not count: sizes are read when a call returns, and a write may be under way.
     pub fn observe_size(&mut self, object: u32, size: i64) {
-        let entry = self.object_mut(object);
-        if size < 0 || !entry.tentative {
+        if size < 0 || !self.object(object).tentative {
             return;
         }
-        entry.first.size = size;
-        let before = std::mem::take(&mut entry.written).bytes();
-        let grown = entry.written.add(0, size) - before;
-        self.take_room(object, grown);
-        self.resize(object, size);
+        self.counted(object, |entry| {
+            entry.begin_with(size);
+            entry.tentative = false;
+        });
     }
 
     pub fn resize(&mut self, object: u32, size: i64) {
+        self.counted(object, |entry| {
+            entry.changed |= size != entry.now.size;
+            entry.now.size = size;
+            entry.written.cut(size);
+            entry.filled = entry.filled.min(size);
+            entry.tentative = false;
+        });
+    }
+
+    /// Bytes at an unknown place may be on the disk now, in blocks of their own.
+    pub fn fill(&mut self, object: u32, bytes: i64) {
+        self.counted(object, |entry| {
+            entry.filled = entry.filled.saturating_add(bytes + 2 * BLOCK);
+            entry.changed = true;
+        });
+    }
+
+    /// Changes an object, and counts what it takes on the disk then.
+    fn counted(&mut self, object: u32, change: impl FnOnce(&mut Object)) {
         let entry = self.object_mut(object);
-        entry.now.size = size;
-        entry.tentative = false;
-        let lost = entry.written.cut(size);
-        self.take_room(object, -lost);
+        let before = entry.takes();
+        change(entry);
+        let grown = entry.takes() - before;
+        if entry.nlink > 0 {
+            self.grow(grown);
+        }
+    }
+
+    /// SEEK_DATA and SEEK_HOLE tell of the file at the start what no call has changed.
+    pub fn learn_holes(&mut self, op: &PlanOp, object: u32) {
+        let entry = self.object(object);
+        let asks = matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE);
+        if !asks || !entry.initial || entry.changed || op.offset < 0 {
+            return;
+        }
+        self.counted(object, |entry| {
+            let holes = entry.holes.get_or_insert_default();
+            match (op.cmd, op.ret) {
+                (libc::SEEK_DATA, NO_MORE) if op.offset < entry.now.size => {
+                    holes.data_at(op.offset, None);
+                }
+                (libc::SEEK_DATA, at) if at >= op.offset => holes.data_at(op.offset, Some(at)),
+                (libc::SEEK_HOLE, at) if at >= op.offset => holes.hole_at(op.offset, at),
+                _ => {}
+            }
+            entry.written = entry.data_at_start(entry.now.size);
+            entry.filled = entry.written.bytes();
+        });
     }
 
     /// fallocate: room that reads as zeros, a hole, or contents moved about.
@@ -44,31 +88,19 @@ impl World<'_> {
         const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
         self.resize(object, op.obj_size);
         let entry = self.object_mut(object);
+        entry.changed = true;
         if op.flags & HOLE != 0 {
-            let end = op.offset.saturating_add(op.size);
-            let lost = entry.written.punch(op.offset, end);
-            self.take_room(object, -lost);
+            entry
+                .written
+                .punch(op.offset, op.offset.saturating_add(op.size));
         }
-        self.object_mut(object).blurred |= op.flags & MOVE != 0;
-    }
-
-    /// A page that was written to through a mapping has room on the disk then, also in a hole.
-    pub fn dirty(&mut self, op: &PlanOp, object: u32) {
-        let pages = self.dirtied.entry(object).or_default();
-        let grown = pages.add(op.offset, op.offset.saturating_add(PAGE_BYTES));
-        self.take_room(object, grown);
-    }
-
-    /// Holes take no room, whatever the size says, and files without names are not counted.
-    fn take_room(&mut self, object: u32, bytes: i64) {
-        if self.object(object).nlink > 0 {
-            self.grow(bytes);
-        }
+        entry.blurred |= op.flags & MOVE != 0;
     }
 
     /// A clone: contents that come from another file are not foretold.
     pub fn fill_from_another(&mut self, op: &PlanOp, object: u32) {
         if op.obj_size >= 0 {
+            self.fill(object, op.obj_size);
             self.resize(object, op.obj_size);
         }
         let entry = self.object_mut(object);
@@ -112,15 +144,10 @@ impl World<'_> {
         let elsewhere = appends && at.is_some_and(|at| at != entry.now.size);
         entry.blurred |= races || elsewhere;
         match at {
-            Some(at) => {
-                let grown = entry.written.add(at, at + op.ret);
-                self.take_room(object, grown);
-            }
-            None => {
-                entry.blurred = true;
-                self.take_room(object, op.ret);
-            }
+            Some(at) => entry.written.add(at, at + op.ret),
+            None => entry.blurred = true,
         }
+        self.fill(object, op.ret);
         self.resize(object, size);
     }
 
@@ -171,13 +198,10 @@ impl World<'_> {
 
     /// A file of which only calls tell has at least as many bytes as were read of it.
     pub fn observe_least(&mut self, object: u32, least: i64) {
-        let entry = self.object_mut(object);
-        if !entry.tentative || least <= entry.first.size {
-            return;
+        let entry = self.object(object);
+        if entry.tentative && least > entry.first.size {
+            self.counted(object, |entry| entry.begin_with(least));
         }
-        (entry.first.size, entry.now.size) = (least, least);
-        let grown = entry.written.add(0, least);
-        self.grow(grown);
     }
 
     /// The object behind the second descriptor, to which a call copied, or which it cloned.
@@ -188,6 +212,7 @@ impl World<'_> {
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
         if let Some(object) = self.second_of(op) {
+            self.fill(object, op.ret.max(0));
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;

@@ -76,12 +76,19 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         _ => {}
     }
     world.note_xattr(op);
-    if op.ret < 0 {
+    let seeks = semantics::kind(op) == Kind::Seek;
+    if op.ret < 0 && !seeks {
         return;
     }
     let Some(object) = world.target_of(op) else {
         return;
     };
+    if seeks {
+        world.learn_holes(op, object);
+    }
+    if op.ret < 0 {
+        return;
+    }
     world.learn_ino(object, op.ino);
     if semantics::kind(op) != Kind::Chmod {
         world.object_mut(object).learn_mode(u32::from(op.obj_mode));
@@ -98,8 +105,8 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         Kind::Clone => world.fill_from_another(op, object),
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
         Kind::Fault if semantics::dirties(op) => {
-            world.dirty(op, object);
             observe(world, op, object);
+            world.fill(object, 0);
         }
         Kind::Chown => world.object_mut(object).chown(op.arg),
         _ => observe(world, op, object),
@@ -118,6 +125,7 @@ fn observe(world: &mut World, op: &PlanOp, object: u32) {
         && size != known
     {
         world.object_mut(object).blurred = true;
+        world.fill(object, (size - known).max(0));
         world.resize(object, size);
     }
 }

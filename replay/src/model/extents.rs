@@ -7,19 +7,18 @@ use smallvec::SmallVec;
 pub struct Extents(SmallVec<[(i64, i64); 1]>);
 
 impl Extents {
-    /// Adds a range, joining those it touches; returns how many bytes are new.
-    pub fn add(&mut self, start: i64, end: i64) -> i64 {
+    /// Adds a range, joining those it touches.
+    pub fn add(&mut self, start: i64, end: i64) {
         if end <= start {
-            return 0;
+            return;
         }
         if let Some(last) = self
             .0
             .last_mut()
             .filter(|last| last.0 <= start && start <= last.1)
         {
-            let grown = end.saturating_sub(last.1).max(0);
             last.1 = last.1.max(end);
-            return grown;
+            return;
         }
         let first = self.0.partition_point(|range| range.1 < start);
         let past = self.0.partition_point(|range| range.0 <= end);
@@ -28,26 +27,23 @@ impl Extents {
             Some([only]) => (start.min(only.0), end.max(only.1)),
             _ => (start, end),
         };
-        let before = bytes_of(self.0.drain(first..past.max(first)));
+        self.0.drain(first..past.max(first));
         self.0.insert(first, joined);
-        bytes_of([joined]) - before
     }
 
-    /// Forgets everything from `end` on; returns how many bytes that were.
-    pub fn cut(&mut self, end: i64) -> i64 {
-        let past = self.0.partition_point(|range| range.1 <= end);
-        let beyond = self.0[past..].iter();
-        let lost = bytes_of(beyond.map(|range| (range.0.max(end), range.1)));
+    /// Forgets everything from `end` on.
+    pub fn cut(&mut self, end: i64) {
         self.0.retain(|range| range.0 < end);
         if let Some(last) = self.0.last_mut() {
             last.1 = last.1.min(end);
         }
-        lost
     }
 
-    /// Makes a hole; returns how many bytes it took away.
-    pub fn punch(&mut self, start: i64, end: i64) -> i64 {
-        let before = self.bytes();
+    /// Makes a hole.
+    pub fn punch(&mut self, start: i64, end: i64) {
+        if end <= start {
+            return;
+        }
         let cut = |range: &(i64, i64)| [(range.0, range.1.min(start)), (range.0.max(end), range.1)];
         self.0 = self
             .0
@@ -55,24 +51,17 @@ impl Extents {
             .flat_map(cut)
             .filter(|range| range.0 < range.1)
             .collect();
-        before - self.bytes()
     }
 
+    /// How many bytes there are in all.
     pub fn bytes(&self) -> i64 {
-        bytes_of(self.0.iter().copied())
+        let lengths = self.0.iter().map(|(start, end)| end - start);
+        lengths.fold(0, i64::saturating_add)
     }
 
     pub fn ranges(&self) -> &[(i64, i64)] {
         &self.0
     }
-}
-
-/// Ranges of a hostile plan may add up to more than can be told.
-fn bytes_of(ranges: impl IntoIterator<Item = (i64, i64)>) -> i64 {
-    let lengths = ranges
-        .into_iter()
-        .map(|(start, end)| end.saturating_sub(start));
-    lengths.fold(0, i64::saturating_add)
 }
 
 #[cfg(test)]
@@ -82,16 +71,15 @@ mod tests {
     #[test]
     fn ranges_join_and_are_cut() {
         let mut extents = Extents::default();
-        let ranges = [(10, 20), (30, 40), (0, 5), (18, 31), (7, 8), (1, 4)];
-        let new = ranges.map(|(start, end)| extents.add(start, end));
-        assert_eq!(new, [10, 10, 5, 10, 1, 0]);
-        assert_eq!(extents.bytes(), 36);
+        for (start, end) in [(10, 20), (30, 40), (0, 5), (18, 31), (7, 8)] {
+            extents.add(start, end);
+        }
         assert_eq!(extents.ranges(), [(0, 5), (7, 8), (10, 40)]);
         extents.add(5, 7);
         assert_eq!(extents.ranges(), [(0, 8), (10, 40)]);
-        assert_eq!(extents.cut(12), 28);
+        extents.cut(12);
         assert_eq!(extents.ranges(), [(0, 8), (10, 12)]);
-        assert_eq!(extents.punch(2, 11), 7);
+        extents.punch(2, 11);
         assert_eq!(extents.ranges(), [(0, 2), (11, 12)]);
         extents.punch(0, 0);
         assert_eq!(extents.ranges(), [(0, 2), (11, 12)]);

@@ -1,7 +1,8 @@
 //! What existed before the first operation: the snapshot, corrected by what calls found.
 
-use spoolscope_traces::records::{ENTRY_TYPE_ONLY, NONE, PlanOp};
+use spoolscope_traces::records::{ENTRY_TYPE_ONLY, NONE, PlanEntry, PlanOp};
 
+use crate::model::holes::Holes;
 use crate::model::objects::Attributes;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
@@ -85,8 +86,9 @@ impl World<'_> {
         self.object_mut(object).tentative = tentative;
         self.object_mut(object).initial = true;
         self.object_mut(object).guessed = !told;
-        self.object_mut(object).written.add(0, first.size);
-        self.grow(first.size);
+        self.object_mut(object).holes = shown.and_then(holes_of);
+        self.object_mut(object).begin_with(first.size);
+        self.grow(self.object(object).takes());
         object
     }
 
@@ -254,4 +256,9 @@ impl World<'_> {
             *reached = true;
         }
     }
+}
+
+/// What the snapshot tells of the holes of a file.
+fn holes_of(entry: PlanEntry) -> Option<Box<Holes>> {
+    (entry.holes > 0).then(|| Box::new(Holes::of(entry.holes)))
 }

@@ -12,6 +12,7 @@ pub mod forks;
 mod grants;
 mod held;
 pub mod holdings;
+pub mod holes;
 mod initial;
 pub mod linear;
 pub mod listings;
@@ -35,6 +36,8 @@ pub mod xattrs;
 
 #[cfg(test)]
 mod contest_tests;
+#[cfg(test)]
+mod hole_tests;
 #[cfg(test)]
 mod inferred;
 #[cfg(test)]

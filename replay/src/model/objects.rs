@@ -3,6 +3,7 @@
 use spoolscope_traces::records::PlanEntry;
 
 use crate::model::extents::Extents;
+use crate::model::holes::Holes;
 use crate::semantics;
 
 /// What stat would show, as far as it is replayed.
@@ -27,6 +28,12 @@ pub struct Object {
     pub target: u32,
     /// Bytes that carry the pattern; the rest are holes.
     pub written: Extents,
+    /// Bytes on the disk, at most; holes are not.
+    pub filled: i64,
+    /// The holes it had at the start, if anything tells of some.
+    pub holes: Option<Box<Holes>>,
+    /// A call has changed its data, so that later ones tell nothing of those holes.
+    pub changed: bool,
     /// Contents cannot be foretold: copied from elsewhere or written at an unknown place.
     pub blurred: bool,
     /// The size cannot be foretold either.
@@ -44,6 +51,35 @@ pub struct Object {
 impl Object {
     pub fn is_directory(&self) -> bool {
         self.now.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    /// Bytes that it takes on the disk, at most.
+    pub fn takes(&self) -> i64 {
+        self.now.size.min(self.filled)
+    }
+
+    /// As `takes`, and no more than was written, where that is known.
+    pub fn data_bytes(&self) -> i64 {
+        if self.blurred {
+            self.takes()
+        } else {
+            self.written.bytes()
+        }
+    }
+
+    /// What of it was data at the start, if it had this size.
+    pub fn data_at_start(&self, size: i64) -> Extents {
+        match &self.holes {
+            Some(holes) => holes.data(size),
+            None => Holes::default().data(size),
+        }
+    }
+
+    /// Gives it a size at the start.
+    pub fn begin_with(&mut self, size: i64) {
+        (self.first.size, self.now.size) = (size, size);
+        self.written = self.data_at_start(size);
+        self.filled = self.written.bytes();
     }
 
     /// Corrects what was guessed of an object nobody had described.

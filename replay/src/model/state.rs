@@ -5,6 +5,7 @@ use spoolscope_traces::records::{ENTRY_LISTED, PlanEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::extents::Extents;
+use crate::model::holes::Holes;
 use crate::model::names::parent_of;
 use crate::model::objects::{Attributes, Object};
 use crate::model::world::{Slot, World};
@@ -21,6 +22,8 @@ pub struct Thing {
     pub target: Vec<u8>,
     pub xattrs: Named,
     pub written: Extents,
+    /// Bytes on the disk, at most; holes are not.
+    pub takes: i64,
     pub blurred: bool,
     pub unsized_: bool,
     /// All names in this directory are known.
@@ -158,13 +161,13 @@ impl Tree {
         all.map(|xattr| i64::from(xattr.length.unwrap_or(0))).sum()
     }
 
-    /// Bytes of all regular files.
+    /// Bytes of all regular files, without their holes.
     pub fn bytes(&self) -> i64 {
         let regular = self
             .things
             .iter()
             .filter(|thing| semantics::is_regular(thing.attributes.mode));
-        regular.fold(0, |sum, thing| sum.saturating_add(thing.attributes.size))
+        regular.fold(0, |sum, thing| sum.saturating_add(thing.takes))
     }
 }
 
@@ -174,14 +177,13 @@ pub fn is_listed(entry: &PlanEntry) -> bool {
 }
 
 fn plain(ino: u64, attributes: Attributes) -> Thing {
-    let mut written = Extents::default();
-    written.add(0, attributes.size);
     Thing {
         ino,
         attributes,
         target: Vec::new(),
         xattrs: Named::new(),
-        written,
+        written: Holes::default().data(attributes.size),
+        takes: attributes.size,
         blurred: false,
         unsized_: false,
         listed: false,
@@ -190,13 +192,17 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
 }
 
 fn from_object(plan: &Plan, object: &Object, when: When) -> Thing {
-    let attributes = match when {
-        When::Start => object.first,
-        When::End => object.now,
+    let (attributes, written) = match when {
+        When::Start => (object.first, object.data_at_start(object.first.size)),
+        When::End => (object.now, object.written.clone()),
     };
     Thing {
         target: plan.string(object.target).to_vec(),
-        written: object.written.clone(),
+        takes: match when {
+            When::Start => written.bytes(),
+            When::End => object.data_bytes(),
+        },
+        written,
         blurred: object.blurred,
         unsized_: object.unsized_,
         ..plain(object.ino, attributes)
@@ -205,8 +211,11 @@ fn from_object(plan: &Plan, object: &Object, when: When) -> Thing {
 
 fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
     let attributes = Attributes::of_entry(entry);
+    let written = Holes::of(entry.holes).data(attributes.size);
     Thing {
         target: plan.string(entry.target).to_vec(),
+        takes: written.bytes(),
+        written,
         listed: is_listed(entry),
         ..plain(entry.ino, attributes)
     }

@@ -62,8 +62,6 @@ pub struct World<'a> {
     pub listed: HashSet<u32>,
     pub changes: Vec<(u32, bool)>,
     pub(super) xattrs: Xattrs,
-    /// Pages of files that were written to through mappings.
-    pub(super) dirtied: HashMap<u32, Extents>,
     /// Largest sum of bytes of linked files, without holes.
     pub peak_bytes: i64,
 }
@@ -101,7 +99,6 @@ impl<'a> World<'a> {
             listed: listings::listed(plan),
             changes: Vec::new(),
             xattrs: Xattrs::default(),
-            dirtied: HashMap::new(),
             peak_bytes: 0,
         };
         world.show_xattrs(plan);
@@ -209,6 +206,9 @@ impl<'a> World<'a> {
             nlink: 0,
             target,
             written: Extents::default(),
+            filled: 0,
+            holes: None,
+            changed: false,
             blurred: false,
             unsized_: false,
             initial: false,
@@ -337,8 +337,8 @@ impl<'a> World<'a> {
             let object = self.object_mut(object);
             object.nlink = object.nlink.saturating_sub(1);
             if object.nlink == 0 && semantics::is_regular(object.now.mode) {
-                let freed = object.written.bytes();
-                self.live_bytes = self.live_bytes.saturating_sub(freed);
+                let takes = object.takes();
+                self.live_bytes = self.live_bytes.saturating_sub(takes);
             }
         }
         self.put(path, Slot::Absent);

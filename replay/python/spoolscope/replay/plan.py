@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from stat import S_IFDIR, S_IFLNK
+from stat import S_IFDIR, S_IFLNK, S_IFREG
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,7 +17,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.acls import learn_modes, may_be_modes
 from spoolscope.replay.attached import Attached
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.columns import column, identity
+from spoolscope.replay.columns import S_IFMT, column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
@@ -31,7 +31,7 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-VERSION = 3
+VERSION = 4
 DIRECTORY = 0o040755
 LISTED, TYPE_ONLY = 1, 2
 _WRITES = tuple(name for name in CALLS if "write" in name)
@@ -56,7 +56,7 @@ class PlanSummary:
         held_skipped: Locks and mappings at start that cannot be had again.
         left_out: Calls left out on purpose, by name.
         duration_ns: Length of the recording.
-        tree_bytes: Bytes of all files in the snapshot.
+        tree_bytes: Bytes of all files in the snapshot, without holes.
         written_bytes: Bytes that calls wrote.
     """
 
@@ -135,7 +135,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
         held_skipped=before_all.skipped,
         left_out=stream.left_out(),
         duration_ns=int(trace.meta["duration_ns"]),
-        tree_bytes=sum(int(some["size"].sum()) for some in entries_),
+        tree_bytes=sum(int((some["size"] - some["holes"]).sum()) for some in entries_),
         written_bytes=stream.written_bytes,
     )
 
@@ -221,10 +221,11 @@ def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
         entries["path"] = strings.of(column(tree, "path_id"))
         entries["target"] = strings.of(column(tree, "target_id"))
         entries["ino"] = identity(trace, tree)
+        entries["holes"] = _holes(tree)
         for name in ("mode", "uid", "gid", "size", "mtime_ns"):
             entries[name] = column(tree, name, 0)
         if full:
-            entries["flags"] = np.where(entries["mode"] & 0o170000 == S_IFDIR, LISTED, 0)
+            entries["flags"] = np.where(entries["mode"] & S_IFMT == S_IFDIR, LISTED, 0)
         yield entries[entries["path"] != NONE]
     for names in trace.parts("missed_names"):
         # Of files the calls tell more (mode 0: unknown).
@@ -235,6 +236,18 @@ def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
         entries["flags"] = np.where(entries["mode"] > 0, TYPE_ONLY, 0)
         entries = entries[entries["path"] != NONE]
         yield entries[links.stood_at_start(entries["path"])]
+
+
+def _holes(tree: pa.Table) -> npt.NDArray[np.int64]:
+    """Return how many bytes of each file are in holes, where the walk met any.
+
+    A file that has data and no block has it in its inode.
+    """
+    extents, size = column(tree, "extents"), column(tree, "size", 0)
+    taken = column(tree, "blocks", 0) * 512
+    sparse = (extents == 0) | ((extents > 0) & (taken > 0))
+    sparse &= column(tree, "mode", 0) & S_IFMT == S_IFREG
+    return np.where(sparse, np.maximum(size - taken, 0), 0)
 
 
 def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:
@@ -248,7 +261,7 @@ def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:
 
 def _above(entries: Ops, strings: Strings) -> Ops:
     """Return directories that must have been there although the snapshot did not meet them."""
-    may_hold = np.flatnonzero(np.isin(entries["mode"] & 0o170000, (S_IFDIR, S_IFLNK)))
+    may_hold = np.flatnonzero(np.isin(entries["mode"] & S_IFMT, (S_IFDIR, S_IFLNK)))
     directories = strings.directories(entries["path"], may_hold)
     index = strings.known(list(dict.fromkeys(chain.from_iterable(map(_up, directories)))))
     there = np.zeros(len(strings), np.bool_)

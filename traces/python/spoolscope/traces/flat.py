@@ -128,7 +128,7 @@ _LAYOUTS = {
         u1 base base2 lock_type lock_whence""",
     "plan_entry": """
         u8 ino
-        i8 size mtime_ns
+        i8 size holes mtime_ns
         u4 path target mode uid gid flags""",
     "plan_fd": """
         i8 pos

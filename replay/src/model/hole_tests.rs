@@ -1,0 +1,106 @@
+//! Files with holes: what the snapshot and calls tell of them, and the room they need.
+
+use crate::cut;
+use crate::model::linear::Linear;
+use crate::model::state::Tree;
+use crate::testing::plan;
+
+const TB: i64 = 1 << 40;
+
+type Ranges = Vec<(i64, i64)>;
+
+/// What of the file `a` is data at the start and at the end, by a script about it.
+fn data(script: &str) -> (Ranges, Ranges) {
+    let plan = plan(script);
+    let linear = Linear::walk(&plan);
+    let of = |tree: &Tree| {
+        let thing = &tree.things[tree.names[b"a".as_slice()]];
+        thing.written.ranges().to_vec()
+    };
+    (
+        of(&Tree::initial(&plan, &linear.world)),
+        of(&Tree::expected(&plan, &linear.world)),
+    )
+}
+
+fn most_bytes(script: &str) -> i64 {
+    let plan = plan(script);
+    Linear::walk(&plan).world.peak_bytes
+}
+
+fn hollow(data: i64) -> String {
+    format!("tree a ino=7 size={TB} holes={}", TB - data)
+}
+
+#[test]
+fn a_file_that_nobody_looked_into_has_its_data_at_the_beginning() {
+    let told = hollow(8192);
+    assert_eq!(data(&told), (vec![(0, 8192)], vec![(0, 8192)]));
+    let seen = format!("{told}\n A 0-1 stat a ino=7 omode=100644 osize={TB} = 0");
+    assert_eq!(data(&seen), (vec![(0, 8192)], vec![(0, 8192)]));
+}
+
+#[test]
+fn calls_tell_where_data_is_until_one_changes_it() {
+    let told = hollow(8192);
+    let seek = "ino=7 omode=100644";
+    let looked = format!(
+        "{told}
+         A 0-1 openat a ino=7 omode=100644 osize={TB} = 3
+         A 2-3 lseek fd=3 cmd=3 off=0 {seek} = 4096
+         A 4-5 lseek fd=3 cmd=4 off=4096 {seek} = 8192
+         A 6-7 lseek fd=3 cmd=3 off=8192 {seek} = 1048576
+         A 8-9 lseek fd=3 cmd=3 off=1052672 {seek} = -6"
+    );
+    let found = vec![(4096, 8192), (1_048_576, 1_052_672)];
+    assert_eq!(data(&looked), (found.clone(), found.clone()));
+    let changed = format!(
+        "{looked}
+         A 10-11 pwrite64 fd=3 off=65536 size=4096 {seek} osize={TB} = 4096
+         A 12-13 lseek fd=3 cmd=4 off=65536 {seek} = 131072"
+    );
+    let (start, mut end) = (found.clone(), found);
+    end.insert(1, (65_536, 69_632));
+    assert_eq!(data(&changed), (start, end));
+}
+
+#[test]
+fn holes_need_no_room() {
+    let told = hollow(8192);
+    let seek = "ino=7 omode=100644";
+    let open = format!("{told}\n A 0-1 openat a ino=7 omode=100644 osize={TB} = 3");
+    assert_eq!(most_bytes(&open), 8192);
+    let cut = format!("{open}\n A 2-3 ftruncate fd=3 off=0 {seek} osize=0 = 0");
+    let grown = format!("{cut}\n A 4-5 ftruncate fd=3 off={TB} {seek} osize={TB} = 0");
+    assert_eq!(most_bytes(&grown), 8192);
+    let at = TB - 4096;
+    let written = format!("{grown}\n A 6-7 pwrite64 fd=3 off={at} size=4096 {seek} = 4096");
+    assert_eq!(most_bytes(&written), 12_288);
+}
+
+#[test]
+fn a_part_begins_with_as_much_data() {
+    let seek = "ino=7 omode=100644";
+    let script = format!(
+        "{}
+         A 0-1 openat a ino=7 omode=100644 osize={TB} = 3
+         A 2-3 pwrite64 fd=3 off=65536 size=4096 {seek} osize={TB} = 4096
+         A 4-5 unlink a ino=7 = 0
+         A 6-7 fstat fd=3 {seek} osize={TB} = 0",
+        hollow(8192)
+    );
+    let plan = plan(&script);
+    for from_ns in [3, 5] {
+        let (draft, told) = cut::cut(&plan, from_ns, 9);
+        assert_eq!(told["bytes"], 12_288);
+        assert_eq!(draft.entries[0].holes, TB - 12_288);
+    }
+}
+
+#[test]
+fn more_holes_than_bytes_are_refused() {
+    for holes in [-1, 11] {
+        let refused = crate::testing::try_plan(&format!("tree a size=10 holes={holes}"));
+        assert!(refused.is_err());
+    }
+}
