@@ -14,6 +14,8 @@ REALTIME_HELP = (
     "Give tasks real-time priority (SCHED_RR) while a quarter of the CPUs' time or more is free: "
     "calls come on time where the scheduler would have them wait for a CPU."
 )
+# Beyond these the times of a long recording are no numbers of ns, or all the same.
+SLOWEST, FASTEST = 0.001, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,11 @@ def _named(text: str) -> Pace:
         factor = float(number)
     except ValueError:
         factor = 0.0
-    if kind != "scaled" or not 0 < factor < float("inf"):
+    if kind != "scaled" or not SLOWEST <= factor <= FASTEST:
         raise SpoolscopeError(
             f"unknown pace {text!r}",
-            remedy="use --pace original, scaled=N, think or afap",
+            remedy="use --pace original, think, afap, or "
+            f"scaled=N with N from {SLOWEST} to {FASTEST:,}",
             exit_code=USAGE,
         )
     return Pace(text, "open", factor)
