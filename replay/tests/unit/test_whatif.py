@@ -100,7 +100,9 @@ def test_parts_of_a_recording(text: str, from_ms: int, to_ms: int | None) -> Non
     assert part.to_ns == (None if to_ms is None else to_ms * 10**6)
 
 
-@pytest.mark.parametrize("text", ["", "5", "5..5", "9..3", "-1..2", "1s-2s", "a..b", "1d..2d"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "5..5", "9..3", "-1..2", "1s-2s", "a..b", "1d..2d", "..9999999h", "9999h.."]
+)
 def test_what_is_no_part(text: str) -> None:
     with pytest.raises(SpoolscopeError, match="no part of a recording"):
         parse_slice(text)

@@ -180,8 +180,10 @@ def parse_slice(text: str) -> Slice:
     match = re.fullmatch(rf"({_TIME})?\.\.({_TIME})?", text)
     if match is not None:
         from_ns, to_ns = (None if time is None else _ns(time) for time in match.group(1, 2))
-        if to_ns is None or to_ns > (from_ns or 0):
-            return Slice(from_ns or 0, to_ns)
+        from_ns = from_ns or 0
+        told = max(from_ns, to_ns or 0) <= _LONGEST_NS
+        if told and (to_ns is None or to_ns > from_ns):
+            return Slice(from_ns, to_ns)
     raise SpoolscopeError(
         f"'{text}' is no part of a recording",
         remedy="give FROM..TO since it began, e.g. 10s..1m, 90.. or ..500ms",
