@@ -203,3 +203,16 @@ def test_what_is_closed_to_who_is_not_root_is_removed_all_the_same(tmp_path, mod
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ended_plan_leaves_nothing(script, tmp_path):
+    script.call(10, 1, "stat", "x", ret=-2)
+    trace, scratch = script.write(tmp_path / "trace"), tmp_path / "scratch"
+    scratch.mkdir()
+    ended = "import os, sys; from spoolscope.cli import main, plan; "
+    ended += "plan.plan = lambda *_: os.kill(os.getpid(), 15); "
+    ended += "sys.argv = ['spoolscope', 'plan', sys.argv[1]]; main.main()"
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    done = subprocess.run([sys.executable, "-c", ended, trace], env=env, check=False)
+    assert done.returncode == 1
+    assert list(scratch.iterdir()) == []

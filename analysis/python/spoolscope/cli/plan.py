@@ -10,6 +10,7 @@ import click
 from spoolscope.cli.output import emit_json, json_option, warn
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary
 from spoolscope.replay.planned import plan
@@ -48,7 +49,7 @@ def command(trace: Path, call: str | None, as_json: bool, **options: Any) -> int
     and the space it takes. Needs neither root nor a target.
     """
     opened, asked = Trace.open(trace), what_if(options)
-    with tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch:
+    with ending_on_signals(), tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch:
         file = Path(scratch) / "replay.plan"
         summary, told = plan(opened, file, asked)
         engine = Engine(file)
