@@ -9,6 +9,7 @@ from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.plan import build
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import replay
+from spoolscope.replay.scaled import Scale
 from spoolscope.replay.whatif import HARMLESS, WHOLE, parse, parse_slice
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
@@ -64,6 +65,25 @@ def test_nothing_is_left_out_unless_asked(script, tmp_path: Path) -> None:
     durable(script)
     made, gone = left(script, tmp_path, [])
     assert (len(made), gone, WHOLE.told({})) == (24, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("part", "only", "users", "gone"),
+    [
+        ("20ms..40ms", [], 1, {"fsync": 2, "fdatasync": 2}),
+        (None, ["20"], 1, {"fsync": 2}),
+        (None, ["10"], 3, {"fsync": 21, "fdatasync": 21}),
+        ("10ms..", ["20"], 2, {"fsync": 2}),
+    ],
+)
+def test_a_part_says_what_was_left_out_of_it(script, tmp_path: Path, part, only, users, gone):
+    durable(script)
+    trace = Trace.open(script.write(tmp_path / "trace"))
+    asked = parse(["fsync", "fdatasync"], 1, part, only, Scale(users, 0))
+    summary, told = plan(trace, tmp_path / "plan", asked)
+    assert summary.left_out == gone == told["left_out"]
+    n = gone.get("fsync")
+    assert f" {n} fsync" in told["sentence"]
 
 
 def test_what_was_left_out_is_said_aloud() -> None:

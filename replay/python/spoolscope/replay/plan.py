@@ -159,9 +159,13 @@ def written_bytes(ops: Ops) -> int:
 
 
 def _emptied(ops: Ops, gone: npt.NDArray[np.bool_]) -> Ops:
-    """Put what does nothing in the place of some: a thread pauses before a call, and after it."""
+    """Put what does nothing in the place of some: a thread pauses before a call, and after it.
+
+    It tells what it stands for, as a part of the plan has only some of them.
+    """
     made: Ops = ops.copy()
     made[gone] = pseudo(LEFT_OUT, ops["thread"][gone], ops["start_ns"][gone])
+    made["arg"][gone] = ops["op"][gone]
     for name in ("end_ns", "path"):
         made[name][gone] = ops[name][gone]
     return made
@@ -178,14 +182,14 @@ class _Stream:
 
     def __init__(self, what_if: WhatIf, n_threads: int) -> None:
         self._what_if, self._syncs = what_if, np.zeros(n_threads, np.int64)
-        self._left_out = Counter[str]()
+        self._left_out = Counter[int]()
         self.faults = self.written_bytes = self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
         """Yield them, with nothing in the place of those that are left out."""
         for ops in pieces:
             gone = self._what_if.left_out(ops, self._syncs)
-            self._left_out.update(by_name(ops[gone]))
+            self._left_out.update(ops["op"][gone].tolist())
             if gone.any():
                 ops = _emptied(ops, gone)
             self.faults += int((ops["op"] == FAULT).sum())
@@ -195,8 +199,7 @@ class _Stream:
 
     def left_out(self) -> dict[str, int]:
         """Return how many calls were left out, by name, the most frequent first."""
-        ranked = sorted(self._left_out.items(), key=lambda item: (-item[1], CALLS[item[0]].id))
-        return dict(ranked)
+        return by_name(self._left_out)
 
 
 def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:

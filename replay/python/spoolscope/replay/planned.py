@@ -1,5 +1,6 @@
 """The plan of what is to be replayed: a whole trace, or a part, for as many users as asked for."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,12 +11,12 @@ import numpy as np
 
 from spoolscope.replay.chosen import chosen
 from spoolscope.replay.engine import Engine
-from spoolscope.replay.ops import FAULT
+from spoolscope.replay.ops import FAULT, LEFT_OUT
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import late_ns
-from spoolscope.replay.whatif import Slice, WhatIf
+from spoolscope.replay.whatif import Slice, WhatIf, by_name
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.trace import Trace
@@ -66,12 +67,14 @@ def _check_part(trace: Trace, part: Slice) -> None:
 def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
     """Count again what a part of a plan holds."""
     made = read_plan(plan_file)
+    gone = made.ops["arg"][made.ops["op"] == LEFT_OUT]
     return replace(
         summary,
         syscalls=int((made.ops["call"] != NO_CALL_ROW).sum()),
         ops=len(made.ops),
         threads=len(made.threads),
         faults=int((made.ops["op"] == FAULT).sum()),
+        left_out=by_name(Counter(gone.tolist())),
         written_bytes=written_bytes(made.ops),
     )
 

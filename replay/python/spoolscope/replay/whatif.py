@@ -108,8 +108,7 @@ class WhatIf:
         if self.fsync_every > 1:
             words.append(f"with every {self.fsync_every}. fsync")
         gone = ", ".join(f"{n:,} {name}" for name, n in left_out.items()) or "nothing was"
-        whole = " of the whole recording" if cut or scaled else ""
-        said = [f"{gone} left out{whole}"] if words else []
+        said = [f"{gone} left out"] if words else []
         if self.part is not None and cut is not None:
             words.append(self.part.label)
             said.append(
@@ -217,8 +216,7 @@ def _ns(time: str) -> int:
     return int(float(number) * _UNITS[time[len(number) :] or "s"])
 
 
-def by_name(ops: npt.NDArray[np.void]) -> dict[str, int]:
-    """Count operations by name, the most frequent first."""
-    numbers, counts = np.unique(ops["op"], return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return {BY_ID[int(numbers[at])].name: int(counts[at]) for at in order}
+def by_name(counted: Mapping[int, int]) -> dict[str, int]:
+    """Return by name, the most frequent first, how many calls of each id there are."""
+    ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return {BY_ID[number].name: n for number, n in ranked}
