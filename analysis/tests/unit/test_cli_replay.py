@@ -1,10 +1,14 @@
 """What `spoolscope replay` prints of its runs."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spoolscope.cli import replay
 from spoolscope.cli.replay import _print_reasons
+from spoolscope.tracers import session
 
 
 def row(candidate: str, n: int, *reasons: str) -> dict[str, Any]:
@@ -21,3 +25,16 @@ def test_the_first_unfaithful_run_of_each_candidate_says_why(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "xfs-r2 is unfaithful: late; other tree\next4-r1 is unfaithful: drift\n"
+
+
+def test_a_recorder_that_failed_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replay ends with it, and was said to be interrupted, by nobody knew whom."""
+    failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
+    monkeypatch.setattr(session, "record", lambda _request: failed)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    recorder = replay._recorder()
+    assert recorder is not None
+    assert recorder(Path("m"), ["engine"], Path("x")) == 0
+    assert "the recorder ended with code -9" in capsys.readouterr().err

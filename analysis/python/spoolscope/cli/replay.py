@@ -155,7 +155,10 @@ def _recorder() -> Recorder | None:
             spools=[mount], output=output, command=words, pids=[], cgroups=[], comms=[],
             keep_names=True, snapshot="none",
         )  # fmt: skip
-        return record(request).command_status or 0
+        made = record(request)
+        if made.failure is not None:
+            warn(f"the recorder of a replay ended early: {made.failure}")
+        return made.command_status or 0
 
     return run
 
