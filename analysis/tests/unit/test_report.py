@@ -1,14 +1,16 @@
 """The report as a file: self-contained, within its size, and honest about what is missing."""
 
+import errno
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from spoolscope.analysis.compare import compare
 from spoolscope.report.build import build, replay_page, trace_page
-from spoolscope.report.replay_sections import hero
+from spoolscope.report.replay_sections import environment_rows, hero
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -59,6 +61,29 @@ def test_every_figure_has_caption_table_and_finding(replay):
         assert figure.finding
         assert figure.table.rows
         assert all(len(row) == len(figure.table.heads) for row in figure.table.rows)
+
+
+def test_a_report_says_what_replays_were_asked_for(replay):
+    """Without an order results differ by themselves."""
+    header = json.loads((replay / "replay.json").read_text())
+    for run in header["runs"]:
+        run |= {"order": "none", "cache": "warm"}
+    (replay / "replay.json").write_text(json.dumps(header | {"pace": "afap"}))
+    rows = environment_rows(compare([replay]))
+    assert ["order", "none"] in rows
+    assert ["options", "--pace afap --order none --cache warm"] in rows
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(trace, tmp_path, monkeypatch):
+    def full(path, *_):
+        path.touch()
+        raise OSError(errno.ENOSPC, "no space")
+
+    (tmp_path / "made").mkdir()
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        build([trace], tmp_path / "made" / "r.html")
+    assert list((tmp_path / "made").iterdir()) == []
 
 
 def test_tables_are_rectangular(trace, replay):

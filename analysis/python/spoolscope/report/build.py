@@ -69,8 +69,11 @@ def build(inputs: Sequence[Path], output: Path, progress: Progress | None = None
             remedy="give fewer candidates, or single traces",
         )
     partial = output.with_name(output.name + ".partial")
-    partial.write_text(html, "utf-8")
-    partial.replace(output)
+    try:
+        partial.write_text(html, "utf-8")
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
     return Report(output, page, size)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.certificate import faithful_runs
 from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.conditions import Conditions
 from spoolscope.analysis.latency import Curve, family_curves, family_latencies, supported
 from spoolscope.analysis.metrics import METRICS, PRIMARY, common_calls
 from spoolscope.analysis.wording import count, duration, interval, percent
@@ -290,6 +291,8 @@ def environment_rows(found: Comparison) -> list[list[str]]:
     header = found.replay.header
     rows = [["replayed trace", str(header.get("trace", "?"))],
             ["pace", str(header.get("pace", "?"))],
+            ["order", Conditions.of(header).order],
+            ["options", " ".join(Conditions.of(header).options()) or "none"],
             ["rounds", str(header.get("rounds", "?"))],
             ["seed", str(header.get("seed", "?"))]]  # fmt: skip
     for name, candidate in found.candidates.items():
