@@ -56,7 +56,7 @@ fn same_stat(op: &PlanOp, stat: Stat) -> bool {
 /// Offsets in directories are cookies of the filesystem; holes depend on its block size.
 fn offsets_compare(op: &PlanOp) -> bool {
     let directory = u32::from(op.obj_mode) & libc::S_IFMT == libc::S_IFDIR;
-    !directory && !matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE)
+    !directory && !semantics::looks_for_holes(op)
 }
 
 #[cfg(test)]

@@ -63,8 +63,7 @@ impl World<'_> {
     /// SEEK_DATA and SEEK_HOLE tell of the file at the start what no call has changed.
     pub fn learn_holes(&mut self, op: &PlanOp, object: u32) {
         let entry = self.object(object);
-        let asks = matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE);
-        if !asks || !entry.initial || entry.changed || op.offset < 0 {
+        if !semantics::looks_for_holes(op) || !entry.initial || entry.changed || op.offset < 0 {
             return;
         }
         self.counted(object, |entry| {

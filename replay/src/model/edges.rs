@@ -279,12 +279,23 @@ impl<'a> Edges<'a> {
         if semantics::copies(op) || semantics::kind(op) == Kind::Clone && op.ret >= 0 {
             self.add_second(at, op, world);
         }
-        if op.ino == 0 || op.ret < 0 {
+        let looks = semantics::looks_for_holes(op);
+        if op.ret < 0 && !looks {
             return;
         }
         let writes = changes_size(op);
+        // truncate(2) has a name only.
+        let named = || Some(world.object(world.target_of(op)?).ino);
+        let ino = match op.ino {
+            0 if writes => named().unwrap_or(0),
+            ino => ino,
+        };
+        if ino == 0 {
+            return;
+        }
         let seen = Seen::by(op);
         let reads = seen.is_some()
+            || looks
             || matches!(semantics::kind(op), Kind::Read | Kind::Map | Kind::Fault)
             || semantics::copies(op);
         if writes || reads {
@@ -292,7 +303,7 @@ impl<'a> Edges<'a> {
                 Some(Seen::AtLeast(_)) | None => writes,
                 Some(_) => true,
             };
-            self.access(Key::Data(op.ino), writes, Access { op: at, definite });
+            self.access(Key::Data(ino), writes, Access { op: at, definite });
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::cut;
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
+use crate::model::tests::edges;
 use crate::testing::plan;
 
 const TB: i64 = 1 << 40;
@@ -95,6 +96,20 @@ fn a_part_begins_with_as_much_data() {
         assert_eq!(told["bytes"], 12_288);
         assert_eq!(draft.entries[0].holes, TB - 12_288);
     }
+}
+
+#[test]
+fn a_seek_to_data_waits_for_what_changed_the_file() {
+    let file = "ino=7 omode=100644";
+    let script = format!(
+        "tree a ino=7 size=8192
+         A 0-1 openat a {file} osize=8192 = 3
+         B 10-20 truncate a off=0 = 0
+         A 30-40 lseek fd=3 cmd=3 off=0 {file} osize=0 = -6
+         B 50-60 truncate a off=10 = 0
+         A 70-80 fstat fd=3 {file} osize=10 = 0"
+    );
+    assert_eq!(edges(&script), [(2, 1), (3, 2), (4, 3)]);
 }
 
 #[test]

@@ -35,7 +35,8 @@ pub fn size_after(op: &PlanOp) -> Option<i64> {
     })
 }
 
-/// Inodes that calls may write to: what is copied to is known by its descriptor only, later.
+/// Inodes that calls may write to: what is copied to is known by its descriptor only, later, and what
+/// is truncated by its name then, so that may be any.
 pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
     let copies = |kind| matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
     let copying = plan.of_kind(copies).filter(|(_, op)| semantics::copies(op));
@@ -44,9 +45,11 @@ pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
         let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
         writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
     };
+    let mut truncated = plan.of_kind(|kind| kind == Kind::Truncate);
+    let any = truncated.any(|(_, op)| op.ino == 0 && op.ret >= 0);
     let written = plan
-        .of_kind(may_change)
-        .filter(move |(_, op)| changes_size(op) || writable(op));
+        .of_kind(move |kind| any || may_change(kind))
+        .filter(move |(_, op)| any || changes_size(op) || writable(op));
     written.map(|(_, op)| op.ino).filter(|ino| *ino != 0)
 }
 

@@ -190,6 +190,11 @@ pub fn name(op: &PlanOp) -> String {
     }
 }
 
+/// Whether an operation is a seek to data or to a hole.
+pub fn looks_for_holes(op: &PlanOp) -> bool {
+    kind(op) == Kind::Seek && matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE)
+}
+
 /// Whether the call names an object by path (fd calls carry their path only to inform).
 pub fn uses_path(op: &PlanOp) -> bool {
     op.base != BASE_NONE && op.path != NONE && !is_empty_path(op)
