@@ -87,7 +87,8 @@ impl World<'_> {
         const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
         self.resize(object, op.obj_size);
         let entry = self.object_mut(object);
-        entry.changed = true;
+        // Room that was never written is no data.
+        entry.changed |= op.flags & (HOLE | MOVE) != 0;
         if op.flags & HOLE != 0 {
             entry
                 .written

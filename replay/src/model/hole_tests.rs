@@ -66,6 +66,20 @@ fn calls_tell_where_data_is_until_one_changes_it() {
 }
 
 #[test]
+fn room_alone_does_not_move_data() {
+    let file = "ino=7 omode=100644 osize=8192";
+    let script = format!(
+        "tree a ino=7 size=8192
+         A 0-1 openat a {file} = 3
+         A 2-3 fallocate fd=3 off=0 size=100 {file} = 0
+         A 4-5 lseek fd=3 cmd=3 off=0 {file} = -6"
+    );
+    assert_eq!(data(&script).0, []);
+    let punched = script.replace("fallocate", "fallocate flags=3");
+    assert_eq!(data(&punched).0, [(0, 8192)]);
+}
+
+#[test]
 fn holes_need_no_room() {
     let told = hollow(8192);
     let seek = "ino=7 omode=100644";
