@@ -51,7 +51,7 @@ enum spsc_plan_pseudo {
 	SPSC_PLAN_EXEC = 1001, /* close-on-exec descriptors go */
 	SPSC_PLAN_EXIT = 1002,
 	SPSC_PLAN_FAULT = 1003, /* touches a mapped page of ino: offset; flags 1 = writes */
-	SPSC_PLAN_LEFT_OUT = 1004, /* in the place of a call that is left out on purpose: arg = its id */
+	SPSC_PLAN_LEFT_OUT = 1004, /* a call left out on purpose: arg = its id */
 };
 
 enum spsc_path_base {

@@ -41,12 +41,24 @@ impl World<'_> {
         });
     }
 
-    /// Bytes at an unknown place may be on the disk now, in blocks of their own.
-    pub fn fill(&mut self, object: u32, bytes: i64) {
+    /// So many more bytes may be on the disk now.
+    fn fill(&mut self, object: u32, bytes: i64) {
         self.counted(object, |entry| {
-            entry.filled = entry.filled.saturating_add(bytes + 2 * BLOCK);
+            entry.filled = entry.filled.saturating_add(bytes);
             entry.changed = true;
         });
+    }
+
+    /// Bytes at an unknown place, in blocks of their own.
+    pub fn fill_somewhere(&mut self, object: u32, bytes: i64) {
+        self.fill(object, bytes.saturating_add(2 * BLOCK));
+    }
+
+    /// A page that was written to through a mapping, which takes room once, also in a hole.
+    pub fn dirty(&mut self, op: &PlanOp, object: u32) {
+        let pages = self.dirtied.entry(object).or_default();
+        let new = pages.add(op.offset, op.offset.saturating_add(BLOCK));
+        self.fill(object, new);
     }
 
     /// Changes an object, and counts what it takes on the disk then.
@@ -100,7 +112,7 @@ impl World<'_> {
     /// A clone: contents that come from another file are not foretold.
     pub fn fill_from_another(&mut self, op: &PlanOp, object: u32) {
         if op.obj_size >= 0 {
-            self.fill(object, op.obj_size);
+            self.fill_somewhere(object, op.obj_size);
             self.resize(object, op.obj_size);
         }
         let entry = self.object_mut(object);
@@ -143,11 +155,17 @@ impl World<'_> {
         // Sizes are read after the end of a call was noted, and tell of later writes, too.
         let elsewhere = appends && at.is_some_and(|at| at != entry.now.size);
         entry.blurred |= races || elsewhere;
-        match at {
-            Some(at) => entry.written.add(at, at + op.ret),
-            None => entry.blurred = true,
+        let Some(at) = at else {
+            entry.blurred = true;
+            self.fill_somewhere(object, op.ret);
+            return self.resize(object, size);
+        };
+        let before = entry.written.ranges().len();
+        let new = entry.written.add(at, at + op.ret);
+        match entry.written.ranges().len() > before {
+            true => self.fill_somewhere(object, new),
+            false => self.fill(object, new),
         }
-        self.fill(object, op.ret);
         self.resize(object, size);
     }
 
@@ -212,7 +230,7 @@ impl World<'_> {
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
         if let Some(object) = self.second_of(op) {
-            self.fill(object, op.ret.max(0));
+            self.fill_somewhere(object, op.ret.max(0));
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;

@@ -106,7 +106,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
         Kind::Fault if semantics::dirties(op) => {
             observe(world, op, object);
-            world.fill(object, 0);
+            world.dirty(op, object);
         }
         Kind::Chown => world.object_mut(object).chown(op.arg),
         _ => observe(world, op, object),
@@ -125,7 +125,7 @@ fn observe(world: &mut World, op: &PlanOp, object: u32) {
         && size != known
     {
         world.object_mut(object).blurred = true;
-        world.fill(object, (size - known).max(0));
+        world.fill_somewhere(object, (size - known).max(0));
         world.resize(object, size);
     }
 }

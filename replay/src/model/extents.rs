@@ -7,18 +7,19 @@ use smallvec::SmallVec;
 pub struct Extents(SmallVec<[(i64, i64); 1]>);
 
 impl Extents {
-    /// Adds a range, joining those it touches.
-    pub fn add(&mut self, start: i64, end: i64) {
+    /// Adds a range, joining those it touches; returns how many bytes are new.
+    pub fn add(&mut self, start: i64, end: i64) -> i64 {
         if end <= start {
-            return;
+            return 0;
         }
         if let Some(last) = self
             .0
             .last_mut()
             .filter(|last| last.0 <= start && start <= last.1)
         {
+            let grown = end.saturating_sub(last.1).max(0);
             last.1 = last.1.max(end);
-            return;
+            return grown;
         }
         let first = self.0.partition_point(|range| range.1 < start);
         let past = self.0.partition_point(|range| range.0 <= end);
@@ -27,8 +28,9 @@ impl Extents {
             Some([only]) => (start.min(only.0), end.max(only.1)),
             _ => (start, end),
         };
-        self.0.drain(first..past.max(first));
+        let before = bytes_of(self.0.drain(first..past.max(first)));
         self.0.insert(first, joined);
+        bytes_of([joined]).saturating_sub(before)
     }
 
     /// Forgets everything from `end` on.
@@ -55,13 +57,19 @@ impl Extents {
 
     /// How many bytes there are in all.
     pub fn bytes(&self) -> i64 {
-        let lengths = self.0.iter().map(|(start, end)| end - start);
-        lengths.fold(0, i64::saturating_add)
+        bytes_of(self.0.iter().copied())
     }
 
     pub fn ranges(&self) -> &[(i64, i64)] {
         &self.0
     }
+}
+
+/// Ranges of a hostile plan may add up to more than can be told.
+fn bytes_of(ranges: impl IntoIterator<Item = (i64, i64)>) -> i64 {
+    let ranges = ranges.into_iter();
+    let lengths = ranges.map(|(start, end)| end.saturating_sub(start));
+    lengths.fold(0, i64::saturating_add)
 }
 
 #[cfg(test)]
@@ -71,9 +79,9 @@ mod tests {
     #[test]
     fn ranges_join_and_are_cut() {
         let mut extents = Extents::default();
-        for (start, end) in [(10, 20), (30, 40), (0, 5), (18, 31), (7, 8)] {
-            extents.add(start, end);
-        }
+        let ranges = [(10, 20), (30, 40), (0, 5), (18, 31), (7, 8), (1, 4)];
+        let new = ranges.map(|(start, end)| extents.add(start, end));
+        assert_eq!(new, [10, 10, 5, 10, 1, 0]);
         assert_eq!(extents.ranges(), [(0, 5), (7, 8), (10, 40)]);
         extents.add(5, 7);
         assert_eq!(extents.ranges(), [(0, 8), (10, 40)]);

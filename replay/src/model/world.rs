@@ -62,6 +62,8 @@ pub struct World<'a> {
     pub listed: HashSet<u32>,
     pub changes: Vec<(u32, bool)>,
     pub(super) xattrs: Xattrs,
+    /// Pages of files that were written to through mappings.
+    pub(super) dirtied: HashMap<u32, Extents>,
     /// Largest sum of bytes of linked files, without holes.
     pub peak_bytes: i64,
 }
@@ -99,6 +101,7 @@ impl<'a> World<'a> {
             listed: listings::listed(plan),
             changes: Vec::new(),
             xattrs: Xattrs::default(),
+            dirtied: HashMap::new(),
             peak_bytes: 0,
         };
         world.show_xattrs(plan);
