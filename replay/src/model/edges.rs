@@ -198,6 +198,9 @@ impl<'a> Edges<'a> {
     pub fn let_go(&mut self, at: u32, files: &[(u32, bool)]) {
         for (file, last) in files {
             let key = Key::Copies(*file);
+            if *last && !self.wholes.contains_key(&key) {
+                continue;
+            }
             self.meet(at, key, !last);
             if *last {
                 self.wholes.remove(&key);

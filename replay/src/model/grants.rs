@@ -174,7 +174,7 @@ mod tests {
         let world = World::new(&plan);
         let (mut locks, mut grants) = (Locks::default(), Grants::default());
         for (at, op) in plan.ops().iter().enumerate() {
-            for change in locks.apply(op, &world) {
+            for change in locks.apply(op, &world).0 {
                 grants.add(plan.ops(), at as u32, change, op.start_ns);
             }
         }

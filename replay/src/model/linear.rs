@@ -477,8 +477,8 @@ impl<'a> Linear<'a> {
         self.placed[at as usize] = true;
         self.turns.remove(&at);
         self.in_flight.retain(|other| *other != at);
-        self.edges.let_go(at, &self.locks.let_go(op, &self.world));
-        let changes = self.locks.apply(op, &self.world);
+        let (changes, closed) = self.locks.apply(op, &self.world);
+        self.edges.let_go(at, &closed);
         let horizon_ns = match changes.is_empty() {
             true => 0,
             false => self.horizon_ns(),

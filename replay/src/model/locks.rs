@@ -102,6 +102,9 @@ pub struct Change {
     pub converts: bool,
 }
 
+/// Open files with locks of which descriptors are closed, and whether these are the last.
+pub type Closed = SmallVec<[(u32, bool); 2]>;
+
 /// All locks that are held.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -151,29 +154,29 @@ impl Locks {
     }
 
     fn gives_up(&self, op: &PlanOp, wanted: &Hold, world: &World) -> bool {
-        let given = self.given_up(op, world);
+        let (given, _) = self.given_up(op, world);
         given.iter().any(|hold| hold.excludes(wanted))
     }
 
-    /// The locks that an operation ends.
-    fn given_up(&self, op: &PlanOp, world: &World) -> Vec<Hold> {
+    /// The locks that an operation ends, and what it closes of open files with locks.
+    fn given_up(&self, op: &PlanOp, world: &World) -> (Vec<Hold>, Closed) {
         let process = world.leader(op.thread);
         match semantics::kind(op) {
-            Kind::Fcntl | Kind::Flock => asked(op, world)
-                .filter(|(_, role)| *role == Lock::Release)
-                .map(|(hold, _)| hold)
-                .into_iter()
-                .collect(),
-            _ if self.of_owner.is_empty() => Vec::new(),
+            Kind::Fcntl | Kind::Flock => {
+                let asked = asked(op, world).filter(|(_, role)| *role == Lock::Release);
+                let given = asked.map(|(hold, _)| hold).into_iter().collect();
+                (given, Closed::new())
+            }
+            _ if self.of_owner.is_empty() => (Vec::new(), Closed::new()),
             Kind::Exit if world.processes.is_last(op.thread) => {
                 let mut given = self.all_of(Owner::Process(process));
-                given.extend(self.of_files(process, &world.closed_by(op), world));
-                given
+                let closed = self.of_files(process, &world.closed_by(op), world, &mut given);
+                (given, closed)
             }
             kind => {
                 let fds = world.closed_by(op);
                 if fds.is_empty() {
-                    return Vec::new();
+                    return (Vec::new(), Closed::new());
                 }
                 // Closing any descriptor of a file gives up the POSIX locks on it.
                 let mut given = self.all_of(Owner::Process(process));
@@ -186,30 +189,24 @@ impl Locks {
                     };
                     Some(hold.key.file) == named || fds.iter().any(is_of)
                 });
-                given.extend(self.of_files(process, &fds, world));
-                given
+                let closed = self.of_files(process, &fds, world, &mut given);
+                (given, closed)
             }
         }
     }
 
-    /// Locks of open files that nobody has any more without these descriptors.
-    fn of_files(&self, process: u32, fds: &[i32], world: &World) -> impl Iterator<Item = Hold> {
-        let files = world.descriptors.files_of(process, fds).into_iter();
-        let ended = files.filter(|(_, only)| *only);
-        ended.flat_map(|(file, _)| self.all_of(Owner::OpenFile(file)))
-    }
-
-    /// Open files with locks of which an operation closes descriptors, and whether these are the
-    /// last: only when nobody has the file any more, not even a child that has yet to exec, are its
-    /// locks given up.
-    pub fn let_go(&self, op: &PlanOp, world: &World) -> SmallVec<[(u32, bool); 2]> {
-        if self.of_owner.is_empty() {
-            return SmallVec::new();
+    /// Adds the locks of open files that nobody has any more without these descriptors: also no child
+    /// that has yet to become another program.
+    fn of_files(&self, process: u32, fds: &[i32], world: &World, given: &mut Vec<Hold>) -> Closed {
+        let mut closed = Closed::new();
+        for (file, last) in world.descriptors.files_of(process, fds) {
+            let owner = Owner::OpenFile(file);
+            if self.of_owner.contains_key(&owner) {
+                closed.push((file, last));
+                given.extend(last.then(|| self.all_of(owner)).into_iter().flatten());
+            }
         }
-        let process = world.leader(op.thread);
-        let mut files = world.descriptors.files_of(process, &world.closed_by(op));
-        files.retain(|(file, _)| self.of_owner.contains_key(&Owner::OpenFile(*file)));
-        files
+        closed
     }
 
     fn all_of(&self, owner: Owner) -> Vec<Hold> {
@@ -218,11 +215,11 @@ impl Locks {
         held.filter(|hold| hold.owner == owner).copied().collect()
     }
 
-    /// Takes or gives up locks; returns what became of each.
-    pub fn apply(&mut self, op: &PlanOp, world: &World) -> Vec<Change> {
+    /// Takes or gives up locks; returns what became of each, and what was closed of files with locks.
+    pub fn apply(&mut self, op: &PlanOp, world: &World) -> (Vec<Change>, Closed) {
         let taken = asked(op, world).filter(|(_, role)| *role != Lock::Release);
         let Some((hold, role)) = taken else {
-            let given_up = self.given_up(op, world);
+            let (given_up, closed) = self.given_up(op, world);
             given_up.iter().for_each(|hold| self.remove(hold));
             let change = |hold| Change {
                 hold,
@@ -230,7 +227,7 @@ impl Locks {
                 blocks: false,
                 converts: false,
             };
-            return given_up.into_iter().map(change).collect();
+            return (given_up.into_iter().map(change).collect(), closed);
         };
         let own = |held: &Hold| held.same_owner(&hold) && held.overlaps(&hold);
         let converts = self.held(hold.key).any(own);
@@ -243,12 +240,13 @@ impl Locks {
                 .insert(hold.key);
         }
         let blocks = semantics::lock(op).is_some_and(|(_, blocks)| blocks);
-        vec![Change {
+        let change = Change {
             hold,
             role,
             blocks,
             converts,
-        }]
+        };
+        (vec![change], Closed::new())
     }
 
     fn remove(&mut self, gone: &Hold) {
