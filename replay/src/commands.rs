@@ -167,7 +167,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
     linear.unexplained.iter().take(20).map(describe).collect()
 }
 
-/// Most bytes that the files may have, if nothing is ever removed.
+/// Most bytes that the files may have at once: those at the start, and what calls add.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
     let writes = |kind| {
         let copies = matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);

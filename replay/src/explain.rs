@@ -184,7 +184,8 @@ fn data(op: &PlanOp, ino: u64) -> &'static str {
     let own = op.ino == ino;
     let changes = match semantics::copies(op) {
         true => !own,
-        false => own && crate::model::sizes::changes_size(op),
+        // The truncate of a name tells no inode.
+        false => (own || op.ino == 0) && crate::model::sizes::changes_size(op),
     };
     match changes {
         true => "changes",

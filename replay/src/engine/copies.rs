@@ -120,25 +120,66 @@ pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     };
     let place = &raw const range as i64;
     let ret = syscall(libc::SYS_ioctl, [to, command, place, 0, 0, 0]);
-    if ret < 0 && op.ret >= 0 {
-        copy_all(from, to, &range);
+    let shares_none = [libc::EOPNOTSUPP, libc::EINVAL].map(|error| -i64::from(error));
+    match op.ret >= 0 && shares_none.contains(&ret) {
+        true => Ok(copy_all(from, to, &range).map_or_else(|error| error, |()| ret)),
+        false => Ok(ret),
     }
-    Ok(ret)
 }
 
-/// Copies a range; length 0: to the end of the file.
-fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) {
-    let (mut at, mut at2) = (range.src_offset, range.dest_offset);
-    let mut left = match range.src_length as i64 {
-        0 => i64::MAX,
-        length => length,
+/// Copies a range, but for its holes; length 0: to the end of the file. The position of the source is
+/// where it was then.
+fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) -> Result<(), i64> {
+    let seek = |at, whence| syscall(libc::SYS_lseek, [from, at, i64::from(whence), 0, 0, 0]);
+    let position = seek(0, libc::SEEK_CUR);
+    let size = seek(0, libc::SEEK_END);
+    let (begin, length) = (range.src_offset as i64, range.src_length as i64);
+    let end = match length {
+        0 => size,
+        length => size.min(begin.saturating_add(length)),
     };
-    while left > 0 {
-        let places = [&raw mut at as i64, &raw mut at2 as i64];
-        let registers = [from, places[0], to, places[1], left.min(MOST), 0];
+    let moved = (range.dest_offset as i64).saturating_sub(begin);
+    let mut at = begin;
+    let mut failed = 0;
+    while at < end && failed == 0 {
+        // None before the end, or a filesystem that cannot tell.
+        at = match seek(at, libc::SEEK_DATA) {
+            data @ 0.. => data,
+            error if error == -i64::from(libc::ENXIO) => break,
+            _ => at,
+        };
+        let stop = seek(at, libc::SEEK_HOLE).max(at.saturating_add(1)).min(end);
+        (at, failed) = copy_part(from, to, (at, stop), moved);
+    }
+    seek(position, libc::SEEK_SET);
+    // What ends with a hole.
+    let last = end.saturating_add(moved);
+    if failed == 0 && size_of(to) < last {
+        failed = syscall(libc::SYS_ftruncate, [to, last, 0, 0, 0, 0]);
+    }
+    if failed < 0 { Err(failed) } else { Ok(()) }
+}
+
+fn size_of(fd: i64) -> i64 {
+    // SAFETY: zeros are a stat, too.
+    let mut stat = unsafe { std::mem::zeroed::<libc::stat>() };
+    // SAFETY: the kernel fills it, or not.
+    unsafe { libc::fstat(fd as i32, &raw mut stat) };
+    stat.st_size
+}
+
+/// Copies bytes from one place on to another; returns where it came to, and an error.
+fn copy_part(from: i64, to: i64, (begin, end): (i64, i64), moved: i64) -> (i64, i64) {
+    let mut at = begin;
+    while at < end {
+        let (mut at_from, mut at_to) = (at, at.saturating_add(moved));
+        let places = [&raw mut at_from as i64, &raw mut at_to as i64];
+        let registers = [from, places[0], to, places[1], (end - at).min(MOST), 0];
         match syscall(libc::SYS_copy_file_range, registers) {
-            ..=0 => return,
-            done => left -= done,
+            0 => return (end, 0),
+            done @ 1.. => at += done,
+            error => return (at, error),
         }
     }
+    (at, 0)
 }

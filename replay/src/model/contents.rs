@@ -25,13 +25,15 @@ impl World<'_> {
         if size < 0 || !self.object(object).tentative {
             return;
         }
-        self.counted(object, |entry| {
-            entry.begin_with(size);
-            entry.tentative = false;
-        });
+        let entry = self.object_mut(object);
+        entry.begin_with(size);
+        entry.tentative = false;
     }
 
     pub fn resize(&mut self, object: u32, size: i64) {
+        if let Some(pages) = self.dirtied.get_mut(&object) {
+            pages.cut(size);
+        }
         self.counted(object, |entry| {
             entry.changed |= size != entry.now.size;
             entry.now.size = size;
@@ -61,7 +63,8 @@ impl World<'_> {
         self.fill(object, new);
     }
 
-    /// Changes an object, and counts what it takes on the disk then.
+    /// Changes an object, and counts what it takes on the disk then; not for what is learnt of the
+    /// start.
     fn counted(&mut self, object: u32, change: impl FnOnce(&mut Object)) {
         let entry = self.object_mut(object);
         let before = entry.takes();
@@ -78,19 +81,21 @@ impl World<'_> {
         if !semantics::looks_for_holes(op) || !entry.initial || entry.changed || op.offset < 0 {
             return;
         }
-        self.counted(object, |entry| {
-            let holes = entry.holes.get_or_insert_default();
-            match (op.cmd, op.ret) {
-                (libc::SEEK_DATA, NO_MORE) if op.offset < entry.now.size => {
-                    holes.data_at(op.offset, None);
-                }
-                (libc::SEEK_DATA, at) if at >= op.offset => holes.data_at(op.offset, Some(at)),
-                (libc::SEEK_HOLE, at) if at >= op.offset => holes.hole_at(op.offset, at),
-                _ => {}
+        let entry = self.object_mut(object);
+        let holes = entry.holes.get_or_insert_default();
+        if holes.is_full() {
+            return;
+        }
+        match (op.cmd, op.ret) {
+            (libc::SEEK_DATA, NO_MORE) if op.offset < entry.now.size => {
+                holes.data_at(op.offset, None);
             }
-            entry.written = entry.data_at_start(entry.now.size);
-            entry.filled = entry.written.bytes();
-        });
+            (libc::SEEK_DATA, at) if at >= op.offset => holes.data_at(op.offset, Some(at)),
+            (libc::SEEK_HOLE, at) if at >= op.offset => holes.hole_at(op.offset, at),
+            _ => {}
+        }
+        entry.written = entry.data_at_start(entry.now.size);
+        entry.filled = entry.written.bytes();
     }
 
     /// fallocate: room that reads as zeros, a hole, or contents moved about.
@@ -111,8 +116,15 @@ impl World<'_> {
 
     /// A clone: contents that come from another file are not foretold.
     pub fn fill_from_another(&mut self, op: &PlanOp, object: u32) {
+        // No more than the other has, which may have holes.
+        let source = self.second_of(op).map(|source| self.object(source).takes());
+        let most = if op.obj_size >= 0 {
+            op.obj_size
+        } else {
+            i64::MAX
+        };
+        self.fill_somewhere(object, source.unwrap_or(most).min(most));
         if op.obj_size >= 0 {
-            self.fill_somewhere(object, op.obj_size);
             self.resize(object, op.obj_size);
         }
         let entry = self.object_mut(object);
@@ -172,8 +184,13 @@ impl World<'_> {
     /// Whether a write leaves a size that follows from its place and the size before: what was read
     /// after its end tells of others' writes, too.
     fn foretells(&self, op: &PlanOp, object: u32) -> bool {
+        let known = self.descriptors.get(self.leader(op.thread), op.fd).file;
         let object = self.object(object);
-        op.offset >= 0 && !object.tentative && !object.unsized_ && !self.appends(op)
+        known.is_some()
+            && op.offset >= 0
+            && !object.tentative
+            && !object.unsized_
+            && !self.appends(op)
     }
 
     /// The size that a call leaves if it comes next, if it may change it.
@@ -218,7 +235,7 @@ impl World<'_> {
     pub fn observe_least(&mut self, object: u32, least: i64) {
         let entry = self.object(object);
         if entry.tentative && least > entry.first.size {
-            self.counted(object, |entry| entry.begin_with(least));
+            self.object_mut(object).begin_with(least);
         }
     }
 
@@ -229,8 +246,8 @@ impl World<'_> {
 
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
-        if let Some(object) = self.second_of(op) {
-            self.fill_somewhere(object, op.ret.max(0));
+        if let Some(object) = self.second_of(op).filter(|_| op.ret > 0) {
+            self.fill_somewhere(object, op.ret);
             let object = self.object_mut(object);
             object.blurred = true;
             object.unsized_ = true;

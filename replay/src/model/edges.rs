@@ -170,6 +170,9 @@ impl<'a> Edges<'a> {
             self.access(Key::Position(file), true, access);
         }
         for change in changes {
+            if let Some(file) = change.ends_for() {
+                self.wholes.remove(&Key::Copies(file));
+            }
             let before = self.grants.add(self.ops, at, *change, horizon_ns);
             for earlier in before.ended {
                 let key = Key::Lock(change.hold.key);
@@ -202,9 +205,6 @@ impl<'a> Edges<'a> {
                 continue;
             }
             self.meet(at, key, !last);
-            if *last {
-                self.wholes.remove(&key);
-            }
         }
     }
 

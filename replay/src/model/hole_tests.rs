@@ -26,7 +26,8 @@ fn data(script: &str) -> (Ranges, Ranges) {
 
 fn most_bytes(script: &str) -> i64 {
     let plan = plan(script);
-    Linear::walk(&plan).world.peak_bytes
+    let world = Linear::walk(&plan).world;
+    Tree::initial(&plan, &world).bytes() + world.peak_bytes
 }
 
 fn hollow(data: i64) -> String {

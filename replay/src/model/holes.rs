@@ -3,6 +3,8 @@
 
 use crate::model::extents::Extents;
 
+/// Stretches that are remembered of a file: each look at it goes through all.
+const MOST: usize = 1024;
 /// What has data or is a hole is as long as this at least, on most filesystems.
 const BLOCK: i64 = 4096;
 
@@ -21,6 +23,11 @@ impl Holes {
             bytes,
             ..Self::default()
         }
+    }
+
+    /// Whether no more can be learnt.
+    pub fn is_full(&self) -> bool {
+        self.data.ranges().len() + self.hollow.ranges().len() >= MOST
     }
 
     /// SEEK_DATA from `from` on found data at `at`, or none before the end of the file.

@@ -88,7 +88,6 @@ impl World<'_> {
         self.object_mut(object).guessed = !told;
         self.object_mut(object).holes = shown.and_then(holes_of);
         self.object_mut(object).begin_with(first.size);
-        self.grow(self.object(object).takes());
         object
     }
 

@@ -105,6 +105,16 @@ pub struct Change {
 /// Open files with locks of which descriptors are closed, and whether these are the last.
 pub type Closed = SmallVec<[(u32, bool); 2]>;
 
+impl Change {
+    /// The open file whose lock is given up.
+    pub fn ends_for(&self) -> Option<u32> {
+        match self.hold.owner {
+            Owner::OpenFile(file) if self.role == Lock::Release => Some(file),
+            _ => None,
+        }
+    }
+}
+
 /// All locks that are held.
 #[derive(Debug, Default)]
 pub struct Locks {

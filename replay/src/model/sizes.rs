@@ -36,7 +36,7 @@ pub fn size_after(op: &PlanOp) -> Option<i64> {
 }
 
 /// Inodes that calls may write to: what is copied to is known by its descriptor only, later, and what
-/// is truncated by its name then, so that may be any.
+/// is truncated by a name then, so that may be whatever had this name.
 pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
     let copies = |kind| matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
     let copying = plan.of_kind(copies).filter(|(_, op)| semantics::copies(op));
@@ -45,12 +45,28 @@ pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
         let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
         writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
     };
-    let mut truncated = plan.of_kind(|kind| kind == Kind::Truncate);
-    let any = truncated.any(|(_, op)| op.ino == 0 && op.ret >= 0);
+    let names = truncated(plan);
+    let any = !names.is_empty();
     let written = plan
         .of_kind(move |kind| any || may_change(kind))
-        .filter(move |(_, op)| any || changes_size(op) || writable(op));
+        .filter(move |(_, op)| changes_size(op) || writable(op) || names.contains(&op.path));
     written.map(|(_, op)| op.ino).filter(|ino| *ino != 0)
+}
+
+/// Names by which files were truncated that no inode tells of, and those that became these.
+fn truncated(plan: &Plan) -> HashSet<u32> {
+    let by_name = plan.of_kind(|kind| kind == Kind::Truncate);
+    let untold = by_name.filter(|(_, op)| op.ino == 0 && op.ret >= 0);
+    let mut names: HashSet<u32> = untold.map(|(_, op)| op.path).collect();
+    let renames = || plan.of_kind(|kind| matches!(kind, Kind::Rename | Kind::Link));
+    let mut before = 0;
+    while names.len() > before {
+        before = names.len();
+        let became = renames().filter(|(_, op)| op.ret >= 0 && names.contains(&op.path2));
+        let became: Vec<u32> = became.map(|(_, op)| op.path).collect();
+        names.extend(became);
+    }
+    names
 }
 
 /// What a result tells about the size of a regular file.

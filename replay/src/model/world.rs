@@ -64,7 +64,7 @@ pub struct World<'a> {
     pub(super) xattrs: Xattrs,
     /// Pages of files that were written to through mappings.
     pub(super) dirtied: HashMap<u32, Extents>,
-    /// Largest sum of bytes of linked files, without holes.
+    /// The most bytes, without holes, that linked files had more than at the start.
     pub peak_bytes: i64,
 }
 

@@ -154,13 +154,15 @@ impl Uses {
         }
         let inodes = [op.ino].into_iter().chain(used.iter().filter_map(|made| {
             let maker = made.by.map(|by| plan.ops()[by as usize].ino);
-            maker.filter(|_| copies(op))
+            maker.filter(|_| copies(op) || semantics::kind(op) == Kind::Clone)
         }));
         // What was done to a file does not tell how closing it ends.
         let closes = semantics::kind(op) == Kind::Close;
         for ino in inodes.filter(|ino| *ino != 0 && !closes) {
             things.push(Thing::Inode(ino));
-            if op.ret >= 0 && changes_inode(op) {
+            // What is cloned is only read.
+            let reads = ino != op.ino && semantics::kind(op) == Kind::Clone;
+            if op.ret >= 0 && changes_inode(op) && !reads {
                 changed.push(Thing::Inode(ino));
             }
             let mapping = Thing::Mapping(leader, ino);

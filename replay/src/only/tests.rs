@@ -163,3 +163,25 @@ fn what_others_change_later_is_not_needed() {
     let kept = ["0 open", "0 stat", "1 open", "1 fchmod", "1 close"];
     assert_eq!(of_first(script), kept);
 }
+
+#[test]
+fn what_the_source_of_a_clone_holds_is_given() {
+    let file = |ino: u32| format!("ino={ino} omode=100600");
+    let (mail, copy) = (file(7), file(8));
+    let script = format!(
+        "
+        A 0-1 stat x = -2
+        B 2-5 open mail flags=301 mode=600 {mail} osize=0 = 5
+        A 10-15 open mail flags=0 {mail} osize=0 = 3
+        A 16-17 open copy flags=301 mode=600 {copy} osize=0 = 4
+        B 20-25 pwrite64 mail fd=5 {mail} off=0 size=9 osize=9 = 9
+        A 30-35 ioctl copy fd=4 fd2=3 cmd=1074041865 {copy} osize=9 = 0
+        B 40-45 pwrite64 mail fd=5 {mail} off=9 size=9 osize=18 = 9
+        A 50-55 fstat copy fd=4 {copy} osize=9 = 0
+        "
+    );
+    let kept = of_first(&script);
+    assert!(kept.contains(&"0 ioctl".to_string()), "{kept:?}");
+    let writes = kept.iter().filter(|call| call.ends_with("pwrite64"));
+    assert_eq!(writes.count(), 1, "{kept:?}");
+}

@@ -220,6 +220,15 @@ static __always_inline u32 view_told(const struct task_state *st)
 	return st->view == VIEW_ASSUMED ? 0 : st->view;
 }
 
+/* The name of a socket need not end with a NUL: its length is told, with that of the family. */
+static __always_inline u32 cut_socket(const struct task_state *st,
+				      const volatile struct call_shape *s, u32 len)
+{
+	u64 most = st->args[2] - sizeof(u16);
+
+	return (s->flags & SHAPE_SOCKET) && most < len ? most : len;
+}
+
 static __always_inline void fill_texts(struct task_state *st, struct ring_call *e, char *text,
 				       u32 room)
 {
@@ -235,9 +244,10 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 	if (s->path >= 0 && st->head_bytes && st->head_bytes < PATH_SHORT) {
 		/* read at entry already, and whole */
 		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
-		e->head.len1 = st->head_bytes - 1;
+		e->head.len1 = cut_socket(st, s, st->head_bytes - 1);
 	} else if (s->path >= 0) {
-		e->head.len1 = read_text(&e->rec, text, room, arg_of(st, s->path));
+		e->head.len1 =
+			cut_socket(st, s, read_text(&e->rec, text, room, arg_of(st, s->path)));
 	}
 	if (s->path2 >= 0)
 		e->head.len2 = read_text(&e->rec, text + room, room, arg_of(st, s->path2));
@@ -284,12 +294,13 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 static __always_inline void emit_one(struct task_struct *t, struct task_state *st, long ret,
 				     u64 now, u32 flags)
 {
+	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 	struct ring_call_one *e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));
 
 	if (!e)
 		return;
 	fill_call(t, st, &e->c.rec, ret, now, flags);
-	e->c.head.len1 = st->head_bytes - 1;
+	e->c.head.len1 = cut_socket(st, s, st->head_bytes - 1);
 	e->c.head.stride = sizeof(e->text);
 	e->c.head.view = view_told(st);
 	__builtin_memcpy(e->text, st->head, sizeof(e->text));

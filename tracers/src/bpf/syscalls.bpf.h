@@ -38,15 +38,16 @@ static __always_inline bool is_told_ioctl(u32 command)
 	       command == FIONCLEX;
 }
 
-/* Whether an address is a name below some directory: not of a network, nor abstract. The name is
- * then read like that of any call; it ends with a NUL, though the kernel does without. */
-static __always_inline bool is_socket_name(u64 address)
+/* Whether an address is a name below some directory: not of a network, nor abstract, nor none. */
+static __always_inline bool is_socket_name(u64 address, u64 length)
 {
 	struct {
 		u16 family;
 		char first, second;
 	} head;
 
+	if (length <= sizeof(u16))
+		return false;
 	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
 		return true; /* asked again when the call has returned */
 	return head.family == AF_UNIX && head.first;
@@ -84,7 +85,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
 	if (s->extra == EXTRA_CLONE && !is_told_ioctl(PT_REGS_PARM2_SYSCALL(regs)))
 		return 0;
-	if ((s->flags & SHAPE_SOCKET) && !is_socket_name(PT_REGS_PARM2_SYSCALL(regs)))
+	if ((s->flags & SHAPE_SOCKET) &&
+	    !is_socket_name(PT_REGS_PARM2_SYSCALL(regs), PT_REGS_PARM3_SYSCALL(regs)))
 		return 0;
 	/* Most calls of programs that have nothing to do with a spool end here. */
 	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
@@ -167,7 +169,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 	if (!st || !st->call)
 		return 0;
 	s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
-	if ((s->flags & SHAPE_SOCKET) && !is_socket_name(st->args[1] - sizeof(u16)))
+	if ((s->flags & SHAPE_SOCKET) && !is_socket_name(st->args[1] - sizeof(u16), st->args[2]))
 		st->certain = st->unjudged = 0;
 	else if (st->certain || turned_out_on_spool(t, st, s, ret))
 		emit_call(t, st, ret, bpf_ktime_get_ns(), 0);

@@ -52,6 +52,7 @@ const struct sockaddr_un socket_name = {AF_UNIX, "socket"};
 void make_sockets(void)
 {
 	struct sockaddr_un whole = {.sun_family = AF_UNIX}, abstract = {AF_UNIX, "\0spoolscope"};
+	const struct sockaddr_un longer = {AF_UNIX, "name and more"};
 	struct sockaddr_in port = {.sin_family = AF_INET};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0), other = socket(AF_UNIX, SOCK_STREAM, 0);
 
@@ -60,8 +61,15 @@ void make_sockets(void)
 	CALL(bind, other, S(&socket_name), sizeof(socket_name)); /* EADDRINUSE */
 	CALL(bind, other, S(&whole), sizeof(whole));
 	close(fd);
+	/* A name is as long as it is told to be: "name", though more follows. */
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	CALL(bind, fd, S(&longer), sizeof(sa_family_t) + 4);
+	close(fd);
 	close(other);
-	/* neither is recorded */
+	/* None of these is recorded; the first gets a name of the kernel's. */
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	bind(fd, (void *)&longer, sizeof(sa_family_t));
+	close(fd);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	bind(fd, (void *)&abstract, sizeof(abstract));
 	close(fd);

@@ -54,9 +54,11 @@ def test_only_an_access_acl_has_a_mode(new_story) -> None:
     story.call(1, "fsetxattr", 3, 0, ACL_TOLD | 0o640, 28, 0, path2="system.posix_acl_access")
     story.call(1, "fsetxattr", 3, 0, ACL_TOLD, 28, 0, path2="system.posix_acl_access")
     story.call(1, "fsetxattr", 3, 0, 0, 28, 0, path2="user.n")
+    pointer = 0x7FFD_1234_1ABC  # as recorders before had it
+    story.call(1, "fsetxattr", 3, 0, pointer, 28, 0, path2="user.n")
     capture = story.end()
     [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
-    assert columns["mode"].tolist() == [0o640, 0, None]
+    assert columns["mode"].tolist() == [0o640, 0, None, None]
 
 
 def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:

@@ -1,6 +1,6 @@
 """Access ACLs that are no more than a mode, as cp -p, install and sed -i set: which mode it was.
 
-Recordings tell it; what strace wrote, and older recordings, do not.
+Recordings tell it, and strace where it did not cut it; older recordings do not.
 """
 
 from pathlib import Path

@@ -99,7 +99,11 @@ def read_all(place: Path) -> None:
     """
     buffer = bytearray(_PIECE)
     try:
+        device = os.lstat(place).st_dev
         for directory, names, files in os.walk(place, onerror=_fail):
+            if os.lstat(directory).st_dev != device:
+                names.clear()
+                continue
             if directory == os.fspath(place) and "lost+found" in names:
                 names.remove("lost+found")
             for name in (*names, *files):
@@ -125,5 +129,9 @@ def _read_data(path: str, buffer: bytearray) -> None:
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return
-                raise
-            at += file.readinto(buffer) or 0
+                if error.errno != errno.EINVAL:  # by which some say that they do not know
+                    raise
+            got = file.readinto(buffer)
+            if not got:
+                return
+            at += got

@@ -24,6 +24,7 @@ O_CREAT_WRONLY_TRUNC = 0o1101
 # ever sees these numbers. Those of SPSC_CALL_RESTARTED.
 RESTARTS = (512, 513, 514, 516)
 RESTARTED = np.int32(1 << 6)
+EXTRA_FAULT = np.int32(1 << 5)
 ACL_TOLD = 0x1000
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
@@ -146,7 +147,7 @@ class Arguments:
             elif word == "acl":
                 value = rows["args"][:, at].astype(np.int64)
                 given = where.copy()
-                given[where] = told = value & ACL_TOLD > 0
+                given[where] = told = value & ~0o777 == ACL_TOLD  # no pointer
                 self.set("mode", given, value[told] & 0o777)
             elif word == "iov":
                 self.set("size", where, rows["count"].astype(np.int64))
@@ -172,7 +173,7 @@ class Arguments:
         elif name == "ioctl":
             command = self.calls["args"][:, 1].astype(np.uint32)
             for told, words in ((FICLONE, ("fd2",)), (FICLONERANGE, tuple(_RANGE))):
-                clones = where & (command == told)
+                clones = where & (command == told) & (self.calls["flags"] & EXTRA_FAULT == 0)
                 for word in words:
                     given = self.calls[clones]["args"][:, _RANGE[word]].astype(np.int64)
                     self.set(word, clones, given)

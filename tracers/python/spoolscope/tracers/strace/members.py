@@ -126,10 +126,11 @@ def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
     value, cut = string(text)
     if string(line.args[1])[0] != ACCESS_ACL or cut or not value or len(value) % 8 != 4:
         return
-    # The owner comes first, and at the end group or mask, and others.
-    rights = [rights for _, rights, _ in struct.iter_unpack("<HHI", value[4:])]
-    if len(rights) >= 3:
-        owner, group, other = (rights[place] & 7 for place in (0, -2, -1))
+    # The owner comes first, and at the end group or mask, and others (linux/posix_acl_xattr.h).
+    entries = list(struct.iter_unpack("<HHI", value[4:]))
+    tags = [1, 4 if len(entries) == 3 else 16, 32]
+    if len(entries) >= 3 and [entries[place][0] for place in (0, -2, -1)] == tags:
+        owner, group, other = (entries[place][1] & 7 for place in (0, -2, -1))
         made.args[at] = ACL_TOLD | owner << 6 | group << 3 | other
 
 
