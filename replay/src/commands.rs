@@ -169,10 +169,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 
 /// Most bytes that the files may have at once: those at the start, and what calls add.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
-    let writes = |kind| {
-        let copies = matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
-        copies || matches!(kind, Kind::Fallocate | Kind::Write)
-    };
+    let writes = |kind| semantics::is_copy(kind) || matches!(kind, Kind::Fallocate | Kind::Write);
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
     beyond.fold(known, i64::saturating_add)

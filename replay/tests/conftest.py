@@ -1,15 +1,22 @@
 """Small traces by hand: a call per line, written with the schema."""
 
 import json
+import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from spoolscope.replay.engine import Engine
+from spoolscope.replay.outcomes import read_outcomes
+from spoolscope.replay.plan import build
+from spoolscope.traces.native import find_binary
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import SCHEMA, TABLES
+from spoolscope.traces.trace import Trace
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -141,3 +148,26 @@ def target(tmp_path) -> Path:
     path = tmp_path / "target"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def execute(tmp_path: Path) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """Return what runs the engine alone, so that the target can be looked at afterwards.
+
+    It gives the outcomes, and how the target differs from the trace.
+    """
+
+    def run(
+        script: Script, target: Path, *words: str, pace: str = "afap"
+    ) -> tuple[Any, dict[str, Any]]:
+        plan, outcomes = tmp_path / "plan", tmp_path / "outcomes"
+        build(Trace.open(script.write(tmp_path / "trace")), plan)
+        command = [find_binary("spoolscope-replay"), "run", plan, "--target", target]
+        done = subprocess.run(
+            [*command, "--pace", pace, "--outcomes", outcomes, *words],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return read_outcomes(outcomes), Engine(plan).verify(target)
+
+    return run

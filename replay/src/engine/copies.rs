@@ -122,7 +122,7 @@ pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     let ret = syscall(libc::SYS_ioctl, [to, command, place, 0, 0, 0]);
     let shares_none = [libc::EOPNOTSUPP, libc::EINVAL].map(|error| -i64::from(error));
     match op.ret >= 0 && shares_none.contains(&ret) {
-        true => Ok(copy_all(from, to, &range).map_or_else(|error| error, |()| ret)),
+        true => Ok(copy_all(from, to, &range).err().unwrap_or(ret)),
         false => Ok(ret),
     }
 }

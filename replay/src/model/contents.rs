@@ -2,6 +2,7 @@
 
 use spoolscope_traces::records::PlanOp;
 
+use crate::model::holes::BLOCK;
 use crate::model::objects::Object;
 use crate::model::sizes::{size_after, write_offset};
 use crate::model::world::World;
@@ -9,7 +10,6 @@ use crate::semantics::{self, Kind};
 
 /// SEEK_DATA found nothing up to the end.
 const NO_MORE: i64 = -(libc::ENXIO as i64);
-const BLOCK: i64 = 4096;
 
 impl World<'_> {
     /// The size of an object, unless only the snapshot told it.
@@ -76,12 +76,14 @@ impl World<'_> {
     }
 
     /// SEEK_DATA and SEEK_HOLE tell of the file at the start what no call has changed.
-    pub fn learn_holes(&mut self, op: &PlanOp, object: u32) {
-        let entry = self.object(object);
-        if !semantics::looks_for_holes(op) || !entry.initial || entry.changed || op.offset < 0 {
+    pub fn learn_holes(&mut self, op: &PlanOp) {
+        let Some(object) = self.target_of(op).filter(|_| op.offset >= 0) else {
+            return;
+        };
+        let entry = self.object_mut(object);
+        if !entry.initial || entry.changed {
             return;
         }
-        let entry = self.object_mut(object);
         let holes = entry.holes.get_or_insert_default();
         if holes.is_full() {
             return;

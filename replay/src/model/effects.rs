@@ -76,19 +76,15 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         _ => {}
     }
     world.note_xattr(op);
-    let seeks = semantics::kind(op) == Kind::Seek;
-    if op.ret < 0 && !seeks {
+    if semantics::looks_for_holes(op) {
+        world.learn_holes(op);
+    }
+    if op.ret < 0 {
         return;
     }
     let Some(object) = world.target_of(op) else {
         return;
     };
-    if seeks {
-        world.learn_holes(op, object);
-    }
-    if op.ret < 0 {
-        return;
-    }
     world.learn_ino(object, op.ino);
     if semantics::kind(op) != Kind::Chmod {
         world.object_mut(object).learn_mode(u32::from(op.obj_mode));

@@ -6,7 +6,7 @@ use crate::model::extents::Extents;
 /// Stretches that are remembered of a file: each look at it goes through all.
 const MOST: usize = 1024;
 /// What has data or is a hole is as long as this at least, on most filesystems.
-const BLOCK: i64 = 4096;
+pub const BLOCK: i64 = 4096;
 
 /// What is known of the holes of a file.
 #[derive(Clone, Debug, Default)]

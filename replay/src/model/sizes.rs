@@ -38,8 +38,9 @@ pub fn size_after(op: &PlanOp) -> Option<i64> {
 /// Inodes that calls may write to: what is copied to is known by its descriptor only, later, and what
 /// is truncated by a name then, so that may be whatever had this name.
 pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
-    let copies = |kind| matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice);
-    let copying = plan.of_kind(copies).filter(|(_, op)| semantics::copies(op));
+    let copying = plan
+        .of_kind(semantics::is_copy)
+        .filter(|(_, op)| semantics::copies(op));
     let who: HashSet<u32> = copying.map(|(_, op)| op.thread).collect();
     let writable = move |op: &PlanOp| {
         let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;

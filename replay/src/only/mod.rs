@@ -152,16 +152,18 @@ impl Uses {
                 changed.push(Thing::Name(touch.path));
             }
         }
+        let clones = semantics::kind(op) == Kind::Clone;
+        let second = clones || semantics::is_copy(semantics::kind(op));
         let inodes = [op.ino].into_iter().chain(used.iter().filter_map(|made| {
             let maker = made.by.map(|by| plan.ops()[by as usize].ino);
-            maker.filter(|_| copies(op) || semantics::kind(op) == Kind::Clone)
+            maker.filter(|_| second)
         }));
         // What was done to a file does not tell how closing it ends.
         let closes = semantics::kind(op) == Kind::Close;
         for ino in inodes.filter(|ino| *ino != 0 && !closes) {
             things.push(Thing::Inode(ino));
             // What is cloned is only read.
-            let reads = ino != op.ino && semantics::kind(op) == Kind::Clone;
+            let reads = clones && ino != op.ino;
             if op.ret >= 0 && changes_inode(op) && !reads {
                 changed.push(Thing::Inode(ino));
             }
@@ -230,14 +232,6 @@ fn is_fcntl(op: &PlanOp) -> bool {
     semantics::kind(op) == Kind::Fcntl
 }
 
-/// Whether a call writes to the file of its second descriptor.
-fn copies(op: &PlanOp) -> bool {
-    matches!(
-        semantics::kind(op),
-        Kind::CopyRange | Kind::Sendfile | Kind::Splice
-    )
-}
-
 /// Whether others that use the object may see a difference, or have to wait.
 fn changes_inode(op: &PlanOp) -> bool {
     match semantics::kind(op) {
@@ -246,7 +240,7 @@ fn changes_inode(op: &PlanOp) -> bool {
         Kind::Rename | Kind::Link | Kind::Unlink | Kind::Flock => true,
         Kind::Open => semantics::open_flags(op) & (libc::O_CREAT | libc::O_TRUNC) != 0,
         Kind::Fcntl => semantics::is_lock_command(op.cmd),
-        _ => copies(op),
+        kind => semantics::is_copy(kind),
     }
 }
 

@@ -215,9 +215,14 @@ pub fn has_second_path(op: &PlanOp) -> bool {
     matches!(kind(op), Kind::Rename | Kind::Link)
 }
 
+/// Whether calls of a kind write to their second descriptor what they read from the first.
+pub const fn is_copy(kind: Kind) -> bool {
+    matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice)
+}
+
 /// Whether bytes went from one descriptor to another.
 pub fn copies(op: &PlanOp) -> bool {
-    op.ret > 0 && matches!(kind(op), Kind::CopyRange | Kind::Sendfile | Kind::Splice)
+    op.ret > 0 && is_copy(kind(op))
 }
 
 /// Whether the result is a new descriptor.

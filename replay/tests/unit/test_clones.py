@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.engine import Engine
-from spoolscope.replay.outcomes import VERDICTS, read_outcomes
+from spoolscope.replay.outcomes import VERDICTS
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
 from spoolscope.traces.calls import FICLONE, FICLONERANGE, FIOCLEX, FIONCLEX
-from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
 REG = 0o100600
@@ -31,15 +30,6 @@ def unshared(target) -> Path:
     for left in target.iterdir():
         left.unlink()
     return Path(target)
-
-
-def execute(script, tmp_path: Path, target: Path):
-    """Run the engine alone, so that the target can be looked at afterwards."""
-    plan, outcomes = tmp_path / "plan", tmp_path / "outcomes"
-    build(Trace.open(script.write(tmp_path / "trace")), plan)
-    words = [find_binary("spoolscope-replay"), "run", plan, "--target", target, "--pace", "afap"]
-    subprocess.run([*words, "--outcomes", outcomes], check=True, stdout=subprocess.DEVNULL)
-    return read_outcomes(outcomes), Engine(plan).verify(target)
 
 
 def verdicts(script, tmp_path: Path, target: Path):
@@ -76,7 +66,7 @@ def test_what_cannot_be_cloned_is_copied_and_told(script, tmp_path, unshared):
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
 
 
-def test_a_copy_has_the_holes_of_what_was_cloned(script, tmp_path, unshared):
+def test_a_copy_has_the_holes_of_what_was_cloned(script, execute, unshared):
     """Or one of a file of a terabyte would take that on every filesystem."""
     size, tail = 1 << 40, (1 << 40) - 4096
     script.call(10, 1, "openat", "map", ret=3, flags=CREATE, mode=0o600, ino=5, obj_mode=REG,
@@ -91,7 +81,7 @@ def test_a_copy_has_the_holes_of_what_was_cloned(script, tmp_path, unshared):
         script.call(10, at, "pread64", "copy", ret=ret, base=0, fd=4, offset=offset, size=4096,
                     ino=6, obj_mode=REG, obj_size=size)  # fmt: skip
     script.call(10, 9, "lseek", "map", ret=0, cmd=1, offset=0, **of_map)
-    outcomes, state = execute(script, tmp_path, unshared)
+    outcomes, state = execute(script, unshared)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 4 + ["diverged"] + ["same"] * 3
     copy = (unshared / "copy").stat()
     assert (copy.st_size, copy.st_blocks * 512 < 1 << 20) == (size, True)

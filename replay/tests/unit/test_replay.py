@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.engine import Engine
-from spoolscope.replay.outcomes import VERDICTS, read_outcomes
+from spoolscope.replay.outcomes import VERDICTS
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import is_true, replay
 from spoolscope.replay.whatif import parse
@@ -28,19 +28,6 @@ def run(script, tmp_path: Path, target: Path, pace: str = "afap"):
     trace = script.write(tmp_path / "trace")
     rows = replay(trace, [f"dir:{target}"], tmp_path / "out", pace=pace)
     return rows[0], tmp_path / "out" / Path(rows[0]["run"]).name
-
-
-def execute(script, tmp_path: Path, target: Path, *words: str):
-    """Run the engine alone, so that the target can be looked at afterwards."""
-    plan = tmp_path / "plan"
-    build(Trace.open(script.write(tmp_path / "trace")), plan)
-    outcomes = tmp_path / "outcomes"
-    command = [find_binary("spoolscope-replay"), "run", plan, "--target", target, "--pace", "afap"]
-    done = subprocess.run(
-        [*command, "--outcomes", outcomes, *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return read_outcomes(outcomes), Engine(plan).verify(target)
 
 
 def deliver(script, tid: int, at: float, name: str, ino: int, size: int = 5000) -> None:
@@ -176,7 +163,7 @@ def test_thinking_keeps_pauses_after_the_call_before(script, tmp_path, target):
     assert late["calls"] == 12
 
 
-def test_a_stalled_order_is_given_up_and_said(script, tmp_path, target):
+def test_a_stalled_order_is_given_up_and_said(script, execute, target):
     # Two processes want each other's lock: the kernel refuses or the watchdog ends it.
     for path, ino in (("a", 1), ("b", 2)):
         script.entry(path, ino=ino, mode=REG)
@@ -186,12 +173,12 @@ def test_a_stalled_order_is_given_up_and_said(script, tmp_path, target):
                         ino=1 + "ab".index(path), obj_mode=REG)  # fmt: skip
             script.call(tid, 2 + fd + tid / 100, "flock", path, base=0, fd=fd, cmd=2,
                         ino=1 + "ab".index(path))  # fmt: skip
-    outcomes, _ = execute(script, tmp_path, target, "--stall", "0.5")
+    outcomes, _ = execute(script, target, "--stall", "0.5")
     assert "diverged" in {VERDICTS[v] for v in outcomes["verdict"]}
     assert (outcomes["verdict"] != 0).all()
 
 
-def test_nothing_outside_the_target_is_touched(script, tmp_path, target):
+def test_nothing_outside_the_target_is_touched(script, tmp_path, execute, target):
     canary = tmp_path / "canary"
     canary.write_text("untouched")
     before = canary.stat()
@@ -202,19 +189,19 @@ def test_nothing_outside_the_target_is_touched(script, tmp_path, target):
         script.call(10, at, "openat", name, ret=3, flags=0o1001, ino=50 + at, obj_mode=REG)
         script.call(10, at + 0.2, "truncate", name, ret=0, offset=0)
         script.call(10, at + 0.4, "chmod", name, ret=0, mode=0o777)
-    outcomes, _ = execute(script, tmp_path, target)
+    outcomes, _ = execute(script, target)
     assert len(outcomes) == 11
     after = canary.stat()
     assert canary.read_text() == "untouched"
     assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
 
 
-def test_devices_are_never_made(script, tmp_path, target):
+def test_devices_are_never_made(script, execute, target):
     script.entry("disk", ino=5, mode=0o060666)
     script.call(10, 1, "mknod", "null", mode=0o020666, arg=259)
     script.call(10, 2, "mknod", "fifo", mode=0o010600)
     script.call(10, 3, "openat", "fifo", ret=3, flags=0, obj_mode=0o010600)
-    outcomes, _ = execute(script, tmp_path, target)
+    outcomes, _ = execute(script, target)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["skipped", "same", "skipped"]
     assert [entry.name for entry in target.iterdir()] == ["fifo"]
 
@@ -279,17 +266,17 @@ def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, targe
     assert (row["executed"], row["divergent"]) == (7, 0)
 
 
-def test_the_name_of_a_socket_is_made(script, tmp_path, target):
+def test_the_name_of_a_socket_is_made(script, execute, target):
     for at, error in enumerate((0, errno.EADDRINUSE, errno.EINVAL)):
         script.call(10, at, "bind", "smtp", ret=-error, base=2, size=110)
     script.call(10, 3, "chmod", "smtp", mode=0o600)
-    outcomes, state = execute(script, tmp_path, target)
+    outcomes, state = execute(script, target)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same", "same", "skipped", "same"]
     assert (target / "smtp").is_socket()
     assert state["mismatched"] == 0, state["examples"]
 
 
-def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):
+def test_an_acl_that_is_no_more_than_a_mode_is_set(script, execute, target):
     """As cp -p sets it. Where its mode was not recorded the next call on the file tells it."""
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
     script.entry("mail", ino=5, mode=0o100600)
@@ -297,13 +284,13 @@ def test_an_acl_that_is_no_more_than_a_mode_is_set(script, tmp_path, target):
     script.call(10, 2, "fsetxattr", "mail", fd=3, obj_mode=REG, **acl)
     script.call(10, 3, "close", "mail", base=0, fd=3, ino=5, obj_mode=0o100640)
     script.call(10, 4, "getxattr", "mail", ret=-61, path2="system.posix_acl_default", kind2="text")
-    outcomes, state = execute(script, tmp_path, target)
+    outcomes, state = execute(script, target)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 4
     assert (target / "mail").stat().st_mode == 0o100640
     assert state["mismatched"] == 0
 
 
-def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, tmp_path, target):
+def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, execute, target):
     """Three entries are no more than a mode, seven name somebody."""
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "base": 0, "obj_mode": REG}
     for number, (size, mode) in enumerate([(28, 0o604), (60, 0o751), (28, 0)]):
@@ -312,7 +299,7 @@ def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, tmp_path
         script.call(10, 2 * number, "openat", name, ret=3 + number, flags=2, ino=ino, obj_mode=REG)
         script.call(10, 2 * number + 1, "fsetxattr", name, fd=3 + number, ino=ino, size=size,
                     mode=mode, **acl)  # fmt: skip
-    outcomes, state = execute(script, tmp_path, target)
+    outcomes, state = execute(script, target)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same"] * 6
     found = [(target / f"mail{number}").stat().st_mode & 0o777 for number in range(3)]
     assert found == [0o604, 0o751, 0]
@@ -320,12 +307,12 @@ def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, tmp_path
     assert state["mismatched"] == 0, state["examples"]
 
 
-def test_an_acl_of_a_mode_that_nothing_tells_is_skipped(script, tmp_path, target):
+def test_an_acl_of_a_mode_that_nothing_tells_is_skipped(script, execute, target):
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
     script.entry("mail", ino=5, mode=0o100600)
     script.call(10, 1, "openat", "mail", ret=3, flags=2, ino=5, obj_mode=REG)
     script.call(10, 2, "fsetxattr", "mail", fd=3, obj_mode=REG, **acl)
-    outcomes, _ = execute(script, tmp_path, target)
+    outcomes, _ = execute(script, target)
     assert [VERDICTS[v] for v in outcomes["verdict"]] == ["same", "skipped"]
 
 

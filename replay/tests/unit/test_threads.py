@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spoolscope.replay.engine import Engine
-from spoolscope.replay.outcomes import read_outcomes
 from spoolscope.replay.plan import build
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
@@ -19,20 +17,11 @@ CREATE = 0o301
 SAME = 1
 
 
-def execute(script, tmp_path: Path, target: Path, pace: str = "original"):
-    """Run the engine alone; return the outcomes, and how the target differs from the trace."""
-    plan, outcomes = tmp_path / "plan", tmp_path / "outcomes"
-    build(Trace.open(script.write(tmp_path / "trace")), plan)
-    words = [find_binary("spoolscope-replay"), "run", plan, "--target", target, "--pace", pace]
-    subprocess.run([*words, "--outcomes", outcomes], check=True)
-    return read_outcomes(outcomes), Engine(plan).verify(target)
-
-
 def creates(script, tid: int, at: float, name: str, **values) -> None:
     script.call(tid, at, "openat", name, flags=CREATE, mode=0o666, obj_size=0, **values)
 
 
-def test_threads_there_at_start_share_working_directory_and_umask(script, tmp_path, target):
+def test_threads_there_at_start_share_working_directory_and_umask(script, execute, target):
     script.entry("d", ino=3, mode=DIR)
     script.thread(10, umask=0o022)
     script.thread(11, pid=10, umask=0o077)  # as its first call finds it
@@ -40,24 +29,24 @@ def test_threads_there_at_start_share_working_directory_and_umask(script, tmp_pa
     script.call(10, 1, "umask", ret=0o022, mode=0o077)
     script.call(10, 2, "chdir", "d")
     creates(script, 11, 3, "d/made", ret=4, ino=6, obj_mode=REG, base=2)
-    found, state = execute(script, tmp_path, target)
+    found, state = execute(script, target, pace="original")
     assert (found["verdict"] == SAME).all()
     assert state["mismatched"] == 0, state["examples"]
 
 
-def test_a_thread_does_not_set_the_umask_of_its_process_at_birth(script, tmp_path, target):
+def test_a_thread_does_not_set_the_umask_of_its_process_at_birth(script, execute, target):
     script.thread(10, umask=0o022)
     script.fork(10, 11, 1, shares_fs=True, shares_files=True, umask=0o077)
     script.threads[11]["pid"] = 10
     creates(script, 10, 2, "a", ret=3, ino=5, obj_mode=0o100644)
     script.call(10, 3, "umask", ret=0o022, mode=0o077)
     creates(script, 11, 4, "b", ret=4, ino=6, obj_mode=REG)
-    found, state = execute(script, tmp_path, target)
+    found, state = execute(script, target, pace="original")
     assert (found["verdict"] == SAME).all()
     assert state["mismatched"] == 0, state["examples"]
 
 
-def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, tmp_path, target):
+def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, execute, target):
     """One thread opens and closes files; the other one forks children, which use them."""
     script.entry("f", ino=7, mode=REG, size=100)
     file = {"ino": 7, "obj_mode": REG, "obj_size": 100}
@@ -71,11 +60,11 @@ def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, 
         script.call(100 + child, at + 4, "read", "f", ret=10, base=0, fd=3, size=10, offset=0,
                     **file)  # fmt: skip
         script.event("exit", 100 + child, at + 5)
-    found, _ = execute(script, tmp_path, target, "afap")
+    found, _ = execute(script, target)
     assert (found["verdict"] == SAME).all()
 
 
-def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(script, tmp_path, target):
+def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(script, execute, target):
     """What the other thread opens during a fork must not take the child's output away."""
     script.thread(10)
     script.thread(11, pid=10)
@@ -96,7 +85,7 @@ def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(script
                     obj_size=9, **out)  # fmt: skip
         script.event("exit", child, at + 2.5)
         script.call(10, at + 2.6, "close", f"o{number}", base=0, fd=5, ino=1000 + number)
-    found, state = execute(script, tmp_path, target, "scaled=3")
+    found, state = execute(script, target, pace="scaled=3")
     assert (found["verdict"] == SAME).all()
     assert state["mismatched"] == 0, state["examples"]
 

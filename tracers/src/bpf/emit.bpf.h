@@ -54,6 +54,8 @@ static __always_inline long fill_stat(struct spsc_syscall *r, const volatile str
 	return bad;
 }
 
+#define ACL_TOLD 0x1000 /* in place of the pointer to an access ACL, with its mode */
+
 /* The mode that an access ACL comes to (linux/posix_acl_xattr.h: the owner comes first, then who is
  * named, then group or mask, then others), with ACL_TOLD; 0: it is none. The value of another
  * attribute is not looked at. */

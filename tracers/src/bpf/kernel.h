@@ -481,7 +481,6 @@ struct bpf_iter__task_file {
 #define TS_COMPAT 0x0002
 #define AT_FDCWD -100
 #define AF_UNIX 1
-#define ACL_TOLD 0x1000 /* in place of a pointer to an access ACL, with its mode */
 #define ACL_USER_OBJ 1
 #define ACL_GROUP_OBJ 4
 #define ACL_MASK 16

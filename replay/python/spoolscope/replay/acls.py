@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from spoolscope.replay import on_disk
 from spoolscope.replay.calls import SET_ACL
+from spoolscope.replay.columns import S_IFMT
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.outcomes import Plan, read_plan
 from spoolscope.traces.flat import NONE
 
 _NAME = b"system.posix_acl_access"
-_BYTES, _S_IFMT = 28, 0o170000
+_BYTES = 28
 
 
 def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
@@ -55,4 +56,4 @@ def _sets(plan: Plan, part: slice) -> npt.NDArray[np.bool_]:
 
 
 def _tells(ops: Ops, inos: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    return np.flatnonzero(np.isin(ops["ino"], inos) & (ops["obj_mode"] & _S_IFMT != 0))
+    return np.flatnonzero(np.isin(ops["ino"], inos) & (ops["obj_mode"] & S_IFMT != 0))

@@ -1,6 +1,7 @@
 """Recorded calls as operations, one row group of the trace after the other."""
 
 import errno
+import fcntl
 from collections.abc import Iterable, Iterator
 from stat import S_IFREG, S_IFSOCK
 
@@ -13,7 +14,7 @@ from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
 from spoolscope.replay.unmade import Asked
-from spoolscope.traces.calls import CALLS, FIOCLEX, FIONCLEX
+from spoolscope.traces.calls import CALLS, MARKS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
@@ -34,9 +35,6 @@ _COLUMNS = (
 _PLACED = ("copy_file_range", "splice")
 # The recorder adds up no more than 64 lengths; no call moves more than was asked for.
 _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") is not None)
-# Commands of ioctl that do what fcntl(F_SETFD) does, with its argument.
-_MARKING = {FIONCLEX: 0, FIOCLEX: 1}
-F_SETFD = 2
 # What bind and mknod fail with for the same reasons, 0 for success.
 _OF_NAMES = (
     0, errno.EADDRINUSE, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
@@ -175,10 +173,10 @@ def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
 
 def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:
     """Close-on-exec that an ioctl sets or clears: as if by fcntl, which the engine follows."""
-    for command, marked in _MARKING.items():
+    for command, closes in MARKS.items():
         where = ioctls & (ops["cmd"] == command)
         ops["op"][where] = CALLS["fcntl"].id
-        ops["cmd"][where], ops["arg"][where] = F_SETFD, marked
+        ops["cmd"][where], ops["arg"][where] = fcntl.F_SETFD, fcntl.FD_CLOEXEC * closes
 
 
 def _call_ids(table: pa.Table) -> npt.NDArray[np.uint16]:

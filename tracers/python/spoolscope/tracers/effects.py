@@ -7,7 +7,7 @@ from typing import NamedTuple
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node
 from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
-from spoolscope.traces.calls import BY_ID, CALLS, FIOCLEX, FIONCLEX
+from spoolscope.traces.calls import BY_ID, CALLS, MARKS
 
 O_CREAT, O_EXCL, O_TMPFILE = 0o100, 0o200, 0o20200000
 F_SETFD = 2
@@ -163,8 +163,8 @@ def _duplicated(done: Done) -> None:
 def _marked(done: Done) -> None:
     fd, command = map(signed, done.row.args[:2])
     fds = done.process.fds
-    if command in (FIOCLEX, FIONCLEX) and fd in fds:
-        fds[fd] = fds[fd]._replace(cloexec=command == FIOCLEX)
+    if command in MARKS and fd in fds:
+        fds[fd] = fds[fd]._replace(cloexec=MARKS[command])
 
 
 def _mapped(done: Done) -> None:

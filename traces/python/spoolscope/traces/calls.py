@@ -6,6 +6,8 @@ from pathlib import Path
 RETURNS_FD = "=fd"
 # The commands of ioctl that are recorded.
 FICLONE, FICLONERANGE, FIONCLEX, FIOCLEX = 0x40049409, 0x4020940D, 0x5450, 0x5451
+# Whether those that mark a descriptor have it closed on exec.
+MARKS = {FIONCLEX: False, FIOCLEX: True}
 
 
 @dataclass(frozen=True)

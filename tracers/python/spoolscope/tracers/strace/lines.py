@@ -17,10 +17,12 @@ _TAIL = re.compile(
 )
 _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
 # As words, and as numbers (-X raw).
-_IOCTL = re.compile(
-    r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
-)
-_SOCKET = re.compile(r', \{sa_family=(?:AF_UNIX|0x1), sun_path="')
+_TOLD = {
+    "ioctl": re.compile(
+        r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
+    ),
+    "bind": re.compile(r', \{sa_family=(?:AF_UNIX|0x1), sun_path="'),
+}
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
 CORE_DUMPED = 0x80  # in exit_code, see wait(2)
 
@@ -54,8 +56,7 @@ def name_of(text: str) -> str:
 
 def is_told(name: str, text: str) -> bool:
     """Tell whether a call is one of those that traces hold: of ioctl and bind only some are."""
-    kinds = {"ioctl": _IOCTL, "bind": _SOCKET}
-    return name not in kinds or kinds[name].search(text) is not None
+    return name not in _TOLD or _TOLD[name].search(text) is not None
 
 
 def resumed(text: str) -> tuple[str, str]:
