@@ -2,7 +2,7 @@
 
 import pytest
 
-from spoolscope.analysis.wording import change, duration, interval, percent
+from spoolscope.analysis.wording import change, duration, fitting, interval, percent
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,11 @@ def test_intervals():
     assert interval(0.99, 1.2) == "-1.0 % to +20 %"
     assert interval(11.42, 13.5) == "11.4 to 13.5 times"
     assert interval(None, None) == "-"
+
+
+def test_names_that_do_not_fit_stay_apart():
+    assert fitting("ext4-journal", 15, 4) == "ext4-journal"
+    assert fitting("ext4-writeback", 10, 4) == "ext4…eback"
+    assert fitting("ext3-writeback", 10, 4) == "ext3…eback"
+    assert fitting("dir:/srv/mail/xfs", 10, 4) == "dir:…l/xfs"
+    assert fitting("a/long/way/to/cur", 8) == "…/to/cur"

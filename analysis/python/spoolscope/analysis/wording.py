@@ -38,6 +38,14 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
+def fitting(name: str, width: int, head: int = 0) -> str:
+    """Return a name in ``width`` characters: the first ``head``, "…" and its end, if it is longer.
+
+    Names that differ, as those of directories and candidates do, mostly differ at their end.
+    """
+    return name if len(name) <= width else f"{name[:head]}…{name[head + 1 - width :]}"
+
+
 def change(ratio: float) -> str:
     """Say a ratio as a change: "31 % less", "4.2 % more", "2.9 times the", "the same"."""
     if math.isnan(ratio):

@@ -34,7 +34,7 @@ def blame_lines(found: "Explanation") -> Iterable[str]:
 
 
 def _charges(found: "Explanation") -> Iterable[str]:
-    from spoolscope.analysis.wording import count, duration
+    from spoolscope.analysis.wording import count, duration, fitting
 
     charges = found.commits.charges
     yield f"\nWho caused the {duration(charges.commit_ns)} of commits"
@@ -45,7 +45,7 @@ def _charges(found: "Explanation") -> Iterable[str]:
         yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row)}"
     yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for box in charges.by_mailbox[:TOP_BLAME]:
-        yield f"  {_tail_of(box.mailbox or '(top of the spool)', 25):<26}{_cost(box)}"
+        yield f"  {fitting(box.mailbox or '(top of the spool)', 25):<26}{_cost(box)}"
     yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
     for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
@@ -58,10 +58,6 @@ def _cost(row: "Charge") -> str:
 
     times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
     return f"{count(row.n):>9}" + "".join(f"{time:>10}" for time in times)
-
-
-def _tail_of(text: str, width: int) -> str:
-    return text if len(text) <= width else "…" + text[1 - width :]
 
 
 def _culprits(found: "Explanation") -> Iterable[str]:

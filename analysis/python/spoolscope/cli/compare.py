@@ -56,7 +56,7 @@ def text(found: "Comparison") -> Iterable[str]:
 
 
 def _candidates(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.wording import count, duration, percent
+    from spoolscope.analysis.wording import count, duration, fitting, percent
 
     heads = f"{'runs':>5}{'in calls':>10}{'p99 late':>10}{'diverged':>10}"
     yield f"{'candidate':<16}{heads}  mostly"
@@ -64,7 +64,7 @@ def _candidates(found: "Comparison") -> Iterable[str]:
         total, late = duration(c.metrics["total_ns"]), duration(c.fidelity.lateness_p99_ns)
         diverged = percent(c.fidelity.divergent_share, 2)
         yield (
-            f"{c.name[:15]:<16}{count(c.rounds):>5}{total:>10}{late:>10}{diverged:>10}"
+            f"{fitting(c.name, 15, 4):<16}{count(c.rounds):>5}{total:>10}{late:>10}{diverged:>10}"
             f"  {_mostly(c.causes)}"
         )
 
@@ -78,7 +78,7 @@ def _mostly(causes: dict[str, float]) -> str:
 
 
 def _pairs(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.wording import interval
+    from spoolscope.analysis.wording import fitting, interval
 
     yield f"Time in calls against {found.reference}"
     for pair in found.pairs:
@@ -86,15 +86,17 @@ def _pairs(found: "Comparison") -> Iterable[str]:
         label = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
         bounds = f"{interval(e.low, e.high):>20} {label:<7}"
         lower = f"{e.n_lower}/{e.n} lower"
-        yield f"  {pair.candidate[:15]:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
+        name = fitting(pair.candidate, 15, 4)
+        yield f"  {name:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
 
 
 def _secondary(found: "Comparison") -> Iterable[str]:
     from spoolscope.analysis.metrics import METRICS, PRIMARY
-    from spoolscope.analysis.wording import duration, percent
+    from spoolscope.analysis.wording import duration, fitting, percent
 
     names = list(found.candidates)[:4]
-    yield f"{'secondary (no verdicts)':<30}" + "".join(f"{name[:11]:>12}" for name in names)
+    heads = "".join(f"{fitting(name, 11, 4):>12}" for name in names)
+    yield f"{'secondary (no verdicts)':<30}{heads}"
     for key, metric in METRICS.items():
         if key == PRIMARY:
             continue

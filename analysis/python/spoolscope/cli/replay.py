@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from spoolscope.analysis.beyond import beyond_calls
+from spoolscope.analysis.wording import fitting
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -169,8 +170,9 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
+        run = f"{fitting(row['candidate'], 10, 4)}-r{row['round']}"
         click.echo(
-            f"{row['candidate'][:10] + '-r' + str(row['round']):<14}{row['executed']:>9,}"
+            f"{run:<14}{row['executed']:>9,}"
             f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
             f"{'-' if late is None else f'{late / 1e6:.2f} ms':>10}"
             f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>9}"
