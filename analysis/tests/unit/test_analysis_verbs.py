@@ -86,6 +86,15 @@ def test_explain_of_a_lossy_trace_is_partial_and_exits_3(builder):
     assert "NOT complete" in result.stdout
 
 
+def test_candidates_whose_names_end_alike_are_told_apart(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    for n, name in enumerate(("dir:/srv/mail/xfs", "dir:/srv/mail/ext4"), 1):
+        replay.run(f"{name} from 0 s to 2 s", [n * MS] * N)
+    text = text_of(run("compare", replay.write(), "-q"))
+    for label in ("dir:…v/mail/xfs ", "dir:…/mail/ext4 ", " dir:…il/xfs ", " dir:…l/ext4"):
+        assert label in text
+
+
 def test_compare_text_and_json(replay):
     result = run("compare", replay, "-q")
     text = text_of(result)

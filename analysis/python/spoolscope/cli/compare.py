@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,16 +56,30 @@ def text(found: "Comparison") -> Iterable[str]:
         yield from _secondary(found)
 
 
+def _labels(found: "Comparison", width: int) -> dict[str, str]:
+    """Return what candidates are called in tables, without the part that all of them replayed."""
+    from spoolscope.analysis.wording import fitting
+
+    names = [name.split(" ") for name in found.candidates]
+    ends = zip(*(words[:0:-1] for words in names), strict=False)
+    shared = len(list(takewhile(lambda end: len(set(end)) == 1, ends)))
+    return {
+        name: fitting(" ".join(words[: len(words) - shared]), width, 4)
+        for name, words in zip(found.candidates, names, strict=True)
+    }
+
+
 def _candidates(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.wording import count, duration, fitting, percent
+    from spoolscope.analysis.wording import count, duration, percent
 
     heads = f"{'runs':>5}{'in calls':>10}{'p99 late':>10}{'diverged':>10}"
     yield f"{'candidate':<16}{heads}  mostly"
+    labels = _labels(found, 15)
     for c in found.candidates.values():
         total, late = duration(c.metrics["total_ns"]), duration(c.fidelity.lateness_p99_ns)
         diverged = percent(c.fidelity.divergent_share, 2)
         yield (
-            f"{fitting(c.name, 15, 4):<16}{count(c.rounds):>5}{total:>10}{late:>10}{diverged:>10}"
+            f"{labels[c.name]:<16}{count(c.rounds):>5}{total:>10}{late:>10}{diverged:>10}"
             f"  {_mostly(c.causes)}"
         )
 
@@ -78,24 +93,25 @@ def _mostly(causes: dict[str, float]) -> str:
 
 
 def _pairs(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.wording import fitting, interval
+    from spoolscope.analysis.wording import interval
 
     yield f"Time in calls against {found.reference}"
+    labels = _labels(found, 15)
     for pair in found.pairs:
         e = pair.primary
         label = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
         bounds = f"{interval(e.low, e.high):>20} {label:<7}"
         lower = f"{e.n_lower}/{e.n} lower"
-        name = fitting(pair.candidate, 15, 4)
-        yield f"  {name:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
+        yield f"  {labels[pair.candidate]:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
 
 
 def _secondary(found: "Comparison") -> Iterable[str]:
     from spoolscope.analysis.metrics import METRICS, PRIMARY
-    from spoolscope.analysis.wording import duration, fitting, percent
+    from spoolscope.analysis.wording import duration, percent
 
     names = list(found.candidates)[:4]
-    heads = "".join(f"{fitting(name, 11, 4):>12}" for name in names)
+    labels = _labels(found, 11)
+    heads = "".join(f"{labels[name]:>12}" for name in names)
     yield f"{'secondary (no verdicts)':<30}{heads}"
     for key, metric in METRICS.items():
         if key == PRIMARY:

@@ -1,5 +1,6 @@
 """The verb replay."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spoolscope.cli.output import (
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import parse_age
-from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.candidates import PRESETS, check_recordable, parse
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.pace import HELP as PACES
@@ -119,7 +120,7 @@ def command(**options: Any) -> int:
             rounds=options["rounds"],
             pace=options["pace"],
             seed=options["seed"],
-            recorder=None if options["no_record"] else _recorder(),
+            recorder=None if options["no_record"] else _recorder(options["candidates"]),
             progress=show,
             work=options["work"],
             what_if=asked,
@@ -140,7 +141,7 @@ def command(**options: Any) -> int:
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
 
 
-def _recorder() -> Recorder | None:
+def _recorder(candidates: Iterable[str]) -> Recorder | None:
     """Record each replay with the recorder of production, or say why not."""
     import os
 
@@ -149,6 +150,8 @@ def _recorder() -> Recorder | None:
     if os.geteuid() != 0:
         warn("not root: the replays are not recorded, so nothing says why they differ")
         return None
+    for name in candidates:
+        check_recordable(parse(name))
 
     def run(mount: Path, words: list[str], output: Path) -> int:
         # The names are those of the trace: already pseudonyms, or kept on purpose.

@@ -137,6 +137,23 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
         )
 
 
+def check_recordable(candidate: Candidate) -> None:
+    """Make sure that the recorder, which takes whole mounts, can record on a candidate.
+
+    Raises:
+        SpoolscopeError: a directory is no mount point.
+    """
+    directory = candidate.directory
+    if directory is None or not directory.is_dir():
+        return  # an image of our own, or refused in other words
+    if _as_in_mountinfo(directory.resolve()) not in _mounts():
+        raise SpoolscopeError(
+            f"target {directory} is not a mount point, and only those are recorded",
+            remedy="mount a filesystem there, or add --no-record",
+            exit_code=USAGE,
+        )
+
+
 def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
     if not directory.is_dir():
         raise SpoolscopeError(
@@ -203,9 +220,7 @@ def _is(spool: dict[str, Any], directory: Path) -> bool:
 
     The mount point may be a pseudonym, which keeps its length.
     """
-    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    # stat(2) gives a btrfs subvolume a device of its own, mountinfo the superblock's: proc(5).
-    mounts = {words[4]: words[2] for words in (line.split(" ") for line in text.splitlines())}
+    mounts = _mounts()
     holder = directory
     while (name := _as_in_mountinfo(holder)) not in mounts:
         if holder == holder.parent:
@@ -215,6 +230,15 @@ def _is(spool: dict[str, Any], directory: Path) -> bool:
     size = os.statvfs(holder)
     same = major << 20 | minor, size.f_blocks * size.f_frsize, len(os.fsencode(holder))
     return same == (spool.get("dev"), spool.get("size_bytes"), len(decoded(spool["mount"])))
+
+
+def _mounts() -> dict[str, str]:
+    """Return the device of each mount point.
+
+    stat(2) gives a btrfs subvolume a device of its own, mountinfo the superblock's: proc(5).
+    """
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    return {words[4]: words[2] for words in (line.split(" ") for line in text.splitlines())}
 
 
 def _as_in_mountinfo(path: Path) -> str:
