@@ -10,9 +10,10 @@ from spoolscope.replay.plan import build
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import replay
 from spoolscope.replay.scaled import Scale
-from spoolscope.replay.whatif import HARMLESS, WHOLE, parse, parse_slice
+from spoolscope.replay.whatif import HARMLESS, WHOLE, parse
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.slices import parse_slice
 from spoolscope.traces.trace import Trace
 
 

@@ -16,9 +16,10 @@ from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import late_ns
-from spoolscope.replay.whatif import Slice, WhatIf, by_name
+from spoolscope.replay.whatif import WhatIf, by_name
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
+from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
 
 

@@ -7,8 +7,8 @@ from spoolscope.replay.columns import Int
 from spoolscope.replay.ops import Ops
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives
-from spoolscope.replay.whatif import Slice
 from spoolscope.traces.flat import NONE
+from spoolscope.traces.slices import Slice
 
 
 class Asked:

@@ -1,6 +1,5 @@
 """What a replay does otherwise on purpose: without some calls, a part only, or for more users."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +12,8 @@ from spoolscope.replay.scaled import Scale, sentence
 from spoolscope.traces.calls import BY_ID, CALLS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
+from spoolscope.traces.slices import Slice, parse_slice, parse_time
 
-_UNITS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TIME = r"\d+(?:\.\d+)?(?:ms|s|m|h)?"
-_LONGEST_NS = 366 * 24 * 3600 * 10**9
 FSYNCS = ("fsync", "fdatasync")
 # Nothing that another call finds depends on these: no name, no byte, no descriptor, no lock.
 HARMLESS = {
@@ -26,20 +23,6 @@ HARMLESS = {
     *("access", "faccessat", "faccessat2", "readlink", "readlinkat"),
     *(call.name for call in CALLS.values() if call.name.endswith(("getxattr", "listxattr"))),
 }
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A part of the recording, in ns since it began; ``to_ns`` None is its end."""
-
-    from_ns: int
-    to_ns: int | None
-
-    @property
-    def label(self) -> str:
-        """Return it in words."""
-        to = "the end" if self.to_ns is None else f"{self.to_ns / 1e9:g} s"
-        return f"from {self.from_ns / 1e9:g} s to {to}"
 
 
 @dataclass(frozen=True)
@@ -170,26 +153,6 @@ def parse(
     return WhatIf(frozenset(names), fsync_every, cut, tuple(only), scale or Scale())
 
 
-def parse_slice(text: str) -> Slice:
-    """Read ``T0..T1``: times since the recording began, as ``90``, ``1.5m`` or nothing.
-
-    Raises:
-        SpoolscopeError: it is none, or ends before it begins.
-    """
-    match = re.fullmatch(rf"({_TIME})?\.\.({_TIME})?", text)
-    if match is not None:
-        from_ns, to_ns = (None if time is None else _ns(time) for time in match.group(1, 2))
-        from_ns = from_ns or 0
-        told = max(from_ns, to_ns or 0) <= _LONGEST_NS
-        if told and (to_ns is None or to_ns > from_ns):
-            return Slice(from_ns, to_ns)
-    raise SpoolscopeError(
-        f"'{text}' is no part of a recording",
-        remedy="give FROM..TO since it began, e.g. 10s..1m, 90.. or ..500ms",
-        exit_code=USAGE,
-    )
-
-
 def parse_scale(users: int, window: str | None, seed: int) -> Scale:
     """Read how many times the users, and the time within which their copies begin.
 
@@ -198,22 +161,19 @@ def parse_scale(users: int, window: str | None, seed: int) -> Scale:
     """
     if window is None:
         return Scale(users, None, seed)
-    if re.fullmatch(_TIME, window) is None or _ns(window) > _LONGEST_NS:
+    try:
+        window_ns = parse_time(window)
+    except ValueError:
         raise SpoolscopeError(
             f"'{window}' is no time", remedy="give e.g. 30s, 5m or 0", exit_code=USAGE
-        )
+        ) from None
     if users == 1:
         raise SpoolscopeError(
             "without copies of users nothing begins later",
             remedy="add --scale-users 2, or leave --scale-window out",
             exit_code=USAGE,
         )
-    return Scale(users, _ns(window), seed)
-
-
-def _ns(time: str) -> int:
-    number = time.rstrip("mhs")
-    return int(float(number) * _UNITS[time[len(number) :] or "s"])
+    return Scale(users, window_ns, seed)
 
 
 def by_name(counted: Mapping[int, int]) -> dict[str, int]:
