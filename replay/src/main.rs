@@ -26,6 +26,7 @@ mod verify;
 mod xattrs;
 
 use clap::Parser;
+use spoolscope_traces::text::complain;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("spoolscope-replay: error: {error:#}");
+            complain(&format!("spoolscope-replay: error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +13,27 @@ from typing import Any
 
 RELEASE = os.uname().release
 BTF = Path("/sys/kernel/btf/vmlinux")
+# Printable to Python, and yet without a mark.
+UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def fail(sentence: str) -> None:
     """End with one line that says what to do."""
-    sys.exit(f"{Path(sys.argv[0]).stem}: {sentence}")
+    sys.exit(f"{Path(sys.argv[0]).stem}: {shown(sentence)}")
+
+
+def shown(text: str) -> str:
+    """Return a name without anything that drives a terminal: as spoolscope.traces.text does."""
+    return "".join(c if c.isprintable() and not UNSEEN.match(c) else number(ord(c)) for c in text)
+
+
+def number(code: int) -> str:
+    """Write the number of a character that is not to be seen."""
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def options(description: str, examples: str, device: str) -> argparse.ArgumentParser:
@@ -76,7 +93,7 @@ def refresh(args: argparse.Namespace, heading: str, rows: Callable[[], list[str]
         load_average = Path("/proc/loadavg").read_text().strip()
         print(f"{time.strftime('%H:%M:%S')} loadavg: {load_average}\n\n{heading}")
         for row in rows()[: args.maxrows]:
-            print(row)
+            print(shown(row))
         sys.stdout.flush()
         left = left - 1 if left else left
     print("Detaching...")

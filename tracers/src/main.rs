@@ -55,6 +55,7 @@ mod skel {
 }
 
 use clap::Parser;
+use spoolscope_traces::text::complain;
 
 fn main() -> std::process::ExitCode {
     let result = match cli::Cli::parse().verb {
@@ -65,7 +66,7 @@ fn main() -> std::process::ExitCode {
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("spoolscope-record: {error:#}");
+            complain(&format!("spoolscope-record: {error:#}"));
             std::process::ExitCode::FAILURE
         }
     }

@@ -4,3 +4,4 @@ pub mod calls;
 pub mod disk;
 pub mod records;
 pub mod segment;
+pub mod text;

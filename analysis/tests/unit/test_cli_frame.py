@@ -210,13 +210,12 @@ def test_json_knows_numpy_and_paths(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"n": 3, "path": "/x", "values": [0, 1]}
 
 
-def test_plain_progress_prints_each_step_once() -> None:
-    stream = io.StringIO()
-    show = _Plain(stream)
+def test_plain_progress_prints_each_step_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show = _Plain()
     for fraction in (0.0, 0.1, 0.2):
         show("replay ext4", fraction)
     show("replay xfs", 0.5)
-    lines = stream.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert "replay xfs  50 %" in lines[1]
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use spoolscope_traces::records::NONE;
+use spoolscope_traces::text::complain;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -289,7 +290,7 @@ impl Supervisor {
                     task.run();
                     life::leave(!task.process.threaded.load(Relaxed));
                 }
-                Err(error) => eprintln!("spoolscope-replay: {error:#}"),
+                Err(error) => complain(&format!("spoolscope-replay: {error:#}")),
             }
             life::leave(true);
         }
@@ -357,7 +358,9 @@ impl Supervisor {
         for thread in dead {
             self.summary.crashed += 1;
             let name = self.context.schedule.plan.threads()[thread as usize].tid;
-            eprintln!("spoolscope-replay: the task of thread {name} died ({status})");
+            complain(&format!(
+                "spoolscope-replay: the task of thread {name} died ({status})"
+            ));
             life::bury(&self.context.schedule, thread);
         }
     }

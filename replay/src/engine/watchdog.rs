@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::text::complain;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::schedule::Schedule;
@@ -51,10 +52,10 @@ impl Watchdog {
         }
         overdue.sort_unstable_by_key(|(late_ns, _)| -late_ns);
         if !std::mem::replace(&mut self.told, true) {
-            eprintln!(
+            complain(&format!(
                 "spoolscope-replay: nothing moves: {}",
                 hung(schedule, &overdue, now)
-            );
+            ));
         }
         let hopeless = overdue[0].0 > self.stall_ns.saturating_mul(HUNG);
         ensure!(
@@ -225,14 +226,16 @@ fn report(schedule: &Schedule, thread: usize) {
     let gate = &schedule.gates[thread];
     if gate.state.load(Relaxed) == state::CALLING {
         let waiter = describe(thread, gate.progress.load(Relaxed));
-        eprintln!("spoolscope-replay: lock given up: {waiter} is never granted it");
+        complain(&format!(
+            "spoolscope-replay: lock given up: {waiter} is never granted it"
+        ));
         return;
     }
     let (other, target) = waited_for(gate);
     let waiter = describe(thread, gate.progress.load(Relaxed));
     let awaited = describe(other, target.saturating_sub(1));
     let now = describe(other, schedule.gates[other].progress.load(Relaxed));
-    eprintln!(
+    complain(&format!(
         "spoolscope-replay: order given up: {waiter} waited for {awaited}, which is still at {now}"
-    );
+    ));
 }

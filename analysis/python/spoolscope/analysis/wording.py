@@ -2,6 +2,8 @@
 
 import math
 
+from spoolscope.traces.text import shown
+
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
@@ -39,10 +41,11 @@ def count(n: int) -> str:
 
 
 def fitting(name: str, width: int, head: int = 0) -> str:
-    """Return a name in ``width`` characters: the first ``head``, "…" and its end, if it is longer.
+    """Return a name in ``width`` characters: the first ``head``, "…" and its end, if longer.
 
     Names that differ, as those of directories and candidates do, mostly differ at their end.
     """
+    name = shown(name)
     return name if len(name) <= width else f"{name[:head]}…{name[head + 1 - width :]}"
 
 

@@ -37,16 +37,19 @@ def _charges(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import count, duration, fitting
 
     charges = found.commits.charges
-    yield f"\nWho caused the {duration(charges.commit_ns)} of commits"
+    yield ""
+    yield f"Who caused the {duration(charges.commit_ns)} of commits"
     yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
     yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for row in charges.by_process[:TOP_BLAME]:
         pid = "-" if row.pid is None else str(row.pid)
         yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row)}"
-    yield f"\n  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    yield ""
+    yield f"  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for box in charges.by_mailbox[:TOP_BLAME]:
         yield f"  {fitting(box.mailbox or '(top of the spool)', 25):<26}{_cost(box)}"
-    yield f"\n  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
+    yield ""
+    yield f"  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
     for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
         where = f"{row.comm[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
@@ -64,7 +67,8 @@ def _culprits(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.causes import CAUSES
     from spoolscope.analysis.wording import count, duration
 
-    yield "\nWho kept whom waiting"
+    yield ""
+    yield "Who kept whom waiting"
     yield f"  {'victim':<21}{'for':<16}{'culprit':<23}{'n':>7}{'time':>9}"
     for row in found.culprits[:TOP_BLAME]:
         victim = f"{row.victim[:11]} {row.victim_call}"[:20]
@@ -88,7 +92,8 @@ def _origins(found: "Explanation") -> Iterable[str]:
         ends.setdefault(one.cause, []).append((one.origin, one.ns))
     passed_on = [cause for cause, ways in ends.items() if any(end != cause for end, _ in ways)]
     if passed_on:
-        yield "\nWhat those they waited for waited for meanwhile, to the end of each chain"
+        yield ""
+        yield "What those they waited for waited for meanwhile, to the end of each chain"
     for cause in passed_on[:TOP_CAUSES]:
         said = (
             f"{'nothing further' if end == cause else CAUSES[end].label} {duration(ns)}"
@@ -100,7 +105,8 @@ def _origins(found: "Explanation") -> Iterable[str]:
 
 def _chains(found: "Explanation") -> Iterable[str]:
     if found.chains:
-        yield "\nThe longest of these waits"
+        yield ""
+        yield "The longest of these waits"
     for chain in found.chains[:TOP_CHAINS]:
         text = "; meanwhile ".join(map(_link, chain))
         yield from wrapped(text, indent="  ")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spoolscope.cli.output import emit_json, json_option, progress, quiet_option
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def command(out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | 
     if as_json:
         emit_json(found.to_json())
     else:
-        click.echo("\n".join(text(found)))
-        click.echo(f"Next: {found.verdict.next_command or _report_command(out)}")
+        say(*text(found))
+        say(f"Next: {found.verdict.next_command or _report_command(out)}")
     return INCOMPLETE if found.verdict.problems else 0
 
 

@@ -3,6 +3,7 @@
 import click
 
 from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.printing import say
 from spoolscope.tracers.check import check
 from spoolscope.tracers.questions import answers
 
@@ -29,15 +30,15 @@ def command(*, as_json: bool) -> int:
         return 0 if usable else 1
     for finding in findings:
         mark = "ok" if finding.ok else "NO" if finding.needed else "no"
-        click.echo(f"{mark:>6}  {finding.name:16} {finding.detail}")
+        say(f"{mark:>6}  {finding.name:16} {finding.detail}")
     if told:
-        click.echo("A recording here tells:")
+        say("A recording here tells:")
     for answer in told:
-        click.echo(f"{'-' if answer.unloaded else answer.answer:>6}  {answer.question}")
+        say(f"{'-' if answer.unloaded else answer.answer:>6}  {answer.question}")
         if answer.reason:
-            click.echo(f"{'':8}  ({answer.reason})")
+            say(f"{'':8}  ({answer.reason})")
     if usable:
-        click.echo("Next: sudo spoolscope record --spool MOUNT -d 60")
+        say("Next: sudo spoolscope record --spool MOUNT -d 60")
     else:
-        click.echo("No recording is possible here until the lines marked NO are mended.")
+        say("No recording is possible here until the lines marked NO are mended.")
     return 0 if usable else 1

@@ -8,6 +8,7 @@ import click
 
 from spoolscope.cli.blame import blame_lines
 from spoolscope.cli.output import emit_json, json_option, wrapped
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def command(
         lines += [*_commits(found), *(blame_lines(found) if blame else ())]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
-        click.echo("\n".join([*lines, *_tail(found, trace)]))
+        say(*lines, *_tail(found, trace))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
 
@@ -94,7 +95,8 @@ def _causes(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.causes import CAUSES, charged
     from spoolscope.analysis.wording import duration, percent
 
-    yield "\nWhere the time went"
+    yield ""
+    yield "Where the time went"
     for cause, ns in sorted(charged(found.causes).items(), key=lambda item: -item[1]):
         share = ns / found.filesystem_ns
         label = CAUSES[cause].label
@@ -108,7 +110,8 @@ def _cpu(found: "Explanation") -> Iterable[str]:
 
     if not found.cpu or not found.cpu.samples:
         return
-    yield f"\nOn the CPU, by {count(found.cpu.samples)} samples"
+    yield ""
+    yield f"On the CPU, by {count(found.cpu.samples)} samples"
     if not found.cpu.agrees:
         far = f"{100 * found.cpu.deviation:+.0f} %"
         yield f"  {far} against the exact time: other tracing or a busy host disturbed them"
@@ -121,7 +124,8 @@ def _cpu(found: "Explanation") -> Iterable[str]:
 def _calls(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import count, duration
 
-    yield "\nBy call"
+    yield ""
+    yield "By call"
     yield f"  {'call':<16}{'n':>9}{'total':>9}{'p50':>9}{'p99':>9}  mostly"
     for name, call in list(found.by_syscall.items())[:TOP_CALLS]:
         t = call.latency
@@ -143,10 +147,12 @@ def _commits(found: "Explanation") -> Iterable[str]:
 
     commits = found.commits
     if not commits.n:
-        yield "\nNo journal commits were recorded."
+        yield ""
+        yield "No journal commits were recorded."
         return
     share = percent(commits.trigger_named / commits.n)
-    yield f"\nCommits: {count(commits.n)}, trigger named for {share}"
+    yield ""
+    yield f"Commits: {count(commits.n)}, trigger named for {share}"
     for kind in commits.kinds:
         middle, longest = duration(kind.p50_ns or None), duration(kind.max_ns or None)
         yield f"  {kind.kind:<18}{count(kind.n):>9}  median {middle}, longest {longest}"
@@ -169,7 +175,8 @@ def _lookups(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.lookups import worth_saying
 
     if said := worth_saying(found.lookups):
-        yield "\nDirectories"
+        yield ""
+        yield "Directories"
     for sentence in said[:TOP_DIRECTORIES]:
         yield from wrapped(sentence, indent="  ")
 
@@ -177,7 +184,8 @@ def _lookups(found: "Explanation") -> Iterable[str]:
 def _unknown(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import duration, percent
 
-    yield "\nStacks without a rule"
+    yield ""
+    yield "Stacks without a rule"
     for stack in found.unknown:
         calls = ", ".join(stack.syscalls[:4])
         head = f"{duration(stack.ns)} ({percent(stack.share, 2)} of blocked) in {stack.n} waits"
@@ -195,7 +203,8 @@ def _tail(found: "Explanation", trace: Path) -> Iterable[str]:
 
     error = found.split.sum_error_ns
     exact = "exactly" if error == 0 else f"NOT: largest error {error:,} ns"
-    yield f"\nThe parts of every call add up {exact}."
+    yield ""
+    yield f"The parts of every call add up {exact}."
     blocked, named = duration(found.split.blocked_ns), percent(found.named_share, 2)
     yield f"Blocked {blocked}, of which {named} has a named cause."
     yield f"Next: spoolscope report {trace}"

@@ -17,6 +17,7 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 EPILOG = """\b
@@ -77,7 +78,7 @@ def strace(
         emit_json({"trace": str(output), "complete": meta["complete"], **facts, **_sums(meta)})
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
-        click.echo(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
+        say(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
         wrote(output, f"spoolscope replay {output} --on ext4 --on xfs")
     return 0 if meta["complete"] else INCOMPLETE
 

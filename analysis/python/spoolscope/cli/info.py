@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.printing import say
 from spoolscope.cli.recording_info import show_recording
 from spoolscope.tracers.questions import NO, YES, answers
 from spoolscope.traces.errors import INCOMPLETE
@@ -159,17 +160,17 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         said = f"{answer['question']} ({answer['reason']})"
         lines += [("cannot tell" if answer["answer"] == NO else "tells in part", said)]
     for label, value in lines:
-        click.echo(f"{label:>17}  {value}")
+        say(f"{label:>17}  {value}")
     for sentence in facts["beyond_calls"]:
-        click.echo(sentence)
+        say(sentence)
     if not facts["closed"]:
-        click.echo("The recorder did not end in order; the last second may be missing.")
+        say("The recorder did not end in order; the last second may be missing.")
     if facts["bytes_unread"]:
-        click.echo(f"{facts['bytes_unread']:,} bytes of the capture were cut or damaged: not read.")
+        say(f"{facts['bytes_unread']:,} bytes of the capture were cut or damaged: not read.")
     if facts["ended"] == "disk full":
-        click.echo("The recording ended when the disk of its output was full.")
+        say("The recording ended when the disk of its output was full.")
     _print_losses(trace)
-    click.echo(f"Next: spoolscope explain {trace.path}")
+    say(f"Next: spoolscope explain {trace.path}")
 
 
 def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -205,22 +206,22 @@ def _drift(drift_ns: int | None) -> str:
 def _print_losses(trace: Trace) -> None:
     losses = trace.table("losses").to_pylist()
     for shed in trace.table("sheds").to_pylist():
-        click.echo(f"from ts_ns {shed['ts_ns']} on left out: {shed['level']}")
+        say(f"from ts_ns {shed['ts_ns']} on left out: {shed['level']}")
     for loss in losses[:SHOWN_LOSSES]:
         if loss["first_seq"] is None:
-            click.echo(f"lost {loss['n']:,} records of kind {loss['kind']}")
+            say(f"lost {loss['n']:,} records of kind {loss['kind']}")
             continue
         where = f"thread {loss['tid']}, seq {loss['first_seq']} to {loss['last_seq']}"
         how = "left out" if loss["kind"] == "shed" else "lost"
-        click.echo(f"{how} {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
+        say(f"{how} {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
     if len(losses) > SHOWN_LOSSES:
-        click.echo(f"... and {len(losses) - SHOWN_LOSSES} more, in losses.parquet")
+        say(f"... and {len(losses) - SHOWN_LOSSES} more, in losses.parquet")
 
 
 def _print_columns(trace: Trace) -> None:
     for table in TABLES.values():
         rows = trace.meta["counts"].get(table.name, 0)
-        click.echo(f"{table.name} ({rows:,} rows): {table.row}")
+        say(f"{table.name} ({rows:,} rows): {table.row}")
         for column in table.columns:
             unit = f" [{column.unit}]" if column.unit else ""
-            click.echo(f"  {column.name:18} {column.type}{unit}  {column.meaning}")
+            say(f"  {column.name:18} {column.type}{unit}  {column.meaning}")

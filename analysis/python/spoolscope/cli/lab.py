@@ -15,6 +15,7 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
+from spoolscope.cli.printing import say
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.kjournald import VARIANTS
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
@@ -73,7 +74,7 @@ def faults(
         if as_json:
             emit_json({"seconds": seconds, "faults": [table.to_json(one) for one in outcomes]})
         else:
-            click.echo("\n".join(table.text(outcomes)))
+            say(*table.text(outcomes))
         if output is not None:
             output.write_text(table.markdown(outcomes, seconds))
             wrote(output)
@@ -129,7 +130,7 @@ def kjournald(
         emit_json(found[0] if len(found) == 1 else {"cases": found})
     else:
         for case in cases:
-            click.echo("\n".join(case.text()))
+            say(*case.text())
         if output is not None:
             wrote(output, f"spoolscope explain {kept[-1]} --blame")
     return 0 if all(case.as_expected for case in cases) else INCOMPLETE

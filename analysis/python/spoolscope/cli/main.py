@@ -4,6 +4,7 @@ import errno
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 
 TRACEBACK = "SPOOLSCOPE_TRACEBACK"
@@ -111,7 +113,7 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         # The last resort: what is read may be damaged in ways that nobody thought of.
         if TRACEBACK in os.environ:
-            raise
+            say(*traceback.format_exc().splitlines(), err=True)
         told = " ".join(f"{type(error).__name__}: {error}".split())
         return _fail(
             told, f"the input is damaged, or spoolscope is: {TRACEBACK}=1 tells where", ERROR
@@ -125,7 +127,7 @@ def _drop_stdout() -> None:
 
 
 def _fail(message: str, remedy: str, code: int) -> int:
-    print(f"spoolscope: error: {message}; {remedy}", file=sys.stderr)
+    say(f"spoolscope: error: {message}; {remedy}", err=True)
     return code
 
 
@@ -133,7 +135,8 @@ def _usage(error: click.ClickException) -> int:
     command = "spoolscope"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path
-    return _fail(error.format_message().rstrip("."), f"see '{command} --help'", error.exit_code)
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return _fail(message, f"see '{command} --help'", error.exit_code)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.recording import Recording
+from spoolscope.traces.text import shown, shown_json
 
 Progress = Callable[[str, float | None], None]
 
@@ -36,19 +38,19 @@ PLAIN_INTERVAL_S = 5.0
 
 def emit_json(value: Any) -> None:
     """Print one JSON object, the whole result of a verb, on stdout."""
-    click.echo(json.dumps(value, indent=2, default=_plain))
+    say(*shown_json(value, indent=2, default=_plain).split("\n"))
 
 
 def wrote(path: Path, then: str | None = None) -> None:
     """End a verb's text: what was written and the command to run next."""
-    click.echo(f"Wrote {path}")
+    say(f"Wrote {path}")
     if then:
-        click.echo(f"Next: {then}")
+        say(f"Next: {then}")
 
 
 def warn(message: str) -> None:
     """Print a warning on stderr."""
-    click.echo(f"spoolscope: warning: {message}", err=True)
+    say(f"spoolscope: warning: {message}", err=True)
 
 
 @contextmanager
@@ -151,7 +153,7 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
         with _bar() as show:
             yield show
     else:
-        yield _Plain(sys.stderr)
+        yield _Plain()
 
 
 @contextmanager
@@ -161,7 +163,7 @@ def _bar() -> Iterator[Progress]:
     from rich.progress import Progress as Display
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
@@ -173,7 +175,7 @@ def _bar() -> Iterator[Progress]:
 
         def show(what: str, fraction: float | None) -> None:
             total = None if fraction is None else 1.0
-            display.update(task, description=what, total=total, completed=fraction or 0.0)
+            display.update(task, description=shown(what), total=total, completed=fraction or 0.0)
 
         yield show
 
@@ -181,8 +183,7 @@ def _bar() -> Iterator[Progress]:
 class _Plain:
     """Progress for logs: few lines, each with elapsed time and ETA."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._shown = -PLAIN_INTERVAL_S
         self._what = ""
@@ -192,7 +193,7 @@ class _Plain:
         if what == self._what and now - self._shown < PLAIN_INTERVAL_S:
             return
         self._what, self._shown = what, now
-        print(f"[{now:6.1f} s] {what}{_eta(now, fraction)}", file=self._stream, flush=True)
+        say(f"[{now:6.1f} s] {what}{_eta(now, fraction)}", err=True)
 
 
 def _eta(elapsed_s: float, fraction: float | None) -> str:

@@ -9,6 +9,7 @@ import click
 
 from spoolscope.cli.output import emit_json, json_option, warn
 from spoolscope.cli.planning import planning_options, what_if
+from spoolscope.cli.printing import say
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.outcomes import read_plan
@@ -70,7 +71,7 @@ def _print(found: Any, lines: Iterable[str], *, as_json: bool) -> None:
     if as_json:
         emit_json(found)
     else:
-        click.echo("\n".join(lines))
+        say(*lines)
 
 
 def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:

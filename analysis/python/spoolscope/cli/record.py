@@ -17,6 +17,7 @@ from spoolscope.cli.output import (
     warn,
     wrote,
 )
+from spoolscope.cli.printing import say
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import FreezeRules, Limit
 from spoolscope.tracers.session import (
@@ -217,9 +218,9 @@ def _report(summary: Summary, *, as_json: bool) -> int:
         emit_json({"trace": summary.trace, "command_status": summary.command_status, **meta})
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
-        click.echo(f"{n:,} calls in {seconds:.1f} s, lost {meta['lost']:,}, tier {meta['tier']}")
+        say(f"{n:,} calls in {seconds:.1f} s, lost {meta['lost']:,}, tier {meta['tier']}")
         if meta["shed"]:
-            click.echo(f"left out {meta['shed']:,} reads and writes to keep to --max-overhead")
+            say(f"left out {meta['shed']:,} reads and writes to keep to --max-overhead")
     if summary.failure:
         warn(f"the recorder ended early: {summary.failure}")
     if summary.command_status:

@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import click
-
 from spoolscope.cli.output import emit_json
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.recording import Recording
 
@@ -44,22 +43,22 @@ def _print(facts: dict[str, Any], recording: Recording) -> None:
         began = datetime.fromtimestamp(trace["start_ns"] / 1e9, UTC)
         state = "complete" if trace["complete"] else f"NOT complete, lost {trace['lost']:,}"
         why = f", frozen: {trace['frozen']['why']}" if trace["frozen"] else ""
-        click.echo(
+        say(
             f"{trace['name']}  {began:%Y-%m-%d %H:%M:%S} UTC  {trace['duration_ns'] / 1e9:8.1f} s"
             f"  {trace['syscalls']:>11,} calls  {state}{why}"
         )
-    click.echo(
+    say(
         f"{len(facts['traces'])} traces, {facts['syscalls']:,} calls in"
         f" {facts['duration_ns'] / 1e9:.1f} s, lost {facts['lost']:,}"
     )
     if pid := facts["recorder_pid"]:
-        click.echo(f"Process {pid} records; {facts['segments_pending']} segments are open.")
+        say(f"Process {pid} records; {facts['segments_pending']} segments are open.")
     elif facts["segments_pending"]:
-        click.echo(
+        say(
             f"{facts['segments_pending']} segments are in no trace:"
             f" spoolscope record --recover {recording.path} -o NEW"
         )
     if facts["segments_skipped"]:
-        click.echo(f"{facts['segments_skipped']} segments were dropped unread: --keep allows it.")
+        say(f"{facts['segments_skipped']} segments were dropped unread: --keep allows it.")
     if facts["traces"]:
-        click.echo(f"Next: spoolscope explain {recording.path / facts['traces'][-1]['name']}")
+        say(f"Next: spoolscope explain {recording.path / facts['traces'][-1]['name']}")

@@ -19,6 +19,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.cli.planning import planning_options, what_if
+from spoolscope.cli.printing import say
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import parse_age
 from spoolscope.replay.candidates import PRESETS, check_recordable, parse
@@ -168,13 +169,13 @@ def _recorder(candidates: Iterable[str]) -> Recorder | None:
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:
-    click.echo(f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>10}", nl=False)
-    click.echo(f"{'late p99':>10}{'state':>9}  fidelity")
+    heads = f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>10}"
+    say(f"{heads}{'late p99':>10}{'state':>9}  fidelity")
     for row in rows:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
         run = f"{fitting(row['candidate'], 10, 4)}-r{row['round']}"
-        click.echo(
+        say(
             f"{run:<14}{row['executed']:>9,}"
             f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
             f"{'-' if late is None else f'{late / 1e6:.2f} ms':>10}"
@@ -188,10 +189,10 @@ def _print_causes(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         found = row["divergences"]
         for root in found["roots"][:CAUSES_SHOWN]:
-            click.echo(f"{row['candidate']}-r{row['round']}: {sentence(root)}", err=True)
+            say(f"{row['candidate']}-r{row['round']}: {sentence(root)}", err=True)
         if found["kinds"] > CAUSES_SHOWN:
             more = found["kinds"] - CAUSES_SHOWN
-            click.echo(f"... {more} more kinds in {row['run']}/divergences.json", err=True)
+            say(f"... {more} more kinds in {row['run']}/divergences.json", err=True)
 
 
 def _print_reasons(rows: list[dict[str, Any]]) -> None:
@@ -202,4 +203,4 @@ def _print_reasons(rows: list[dict[str, Any]]) -> None:
         if reasons and candidate not in told:
             told.add(candidate)
             run = f"{candidate}-r{row['round']}"
-            click.echo(f"{run} is {row['certificate']['verdict']}: {'; '.join(reasons)}", err=True)
+            say(f"{run} is {row['certificate']['verdict']}: {'; '.join(reasons)}", err=True)

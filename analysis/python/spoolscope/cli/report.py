@@ -12,6 +12,7 @@ from spoolscope.cli.output import (
     quiet_option,
     wrote,
 )
+from spoolscope.cli.printing import say
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 
@@ -61,6 +62,6 @@ def command(
             }
         )
     else:
-        click.echo(report.page.headline)
-        click.echo(report.page.sure)
+        say(report.page.headline)
+        say(report.page.sure)
         wrote(report.path, report.page.next_command)

@@ -13,6 +13,7 @@ from spoolscope.cli.output import (
     quiet_option,
     wrote,
 )
+from spoolscope.cli.printing import say
 from spoolscope.traces.pseudonym import key_id, load_key
 
 EPILOG = """\b
@@ -43,6 +44,6 @@ def command(trace: Path, output: Path, key_file: Path | None, quiet: bool, as_js
     if as_json:
         emit_json({"trace": str(output), "names_hidden": hidden, "key_id": key_id(key)})
     else:
-        click.echo(f"{hidden:,} names hidden; none of 8 bytes or more is left in the copy")
+        say(f"{hidden:,} names hidden; none of 8 bytes or more is left in the copy")
         wrote(output, f"spoolscope info {output}")
     return 0

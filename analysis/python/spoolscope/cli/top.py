@@ -1,6 +1,5 @@
 """spoolscope top: who uses the spool right now, interval by interval."""
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,10 +11,12 @@ import click
 
 from spoolscope.cli.limits import Duration
 from spoolscope.cli.output import warn
+from spoolscope.cli.printing import say
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit, Request
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.recording import Recording
+from spoolscope.traces.text import shown, shown_json
 
 if TYPE_CHECKING:
     from spoolscope.analysis.top import Interval
@@ -129,11 +130,11 @@ class Screen:
 
     def _show(self, found: "Interval") -> None:
         if self.as_json:
-            click.echo(json.dumps(found.to_json()))
+            say(shown_json(found.to_json()))
             return
         if self.clear:
             click.clear()  # does nothing unless stdout is a terminal
-        click.echo("\n".join([*_lines(found, self.rows), ""]))
+        say(*_lines(found, self.rows), "")
 
 
 def _lines(found: "Interval", rows: int) -> Iterator[str]:
@@ -150,7 +151,7 @@ def _lines(found: "Interval", rows: int) -> Iterator[str]:
     for process in found.processes[:rows]:
         times = f"{duration(process.time_ns):>8} {duration(process.blocked_ns):>8}"
         yield (
-            f"{process.pid:<7} {process.comm:<15} {process.calls:>7} {times} "
+            f"{process.pid:<7} {shown(process.comm):<15} {process.calls:>7} {times} "
             f"{process.commits:>7}  {_mostly(process.causes, process.time_ns)}"
         )
 

@@ -1,12 +1,15 @@
 """Build the report: read the inputs, lay out the page, write one HTML file."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -27,9 +30,12 @@ from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
 from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.text import shown, shown_json
 from spoolscope.traces.trace import Trace
 
 LIMIT_BYTES = 15_000_000
+# Texts of a figure with tags of ours.
+TAGGED = ("hovertemplate", "ticktext")
 Progress = Callable[[str, float | None], None]
 
 
@@ -251,6 +257,7 @@ def render(page: Page) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_unbroken
     )
+    environment.filters["shown"] = shown
     environment.tests["figure"] = lambda block: isinstance(block, Figure)
     environment.tests["split"] = lambda cell: isinstance(cell, Split)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
@@ -266,12 +273,24 @@ def render(page: Page) -> str:
 
 
 def _unbroken(value: object) -> object:
-    """Keep a number and its unit on one line; what is marked as HTML or code stays as it is."""
+    """Show every character, and keep a number and its unit on one line; markup stays as it is."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return re.sub(r"(?<=\d) (?=(s|ms|µs|ns|%|x)(\W|$))", "\u00a0", value)
+        return re.sub(r"(?<=\d) (?=(s|ms|µs|ns|%|x)(\W|$))", "\u00a0", shown(value))
     return value
 
 
 def _plot_json(figure: Figure) -> Markup:
+    text = shown_json(_plain(json.loads(figure.plot.to_json())))
     # A "</script>" inside a string would end the element that holds the JSON.
-    return Markup(figure.plot.to_json().replace("</", "<\\/"))
+    return Markup(text.replace("</", "<\\/"))
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Return a part of a figure with names in it as plain text: Plotly reads tags in texts."""
+    if isinstance(value, dict):
+        return {name: _plain(part, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part, key) for part in value]
+    if isinstance(value, str):
+        return shown(value) if key in TAGGED else escape(shown(value), quote=False)
+    return value

@@ -1,8 +1,15 @@
-"""A name's bytes as the text of a table, and back."""
+"""A name's bytes as the text of a table, and back; and any text as a person may see it."""
 
+import json
 import re
+from typing import Any
 
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
+# Characters that are printable to Python and yet leave no mark: Unicode's default ignorable ones
+# outside category C, and the empty Braille cell.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def escaped(path: bytes) -> str:
@@ -18,3 +25,34 @@ def decoded(text: str) -> bytes:
     """Return the bytes of a name that ``escaped`` made text."""
     raw = text.encode()
     return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), raw) if b"%" in raw else raw
+
+
+def shown(text: str) -> str:
+    r"""Return a text on one line in which every character is one that a reader sees.
+
+    Anybody may name a program or a file, also so that a terminal that shows it is driven, a line
+    of output forged or the order of its letters turned. What does that becomes \x1b or \u202e:
+    control and format characters (line ends and tabs, too), surrogates of bytes outside UTF-8,
+    all spaces but the usual one, and what leaves no mark.
+    """
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(
+        c if c.isprintable() and not _UNSEEN.match(c) else _as_number(ord(c)) for c in text
+    )
+
+
+def shown_json(value: Any, **options: Any) -> str:
+    """Return JSON in ASCII without a control character but the line ends of its layout.
+
+    Args:
+        value: What json.dumps takes.
+        options: Passed on to json.dumps.
+    """
+    return json.dumps(value, **options).replace("\x7f", "\\u007f")
+
+
+def _as_number(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
