@@ -61,6 +61,12 @@ MKFS = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the notes of commands that tests kill from those of the operator."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def spool(tmp_path: Path, require: Require) -> Iterator[Callable[[str], Path]]:
     """Return ``spool(fstype)``: the mount point of a fresh loop image."""

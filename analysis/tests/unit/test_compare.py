@@ -1,11 +1,14 @@
 """Candidates are compared over the same calls, by runs, with honest words."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from spoolscope.analysis.compare import compare
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
 N = 400
@@ -139,6 +142,26 @@ def test_a_moved_replay_is_still_read(trace, new_replay, tmp_path):
     replay.run("ext4", latencies(1))
     moved = replay.write().rename(tmp_path / "moved")
     assert compare([moved]).candidates["ext4"].directories == [moved / "ext4-r0"]
+
+
+def test_a_copied_replay_takes_its_trace_from_where_it_is_now(trace, new_replay, tmp_path):
+    """Its trace went elsewhere, too; another trace in the old place is not taken for it."""
+    identity = Trace.open(trace).identity
+    replay = new_replay("out", Path("../mail.trace"), N, trace_identity=identity)
+    replay.run("ext4", latencies(1))
+    out = replay.write()
+    assert compare([out]).replay.trace is None
+    found = compare([out], trace=trace)
+    assert found.replay.trace.path == trace
+    assert found.to_json()["trace"] == str(trace)
+    shutil.copytree(trace, tmp_path / "mail.trace")
+    assert compare([out]).replay.trace.path.samefile(tmp_path / "mail.trace")
+    meta = json.loads((tmp_path / "mail.trace" / "meta.json").read_text())
+    other = json.dumps(meta | {"start_ns": meta["start_ns"] + 1})
+    (tmp_path / "mail.trace" / "meta.json").write_text(other)
+    assert compare([out]).replay.trace is None
+    with pytest.raises(SpoolscopeError, match="not the trace that was replayed"):
+        compare([out], trace=tmp_path / "mail.trace")
 
 
 def test_what_is_not_a_replay_is_refused(tmp_path, trace):

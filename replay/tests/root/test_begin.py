@@ -9,8 +9,9 @@ import pytest
 from spoolscope.replay import images
 from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
 from spoolscope.replay.engine import Content, Engine
+from spoolscope.replay.job import Begin
 from spoolscope.replay.plan import build
-from spoolscope.replay.run import Begin, replay
+from spoolscope.replay.run import replay
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root]

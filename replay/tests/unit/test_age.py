@@ -6,7 +6,8 @@ import pytest
 
 from spoolscope.replay.age import Age, parse_age
 from spoolscope.replay.candidates import SMALLEST_BYTES, grows_to, image_bytes, parse
-from spoolscope.replay.run import Begin, replay
+from spoolscope.replay.job import Begin
+from spoolscope.replay.run import replay
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 

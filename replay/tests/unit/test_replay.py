@@ -70,6 +70,19 @@ def test_a_result_that_differs_is_listed_with_its_cause(script, tmp_path, target
     assert row["divergences"]["roots"] == [root]
 
 
+def test_results_hold_no_path_of_this_machine(script, tmp_path, target):
+    """They are read wherever they are copied to; where the target was is its name."""
+    script.call(10, 1, "mkdir", "d", mode=0o700)
+    row, out = run(script, tmp_path, target)
+    files = [*out.parent.glob("*.json"), *out.glob("*.json")]
+    assert {file.name for file in files} >= {"replay.json", "run.json", "plan.json"}
+    for file in files:
+        text = file.read_text().replace(row["candidate"], "")
+        assert str(tmp_path) not in text, file
+    header = json.loads((out.parent / "replay.json").read_text())
+    assert (header["trace"], header["runs"][0]["run"]) == ("../trace", out.name)
+
+
 def test_wrong_data_is_a_mismatch(script, tmp_path, target):
     deliver(script, 10, 1, "a", 100)
     plan = tmp_path / "plan"

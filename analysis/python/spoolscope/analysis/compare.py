@@ -93,7 +93,7 @@ class Comparison:
         """Return the object that ``compare --json`` prints."""
         header = self.replay.header
         return {
-            "trace": header.get("trace"),
+            "trace": str(self.replay.trace.path if self.replay.trace else header["trace"]),
             "pace": header.get("pace"),
             "rounds": max(c.rounds for c in self.candidates.values()),
             "seed": header.get("seed"),
@@ -108,14 +108,23 @@ class Comparison:
 
 
 def compare(
-    outputs: Sequence[Path], reference: str | None = None, progress: Progress | None = None
+    outputs: Sequence[Path],
+    reference: str | None = None,
+    progress: Progress | None = None,
+    trace: Path | None = None,
 ) -> Comparison:
     """Compare the candidates of one or more replays of one trace.
 
+    Args:
+        outputs: Directories that replays wrote.
+        reference: Candidate to hold the others against.
+        progress: Called with a sentence and the fraction done.
+        trace: The replayed trace, if it is no longer where it was beside the replay.
+
     Raises:
-        SpoolscopeError: not a replay, damaged, or an unknown reference.
+        SpoolscopeError: not a replay, damaged, an unknown reference, or another trace.
     """
-    replay = read_replay(outputs)
+    replay = read_replay(outputs, trace)
     calls = compared_calls(replay)
     values = {id(run): measure(replay, run, calls) for run in replay.runs}
     found = _candidates(replay, values, progress or (lambda _what, _fraction: None))

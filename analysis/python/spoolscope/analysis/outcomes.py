@@ -79,6 +79,15 @@ class Replay:
         return dict(zip(tids.tolist(), self.comms[made[first]].tolist(), strict=True))
 
     @property
+    def without_trace(self) -> str:
+        """One sentence for a replay whose trace is not at hand."""
+        name = Path(str(self.header["trace"])).name
+        return (
+            f"the replayed trace {name} is not at hand: calls have no names, and processes "
+            "neither; --trace DIR says where it is"
+        )
+
+    @property
     def conditions(self) -> Conditions:
         """What all of its runs were made under."""
         return Conditions.of(self.header)
@@ -94,23 +103,22 @@ def is_replay(path: Path) -> bool:
     return (path / REPLAY_FILE).is_file()
 
 
-def read_replay(outputs: Sequence[Path]) -> Replay:
+def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     """Read one or more outputs of ``spoolscope replay``.
+
+    Args:
+        outputs: Their directories.
+        trace: The replayed trace, if it is no longer where it was beside the first of them.
 
     Raises:
         SpoolscopeError: not a replay, without runs, damaged, or replays of different traces
-            or made under different conditions.
+            or made under different conditions; or ``trace`` is not the one that was replayed.
     """
     headers = [_header(path) for path in outputs]
-    originals = {str(header.get("trace")) for header in headers}
-    if len(originals) > 1:
-        raise SpoolscopeError(
-            f"the replays are of different traces: {', '.join(sorted(originals))}",
-            remedy="compare replays of one trace",
-            exit_code=USAGE,
-        )
+    _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
-    trace, names, comms, starts = _original(headers[0], outputs[0])
+    original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
+    names, comms, starts = _calls(original)
     runs = [
         _run(path, number, row, names)
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
@@ -120,11 +128,11 @@ def read_replay(outputs: Sequence[Path]) -> Replay:
     if not len(names):
         size = len(largest.latency_ns)
         names, starts = np.full(size, "call", dtype=object), np.zeros(size, np.int64)
-        return Replay(list(outputs), headers[0], trace, names, comms, starts, runs)
+        return Replay(list(outputs), headers[0], original, names, comms, starts, runs)
     phases = _phases_ns(largest.row)
     starts = np.concatenate([starts + late for late in phases])
     names, comms = np.tile(names, len(phases)), np.tile(comms, len(phases))
-    return Replay(list(outputs), headers[0], trace, names, comms, starts, runs)
+    return Replay(list(outputs), headers[0], original, names, comms, starts, runs)
 
 
 def _phases_ns(row: dict[str, Any]) -> list[int]:
@@ -143,6 +151,7 @@ def _header(path: Path) -> dict[str, Any]:
         )
     try:
         header = json.loads(file.read_text("utf-8"))
+        header.setdefault("trace", "?")
         runs = [dict(row, candidate=_candidate(row)) for row in header["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(file, error) from None
@@ -157,23 +166,60 @@ def _candidate(row: dict[str, Any]) -> str:
     return f"{row['candidate']} {what_if['label']}" if what_if else str(row["candidate"])
 
 
-def _original(
-    header: dict[str, Any], output: Path
-) -> tuple[Trace | None, np.ndarray, np.ndarray, np.ndarray]:
-    given = Path(str(header.get("trace", "")))
-    for path in (given, output / given, output.parent / given.name):
+def _check_one_trace(outputs: Sequence[Path], headers: Sequence[dict[str, Any]]) -> None:
+    """Refuse replays of different traces: by what the traces hold, in older replays by place."""
+    known = [header.get("trace_identity") for header in headers]
+    places = [path / str(header["trace"]) for path, header in zip(outputs, headers, strict=True)]
+    same = [known[0]] * len(known) == known if all(known) else len(set(places)) == 1
+    if not same:
+        raise SpoolscopeError(
+            f"the replays are of different traces: {', '.join(sorted(set(map(str, places))))}",
+            remedy="compare replays of one trace",
+            exit_code=USAGE,
+        )
+
+
+def _given(trace: Path, header: dict[str, Any]) -> Trace:
+    opened = Trace.open(trace)
+    if not _is_replayed(opened, header):
+        raise SpoolscopeError(
+            f"{trace} is not the trace that was replayed, which was called "
+            f"{Path(str(header['trace'])).name}",
+            remedy="give another --trace, or none",
+            exit_code=USAGE,
+        )
+    return opened
+
+
+def _found(header: dict[str, Any], output: Path) -> Trace | None:
+    """Return the replayed trace if it still lies where it was, as seen from the replay."""
+    given = Path(str(header["trace"]))
+    for path in (output / given, output.absolute().parent / given.name):
         try:
             trace = Trace.open(path)
-        except SpoolscopeError:
+        except (SpoolscopeError, OSError):  # gone, or not for us to read
             continue
-        table = trace.table("syscalls", ["syscall", "comm", "ts_ns"])
-        names, comms = (
-            table.column(name).cast(pa.string()).to_numpy(zero_copy_only=False)
-            for name in ("syscall", "comm")
-        )
-        return trace, names, comms, table.column("ts_ns").to_numpy()
-    nothing = np.empty(0, dtype=object)
-    return None, nothing, nothing, np.empty(0, np.int64)
+        if _is_replayed(trace, header):
+            return trace
+    return None
+
+
+def _is_replayed(trace: Trace, header: dict[str, Any]) -> bool:
+    """Tell whether a trace is the replayed one; an older replay does not know."""
+    return header.get("trace_identity") in (None, trace.identity)
+
+
+def _calls(trace: Trace | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return name, process name and start of each call; nothing without a trace."""
+    if trace is None:
+        nothing = np.empty(0, dtype=object)
+        return nothing, nothing, np.empty(0, np.int64)
+    table = trace.table("syscalls", ["syscall", "comm", "ts_ns"])
+    names, comms = (
+        table.column(name).cast(pa.string()).to_numpy(zero_copy_only=False)
+        for name in ("syscall", "comm")
+    )
+    return names, comms, table.column("ts_ns").to_numpy()
 
 
 def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> Run:
@@ -194,13 +240,11 @@ def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> R
 
 
 def _directory(output: Path, row: dict[str, Any]) -> Path:
-    """Find a run's directory even if the output was moved since."""
-    given = Path(str(row.get("run", "")))
-    named = f"{row['candidate']}-r{row.get('round', 0)}"
-    for path in (output / given.name, output / named, given, output / given):
-        if (path / "outcomes.parquet").is_file():
-            return path
-    return output / named
+    """Return a run's directory, which lies in the output, wherever that was moved to."""
+    by_label = output / Path(str(row.get("run", ""))).name
+    if (by_label / "outcomes.parquet").is_file():
+        return by_label
+    return output / f"{row['candidate']}-r{row.get('round', 0)}"
 
 
 def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, np.ndarray]:

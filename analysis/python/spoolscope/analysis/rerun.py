@@ -35,7 +35,7 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
             groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.row)
     if not set(wanted) <= {name for names in groups.values() for name in names}:
         return None
-    trace = str(replay.header.get("trace", "TRACE"))
+    trace = str(replay.trace.path) if replay.trace else "TRACE"
     return "; ".join(
         _command(trace, list(names.values()), [*made.options(), *options], rounds, made)
         + f" -o OUT{number if len(groups) > 1 else ''}"

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spoolscope.cli.output import emit_json, json_option, progress, quiet_option
+from spoolscope.cli.output import (
+    emit_json,
+    json_option,
+    progress,
+    quiet_option,
+    replayed_trace_option,
+    warn,
+)
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
@@ -21,7 +28,10 @@ if TYPE_CHECKING:
 @json_option
 @quiet_option
 @click.option("--reference", help="Candidate to hold the others against.")
-def command(out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | None) -> int:
+@replayed_trace_option
+def command(
+    out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | None, trace: Path | None
+) -> int:
     """Compare the candidates of a replay; OUT is what 'replay -o' wrote.
 
     The primary metric, fixed beforehand, is the time spent in calls, over the
@@ -30,7 +40,9 @@ def command(out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | 
     from spoolscope.analysis.compare import compare
 
     with progress(quiet=quiet) as show:
-        found = compare(out, reference, show)
+        found = compare(out, reference, show, trace)
+    if found.replay.trace is None:
+        warn(found.replay.without_trace)
     if as_json:
         emit_json(found.to_json())
     else:

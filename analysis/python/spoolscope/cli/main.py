@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from spoolscope.cli.printing import say
+from spoolscope.traces import unfinished
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 
 TRACEBACK = "SPOOLSCOPE_TRACEBACK"
@@ -33,6 +34,7 @@ VERBS = {
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",
     "report": "Write one self-contained HTML report.",
+    "clean": "Remove what killed commands have left.",
     "lab": "Try known troubles on this machine: what would explain say?",
 }
 
@@ -83,8 +85,13 @@ class VerbGroup(click.Group):
     "3 finished but incomplete or diverged.",
 )
 @click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
-def group() -> None:
+@click.pass_context
+def group(context: click.Context) -> None:
     """Record a mail spool, replay it on other filesystems, explain the time."""
+    if context.invoked_subcommand != "clean" and unfinished.left():
+        from spoolscope.cli.clean import warn_of_left
+
+        warn_of_left()
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

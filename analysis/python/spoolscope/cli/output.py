@@ -25,6 +25,11 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress dis
 key_file_option = click.option(
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
 )
+replayed_trace_option = click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="The replayed trace, if it is not where it was beside the replay.",
+)
 new_trace_option = click.option(
     "-o",
     "--output",
@@ -111,7 +116,8 @@ def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
     if mounted := _mounted_below(real):
         raise SpoolscopeError(
             f"output {path} holds a mounted filesystem",
-            remedy=f"wait for the replay that uses it, or umount {mounted}",
+            remedy=f"wait for the replay that uses it; if that was killed, 'spoolscope clean' "
+            f"unmounts {mounted}",
         )
     if not _is_ours(path):
         raise SpoolscopeError(

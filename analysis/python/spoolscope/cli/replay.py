@@ -1,6 +1,7 @@
 """The verb replay."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 
 from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
+from spoolscope.cli.clean import resuming
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -22,14 +24,17 @@ from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import parse_age
+from spoolscope.replay.artifacts import HEADER, finished_runs
 from spoolscope.replay.candidates import PRESETS, check_recordable, parse
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
+from spoolscope.replay.job import CACHES, Begin, Recorder
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
-from spoolscope.replay.run import CACHES, Begin, Recorder, is_true, replay
+from spoolscope.replay.run import is_true, replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
+from spoolscope.traces.unfinished import command_line
 
 EPILOG = """\b
 Examples:
@@ -86,6 +91,9 @@ PERCENT: dict[str, Any] = {
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [TRACE.replay]."
 )
+@click.option(
+    "--resume", is_flag=True, help="Go on with the interrupted replay in -o: finished runs stay."
+)
 @force_option
 @quiet_option
 @json_option
@@ -112,8 +120,11 @@ def command(**options: Any) -> int:
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
     for told in beyond_calls(trace):
         warn(told)
-    claimed = claim_output(output, force=options["force"], inputs=[trace.path])
-    with claimed, progress(quiet=options["quiet"]) as show:
+    if options["resume"]:
+        claimed = _taken_up(output, force=options["force"])
+    else:
+        claimed = claim_output(output, force=options["force"], inputs=[trace.path])
+    with _telling_how_to_go_on(output), claimed, progress(quiet=options["quiet"]) as show:
         rows = replay(
             trace.path,
             list(options["candidates"]),
@@ -128,6 +139,7 @@ def command(**options: Any) -> int:
             order=options["order"],
             begin=begin,
             realtime=options["realtime"],
+            resume=options["resume"],
         )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])
@@ -140,6 +152,35 @@ def command(**options: Any) -> int:
         _print_reasons(rows)
         wrote(output, f"spoolscope compare {output}")
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
+
+
+def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
+    """Make sure that there is a replay to go on with."""
+    if force:
+        raise SpoolscopeError(
+            "--resume keeps what --force replaces", remedy="give one of them", exit_code=USAGE
+        )
+    if not (output / HEADER).is_file():
+        raise SpoolscopeError(
+            f"there is no interrupted replay in {output}",
+            remedy="give the -o it was begun with, or leave out --resume",
+            exit_code=USAGE,
+        )
+    return nullcontext()
+
+
+@contextmanager
+def _telling_how_to_go_on(output: Path) -> Iterator[None]:
+    """Name the command that goes on with what is there, if a replay ends early."""
+    try:
+        yield
+    except BaseException as error:
+        misused = isinstance(error, SpoolscopeError) and error.exit_code == USAGE
+        if not misused and (runs := finished_runs(output)):
+            command = command_line()
+            how = f"'{resuming(command)}'" if command else "the same options and --resume"
+            warn(f"{runs[0]} of {runs[1]} runs are finished and stay; go on by {how}")
+        raise
 
 
 def _recorder(candidates: Iterable[str]) -> Recorder | None:

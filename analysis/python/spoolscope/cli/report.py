@@ -10,6 +10,7 @@ from spoolscope.cli.output import (
     json_option,
     progress,
     quiet_option,
+    replayed_trace_option,
     wrote,
 )
 from spoolscope.cli.printing import say
@@ -31,8 +32,14 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 @force_option
 @json_option
 @quiet_option
+@replayed_trace_option
 def command(
-    inputs: tuple[Path, ...], output: Path, force: bool, as_json: bool, quiet: bool
+    inputs: tuple[Path, ...],
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    trace: Path | None,
 ) -> None:
     """Write an HTML report of INPUT: a trace, or replays of one trace.
 
@@ -49,7 +56,7 @@ def command(
             f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
         )
     with progress(quiet=quiet) as show:
-        report = build(inputs, output, show)
+        report = build(inputs, output, show, trace)
     if as_json:
         emit_json(
             {

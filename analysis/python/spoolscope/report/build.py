@@ -48,15 +48,26 @@ class Report:
     bytes: int
 
 
-def build(inputs: Sequence[Path], output: Path, progress: Progress | None = None) -> Report:
+def build(
+    inputs: Sequence[Path],
+    output: Path,
+    progress: Progress | None = None,
+    trace: Path | None = None,
+) -> Report:
     """Write the report of a trace, or of one or more replays of a trace.
+
+    Args:
+        inputs: The trace, or directories that replays wrote.
+        output: File to write.
+        progress: Called with a sentence and the fraction done.
+        trace: The replayed trace, if it is no longer where it was beside the replay.
 
     Raises:
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
     """
     show = progress or (lambda _what, _fraction: None)
     if all(is_replay(path) for path in inputs):
-        page = replay_page(inputs, show)
+        page = replay_page(inputs, show, trace)
     elif len(inputs) == 1:
         show("Explaining the trace", None)
         page = trace_page(inputs[0])
@@ -123,9 +134,9 @@ def trace_page(path: Path) -> Page:
     )
 
 
-def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
+def replay_page(inputs: Sequence[Path], progress: Progress, trace: Path | None = None) -> Page:
     """Lay out the report of a replay."""
-    found = compare(inputs, progress=progress)
+    found = compare(inputs, progress=progress, trace=trace)
     studies: dict[str, Study] = {}
     for name, candidate in found.candidates.items():
         run = next(r for r in found.replay.runs if r.candidate == name)
@@ -144,8 +155,10 @@ def replay_page(inputs: Sequence[Path], progress: Progress) -> Page:
         *([trace_sections.quality_section(studies)] if studies else []),
         _environment(replay_sections.environment_rows(found), studies),
     ]
-    replayed = Path(str(found.replay.header.get("trace", "?"))).name
-    notes = () if studies else ("The runs were not recorded: causes are left out.",)
+    replayed = Path(str(found.replay.header["trace"])).name
+    notes = [] if studies else ["The runs were not recorded: causes are left out."]
+    if found.replay.trace is None:
+        notes.append(found.replay.without_trace)
     return Page(
         title=f"spoolscope: {replayed} on {', '.join(found.candidates)}",
         eyebrow=f"{replayed} replayed on {', '.join(found.candidates)}",

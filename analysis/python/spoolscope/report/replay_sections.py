@@ -1,6 +1,7 @@
 """Sections about a replay: verdict, candidates, latency, fidelity, environment."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from spoolscope.analysis.causes import CAUSES
@@ -289,7 +290,7 @@ def _fidelity_row(name: str, candidate: Candidate) -> list[str]:
 def environment_rows(found: Comparison) -> list[list[str]]:
     """Return what is needed to do the replay again."""
     header = found.replay.header
-    rows = [["replayed trace", str(header.get("trace", "?"))],
+    rows = [["replayed trace", Path(str(header["trace"])).name],
             ["pace", str(header.get("pace", "?"))],
             ["order", Conditions.of(header).order],
             ["options", " ".join(Conditions.of(header).options()) or "none"],

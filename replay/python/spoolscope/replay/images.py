@@ -30,7 +30,7 @@ def run(*command: str | Path) -> str:
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     except FileNotFoundError as error:
         raise SpoolscopeError(
-            f"program {command[0]} is missing", remedy="run 'make setup'"
+            f"program {command[0]} is missing", remedy="install the package that has it"
         ) from error
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from spoolscope.replay.artifacts import ABOUT
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.interrupts import undisturbed
+from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-
-# Files about all runs, and of none.
-_ABOUT = ("plan.json", "replay.json")
+from spoolscope.traces.output import discard
 
 
 def check_places(candidates: Sequence[Candidate], out: Path, work: Path | None) -> None:
@@ -55,14 +55,15 @@ def _wrong(what: str, remedy: str) -> SpoolscopeError:
 
 
 @contextmanager
-def scratch(parent: Path) -> Iterator[Path]:
-    """A directory for the plan and the images; gone afterwards."""
+def scratch(parent: Path, out: Path) -> Iterator[Path]:
+    """A directory for the plan and the images of what goes to ``out``; gone afterwards."""
     path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
+    unfinished.begin(path, "replay", out)
     try:
         yield path
     finally:
         with undisturbed():
-            shutil.rmtree(path, ignore_errors=True)
+            discard(path)
 
 
 @contextmanager
@@ -79,7 +80,7 @@ def results(out: Path) -> Iterator[None]:
 
 
 def _forget(out: Path, *, made: bool) -> None:
-    if any(not path.is_dir() and path.name not in _ABOUT for path in out.rglob("*")):
+    if any(not path.is_dir() and path.name not in ABOUT for path in out.rglob("*")):
         return
     for path in out.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,19 +1,24 @@
 """Replay a trace on candidates, in rounds of random order, each on a fresh filesystem."""
 
 import json
-import platform
-import random
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from spoolscope.replay import images, on_disk
-from spoolscope.replay.age import Age
+from spoolscope.replay import images
+from spoolscope.replay.artifacts import (
+    faults_of,
+    finished_rows,
+    row_of,
+    write_header,
+    write_json,
+    write_plan,
+    write_row,
+)
 from spoolscope.replay.candidates import (
-    Candidate,
     Target,
     check,
     check_space,
@@ -25,87 +30,21 @@ from spoolscope.replay.candidates import (
 )
 from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
-from spoolscope.replay.engine import ORDERS, Content, Engine, ended_early, to_its_end
+from spoolscope.replay.engine import ORDERS, Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.replay.ops import FAULT
-from spoolscope.replay.outcomes import (
-    SAME,
-    Plan,
-    read_outcomes,
-    read_plan,
-    write_parquet,
-)
+from spoolscope.replay.job import WARM, Begin, Job, Recorder, Slot, slots
+from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
 from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.places import check_places, results, scratch
-from spoolscope.replay.plan import PlanSummary
 from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-
-@dataclass(frozen=True)
-class Begin:
-    """The state in which every replay begins.
-
-    Attributes:
-        cache: cold: nothing of the filesystem is in memory; warm: everything was read once.
-        content: What the data of files is like.
-        age: Churn before the fixture is built; none by default.
-    """
-
-    cache: str = "cold"
-    content: Content = field(default_factory=Content)
-    age: Age | None = None
-
-
 Progress = Callable[[str, float | None], None]
-Recorder = Callable[[Path, list[str], Path], int]
 # Time a run takes besides the replay itself, for the ETA only.
 OVERHEAD_S = 4.0
-CACHES = COLD, WARM = "cold", "warm"
-
-
-@dataclass(frozen=True)
-class Job:
-    """What all runs of one replay share."""
-
-    trace: Trace
-    plan_file: Path
-    summary: PlanSummary
-    plan: Plan
-    work: Path
-    out: Path
-    pace: Pace
-    names: int
-    fixture_bytes: int
-    peak_bytes: int
-    recorder: Recorder | None
-    begin: Begin
-    rounds: int
-    what_if: dict[str, Any] | None
-    order: str
-
-    @property
-    def users(self) -> int:
-        """How many times the recorded users there are."""
-        scale = self.what_if and self.what_if["scale"]
-        return int(scale["users"]) if scale else 1
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One run: which candidate, in which round, at which place of the round."""
-
-    candidate: Candidate
-    round: int
-    position: int
-
-    @property
-    def name(self) -> str:
-        """Directory of the run below the output."""
-        return f"{self.candidate.label}-r{self.round}"
 
 
 def replay(
@@ -123,13 +62,14 @@ def replay(
     order: str = ORDERS[0],
     *,
     realtime: bool = False,
+    resume: bool = False,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
     Args:
         trace: Trace directory.
         candidates: Names of presets, or ``dir:PATH``.
-        out: Directory for the results; must not exist or be empty.
+        out: Directory for the results; must not exist or be empty, but for ``resume``.
         rounds: How often each candidate is replayed, each time on a fresh filesystem.
         pace: See ``pace.HELP``.
         seed: Of the random order of candidates within a round.
@@ -140,6 +80,7 @@ def replay(
         what_if: Which calls are left out on purpose.
         order: What a call waits for, one of ``engine.ORDERS``.
         realtime: Tasks have real-time priority while CPUs are to spare.
+        resume: An interrupted replay in ``out`` goes on: its finished runs stay.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -151,18 +92,18 @@ def replay(
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
-    with ending_on_signals(), results(out), scratch(work or out) as place:
+    with ending_on_signals(), results(out), scratch(work or out, out) as place:
         report = progress or (lambda _what, _fraction: None)
         report("building the plan", 0.0)
         job = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order)
-        slots = _slots(chosen, rounds, seed)
-        rows: list[dict[str, Any]] = []
+        order_of_runs = slots(chosen, rounds, seed)
+        rows = finished_rows(job, order_of_runs, seed) if resume else []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
-        _write_header(job, slots, rows, seed, rounds)
-        for number, slot in enumerate(slots):
-            share = _Share(report, slot.name, number, len(slots), job)
+        write_header(job, order_of_runs, rows, seed)
+        for number, slot in enumerate(order_of_runs[len(rows) :], len(rows)):
+            share = _Share(report, slot.name, number, len(order_of_runs), job)
             rows.append(run_once(job, slot, share))
-            _write_header(job, slots, rows, seed, rounds)
+            write_header(job, order_of_runs, rows, seed)
     return rows
 
 
@@ -203,19 +144,8 @@ def _job(
         what_if=told,
         order=order,
     )
-    (out / "plan.json").write_text(json.dumps({**summary.as_dict(), **checked}, indent=1) + "\n")
+    write_plan(job, checked)
     return job
-
-
-def _slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
-    """Every candidate once per round, in an order the seed fixes."""
-    generator = random.Random(seed)
-    slots = []
-    for number in range(1, rounds + 1):
-        order = list(candidates)
-        generator.shuffle(order)
-        slots += [Slot(candidate, number, place) for place, candidate in enumerate(order, 1)]
-    return slots
 
 
 class _Share:
@@ -260,18 +190,18 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     caused = causes(job.plan, outcomes, wrong, types, job.trace)
     given = Conditions(job.pace, summary, int(state["mismatched"]), types.same, job.users)
     found = fidelity(job.plan, outcomes, job.summary, given)
-    row = _row(job, slot, summary, state, options) | asdict(found)
+    row = row_of(job, slot, summary, state, options) | asdict(found)
     row["wall_ns"] = int((time.monotonic() - began) * 1e9)
     row["run"] = str(directory)
-    row["faults"] = _faults(job, outcomes)
+    row["faults"] = faults_of(job, outcomes)
     row["divergences"] = shown(caused)
     row["fixture"] = "copied" if target.copied else "built"
     row["age"] = built.get("age")
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
     (directory / "outcomes.bin").unlink()
-    _write_json(directory / "divergences.json", caused)
-    _write_json(directory / "run.json", row)
+    write_json(directory / "divergences.json", caused)
+    write_row(directory, row)
     return row
 
 
@@ -286,17 +216,12 @@ def _fill(
         progress("ageing, building" if job.begin.age else "building the fixture", None)
         built = engine.fixture(target.mount, job.begin.age)
         if note is not None and target.image is not None:
-            _write_json(note, built)
+            write_json(note, built)
     progress("making caches " + job.begin.cache, None)
     target.cool(slot.candidate, keep)
     if job.begin.cache == WARM:
         images.read_all(target.mount)
     return built
-
-
-def _cache(job: Job, slot: Slot) -> str:
-    known = job.begin.cache == WARM or slot.candidate.directory is None
-    return job.begin.cache if known else "as it was"
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:
@@ -320,76 +245,6 @@ def _execute(
         files.outcomes.unlink()
         raise ended_early(summary, kept)
     return summary
-
-
-def _row(
-    job: Job,
-    slot: Slot,
-    summary: dict[str, Any],
-    state: dict[str, Any],
-    options: str,
-) -> dict[str, Any]:
-    return {
-        "candidate": slot.candidate.name,
-        "round": slot.round,
-        "position": slot.position,
-        "fstype": slot.candidate.fstype,
-        "mkfs": " ".join(slot.candidate.mkfs),
-        "mount_options": options or slot.candidate.mount_options,
-        "pace": job.pace.text,
-        "loop": job.pace.loop,
-        "realtime": job.pace.realtime,
-        "order": job.order,
-        "start_epoch_ns": summary["start_epoch_ns"],
-        "makespan_ns": summary["makespan_ns"],
-        "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
-        "orders_given_up": summary["orders_given_up"],
-        "locks_given_back": summary["locks_given_back"],
-        "tasks_crashed": summary["tasks_crashed"],
-        "descriptors_passed": summary["descriptors_passed"],
-        "owners": summary["owners"],
-        "listings": summary["listings"],
-        "cache": _cache(job, slot),
-        **asdict(job.begin.content),
-        "recorded": job.recorder is not None,
-        "what_if": job.what_if,
-    }
-
-
-def _faults(job: Job, outcomes: Any) -> dict[str, int]:
-    touched = 0
-    for part in on_disk.parts(len(outcomes)):
-        is_fault = job.plan.ops["op"][part] == FAULT
-        touched += int((is_fault & (outcomes["verdict"][part] == SAME)).sum())
-    return {"recorded": job.summary.faults, "touched": touched}
-
-
-def _write_header(
-    job: Job, slots: list[Slot], rows: list[dict[str, Any]], seed: int, rounds: int
-) -> None:
-    """Rewritten after every run: an interrupted replay keeps what it has."""
-    _write_json(
-        job.out / "replay.json",
-        {
-            "trace": str(job.trace.path.resolve()),
-            "pace": job.pace.text,
-            "rounds": rounds,
-            "seed": seed,
-            "order": [slot.name for slot in slots],
-            "finished": len(rows) == len(slots),
-            "what_if": job.what_if,
-            "complete": bool(job.trace.meta.get("complete")),
-            "kernel": platform.release(),
-            "plan": job.summary.as_dict() | {"path": "replay.plan"},
-            "runs": rows,
-        },
-    )
-
-
-def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n")
-    partial.replace(path)
 
 
 def is_true(row: dict[str, Any]) -> bool:

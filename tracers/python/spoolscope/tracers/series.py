@@ -12,8 +12,9 @@ from pathlib import Path
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.recorder import Event, Recorder
 from spoolscope.tracers.request import Request
+from spoolscope.traces import unfinished
 from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.output import place_of, publish, work_directory
+from spoolscope.traces.output import discard, place_of, publish, work_directory
 from spoolscope.traces.recording import (
     CAPTURES,
     FROZEN,
@@ -52,6 +53,7 @@ class Series:
         self.path.mkdir(mode=0o700)
         self.captures = self.path / CAPTURES
         self.captures.mkdir(mode=0o700)
+        unfinished.begin(self.captures, "series", self.path)
         self.capture = self.captures / "capture.seg"
         self._worker = _new_worker()
         self._running: Future[str | None] | None = None
@@ -128,7 +130,7 @@ class Series:
         self._finished()
         self._worker.shutdown()
         if not self.failures:
-            shutil.rmtree(self.captures)
+            discard(self.captures)
 
     def _wait(self) -> None:
         if self._running is not None:
@@ -155,7 +157,7 @@ def _convert(job: Job, output: Path, key: bytes | None) -> str | None:
         convert(job.segments, work, key, frozen=job.frozen)
         publish(work, output)
     except (OSError, SpoolscopeError) as error:
-        shutil.rmtree(work, ignore_errors=True)
+        discard(work)
         return f"cannot write {output.name}: {getattr(error, 'strerror', None) or error}"
     for segment in job.segments:
         segment.unlink()

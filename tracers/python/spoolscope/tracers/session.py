@@ -16,7 +16,7 @@ from spoolscope.tracers.request import Request
 from spoolscope.tracers.series import Series
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import DTYPES
-from spoolscope.traces.output import check_output, publish, work_directory
+from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.pseudonym import load_key
 from spoolscope.traces.recording import Recording
 
@@ -57,7 +57,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     refuse_output_on_spool(request.output, request.spools)
     if request.is_series:
         return _record_series(request, key, report)
-    work = work_directory(request.output)
+    work = work_directory(request.output, "recording")
     status, failure = None, None
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
     try:
@@ -68,7 +68,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
             status = recorder.end()
     except SpoolscopeError as error:
         if not _worth_keeping(work / CAPTURE):
-            shutil.rmtree(work)
+            discard(work)
             raise
         failure = f"{error.message}: {error.remedy}"
     report("converting", None)

@@ -32,9 +32,13 @@ def find_binary(name: str) -> Path:
     if found := shutil.which(name):
         return Path(found)
     searched = ", ".join([*map(str, places), "PATH"])
+    if source_root() is None:
+        remedy = "it is built from the sources, by 'make setup' there"
+    else:
+        remedy = "run 'make setup'"
     raise SpoolscopeError(
-        f"{name} not found (searched {searched})",
-        remedy=f"run 'make setup', or set {BIN_DIR_VARIABLE} to the directory that holds it",
+        f"the native program {name} is not installed (searched {searched})",
+        remedy=f"{remedy}, or set {BIN_DIR_VARIABLE} to the directory that holds it",
     )
 
 

@@ -9,10 +9,13 @@ Rules for where it may lie, as what runs is often root:
 """
 
 import os
+import re
+import shutil
 import stat
 import tempfile
 from pathlib import Path
 
+from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 MOST_LINKS = 40  # as the kernel
@@ -97,10 +100,32 @@ def _missing(output: Path) -> SpoolscopeError:
     )
 
 
-def work_directory(output: Path) -> Path:
-    """Make ``.NAME.xxxx`` of mode 0700 beside the output."""
+def work_directory(output: Path, kind: unfinished.Kind = "output") -> Path:
+    """Make ``.NAME.xxxx`` of mode 0700 beside the output, locked and noted while we work there.
+
+    Raises:
+        SpoolscopeError: another command is writing the same output.
+    """
     place = place_of(output)
-    return Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    # Of two commands at once each sees the lock of the other, if not both: none goes on unseen.
+    unfinished.begin(work, kind, place)
+    others = re.compile(rf"\.{re.escape(place.name)}\.[a-z0-9_]{{8}}")
+    for found in place.parent.iterdir():
+        if others.fullmatch(found.name) and found != work and unfinished.in_use(found):
+            discard(work)
+            raise SpoolscopeError(
+                f"another command is writing {output} now, in {found}",
+                remedy="give another -o, or wait for it",
+                exit_code=USAGE,
+            )
+    return work
+
+
+def discard(work: Path) -> None:
+    """Remove a work directory."""
+    shutil.rmtree(work, ignore_errors=True)
+    unfinished.end(work)
 
 
 def publish(work: Path, output: Path) -> None:
@@ -108,3 +133,4 @@ def publish(work: Path, output: Path) -> None:
     for file in work.iterdir():
         file.chmod(0o600)
     work.rename(work.parent / output.name)
+    unfinished.end(work)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from spoolscope.traces.columns import COMM, GROUP, PATH, PROGRAM, Table
 from spoolscope.traces.comms import is_known
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.output import check_output, publish, work_directory
+from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.parquet import ROW_GROUP, write_parts
 from spoolscope.traces.private import Private
 from spoolscope.traces.programs import group, program
@@ -57,7 +56,7 @@ def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
         hidden = _write(trace, work, Private(key), progress)
         publish(work, new)
     except BaseException:
-        shutil.rmtree(work)
+        discard(work)
         raise
     return hidden
 

@@ -46,6 +46,13 @@ class Trace:
             trace._check(name)
         return trace
 
+    @property
+    def identity(self) -> str:
+        """What tells it from other traces wherever it lies: its begin, length and calls."""
+        return (
+            f"{self.meta['start_ns']}-{self.meta['duration_ns']}-{self.meta['counts']['syscalls']}"
+        )
+
     def table(self, name: str, columns: Iterable[str] | None = None) -> pa.Table:
         """Read a table, or some of its columns, into memory."""
         wanted = None if columns is None else list(columns)

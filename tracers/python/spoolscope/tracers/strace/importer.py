@@ -1,7 +1,6 @@
 """strace's files -> trace: what there is to replay and to compare, without attribution."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from spoolscope.tracers.strace.reading import EXECUTING, Reading
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import ROWS, Capture, Records
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.output import check_output, publish, work_directory
+from spoolscope.traces.output import check_output, discard, publish, work_directory
 
 O_RDWR, O_DIRECTORY = 2, 0o200000
 SYSCALL = "1"  # kind of record, as in lost_records
@@ -54,7 +53,7 @@ def import_strace(
         meta = write(capture, work, key)
         publish(work, output)
     except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        discard(work)
         raise
     return meta
 

@@ -1,0 +1,93 @@
+"""The verb clean, and what other verbs say of what it would remove."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import emit_json, json_option, warn
+from spoolscope.cli.printing import say
+from spoolscope.traces.errors import ERROR, SpoolscopeError
+from spoolscope.traces.unfinished import Unfinished, left
+
+# Leftovers that are named one by one before other verbs.
+NAMED = 3
+
+
+@click.command(epilog="Example: sudo spoolscope clean --dry-run")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option
+def command(dry_run: bool, as_json: bool) -> int:
+    """Remove what killed commands of yours have left, and nothing else.
+
+    These are captures, which hold names as they are, images with their mounts
+    and loop devices, and outputs that never became whole. A capture can still
+    become a trace: 'spoolscope record --recover' before.
+    """
+    from spoolscope.replay.clearing import clear
+
+    found = left()
+    failed: dict[str, str] = {}
+    for one in found:
+        if not as_json:
+            say(f"{'Would remove' if dry_run else 'Removing'} {one.place}: {_what(one)}")
+        if dry_run:
+            continue
+        try:
+            clear(one.place)
+        except SpoolscopeError as error:
+            failed[str(one.place)] = f"{error.message}; {error.remedy}"
+            warn(failed[str(one.place)])
+    left()  # drops the notes of what is gone
+    if as_json:
+        emit_json({"found": [_row(one) for one in found], "removed": not dry_run, "failed": failed})
+    elif not found:
+        say("Nothing is left of killed commands.")
+    return ERROR if failed else 0
+
+
+def warn_of_left() -> None:
+    """Name on stderr what killed commands have left, and what to do about it."""
+    found = left()
+    for one in found[:NAMED]:
+        ways = [f"'{way}' {does}" for way, does in _ways(one)]
+        warn(f"left behind: {one.place}, {_what(one)}; {', '.join(ways)}")
+    if len(found) > NAMED:
+        warn(f"left behind: {len(found) - NAMED} more; 'spoolscope clean --dry-run' lists them")
+
+
+def _row(one: Unfinished) -> dict[str, Any]:
+    ways = {does: way for way, does in _ways(one)}
+    return {"place": one.place, "kind": one.kind, "output": one.output, "ways": ways}
+
+
+def _what(one: Unfinished) -> str:
+    match one.kind:
+        case "recording" | "series":
+            return f"the capture, with names as they are, of a recording to {one.output}"
+        case "replay":
+            return f"the plan and images, perhaps mounted, of a replay to {one.output}"
+        case "output":
+            return f"the begin of {one.output}, which never became whole"
+
+
+def _ways(one: Unfinished) -> list[tuple[str, str]]:
+    """Return commands and what each does."""
+    ways = []
+    if one.kind in ("recording", "series"):
+        capture = one.place if one.kind == "recording" else one.output
+        recover = ["spoolscope", "record", "--recover", str(capture), "-o", "NEW"]
+        ways.append((shlex.join(recover), "makes a trace of it"))
+    if one.kind == "replay" and one.command and (one.output / "replay.json").is_file():
+        ways.append((resuming(one.command), "goes on with it"))
+    return [*ways, ("spoolscope clean", "removes it")]
+
+
+def resuming(command: str) -> str:
+    """Return the command that goes on with a replay that was begun by ``command``."""
+    place, _, words = command.partition(" && ")
+    kept = [word for word in shlex.split(words) if word not in ("-f", "--force", "--resume")]
+    again = shlex.join([*kept, "--resume"])
+    here = shlex.split(place)[1:] == [str(Path.cwd())]
+    return again if here else f"{place} && {again}"

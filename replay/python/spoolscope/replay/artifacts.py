@@ -1,0 +1,166 @@
+"""The files that a replay leaves about its runs; none names a place of this machine."""
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay import on_disk
+from spoolscope.replay.job import WARM, Job, Slot
+from spoolscope.replay.ops import FAULT
+from spoolscope.replay.outcomes import SAME
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+HEADER, RUN = "replay.json", "run.json"
+ABOUT = "plan.json", HEADER
+"""Files about all runs, and of none."""
+
+# Facts of replay.json that change while runs are added, or when the replay goes on.
+_MOVING = ("trace", "rounds", "order", "finished", "runs")
+
+
+def row_of(
+    job: Job,
+    slot: Slot,
+    summary: dict[str, Any],
+    state: dict[str, Any],
+    options: str,
+) -> dict[str, Any]:
+    """Return run.json of a run that has ended, but for what is found by looking at its calls."""
+    return {
+        "candidate": slot.candidate.name,
+        "round": slot.round,
+        "position": slot.position,
+        "fstype": slot.candidate.fstype,
+        "mkfs": " ".join(slot.candidate.mkfs),
+        "mount_options": options or slot.candidate.mount_options,
+        "pace": job.pace.text,
+        "loop": job.pace.loop,
+        "realtime": job.pace.realtime,
+        "order": job.order,
+        "start_epoch_ns": summary["start_epoch_ns"],
+        "makespan_ns": summary["makespan_ns"],
+        "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
+        "orders_given_up": summary["orders_given_up"],
+        "locks_given_back": summary["locks_given_back"],
+        "tasks_crashed": summary["tasks_crashed"],
+        "descriptors_passed": summary["descriptors_passed"],
+        "owners": summary["owners"],
+        "listings": summary["listings"],
+        "cache": _cache(job, slot),
+        **asdict(job.begin.content),
+        "recorded": job.recorder is not None,
+        "what_if": job.what_if,
+    }
+
+
+def faults_of(job: Job, outcomes: Any) -> dict[str, int]:
+    """Count the page faults that were recorded, and those that happened again."""
+    touched = 0
+    for part in on_disk.parts(len(outcomes)):
+        is_fault = job.plan.ops["op"][part] == FAULT
+        touched += int((is_fault & (outcomes["verdict"][part] == SAME)).sum())
+    return {"recorded": job.summary.faults, "touched": touched}
+
+
+def _cache(job: Job, slot: Slot) -> str:
+    known = job.begin.cache == WARM or slot.candidate.directory is None
+    return job.begin.cache if known else "as it was"
+
+
+def write_plan(job: Job, checked: dict[str, Any]) -> None:
+    """Write what is known of the plan, which itself does not stay."""
+    write_json(job.out / ABOUT[0], _summary(job) | checked)
+
+
+def write_header(job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int) -> None:
+    """Write replay.json; after every run again, so that an interrupted replay keeps what it has."""
+    write_json(job.out / HEADER, _header(job, slots, rows, seed))
+
+
+def _header(
+    job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int
+) -> dict[str, Any]:
+    begin = job.begin
+    return {
+        "trace": os.path.relpath(job.trace.path.resolve(), job.out.resolve()),
+        "trace_identity": job.trace.identity,
+        "pace": job.pace.text,
+        "rounds": job.rounds,
+        "seed": seed,
+        "order": [slot.name for slot in slots],
+        "finished": len(rows) == len(slots),
+        "what_if": job.what_if,
+        "complete": bool(job.trace.meta.get("complete")),
+        "kernel": platform.release(),
+        "plan": _summary(job),
+        "asked": {
+            "order": job.order,
+            "realtime": job.pace.realtime,
+            "cache": begin.cache,
+            **asdict(begin.content),
+            "age": None if begin.age is None else asdict(begin.age),
+            "recorded": job.recorder is not None,
+        },
+        "runs": [_carried(row) for row in rows],
+    }
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    """Return what the plan holds; its file is gone when the replay has ended."""
+    return {key: value for key, value in job.summary.as_dict().items() if key != "path"}
+
+
+def write_row(directory: Path, row: dict[str, Any]) -> None:
+    """Write run.json."""
+    write_json(directory / RUN, _carried(row))
+
+
+def _carried(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as files hold it: a replay is read wherever it was copied to."""
+    return row | {"run": Path(row["run"]).name}
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, which appears when it is whole."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=1) + "\n")
+    partial.replace(path)
+
+
+def finished_runs(out: Path) -> tuple[int, int] | None:
+    """Return how many runs of a replay are finished, and of how many; None if it has none."""
+    try:
+        header = json.loads((out / HEADER).read_text())
+        done, wanted = len(header["runs"]), len(header["order"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (done, wanted) if 0 < done < wanted else None
+
+
+def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, Any]]:
+    """Return the rows of an interrupted replay, and remove what its last run had begun.
+
+    Raises:
+        SpoolscopeError: it was asked for otherwise, or on another kernel.
+    """
+    before = json.loads((job.out / HEADER).read_text())
+    rows = [dict(row, run=str(job.out / row["run"])) for row in before["runs"]]
+    # As a file holds it: tuples are lists there.
+    now = json.loads(json.dumps(_header(job, slots, [], seed)))
+    differing = [key for key in now if key not in _MOVING and now[key] != before.get(key)]
+    if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
+        differing.append("candidates")
+    if differing:
+        raise SpoolscopeError(
+            f"the replay in {job.out} was made otherwise: {', '.join(differing)}",
+            remedy="give --resume with the options it was begun with, or another -o",
+            exit_code=USAGE,
+        )
+    for slot in slots[len(rows) :]:
+        shutil.rmtree(job.out / slot.name, ignore_errors=True)
+    return rows

@@ -1,0 +1,85 @@
+"""What one replay is: the plan, the candidates in their rounds, what all runs share."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay.age import Age
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.engine import Content
+from spoolscope.replay.outcomes import Plan
+from spoolscope.replay.pace import Pace
+from spoolscope.replay.plan import PlanSummary
+from spoolscope.traces.trace import Trace
+
+Recorder = Callable[[Path, list[str], Path], int]
+CACHES = COLD, WARM = "cold", "warm"
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The state in which every replay begins.
+
+    Attributes:
+        cache: cold: nothing of the filesystem is in memory; warm: everything was read once.
+        content: What the data of files is like.
+        age: Churn before the fixture is built; none by default.
+    """
+
+    cache: str = "cold"
+    content: Content = field(default_factory=Content)
+    age: Age | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all runs of one replay share."""
+
+    trace: Trace
+    plan_file: Path
+    summary: PlanSummary
+    plan: Plan
+    work: Path
+    out: Path
+    pace: Pace
+    names: int
+    fixture_bytes: int
+    peak_bytes: int
+    recorder: Recorder | None
+    begin: Begin
+    rounds: int
+    what_if: dict[str, Any] | None
+    order: str
+
+    @property
+    def users(self) -> int:
+        """How many times the recorded users there are."""
+        scale = self.what_if and self.what_if["scale"]
+        return int(scale["users"]) if scale else 1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One run: which candidate, in which round, at which place of the round."""
+
+    candidate: Candidate
+    round: int
+    position: int
+
+    @property
+    def name(self) -> str:
+        """Directory of the run below the output."""
+        return f"{self.candidate.label}-r{self.round}"
+
+
+def slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
+    """Return every candidate once per round, in an order the seed fixes."""
+    generator = random.Random(seed)
+    made = []
+    for number in range(1, rounds + 1):
+        order = list(candidates)
+        generator.shuffle(order)
+        made += [Slot(candidate, number, place) for place, candidate in enumerate(order, 1)]
+    return made

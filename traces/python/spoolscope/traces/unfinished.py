@@ -1,0 +1,172 @@
+"""Notes of what a command would leave behind if it were killed, for the commands after it.
+
+A directory in which a command works is locked while it runs, and a note of it lies in the
+operator's state directory. A note whose directory is there and is not locked names something left
+by a command that was killed: a capture with real names, a mounted image, a half-written output.
+
+A note is a convenience: where the state directory cannot be written, there is none.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import stat
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["recording", "series", "replay", "output"]
+
+_locks: dict[Path, int] = {}
+"""Descriptors that hold the locks of this process's own directories."""
+_notes: dict[Path, Path] = {}
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A directory in which a command worked that is gone.
+
+    Attributes:
+        place: The directory, absolute.
+        inode: Its inode number, by which another directory of that name is told apart.
+        kind: recording: a capture; series: the captures of one; replay: a plan, images, mounts;
+            output: what was to become a trace.
+        output: What the command was to write.
+        command: How it was begun, as a shell takes it; None if not by the command line.
+    """
+
+    place: Path
+    inode: int
+    kind: Kind
+    output: Path
+    command: str | None
+
+
+def begin(place: Path, kind: Kind, output: Path) -> None:
+    """Lock a directory of this process, and note it until ``end``, or until the process ends."""
+    place, output = place.absolute(), output.absolute()
+    _locks[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a filesystem without locks
+        fcntl.flock(_locks[place], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    made = Unfinished(place, place.stat().st_ino, kind, output, command_line())
+    with contextlib.suppress(OSError):
+        _notes[place] = _write(made)
+
+
+def end(place: Path) -> None:
+    """Forget a directory that was renamed or removed."""
+    place = place.absolute()
+    if (descriptor := _locks.pop(place, None)) is not None:
+        os.close(descriptor)
+    if (note := _notes.pop(place, None)) is not None:
+        _drop(note)
+
+
+def in_use(place: Path) -> bool:
+    """Tell whether a directory is locked by a command that still runs, or cannot be locked."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def left() -> list[Unfinished]:
+    """Return what commands of this user have left, oldest first; notes of what is gone go, too."""
+    found = []
+    for note in _all_notes():
+        made = _read(note)
+        if made is None or not _is_there(made):
+            _drop(note)
+        elif not in_use(made.place):
+            found.append(made)
+    return found
+
+
+def command_line() -> str | None:
+    """Return how this command was begun, as a shell takes it anywhere; None if not by one."""
+    if Path(sys.argv[0]).name not in ("spoolscope", "main.py"):
+        return None
+    root = ["sudo"] if os.geteuid() == 0 else []
+    words = shlex.join([*root, "spoolscope", *sys.argv[1:]])
+    return f"cd {shlex.quote(str(Path.cwd()))} && {words}"
+
+
+def _directory() -> Path:
+    if base := os.environ.get("XDG_STATE_HOME"):
+        return Path(base) / "spoolscope" / "unfinished"
+    if os.geteuid() == 0:
+        return Path("/var/lib/spoolscope/unfinished")
+    return Path.home() / ".local" / "state" / "spoolscope" / "unfinished"
+
+
+def _write(made: Unfinished) -> Path:
+    directory = _directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    note = directory / f"{time.time_ns()}-{os.getpid()}.json"
+    descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(asdict(made), file, default=str)
+    return note
+
+
+def _all_notes() -> list[Path]:
+    """Return the notes, if nobody else can have written them: they say what is removed."""
+    directory = _directory()
+    try:
+        found = directory.lstat()
+        if not stat.S_ISDIR(found.st_mode) or not _is_ours_alone(found):
+            return []
+        return sorted(directory.glob("*.json"))
+    except OSError:
+        return []
+
+
+def _is_ours_alone(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _read(note: Path) -> Unfinished | None:
+    """Return what a note says; None if it is damaged, or not ours."""
+    try:
+        descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor) as file:
+            if not _is_ours_alone(os.fstat(file.fileno())):
+                return None
+            told = json.load(file)
+        return Unfinished(
+            Path(told["place"]),
+            int(told["inode"]),
+            told["kind"],
+            Path(told["output"]),
+            told["command"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_there(made: Unfinished) -> bool:
+    try:
+        found = made.place.lstat()
+    except OSError:
+        return False
+    same = (found.st_ino, found.st_uid) == (made.inode, os.geteuid())
+    return same and stat.S_ISDIR(found.st_mode) and made.place.name.startswith(".")
+
+
+def _drop(note: Path) -> None:
+    """Remove a note, and its directory with the last one."""
+    with contextlib.suppress(OSError):
+        note.unlink()
+        note.parent.rmdir()
+        note.parent.parent.rmdir()
