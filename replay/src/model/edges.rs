@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use smallvec::SmallVec;
 use spoolscope_traces::records::{NONE, PlanOp, PlanThread};
 
-use crate::model::grants::Grants;
+use crate::model::grants::{Flight, Grants};
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size, written};
@@ -150,9 +150,9 @@ impl<'a> Edges<'a> {
         *begun += 1;
     }
 
-    /// Adds the next operation of the order; `changes` are what it did to locks, and none that
-    /// comes later in the order began before `horizon_ns`.
-    pub fn add(&mut self, at: u32, world: &World, changes: &[Change], horizon_ns: i64) {
+    /// Adds the next operation of the order; `changes` are what it did to locks, and those in
+    /// `flight` come later in the order.
+    pub fn add(&mut self, at: u32, world: &World, changes: &[Change], flight: Flight) {
         let op = &self.ops[at as usize];
         let touches = touches::of(op);
         self.add_names(at, op, &touches, world);
@@ -173,7 +173,7 @@ impl<'a> Edges<'a> {
             if let Some(file) = change.ends_for() {
                 self.wholes.remove(&Key::Copies(file));
             }
-            let before = self.grants.add(self.ops, at, *change, horizon_ns);
+            let before = self.grants.add(self.ops, at, *change, flight);
             for earlier in before.ended {
                 let key = Key::Lock(change.hold.key);
                 note(

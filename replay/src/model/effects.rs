@@ -10,10 +10,7 @@ use crate::touches::{self, Makes};
 /// Whether other operations may see a difference after this one.
 pub fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
-    let closes = matches!(
-        semantics::kind(op),
-        Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
-    );
+    let closes = semantics::may_close(semantics::kind(op));
     let names = || {
         touches::of(op)
             .iter()

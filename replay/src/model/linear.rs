@@ -16,6 +16,7 @@ use crate::model::arrivals::Arrivals;
 use crate::model::contest;
 use crate::model::edges::Edges;
 use crate::model::effects;
+use crate::model::grants::Flight;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::any_need;
@@ -465,13 +466,6 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// No operation that has no place yet began before this.
-    fn horizon_ns(&self) -> i64 {
-        let unplaced = self.in_flight.iter().copied().chain([self.next - 1]);
-        let starts = unplaced.map(|at| self.ops[at as usize].start_ns);
-        starts.min().unwrap_or(0)
-    }
-
     fn apply(&mut self, at: u32) {
         let op = &self.ops[at as usize];
         self.placed[at as usize] = true;
@@ -479,15 +473,15 @@ impl<'a> Linear<'a> {
         self.in_flight.retain(|other| *other != at);
         let (changes, closed) = self.locks.apply(op, &self.world);
         self.edges.let_go(at, &closed);
-        let horizon_ns = match changes.is_empty() {
-            true => 0,
-            false => self.horizon_ns(),
-        };
         if let Some(opened) = self.world.take_fd(at, op) {
             self.edges
                 .use_passed(at, opened, self.world.leader(op.thread));
         }
-        self.edges.add(at, &self.world, &changes, horizon_ns);
+        let flight = Flight {
+            ops: &self.in_flight,
+            now_ns: self.ops[self.next as usize - 1].start_ns,
+        };
+        self.edges.add(at, &self.world, &changes, flight);
         self.order.push(at);
         effects::change_names(&mut self.world, op);
         effects::change_objects(&mut self.world, at, op);

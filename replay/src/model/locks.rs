@@ -40,6 +40,18 @@ impl LockKey {
             File::Object(_) => None,
         }
     }
+
+    /// Whether an operation may turn out to take or give up such a lock: it names no other file.
+    pub fn may_be_changed_by(&self, op: &PlanOp) -> bool {
+        let known = self.ino().filter(|_| op.ino != 0);
+        match semantics::kind(op) {
+            Kind::Fcntl | Kind::Flock => {
+                let same = self.flock == (semantics::kind(op) == Kind::Flock);
+                same && semantics::lock(op).is_some() && known.is_none_or(|ino| ino == op.ino)
+            }
+            kind => semantics::may_close(kind),
+        }
+    }
 }
 
 /// POSIX locks belong to a process, the others to an open file, which processes may share.

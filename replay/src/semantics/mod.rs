@@ -210,6 +210,14 @@ pub fn is_empty_path(op: &PlanOp) -> bool {
         )
 }
 
+/// Whether calls of a kind may close descriptors.
+pub fn may_close(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
+    )
+}
+
 /// Whether `path2` is a path; it is text for symlinks and extended attributes.
 pub fn has_second_path(op: &PlanOp) -> bool {
     matches!(kind(op), Kind::Rename | Kind::Link)
