@@ -1,6 +1,7 @@
 //! Command line of `spoolscope-replay`.
 
 use clap::{Parser, Subcommand, ValueEnum};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::age::Age;
@@ -130,14 +131,22 @@ pub enum Order {
     None,
 }
 
+/// How often faster than recorded: beyond these the times of a long recording are no numbers of ns,
+/// or all the same. `pace.py` has the same.
+const PACES: RangeInclusive<f64> = 0.001..=1e6;
+
 fn pace(text: &str) -> Result<Pace, String> {
     match text.split_once('=') {
         None if text == "original" => Ok(Pace::Scaled(1.0)),
         None if text == "think" => Ok(Pace::Think),
         None if text == "afap" => Ok(Pace::AsFastAsPossible),
         Some(("scaled", factor)) => match factor.parse::<f64>() {
-            Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Pace::Scaled(factor)),
-            _ => Err(format!("'{factor}' is no positive number")),
+            Ok(factor) if PACES.contains(&factor) => Ok(Pace::Scaled(factor)),
+            _ => Err(format!(
+                "'{factor}' is no number from {} to {}",
+                PACES.start(),
+                PACES.end()
+            )),
         },
         _ => Err("must be original, scaled=N, think or afap".into()),
     }

@@ -15,6 +15,7 @@ mod model;
 mod only;
 mod pattern;
 mod plan;
+mod refusal;
 mod room;
 mod sandbox;
 mod scale;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             complain(&format!("spoolscope-replay: error: {error:#}"));
-            ExitCode::FAILURE
+            ExitCode::from(refusal::status(&error))
         }
     }
 }

@@ -355,11 +355,12 @@ impl<'a> Life<'a> {
     }
 }
 
-/// What no kernel answers would make files of a negative size, and the space they need with them.
 fn shown(path: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(path)
 }
 
+/// Refuses results that no kernel gives: they would make files, and the room for them, of a negative
+/// size.
 fn check_result(op: &PlanOp) -> Result<()> {
     ensure!(op.obj_size >= -1, "file of {} bytes", op.obj_size);
     let possible = match semantics::kind(op) {

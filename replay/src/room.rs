@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use std::ffi::{CStr, CString};
 
+use crate::refusal::{Cause, Refusal};
 use crate::sandbox::Confinement;
 
 /// Left to others: a hundredth of the filesystem, but no more than this many bytes.
@@ -18,7 +19,10 @@ pub fn check(confinement: &Confinement, needed: i64, names: usize) -> Result<()>
     let needed = needed.max(0) as u128 + 4096 * names as u128 + u128::from(left_of(size));
     ensure!(
         needed <= u128::from(free),
-        "target has {free} bytes free, the replay needs {needed}"
+        Refusal::new(
+            Cause::TooSmall,
+            format!("target has {free} bytes free, the replay needs {needed}")
+        )
     );
     Ok(())
 }

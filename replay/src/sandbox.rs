@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::refusal::{Cause, Refusal};
+
 /// How the target became the world.
 #[derive(Clone, Debug)]
 pub struct Confinement {
@@ -73,8 +75,10 @@ pub fn require_empty(target: &Path) -> Result<()> {
         let name = entry?.file_name();
         ensure!(
             name == "lost+found",
-            "target {} is not empty",
-            target.display()
+            Refusal::new(
+                Cause::NotEmpty,
+                format!("target {} is not empty", target.display())
+            )
         );
     }
     Ok(())

@@ -1,7 +1,10 @@
 """What of a slow disk's log is a culprit's doing."""
 
+from spoolscope.analysis.explain import explain
+from spoolscope.lab.accuracy import Score
 from spoolscope.lab.slowdisk import Delayed
-from spoolscope.lab.suite import Deed, _asked_by, _until_asked
+from spoolscope.lab.suite import Deed, Outcome, _asked_by, _until_asked
+from spoolscope.lab.table import markdown
 from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
@@ -36,3 +39,21 @@ def test_a_limit_is_at_work_until_the_disk_was_asked_for_the_last_write():
     asked = [(90, 95), (310, 320), (120, 130), (190, 210), (395, 410), (450, 460)]
     log = [Delayed("write", 0, 4096, begin, end) for begin, end in asked]
     assert _until_asked(deeds, log) == [(100, 120), (130, 190), (300, 310), (320, 395)]
+
+
+def score(**values) -> Score:
+    whole = {"n_calls": 100, "n_judged": 1, "n_robbed": 0, "n_right": 1, "wrong": {}, "n_direct": 1,
+             "n_named": 1, "injected_ns": 10, "found_ns": 10, "direct_ns": 10, "typical": 1.0,
+             "beyond_ns": 0}  # fmt: skip
+    return Score(**whole | values)
+
+
+def test_the_page_ends_with_what_is_known_of_rows_that_fail_only_if_there_are_any(builder):
+    builder.call("fsync", 0)
+    found = explain(builder.write())
+    good = Outcome("cpu-hog", "ext4", score(), found)
+    assert "do not reach the goals:" not in markdown([good], 1.0)
+    bad = Outcome("cpu-hog", "ext4", score(n_right=0), found)
+    _, _, known = markdown([good, bad], 1.0).partition("do not reach the goals:\n\n")
+    assert known.startswith("* **cpu-hog** on ext4: ")
+    assert known.count("* **") == 1

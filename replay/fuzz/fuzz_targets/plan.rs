@@ -35,6 +35,8 @@ mod only;
 mod pattern;
 #[path = "../../src/plan.rs"]
 mod plan;
+#[path = "../../src/refusal.rs"]
+mod refusal;
 #[path = "../../src/room.rs"]
 mod room;
 #[path = "../../src/sandbox.rs"]

@@ -16,6 +16,7 @@ use spoolscope_traces::records::NONE;
 
 use crate::assemble::Draft;
 use crate::plan::Plan;
+use crate::refusal::{Cause, Refusal};
 use crate::scale::commons::Commons;
 use crate::scale::copy::{Copy, Fresh};
 
@@ -59,7 +60,10 @@ fn check(plan: &Plan, n: usize, phases_ns: &[i64]) -> Result<()> {
         counts
             .iter()
             .all(|count| count.saturating_mul(n) < NONE as usize),
-        "the plan is too large (--scale-users {n})"
+        Refusal::new(
+            Cause::TooManyUsers,
+            format!("the plan is too large (--scale-users {n})")
+        )
     );
     let last_ns = plan.ops().iter().map(|op| op.end_ns).max().unwrap_or(0);
     let last_ns = last_ns.max(plan.duration_ns());

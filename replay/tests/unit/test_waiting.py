@@ -1,15 +1,19 @@
 """Why a call waits for which, of traces by hand."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import build
-from spoolscope.replay.waiting import explain
+from spoolscope.replay.waiting import explain, reason
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
 
@@ -77,3 +81,42 @@ def test_a_number_that_one_thread_has_needs_no_thread(script, tmp_path: Path) ->
     delivery(script)
     (found,) = asked(script, tmp_path, "1")
     assert (found["call"]["tid"], found["call"]["seq"]) == (20, 1)
+
+
+EXPLAIN_RS = Path(__file__).resolve().parents[2] / "src" / "explain.rs"
+
+
+def kinds() -> list[str]:
+    """Return the kinds of edges that the engine names."""
+    body = EXPLAIN_RS.read_text().partition("fn kind(")[2].partition("\n    }\n")[0]
+    return re.findall(r'=> "([^"]+)"', body)
+
+
+def test_each_kind_of_edge_has_a_reason_of_its_own() -> None:
+    ops = np.zeros(1, DTYPES["plan_op"])
+    ops["path"] = NONE
+    plan: Any = SimpleNamespace(ops=ops, strings=[])
+    edge = {"op": 0, "what": 7, "need": "present", "did": "made"}
+    said = {kind: reason(plan, {**edge, "kind": kind}) for kind in kinds()}
+    assert len(said) >= 14
+    assert len(set(said.values())) == len(said)
+    assert said["moment"] == "began when the earlier one had ended"
+    assert "copy" in said["copies of a descriptor"]
+    with pytest.raises(ValueError, match="no words for an edge"):
+        reason(plan, {**edge, "kind": "another"})
+
+
+def test_the_last_copy_of_a_descriptor_with_a_lock_waits_for_the_others(script, tmp_path) -> None:
+    """A child has a copy of what its parent locked: the lock goes with the last of both."""
+    script.entry("box", ino=7)
+    script.thread(10)
+    script.call(10, 1, "openat", "box", ret=3, flags=2, ino=7, obj_mode=0o100644)
+    script.call(10, 2, "flock", "box", base=0, fd=3, ino=7, cmd=2, ret=0)
+    script.fork(10, 20, 3)
+    script.call(20, 5, "close", "box", base=0, fd=3, ino=7)
+    script.call(10, 9, "close", "box", base=0, fd=3, ino=7)
+    (found,) = asked(script, tmp_path, "10:2")
+    reasons = {edge["reason"] for edge in (*found["waits"], *found["covered"])}
+    assert reasons == {
+        "closes the last copy of a descriptor with locks; the earlier one closed another"
+    }

@@ -18,7 +18,8 @@ class Conditions:
 
     Attributes:
         pace: How calls are timed; order what they wait for; cache what is in memory at the start.
-        age: SEED:FACTOR, None if not aged.
+        age: How many times the room of an image was written before; None if it was not aged.
+        seed: Of that and of the times that copies of users begin at; None where there is neither.
         compressible: Per cent of the data; duplicate: per cent of the files.
         realtime: Whether tasks had real-time priority.
         recorded: Whether runs are recorded, which slows them down; None if that is not told.
@@ -27,7 +28,8 @@ class Conditions:
     pace: str = ORIGINAL
     order: str = "resource"
     cache: str = COLD
-    age: str | None = None
+    age: float | None = None
+    seed: int | None = None
     compressible: int = 0
     duplicate: int = 0
     realtime: bool = False
@@ -38,11 +40,14 @@ class Conditions:
         """Return those of a replay.json."""
         row = header["runs"][0]
         age, default = row.get("age"), cls()
+        # The order of candidates follows from it too, but changes no run.
+        seed = age["seed"] if age else header.get("seed") if _is_scaled(header) else None
         return cls(
             pace=str(header.get("pace", default.pace)),
             order=str(row.get("order", default.order)),
             cache=COLD if row.get("cache", COLD) == AS_IT_WAS else str(row.get("cache", COLD)),
-            age=f"{age['seed']}:{age['factor']:g}" if age else None,
+            age=float(age["factor"]) if age else None,
+            seed=None if seed is None else int(seed),
             compressible=int(row.get("compressible", 0)),
             duplicate=int(row.get("duplicate", 0)),
             realtime=bool(row.get("realtime", False)),
@@ -54,9 +59,17 @@ class Conditions:
         words = []
         for condition in fields(self):
             value = getattr(self, condition.name)
-            if condition.name != "recorded" and value != condition.default:
-                words += [f"--{condition.name}", *([] if value is True else [str(value)])]
+            if condition.name != "recorded" and value and value != condition.default:
+                words += [f"--{condition.name}", *([] if value is True else [_word(value)])]
         return [*words, "--no-record"] if self.recorded is False else words
+
+
+def _is_scaled(header: Mapping[str, Any]) -> bool:
+    return any((row.get("what_if") or {}).get("scale") for row in header["runs"])
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -> None:
@@ -87,4 +100,4 @@ def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -
 def _shown(value: object) -> str:
     if value is None:
         return "none"
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    return ("no", "yes")[value] if isinstance(value, bool) else _word(value)

@@ -281,7 +281,6 @@ def _io_limit(found: "Explanation") -> Iterator[Finding]:
         for limit in found.meta.get("io_limits", [])
         if limit["dev"] == held.dev
         and f"{held.cgroup}/".startswith(f"{limit['cgroup'].rstrip('/')}/")
-        and f"{held.cgroup}/".startswith(f"{limit['cgroup'].rstrip('/')}/")
         for name, text in _LIMITS.items()
         if name in limit
     ]

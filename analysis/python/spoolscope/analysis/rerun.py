@@ -1,6 +1,5 @@
 """The commands that repeat replays with more rounds, under the same conditions."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,14 +9,10 @@ from spoolscope.analysis.conditions import ORIGINAL, Conditions
 from spoolscope.analysis.outcomes import Replay
 
 HALF = "scaled=0.5"
-_WITHOUT, _EVERY = r"without (\w+)", r"with every (\d+)\. fsync"
 
 
 def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) -> str | None:  # noqa: FBT001
     """Return a command for the candidates, and one more for each thing left out on purpose.
-
-    A candidate of which the replayer does not tell how to ask for it again (a slice, chosen
-    processes, more users) is in no command.
 
     Args:
         replay: What was compared.
@@ -30,7 +25,8 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
         made = replace(made, pace=HALF)
     groups: dict[tuple[str, ...], dict[str, str]] = {}
     for run in replay.runs:
-        options = what_if_options(run.row.get("what_if"))
+        # Replays of earlier versions do not tell how to ask for what they did otherwise.
+        options = (run.row.get("what_if") or {"options": []}).get("options")
         if options is not None:
             groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.row)
     if not set(wanted) <= {name for names in groups.values() for name in names}:
@@ -41,24 +37,6 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
         + f" -o OUT{number if len(groups) > 1 else ''}"
         for number, (options, names) in enumerate(groups.items(), 1)
     )
-
-
-def what_if_options(told: dict[str, Any] | None) -> list[str] | None:
-    """Return the words that ask for what run.json tells under ``what_if``; None if unknown.
-
-    Calls left out are known by the label alone: it names those that the trace has none of, too.
-    """
-    if not told:
-        return []
-    words = []
-    for part in str(told["label"]).split(" and "):
-        if skip := re.fullmatch(_WITHOUT, part):
-            words += ["--skip", skip[1]]
-        elif every := re.fullmatch(_EVERY, part):
-            words += ["--fsync-every", every[1]]
-        else:
-            return None
-    return words
 
 
 def _asked_for(row: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from spoolscope.cli.limits import Number
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -22,6 +23,14 @@ from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
+seconds_option = click.option(
+    "--seconds",
+    type=Number(1.0, 3600.0, whole=False),
+    default=8.0,
+    show_default=True,
+    help="Length of each load.",
+)
+
 
 @click.group("lab")
 def command() -> None:
@@ -35,7 +44,7 @@ def command() -> None:
 @command.command(epilog="Example: sudo spoolscope lab faults slow-flush --on xfs")
 @click.argument("names", nargs=-1, type=click.Choice(list(FAULTS)), metavar="[FAULT]...")
 @click.option("--on", "fstypes", multiple=True, type=click.Choice(FILESYSTEMS), help="Only there.")
-@click.option("--seconds", default=8.0, show_default=True, help="Length of each load.")
+@seconds_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Markdown file to write.")
 @force_option
 @quiet_option
@@ -92,7 +101,7 @@ def faults(
     show_default=True,
     help="Mode of the journal.",
 )
-@click.option("--seconds", default=8.0, show_default=True, help="Length of each load.")
+@seconds_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to keep the traces in."
 )

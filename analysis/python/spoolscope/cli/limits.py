@@ -1,7 +1,7 @@
-"""Times, sizes and rules as they are given on the command line."""
+"""Numbers, times, sizes and rules as they are given on the command line."""
 
 import errno
-import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,24 +11,70 @@ from spoolscope.tracers.request import FreezeRules, Limit
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+LONGEST_S = 366 * 24 * 3600.0
+LARGEST_BYTES = 1 << 50
+# PID_MAX_LIMIT of the kernel, include/linux/threads.h.
+HIGHEST_PID = 1 << 22
+LONGEST_SHOWN = 40
+_PLAIN = re.compile(r"-?\d{1,20}(\.\d{1,9})?", re.ASCII)
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4
-    """Seconds, or a number with ms, s, m or h."""
+class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4
+    """A number between two bounds, both of which may be given.
+
+    Args:
+        least: Lower bound.
+        most: Upper bound.
+        whole: Only whole numbers are taken.
+    """
+
+    name = "number"
+
+    def __init__(self, least: float, most: float, *, whole: bool = True) -> None:
+        self._least, self._most, self._whole = least, most, whole
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | float:
+        """Return the number: an int where only whole ones are taken."""
+        given = _PLAIN.fullmatch(str(value))
+        number = float("nan")
+        if given is not None and not (self._whole and given[1]):
+            number = int(given[0]) if self._whole else float(given[0])
+        if not self._least <= number <= self._most:
+            kind = "whole number" if self._whole else "number"
+            bounds = f"from {self._least:,} to {self._most:,}"
+            self.fail(f"{_shown(value)} is no {kind} {bounds}", param, ctx)
+        return number
+
+
+PID = Number(1, HIGHEST_PID)
+SEED = Number(0, (1 << 64) - 1)
+PERCENT = Number(0, 100)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Seconds, or a number with ms, s, m or h.
+
+    Args:
+        shortest_s: Lower bound; the upper one is a year.
+    """
 
     name = "duration"
+
+    def __init__(self, shortest_s: float = 0.001) -> None:
+        self._shortest_s = shortest_s
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """Return seconds."""
         if isinstance(value, float):
             return value
-        digits = value.rstrip("mshn")
-        try:
-            seconds = float(digits) * UNITS[value[len(digits) :] or "s"]
-        except (ValueError, KeyError):
-            self.fail(f"{value!r} is not a time such as 30, 500ms, 10s, 5m or 1h", param, ctx)
-        if not 0 < seconds < math.inf:
-            self.fail("a recording needs a time above 0 that ends", param, ctx)
+        digits = value.rstrip("msh")
+        unit = UNITS.get(value[len(digits) :] or "s")
+        if unit is None or not _PLAIN.fullmatch(digits):
+            self.fail(f"{_shown(value)} is not a time such as 30, 500ms, 10s, 5m or 1h", param, ctx)
+        seconds = float(digits) * unit
+        if not self._shortest_s <= seconds <= LONGEST_S:
+            shortest = f"{self._shortest_s * 1000:g}ms"
+            self.fail(f"{_shown(value)} is no time from {shortest} to a year (8784h)", param, ctx)
         return seconds
 
 
@@ -42,13 +88,11 @@ class LimitType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if isinstance(value, Limit):
             return value
         if value[-1:] not in SIZES:
-            return Limit(age_s=Duration().convert(value, param, ctx))
-        try:
-            size = int(float(value[:-1]) * SIZES[value[-1]])
-        except (ValueError, OverflowError):
-            size = 0
-        if size <= 0:
-            self.fail(f"{value!r} is not a size such as 64M or 2G", param, ctx)
+            return Limit(age_s=Duration(1.0).convert(value, param, ctx))
+        digits = value[:-1]
+        size = int(float(digits) * SIZES[value[-1]]) if _PLAIN.fullmatch(digits) else 0
+        if not SIZES["K"] <= size <= LARGEST_BYTES:
+            self.fail(f"{_shown(value)} is not a size such as 64M or 2G, up to 1024T", param, ctx)
         return Limit(size_bytes=size)
 
 
@@ -63,10 +107,11 @@ class FreezeRule(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             return value
         what, _, limit = value.partition("=")
         if what == "slow":
-            return FreezeRules(slow_ns=round(Duration().convert(limit, param, ctx) * 1e9))
+            seconds = Duration(1e-6).convert(limit, param, ctx)
+            return FreezeRules(slow_ns=round(seconds * 1e9))
         number = getattr(errno, limit, None)
         if what != "errno" or not isinstance(number, int):
-            self.fail(f"{value!r} is not a rule such as slow=500ms or errno=EIO", param, ctx)
+            self.fail(f"{_shown(value)} is not a rule such as slow=500ms or errno=EIO", param, ctx)
         return FreezeRules(errno=number)
 
 
@@ -77,3 +122,9 @@ def both(rules: Iterable[FreezeRules]) -> FreezeRules:
         slow_ns = rule.slow_ns if rule.slow_ns is not None else slow_ns
         number = rule.errno if rule.errno is not None else number
     return FreezeRules(slow_ns, number)
+
+
+def _shown(value: object) -> str:
+    """Return what was given, so that a message stays a line."""
+    text = str(value)
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")

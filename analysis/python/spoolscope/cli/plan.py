@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spoolscope.cli.limits import SEED
 from spoolscope.cli.output import emit_json, json_option, warn
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
@@ -37,7 +38,7 @@ Examples:
 @planning_options
 @click.option(
     "--seed",
-    type=int,
+    type=SEED,
     default=0,
     show_default=True,
     help="Of the times that copies of users begin at.",
@@ -86,7 +87,7 @@ def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
         "calls through symlinks, by the names that these stood for": summary.followed,
         "locks and mappings at start cannot be had again": summary.held_skipped,
         "calls have a result that no order explains": found["unexplained"],
-        **{f"{name}: not replayed": n for name, n in found["unsupported"]},
+        **{f"{name}: not replayed": n for name, n in found["unsupported"].items()},
         **{f"{name} left out on purpose": n for name, n in summary.left_out.items()},
     }
     yield from (f"{n:>12,}  {what}" for what, n in left.items() if n)

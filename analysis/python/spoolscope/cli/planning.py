@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from spoolscope.cli.limits import Number
 from spoolscope.replay.engine import ORDERS
 from spoolscope.replay.scaled import MOST
 from spoolscope.replay.whatif import WhatIf, parse, parse_scale
@@ -26,7 +27,7 @@ _OPTIONS = (
     ),
     click.option(
         "--fsync-every",
-        type=click.IntRange(1),
+        type=Number(1, 1_000_000_000),
         default=1,
         metavar="N",
         help="Make only every N-th fsync and fdatasync of each thread.",
@@ -48,7 +49,7 @@ _OPTIONS = (
     click.option(
         "--scale-users",
         "users",
-        type=click.IntRange(1, MOST),
+        type=Number(1, MOST),
         default=1,
         metavar="N",
         help="Replay N times the users: further copies of all mailboxes and processes, with files "

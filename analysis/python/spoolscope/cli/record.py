@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from spoolscope.cli.limits import Duration, FreezeRule, LimitType, both
+from spoolscope.cli.limits import PID, Duration, FreezeRule, LimitType, Number, both
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -65,7 +65,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     help="Trace directory to write.",
 )
 @click.option("-d", "--duration", type=Duration(), help="Stop after this time: 30, 10s, 5m, 1h.")
-@click.option("-p", "--pid", "pids", multiple=True, type=int, help="Only this process tree.")
+@click.option("-p", "--pid", "pids", multiple=True, type=PID, help="Only this process tree.")
 @click.option("--unit", "units", multiple=True, help="Only this systemd unit.")
 @click.option("--cgroup", "cgroups", multiple=True, help="Only this cgroup directory.")
 @click.option(
@@ -78,7 +78,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 @click.option("--comm", "comms", multiple=True, help="Only threads of this name.")
 @click.option(
     "--max-overhead",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=Number(0.001, 100.0, whole=False),
     metavar="PCT",
     help="Keep to this share of all CPUs: leave out stacks, then most reads and writes.",
 )
@@ -86,7 +86,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 @key_file_option
 @click.option(
     "--snapshot-rate",
-    type=click.IntRange(1),
+    type=Number(1, 1_000_000_000),
     help="Look at at most so many names of the tree a second.",
 )
 @click.option(
@@ -101,7 +101,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     "--rotate", type=LimitType(), help="Begin a new trace after this size or time: 64M, 1h."
 )
 @click.option("--last", type=LimitType(), help="Flight recorder: keep only the last 5m, or 2G.")
-@click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N traces (with these).")
+@click.option("--keep", type=Number(1, 1_000_000), help="Keep the newest N traces (with these).")
 @click.option(
     "--freeze-on",
     type=FreezeRule(),
@@ -110,13 +110,13 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 )
 @click.option(
     "--sample-hz",
-    type=click.IntRange(0, 10_000),
+    type=Number(0, 10_000),
     default=199,
     show_default=True,
     help="Look so often at what running calls do; 0: never.",
 )
 @click.option(
-    "--ring-mib", type=click.IntRange(min=1), help="Kernel memory for records not yet read, MiB."
+    "--ring-mib", type=Number(1, 1 << 20), help="Kernel memory for records not yet read, MiB."
 )
 @click.option(
     "--recover",

@@ -9,6 +9,7 @@ import click
 
 from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
+from spoolscope.cli import limits
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.output import (
     claim_output,
@@ -23,7 +24,7 @@ from spoolscope.cli.output import (
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
 from spoolscope.replay.age import HELP as AGES
-from spoolscope.replay.age import parse_age
+from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
 from spoolscope.replay.candidates import PRESETS, check_recordable, parse
 from spoolscope.replay.divergences import sentence
@@ -48,8 +49,9 @@ Examples:
 # First causes of each run that are said on stderr.
 CAUSES_SHOWN = 5
 
+MOST_ROUNDS = 10_000
 PERCENT: dict[str, Any] = {
-    "type": click.IntRange(0, 100),
+    "type": limits.PERCENT,
     "default": 0,
     "show_default": True,
     "metavar": "PERCENT",
@@ -65,15 +67,21 @@ PERCENT: dict[str, Any] = {
     metavar="CANDIDATE",
     help=f"{', '.join(PRESETS)} on a fresh image, or dir:PATH; may be repeated.",
 )
-@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
+@click.option(
+    "--rounds",
+    type=limits.Number(1, MOST_ROUNDS),
+    default=1,
+    show_default=True,
+    help="Repetitions.",
+)
 @click.option("--pace", default="original", show_default=True, help=PACES)
 @click.option("--realtime", is_flag=True, help=REALTIME_HELP)
 @click.option(
     "--seed",
-    type=int,
+    type=limits.SEED,
     default=0,
     show_default=True,
-    help="Of the order of candidates, and of the times that copies of users begin at.",
+    help="Of the order of candidates, of --age, and of the times that copies of users begin at.",
 )
 @click.option(
     "--cache",
@@ -82,7 +90,7 @@ PERCENT: dict[str, Any] = {
     show_default=True,
     help="What is in memory when a replay begins: nothing, or all that was there.",
 )
-@click.option("--age", metavar="AGE", help=AGES)
+@click.option("--age", type=limits.Number(LEAST, MOST, whole=False), help=AGES)
 @click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
 @click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
 @planning_options
@@ -114,7 +122,7 @@ def command(**options: Any) -> int:
     begin = Begin(
         options["cache"],
         Content(options["compressible"], options["duplicate"]),
-        parse_age(options["age"]) if options["age"] is not None else None,
+        None if options["age"] is None else Age(options["seed"], options["age"]),
     )
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spoolscope.cli.limits import Duration
+from spoolscope.cli.limits import PID, Duration, Number
 from spoolscope.cli.output import warn
 from spoolscope.cli.printing import say
 from spoolscope.replay.interrupts import ending_on_signals
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Intervals that may wait to be converted: a machine too slow for all shows the newest.
 BEHIND = 3
+# Of intervals, and of rows.
+MOST = 1_000_000
 
 
 @click.command("top", epilog="Example: sudo spoolscope top --spool /var/mail")
@@ -33,17 +35,22 @@ BEHIND = 3
     type=click.Path(path_type=Path),
     help="Mount point to watch; may be repeated.",
 )
-@click.option("-p", "--pid", "pids", multiple=True, type=int, help="Only this process tree.")
+@click.option("-p", "--pid", "pids", multiple=True, type=PID, help="Only this process tree.")
 @click.option("--unit", "units", multiple=True, help="Only this systemd unit.")
 @click.option("--comm", "comms", multiple=True, help="Only threads of this name.")
 @click.option(
-    "-i", "--interval", type=Duration(), default="2s", show_default=True, help="Time of a screen."
+    "-i",
+    "--interval",
+    type=Duration(0.1),
+    default="2s",
+    show_default=True,
+    help="Time of a screen.",
 )
-@click.option("-n", "--count", type=click.IntRange(min=1), help="Number of intervals.")
+@click.option("-n", "--count", type=Number(1, MOST), help="Number of intervals.")
 @click.option(
     "-r",
     "--rows",
-    type=click.IntRange(min=1),
+    type=Number(1, MOST),
     default=20,
     show_default=True,
     help="Processes of a screen; --json has all.",

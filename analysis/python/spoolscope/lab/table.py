@@ -83,15 +83,10 @@ def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
             for name, fault in FAULTS.items()
             if name in faults
         ),
-        "",
-        "What is known of the rows that do not reach the goals:",
-        "",
-        *(
-            f"* **{outcome.fault}** on {outcome.fstype}: {_remark(outcome)}"
-            for outcome in outcomes
-            if not passes(outcome)
-        ),
     ]
+    if missed := [outcome for outcome in outcomes if not passes(outcome)]:
+        lines += ["", "What is known of the rows that do not reach the goals:", ""]
+        lines += [f"* **{one.fault}** on {one.fstype}: {_remark(one)}" for one in missed]
     return "\n".join(lines) + "\n"
 
 

@@ -21,6 +21,12 @@ INTERRUPTED = {s for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM) for s i
 # What a call waits for: the calls on the same objects that explain its result; besides these every
 # call that had ended when it began; or nothing outside its thread.
 ORDERS = ("resource", "recorded", "none")
+# By exit status, see replay/src/refusal.rs.
+REMEDIES = {
+    4: "give a bigger target",
+    5: "give fewer --scale-users",
+    6: "give an empty directory",
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class Engine:
             [str(self._binary), *self._content, *words], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise _failure(done.stderr)
+            raise _failure(done.returncode, done.stderr)
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
@@ -188,14 +194,8 @@ def ended_early(summary: dict[str, Any], outcomes: Path) -> SpoolscopeError:
     )
 
 
-def _failure(stderr: str) -> SpoolscopeError:
+def _failure(status: int, stderr: str) -> SpoolscopeError:
     lines = [line for line in stderr.strip().splitlines() if line] or ["no message"]
     text = lines[-1].removeprefix("spoolscope-replay: error: ")
-    remedy = "record the trace again, or report this"
-    if "free" in text:
-        remedy = "give a bigger target"
-    elif "--scale-users" in text:
-        remedy = "give fewer --scale-users"
-    elif "not empty" in text:
-        remedy = "give an empty directory"
+    remedy = REMEDIES.get(status, "record the trace again, or report this")
     return SpoolscopeError(f"replay refused: {text}", remedy=remedy)

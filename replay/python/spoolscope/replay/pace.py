@@ -1,5 +1,6 @@
 """Paces: when calls are due."""
 
+import re
 from dataclasses import dataclass, replace
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -85,10 +86,7 @@ def _named(text: str) -> Pace:
     if text in named:
         return named[text]
     kind, _, number = text.partition("=")
-    try:
-        factor = float(number)
-    except ValueError:
-        factor = 0.0
+    factor = float(number) if re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?", number) else 0.0
     if kind != "scaled" or not SLOWEST <= factor <= FASTEST:
         raise SpoolscopeError(
             f"unknown pace {text!r}",

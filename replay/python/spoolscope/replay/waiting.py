@@ -187,7 +187,11 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
             return f"{need} attribute '{what}' of {file}; the earlier one {did} it"
         case "position":
             return f"moves the position that descriptor {what} shares; so does the earlier one"
-    return "began when the earlier one had ended"
+        case "copies of a descriptor":
+            return "closes the last copy of a descriptor with locks; the earlier one closed another"
+        case "moment":
+            return "began when the earlier one had ended"
+    raise ValueError(f"no words for an edge of kind {edge['kind']!r}")
 
 
 def _usage(message: str, remedy: str) -> SpoolscopeError:

@@ -12,7 +12,7 @@ from spoolscope.replay.scaled import Scale, sentence
 from spoolscope.traces.calls import BY_ID, CALLS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
-from spoolscope.traces.slices import Slice, parse_slice, parse_time
+from spoolscope.traces.slices import Slice, parse_slice, parse_time, time_text
 
 FSYNCS = ("fsync", "fdatasync")
 # Nothing that another call finds depends on these: no name, no byte, no descriptor, no lock.
@@ -114,12 +114,27 @@ class WhatIf:
             return None
         return {
             "label": " and ".join(words),
+            "options": self.options(),
             "left_out": dict(left_out),
             "slice": None if cut is None else dict(cut),
             "only": None if chosen is None else dict(chosen),
             "scale": None if scaled is None else dict(scaled),
             "sentence": f"WHAT IF: {'; '.join(said)}; this is not what the trace did.",
         }
+
+    def options(self) -> list[str]:
+        """Return the words of the command line that ask for it; the seed of copies is not here."""
+        words = [word for name in sorted(self.skip) for word in ("--skip", name)]
+        if self.fsync_every > 1:
+            words += ["--fsync-every", str(self.fsync_every)]
+        if self.part is not None:
+            words += ["--slice", self.part.text]
+        words += [word for name in self.only for word in ("--only", name)]
+        if self.scale.users > 1:
+            words += ["--scale-users", str(self.scale.users)]
+            if self.scale.window_ns is not None:
+                words += ["--scale-window", time_text(self.scale.window_ns)]
+        return words
 
 
 WHOLE = WhatIf()

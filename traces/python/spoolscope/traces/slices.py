@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 _UNITS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TIME = r"\d+(?:\.\d+)?(?:ms|s|m|h)?"
+_TIME = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:ms|s|m|h)?"
 _LONGEST_NS = 366 * 24 * 3600 * 10**9
 
 
@@ -22,6 +22,12 @@ class Slice:
         """Return it in words."""
         to = "the end" if self.to_ns is None else f"{self.to_ns / 1e9:g} s"
         return f"from {self.from_ns / 1e9:g} s to {to}"
+
+    @property
+    def text(self) -> str:
+        """Return it as ``parse_slice`` reads it."""
+        to = "" if self.to_ns is None else time_text(self.to_ns)
+        return f"{time_text(self.from_ns)}..{to}"
 
 
 def parse_slice(text: str) -> Slice:
@@ -55,6 +61,11 @@ def parse_time(text: str) -> int:
     return _ns(text)
 
 
+def time_text(ns: int) -> str:
+    """Return a time exactly, as ``parse_time`` reads it."""
+    return f"{ns // 10**9}.{ns % 10**9:09}".rstrip("0").rstrip(".")
+
+
 def _ns(time: str) -> int:
     number = time.rstrip("mhs")
-    return int(float(number) * _UNITS[time[len(number) :] or "s"])
+    return round(float(number) * _UNITS[time[len(number) :] or "s"])
