@@ -5,7 +5,6 @@ best of three. Prints calls/s, by the clock and by CPU time, and peak memory. Wi
 directory as argument, times that one (a long one: see multiply.py), once if it is long.
 """
 
-import json
 import multiprocessing
 import resource
 import sys
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spoolscope.analysis.explain import explain
+from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import SCHEMA, TABLES
 
@@ -92,7 +92,7 @@ def write_trace(path: Path, n: int) -> None:
     ):
         counts[name] = write_table(path, name, columns)
     meta = {"schema": SCHEMA, "complete": True, "lost": 0, "tier": "T2", "counts": counts}
-    (path / "meta.json").write_text(json.dumps(meta))
+    write_meta(path, meta)
 
 
 def _pick(words: list[str], index: np.ndarray) -> pa.Array:

@@ -7,7 +7,6 @@ works in a directory of its own, on files of its own.
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import ROW_GROUP, write_parts, write_table
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
@@ -92,7 +92,7 @@ def multiply(source: Path, n: int, out: Path, *, own_names: bool) -> None:
         else:
             counts[name] = write_parts(out, name, copies(table, n, step))
     meta = trace.meta | {"duration_ns": n * length, "counts": counts}
-    (out / "meta.json").write_text(json.dumps(meta))
+    write_meta(out, meta)
     print(f"{counts['syscalls']:,} calls in {out}")
 
 

@@ -5,7 +5,6 @@ memory, and unpacked by the owner that is to be; each figure is the median of ro
 """
 
 import argparse
-import json
 import os
 import random
 import resource
@@ -22,6 +21,7 @@ from spoolscope.replay import images
 from spoolscope.replay.candidates import image_bytes, parse, prepared
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.plan import build
+from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import SCHEMA, TABLES
 from spoolscope.traces.trace import Trace
@@ -101,7 +101,7 @@ def make_trace(directory: Path, files: int) -> Path:
     meta = {"schema": SCHEMA, "version": "0", "start_ns": START, "duration_ns": 1000,
             "spools": [{"mount": "/srv/mail", "fstype": "ext4", "dev": 1}],
             "complete": True, "lost": 0, "pseudonymised": False, "counts": counts}  # fmt: skip
-    (directory / "meta.json").write_text(json.dumps(meta))
+    write_meta(directory, meta)
     return directory
 
 

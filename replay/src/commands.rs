@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::mem::ManuallyDrop;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::slice;
 
@@ -113,7 +114,7 @@ fn open(plan: &Path) -> Result<Plan> {
 
 fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
     let shown = || format!("cannot write {}", out.display());
-    let file = File::create(out).with_context(shown)?;
+    let file = create(out).with_context(shown)?;
     draft.write(&mut BufWriter::new(file)).with_context(shown)?;
     print(&told)
 }
@@ -402,6 +403,11 @@ fn waits(plan: &Plan, linear: &Linear, order: Order, pace: Pace) -> Vec<(u32, u3
     }
 }
 
+/// Creates or empties a file; never what a symbolic link leads to, nor waits for a pipe.
 fn create(path: &Path) -> Result<File> {
-    File::create(path).with_context(|| format!("cannot create {}", path.display()))
+    let mut how = File::options();
+    how.write(true).create(true).truncate(true);
+    how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    how.open(path)
+        .with_context(|| format!("cannot create {}", path.display()))
 }

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 
 pytestmark = pytest.mark.root
@@ -62,7 +63,7 @@ def _with_names(n: int, out: Path) -> Path:
         both = pa.concat_tables([table, added]).unify_dictionaries()
         columns = {column: both[column].combine_chunks() for column in both.column_names}
         meta["counts"][name] = write_table(out, name, columns)
-    (out / "meta.json").write_text(json.dumps(meta))
+    write_meta(out, meta)
     return out
 
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from spoolscope.replay.run import replay
+from spoolscope.traces.digests import write_meta
 
 SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
 SNAPSHOT = ("tree", "missed_names", "xattrs")
@@ -21,7 +22,7 @@ def test_a_recording_without_its_snapshot_is_replayed_all_the_same(tmp_path):
     for table in SNAPSHOT:
         (trace / f"{table}.parquet").unlink(missing_ok=True)
         meta["counts"][table] = 0
-    (trace / "meta.json").write_text(json.dumps(meta))
+    write_meta(trace, meta)
     (row,) = replay(trace, [f"dir:{target}"], tmp_path / "out", pace="afap")
     assert row["executed"] == row["syscalls"] > 100_000
     assert row["divergent"] <= FEW

@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import regular
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def load_rules(extra: Path | None = None) -> tuple[Rule, ...]:
     if extra is None:
         return shipped_rules()
     try:
-        text = extra.read_text("utf-8")
+        text = regular(extra).read_text("utf-8")
     except OSError as error:
         raise SpoolscopeError(
             f"cannot read the rules file {extra}: {error.strerror}", remedy="check --rules"

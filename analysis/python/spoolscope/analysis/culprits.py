@@ -6,6 +6,8 @@ the time it was off the CPU. An edge's culprit was
 perhaps waiting itself: the chain follows it, up to ``MAX_HOPS``.
 """
 
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,9 @@ import numpy as np
 from spoolscope.analysis.claims import MECHANISMS, N_LAYERS, find_sleeps, make_claims
 from spoolscope.analysis.cpu_holders import add_cpu_waits
 from spoolscope.analysis.overlay import insert, layers, overlaps
+from spoolscope.analysis.scratch import scratch
+from spoolscope.traces.files import replacing
+from spoolscope.traces.output import place_of
 
 MAX_HOPS = 4
 BATCH = 200_000
@@ -286,6 +291,11 @@ def longest_chains(con: duckdb.DuckDBPyConnection, limit: int = 10) -> list[list
 
 def write_edges(con: duckdb.DuckDBPyConnection, file: Path) -> int:
     """Write the table ``edges`` as Parquet and return its number of rows."""
-    quoted = str(file).replace("'", "''")
-    ((n,),) = con.execute(f"COPY edges TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)").fetchall()
+    with tempfile.TemporaryDirectory(dir=scratch()) as place:
+        made = Path(place) / "edges.parquet"
+        quoted = str(made).replace("'", "''")
+        command = f"COPY edges TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)"
+        ((n,),) = con.execute(command).fetchall()
+        with made.open("rb") as source, replacing(place_of(file)) as target:
+            shutil.copyfileobj(source, target)
     return int(n)

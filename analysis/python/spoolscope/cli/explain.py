@@ -1,13 +1,14 @@
 """spoolscope explain: split every call's time by cause."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from spoolscope.cli.blame import blame_lines
-from spoolscope.cli.output import emit_json, json_option, wrapped
+from spoolscope.cli.output import claim_output, emit_json, force_option, json_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
@@ -37,6 +38,7 @@ BAR = 24
     type=click.Path(path_type=Path),
     help="More rules (TOML); they come before the shipped ones.",
 )
+@force_option
 def command(
     trace: Path,
     as_json: bool,
@@ -44,6 +46,7 @@ def command(
     blame: bool,
     edges: Path | None,
     rules: Path | None,
+    force: bool,
 ) -> int:
     """Split the time of every call in TRACE by cause.
 
@@ -53,7 +56,9 @@ def command(
     from spoolscope.analysis.causes import load_rules
     from spoolscope.analysis.explain import explain
 
-    found = explain(trace, load_rules(rules), blame=blame, edges=edges)
+    claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
+    with claimed:
+        found = explain(trace, load_rules(rules), blame=blame, edges=edges)
     if as_json:
         emit_json(found.to_json())
     else:

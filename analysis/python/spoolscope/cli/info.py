@@ -10,6 +10,7 @@ from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
 from spoolscope.cli.recording_info import show_recording
+from spoolscope.cli.verified import show_verified
 from spoolscope.tracers.questions import NO, YES, answers
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.recording import Recording
@@ -23,19 +24,23 @@ Examples:
   spoolscope info monday.trace
   spoolscope info monday.trace --json
   spoolscope info monday.trace --columns
+  spoolscope info monday.trace --verify
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.option("--columns", is_flag=True, help="Explain every table and column.")
+@click.option("--verify", is_flag=True, help="Only check that nothing has changed since.")
 @json_option
-def command(trace: Path, *, columns: bool, as_json: bool) -> int:
+def command(trace: Path, *, columns: bool, verify: bool, as_json: bool) -> int:
     """Show what a trace holds: duration, counts, loss, tier, completeness.
 
     Given a directory of several traces ('record --rotate', '--last'), lists them
     and their sums.
     """
+    if verify:
+        return show_verified(trace, as_json=as_json)
     if Recording.is_one(trace):
         return show_recording(Recording.open(trace), as_json=as_json)
     opened = Trace.open(trace)

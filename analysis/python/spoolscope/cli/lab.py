@@ -20,6 +20,8 @@ from spoolscope.cli.printing import say
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.kjournald import VARIANTS
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
+from spoolscope.traces.files import write_file
+from spoolscope.traces.output import place_of
 
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
@@ -85,7 +87,7 @@ def faults(
         else:
             say(*table.text(outcomes))
         if output is not None:
-            output.write_text(table.markdown(outcomes, seconds))
+            write_file(place_of(output), table.markdown(outcomes, seconds))
             wrote(output)
     return 0 if all(map(table.passes, outcomes)) and not left_out else INCOMPLETE
 

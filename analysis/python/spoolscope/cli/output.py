@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -80,8 +81,8 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
             f"output {path} exists", remedy="give another -o, or --force", exit_code=USAGE
         )
     _check_removable(path, inputs)
-    aside = path.with_name(f".{path.name}.replaced-{os.getpid()}")
-    path.rename(aside)
+    place = Path(tempfile.mkdtemp(prefix=f".{path.name}.replaced-", dir=path.parent))
+    aside = path.rename(place / path.name)
     try:
         yield
     except BaseException:
@@ -89,10 +90,7 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
             aside.rename(path)
         raise
     finally:
-        if aside.is_dir() and not aside.is_symlink():
-            shutil.rmtree(aside)
-        else:
-            aside.unlink(missing_ok=True)
+        shutil.rmtree(place)
 
 
 def _is_there(path: Path) -> bool:

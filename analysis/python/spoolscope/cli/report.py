@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from spoolscope.cli.output import (
+    claim_output,
     emit_json,
     force_option,
     json_option,
@@ -51,11 +52,8 @@ def command(
         raise SpoolscopeError(
             f"cannot write a file {output}", remedy="give -o FILE.html", exit_code=USAGE
         )
-    if output.exists() and not force:
-        raise SpoolscopeError(
-            f"output {output} exists", remedy="give another -o, or --force", exit_code=USAGE
-        )
-    with progress(quiet=quiet) as show:
+    claimed = claim_output(output, force=force, inputs=inputs)
+    with claimed, progress(quiet=quiet) as show:
         report = build(inputs, output, show, trace)
     if as_json:
         emit_json(

@@ -30,6 +30,8 @@ from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
 from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import write_file
+from spoolscope.traces.output import place_of
 from spoolscope.traces.text import shown, shown_json
 from spoolscope.traces.trace import Trace
 
@@ -85,12 +87,7 @@ def build(
             f"the report would be {size / 1e6:.0f} MB, browsers fail on that",
             remedy="give fewer candidates, or single traces",
         )
-    partial = output.with_name(output.name + ".partial")
-    try:
-        partial.write_text(html, "utf-8")
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_file(place_of(output), html)
     return Report(output, page, size)
 
 

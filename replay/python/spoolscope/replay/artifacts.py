@@ -14,6 +14,7 @@ from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import write_file
 
 HEADER, RUN = "replay.json", "run.json"
 ABOUT = "plan.json", HEADER
@@ -127,9 +128,7 @@ def _carried(row: dict[str, Any]) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file, which appears when it is whole."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n")
-    partial.replace(path)
+    write_file(path, json.dumps(value, indent=1) + "\n")
 
 
 def finished_runs(out: Path) -> tuple[int, int] | None:

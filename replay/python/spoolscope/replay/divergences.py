@@ -269,7 +269,7 @@ def _number(trace: Trace, examples: list[dict[str, Any]]) -> None:
             wanted.setdefault(example["call"], []).append(example)
     if not wanted:
         return
-    file, first = pq.ParquetFile(trace.file("syscalls")), 0
+    file, first = pq.ParquetFile(trace.verified("syscalls")), 0
     for group in range(file.num_row_groups):
         n = file.metadata.row_group(group).num_rows
         here = [call for call in wanted if first <= call < first + n]

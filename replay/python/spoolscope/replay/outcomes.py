@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from spoolscope.replay import on_disk
 from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops
 from spoolscope.traces.calls import BY_ID
+from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
 
 # The engine knows the first four; the last is a divergence that filesystems are allowed.
@@ -113,14 +114,17 @@ def write_parquet(plan: Plan, outcomes: npt.NDArray[np.void], path: Path, users:
     schema = _table(plan, outcomes, slice(0, 0), users).schema
     # Numbers that grow with time are stored as differences: 8 bytes a row instead of 19.
     growing = ("op", "call", "issue_ns", "ready_ns", "end_ns")
-    with pq.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[name for name in schema.names if name not in growing],
-        column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
-    ) as writer:
+    with (
+        replacing(path) as file,
+        pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in schema.names if name not in growing],
+            column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+        ) as writer,
+    ):
         for part in on_disk.parts(len(outcomes)):
             writer.write_table(_table(plan, outcomes, part, users))
 

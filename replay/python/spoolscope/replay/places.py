@@ -11,7 +11,7 @@ from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.output import discard
+from spoolscope.traces.output import discard, place_of
 
 
 def check_places(candidates: Sequence[Candidate], out: Path, work: Path | None) -> None:
@@ -70,7 +70,8 @@ def scratch(parent: Path, out: Path) -> Iterator[Path]:
 def results(out: Path) -> Iterator[None]:
     """Make the directory of the results; take it away if it holds nothing of a run in the end."""
     made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    place_of(out).mkdir(exist_ok=True)
     try:
         yield
     except BaseException:

@@ -1,6 +1,5 @@
 """Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
 
-import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +25,7 @@ from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.digests import write_meta
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.join import join
 from spoolscope.traces.parquet import write_parts, write_table
@@ -132,7 +132,7 @@ def write(
     calls = call_parts(capture, resolved, comms, names.device)
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
-    (trace / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+    write_meta(trace, meta)
     return meta
 
 

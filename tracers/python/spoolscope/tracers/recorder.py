@@ -26,7 +26,7 @@ class Recorder:
     def __init__(self, request: Request, capture: Path) -> None:
         """Start it; ``capture`` is the file to write, its answers go beside it."""
         self._answers = capture.with_suffix(".json")
-        self._answers.touch(mode=0o600)
+        self._answers.touch(mode=0o600, exist_ok=False)
         self._read_bytes = 0
         self._last: dict[str, Event] = {}
         self._process = subprocess.Popen(

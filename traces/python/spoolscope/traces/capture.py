@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import regular
 from spoolscope.traces.flat import DTYPES, STACK_FRAMES
 
 FILE_MAGIC = b"SPOOLSEG"
@@ -86,7 +87,7 @@ def read_capture(path: Path) -> Capture:
     Raises:
         SpoolscopeError: the file is not a capture, or of another version.
     """
-    data = memoryview(path.read_bytes())
+    data = memoryview(regular(path).read_bytes())
     capture = _open(path, data)
     # Unpacked last and each kind at once: the calls of a long recording fill the memory.
     parts: dict[str, list[_Chunk]] = {name: [] for name in RECORDS.values()}

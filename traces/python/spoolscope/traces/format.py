@@ -83,6 +83,16 @@ META_FIELDS = (
         "is blocked_ns, as nothing divides it. Else null.",
     ),
     ("counts", "Rows of every table; a table of another length is damaged."),
+    (
+        "digests",
+        "BLAKE2b of 16 bytes, in hex, of the file of every table; one that has another is damaged. "
+        "Missing, as digest, in older traces.",
+    ),
+    (
+        "digest",
+        "The same of meta.json itself: of its JSON without this field, with sorted keys, without "
+        "spaces and with all but ASCII escaped.",
+    ),
 )
 
 INTRO = f"""\

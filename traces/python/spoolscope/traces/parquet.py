@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.traces.columns import Column, Table
+from spoolscope.traces.files import replacing
 from spoolscope.traces.schema import TABLES
 
 ROW_GROUP = 131_072
@@ -67,21 +68,17 @@ def write_parts(
     """
     spec = TABLES[name]
     schema = spec.schema.with_metadata(dict(metadata or {}))
-    final = directory / f"{name}.parquet"
-    partial = final.with_suffix(".parquet.partial")
     options = _options(spec)
     rows_in_group = options.pop("row_group_size")
     rows = 0
-    try:
-        with pq.ParquetWriter(partial, schema, **options) as writer:
-            for columns in parts:
-                table = _sorted(_arrow(spec, columns), spec).cast(schema)
-                writer.write_table(table, rows_in_group)
-                rows += table.num_rows
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    partial.replace(final)
+    with (
+        replacing(directory / f"{name}.parquet") as file,
+        pq.ParquetWriter(file, schema, **options) as writer,
+    ):
+        for columns in parts:
+            table = _sorted(_arrow(spec, columns), spec).cast(schema)
+            writer.write_table(table, rows_in_group)
+            rows += table.num_rows
     return rows
 
 

@@ -7,13 +7,13 @@ that are not converted yet lie in ``.capture``.
 import contextlib
 import itertools
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spoolscope.traces.digests import META, read_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.trace import META
+from spoolscope.traces.files import write_file
 
 CONTROL = "recording.json"
 CAPTURES = ".capture"
@@ -71,7 +71,7 @@ class Recording:
         found = []
         for trace in self.traces():
             with contextlib.suppress(FileNotFoundError):
-                found.append((trace, json.loads((trace / META).read_text())))
+                found.append((trace, read_meta(trace)))
         return found
 
     def totals(self, metas: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,8 +113,5 @@ def started_at(pid: int) -> int | None:
 
 def write_control(directory: Path, control: dict[str, Any]) -> None:
     """Replace recording.json in one step, readable for its owner only."""
-    draft = directory / f".{CONTROL}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"format": FORMAT, **control}, file, indent=1)
-    draft.replace(directory / CONTROL)
+    text = json.dumps({"format": FORMAT, **control}, indent=1)
+    write_file(directory / CONTROL, text, private=True)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from spoolscope.traces.columns import COMM, GROUP, PATH, PROGRAM, Table
 from spoolscope.traces.comms import is_known
+from spoolscope.traces.digests import META, write_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.parquet import ROW_GROUP, write_parts
@@ -19,7 +20,7 @@ from spoolscope.traces.programs import group, program
 from spoolscope.traces.pseudonym import WORDS, key_id
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import decoded, escaped
-from spoolscope.traces.trace import META, Trace
+from spoolscope.traces.trace import Trace
 
 FOOTER = ("schema", "version", "kernel", "tier", "complete")
 _PIECE = re.compile(rb"[\w\x80-\xff-]{8,}")
@@ -68,7 +69,7 @@ def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> in
         progress(f"hiding names of {table.name}", i / len(TABLES))
         if trace.file(table.name).exists():
             write_parts(work, table.name, _hidden_parts(trace, table, private), footer)
-    (work / META).write_text(json.dumps(meta, indent=1) + "\n")
+    write_meta(work, meta)
     progress("searching the copy for them", None)
     originals = list(private.names.originals())
     if left := _left(Trace.open(work), originals):
@@ -80,7 +81,7 @@ def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> in
 
 
 def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict[str, Any]]:
-    file = pq.ParquetFile(trace.file(table.name))
+    file = pq.ParquetFile(trace.verified(table.name))
     names = [column.name for column in table.columns]
     hide: dict[str, Callable[[str], str]] = {
         PATH: lambda text: escaped(private.names.path(decoded(text))),

@@ -1,7 +1,8 @@
 """A trace directory: meta.json and one Parquet file per table."""
 
-import json
+import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,14 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spoolscope.traces.digests import META, TABLES_KEY, check, read_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import regular
 from spoolscope.traces.parquet import empty_table
 from spoolscope.traces.schema import SCHEMA, TABLES
 
 if TYPE_CHECKING:
     import duckdb
 
-META = "meta.json"
 NATIVE_SUFFIX = ".parquet"
 RECORD_AGAIN = "record it again, or copy it again from where it came"
 
@@ -60,6 +62,7 @@ class Trace:
         if not file.exists():
             table = empty_table(name)
             return table if wanted is None else table.select(wanted)
+        self.verified(name)
         try:
             with pq.ParquetFile(file) as opened:
                 absent = _absent(name, opened.schema_arrow)
@@ -81,7 +84,7 @@ class Trace:
         if not self.file(name).exists():
             return
         try:
-            with pq.ParquetFile(self.file(name)) as file:
+            with pq.ParquetFile(self.verified(name)) as file:
                 absent = _absent(name, file.schema_arrow)
                 present = [column for column in wanted if column not in absent]
                 for table in _tables(file, present, rows):
@@ -94,6 +97,32 @@ class Trace:
         """Return the Parquet file of a table; an empty table may have none."""
         return self.path / f"{name}{NATIVE_SUFFIX}"
 
+    def verified(self, name: str) -> Path:
+        """Return the file of a table that is there, after checking that it is as it was written.
+
+        Raises:
+            SpoolscopeError: it is not. A trace from before there were digests is not checked.
+        """
+        file = self.file(name)
+        digests = self.meta.get(TABLES_KEY)
+        try:
+            if digests is not None:
+                check(file, digests.get(name))
+        except (OSError, ValueError) as error:
+            _damaged(self.path, file.name, error)
+        return file
+
+    def verify(self) -> list[Path] | None:
+        """Check all tables that are there; return their files, None if they have no digests.
+
+        Raises:
+            SpoolscopeError: one has changed since it was written.
+        """
+        there = [name for name in TABLES if self.file(name).exists()]
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing needs no GIL
+            files = list(pool.map(self.verified, there))
+        return files if TABLES_KEY in self.meta else None
+
     def connect(self) -> "duckdb.DuckDBPyConnection":
         """Return an in-memory DuckDB connection with one view per table.
 
@@ -101,6 +130,7 @@ class Trace:
         """
         import duckdb
 
+        self.verify()
         connection = duckdb.connect(":memory:")
         for name in TABLES:
             file = self.file(name)
@@ -123,7 +153,7 @@ class Trace:
                 _damaged(self.path, file.name, "it is missing")
             return
         try:
-            footer = pq.read_metadata(file)
+            footer = pq.read_metadata(regular(file))
         except (pa.ArrowException, OSError) as error:
             _damaged(self.path, file.name, error)
         if footer.num_rows != expected:
@@ -167,11 +197,10 @@ def _read_meta(path: Path) -> dict[str, Any]:
             remedy="give the directory that 'spoolscope record -o' wrote",
             exit_code=USAGE,
         )
-    file = path / META
-    if not file.is_file():
+    if not (path / META).exists():
         _foreign(path)
     try:
-        meta = json.loads(file.read_text())
+        meta = read_meta(path)
     except (ValueError, OSError) as error:
         _damaged(path, META, error)
     schema = meta.get("schema") if isinstance(meta, dict) else None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import regular
 
 OPTIONS = "strace -f -ff -ttt -T -s 0 -y -o PREFIX"
 LONGEST = 4 << 20
@@ -77,7 +78,7 @@ def _read(file: Path) -> Iterator[tuple[Line, int]]:
 
 def _texts(file: Path) -> Iterator[str]:
     """Lines, one character a byte; of one that is too long the first part, without its end."""
-    with file.open(encoding="latin-1", newline="\n") as source:
+    with regular(file).open(encoding="latin-1", newline="\n") as source:
         while text := source.readline(LONGEST):
             yield text
             while len(text) == LONGEST and not text.endswith("\n"):

@@ -1,0 +1,111 @@
+"""One changed bit anywhere in a trace either changes no answer, or is an error that says where."""
+
+import contextlib
+import io
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from spoolscope.cli.main import _run
+from spoolscope.traces.digests import write_meta
+from spoolscope.traces.parquet import write_table
+from spoolscope.traces.schema import TABLES
+from spoolscope.traces.trace import Trace
+
+SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
+CALLS = 4000
+FLIPS = 400
+VERBS = (("explain", "--json", "--blame"), ("plan", "--json"))
+# As many flips as its share of bytes would leave small tables and meta.json out.
+EVERY_FILE = 4
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first calls of a real trace, with all that belongs to them, as a trace."""
+    sample, path = Trace.open(SAMPLE), tmp_path_factory.mktemp("flips") / "trace"
+    path.mkdir()
+    end_ns = sample.table("syscalls", ["ts_ns"])["ts_ns"][CALLS].as_py()
+    counts = {}
+    for name in TABLES:
+        table = sample.table(name)
+        if "ts_ns" in table.column_names:
+            table = table.filter(pc.less(table["ts_ns"], end_ns))
+        table = table.unify_dictionaries()
+        columns = {column: table[column].combine_chunks() for column in table.column_names}
+        counts[name] = write_table(path, name, columns)
+    write_meta(
+        path, sample.meta | {"duration_ns": end_ns - sample.meta["start_ns"], "counts": counts}
+    )
+    return path
+
+
+def answer(verb: tuple[str, ...], trace: Path) -> tuple[int, str, str]:
+    """Return exit code, result and words of a verb."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = _run([verb[0], str(trace), *verb[1:]])
+    return code, out.getvalue(), err.getvalue()
+
+
+def flips(trace: Path) -> Iterator[tuple[Path, int]]:
+    """Yield files and bits of them: some of every file, the rest anywhere."""
+    rng = random.Random(21)
+    files = sorted(trace.iterdir())
+    chosen = [file for file in files for _ in range(EVERY_FILE)]
+    sizes = [file.stat().st_size for file in files]
+    chosen += rng.choices(files, sizes, k=FLIPS - len(chosen))
+    for file in chosen:
+        yield file, rng.randrange(8 * file.stat().st_size)
+
+
+def test_no_changed_bit_changes_an_answer_in_silence(trace: Path) -> None:
+    right = {verb: answer(verb, trace) for verb in VERBS}
+    for code, said, words in right.values():
+        assert code in (0, 3), words
+        assert json.loads(said)
+    assert right == {verb: answer(verb, trace) for verb in VERBS}
+    told = 0
+    for file, bit in flips(trace):
+        data = file.read_bytes()
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(changed)
+        for verb in VERBS:
+            code, said, words = answer(verb, trace)
+            if (code, said) == right[verb][:2]:
+                continue
+            where = f"{verb[0]}: bit {bit} of {file.name}"
+            assert (code, said) == (1, ""), where
+            assert words.count("\n") == 1, where
+            assert file.name in words or "schema" in words, f"{where}: {words}"
+            told += 1
+        file.write_bytes(data)
+    assert told > FLIPS
+    assert right == {verb: answer(verb, trace) for verb in VERBS}
+
+
+def test_without_digests_some_would(trace: Path, tmp_path: Path) -> None:
+    """Hold the test above against what it guards: in the data nothing else tells a change."""
+    copy = shutil.copytree(trace, tmp_path / "trace")
+    meta = Trace.open(copy).meta
+    plain = {key: value for key, value in meta.items() if key not in ("digests", "digest")}
+    (copy / "meta.json").write_text(json.dumps(plain))
+    right = answer(VERBS[0], copy)
+    rng = random.Random(21)
+    silent = 0
+    for _ in range(20):
+        file = copy / rng.choice(("syscalls.parquet", "segments.parquet", "commits.parquet"))
+        data = file.read_bytes()
+        changed = bytearray(data)
+        changed[rng.randrange(len(data) // 2)] ^= 1 << rng.randrange(8)
+        file.write_bytes(changed)
+        code, said, _ = answer(VERBS[0], copy)
+        silent += code in (0, 3) and said != right[1]
+        file.write_bytes(data)
+    assert silent

@@ -1,0 +1,157 @@
+"""Whatever somebody plants where a command writes, nothing else is written."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+STRACE = shutil.which("strace")
+SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
+
+
+def planted(shared: Path, victim: Path, *names: str) -> None:
+    """Plant links, in a directory where everybody may make them, to a file of ours."""
+    victim.write_text("precious")
+    for name in names:
+        (shared / name).symlink_to(victim)
+
+
+def opened_anew(log: Path, shared: Path) -> list[str]:
+    """Return calls by which the kernel may have followed a link of somebody else, from strace."""
+    made = re.compile(r'(?:openat\([^"]*|open\(|creat\()"([^"]+)"[^=]*')
+    found = []
+    for line in log.read_text(errors="replace").splitlines():
+        match = made.search(line)
+        if match is None or not ("O_CREAT" in line or "creat(" in line or "O_TRUNC" in line):
+            continue
+        if Path(match[1]).parent.resolve() == shared and "O_EXCL" not in line:
+            found.append(line)
+    return found
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+@pytest.fixture
+def trace(builder) -> Path:
+    for n in range(5):
+        waits = (("jbd2_log_wait_commit < ext4_sync_file", 5_000_000),)
+        builder.call("fsync", n * 10_000_000, waits=waits, path=f"box/{n}")
+        builder.commit(n * 10_000_000, 5_000_000, trigger="fsync", trigger_pid=100, trigger_tid=100)
+    return builder.write()
+
+
+def run(tmp_path: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    if STRACE is None:
+        pytest.fail("strace is missing: 'make setup' installs it")
+    tracing = [STRACE, "-f", "-qq", "-s", "4096", "-e", "trace=open,openat,creat"]
+    environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    return subprocess.run(
+        [*tracing, "-o", str(tmp_path / "log"), *SPOOLSCOPE, *words],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+
+
+def report(trace: Path, out: Path) -> list[str]:
+    return ["report", str(trace), "-o", str(out)]
+
+
+def edges(trace: Path, out: Path) -> list[str]:
+    return ["explain", str(trace), "--edges", str(out)]
+
+
+def scrubbed(trace: Path, out: Path) -> list[str]:
+    return ["scrub", str(trace), "-o", str(out)]
+
+
+COMMANDS = [report, edges, scrubbed]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_links_with_names_of_drafts_are_not_followed(
+    command: Callable[[Path, Path], list[str]], trace: Path, shared: Path, tmp_path: Path
+) -> None:
+    out, victim = shared / "q.html", tmp_path / "victim"
+    planted(shared, victim, "q.html.partial", "q.partial", ".q.html", "q.html.tmp")
+    done = run(tmp_path, command(trace, out))
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
+    assert not out.is_symlink()
+    assert victim.read_text() == "precious"
+    assert len(list(shared.iterdir())) == 5
+    assert opened_anew(tmp_path / "log", shared) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_link_with_the_final_name_is_an_output_that_exists(
+    command: Callable[[Path, Path], list[str]], trace: Path, shared: Path, tmp_path: Path
+) -> None:
+    out, victim = shared / "q.html", tmp_path / "victim"
+    planted(shared, victim, "q.html")
+    done = run(tmp_path, command(trace, out))
+    assert done.returncode == 2
+    assert "exists" in done.stderr
+    assert victim.read_text() == "precious"
+    if command is scrubbed:  # it has no --force
+        return
+    done = run(tmp_path, [*command(trace, out), "--force"])
+    assert done.returncode == 0, done.stderr
+    assert not out.is_symlink()
+    assert victim.read_text() == "precious"
+    assert opened_anew(tmp_path / "log", shared) == []
+
+
+def test_edges_are_not_overwritten_unless_asked(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "edges.parquet"
+    out.write_text("precious")
+    done = run(tmp_path, edges(trace, out))
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert out.read_text() == "precious"
+    assert run(tmp_path, [*edges(trace, out), "-f"]).returncode == 0
+    assert out.read_bytes().startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("what", ["pipe", "directory", "device"])
+@pytest.mark.parametrize("name", ["syscalls.parquet", "paths.parquet", "meta.json"])
+@pytest.mark.parametrize("verb", ["info", "explain", "plan", "report", "scrub"])
+def test_what_is_no_file_is_refused_at_once(
+    what: str, name: str, verb: str, trace: Path, tmp_path: Path
+) -> None:
+    file = trace / name
+    file.unlink()
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "directory":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    out = ["-q", "-o", str(tmp_path / "out")] if verb in ("report", "scrub") else []
+    done = subprocess.run(
+        [*SPOOLSCOPE, verb, str(trace), *out], capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode in (1, 2), done.stdout
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert str(trace) in done.stderr
+
+
+@pytest.mark.parametrize("what", ["pipe", "directory", "device"])
+def test_rules_that_are_no_file_are_refused_at_once(what: str, trace: Path, tmp_path: Path) -> None:
+    places = {"pipe": tmp_path / "pipe", "directory": tmp_path, "device": Path("/dev/zero")}
+    os.mkfifo(tmp_path / "pipe")
+    done = subprocess.run(
+        [*SPOOLSCOPE, "explain", str(trace), "--rules", str(places[what])],
+        capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert "--rules" in done.stderr
