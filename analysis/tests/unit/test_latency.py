@@ -1,8 +1,10 @@
 """Percentiles, and when there are too few events for one."""
 
 import random
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spoolscope.analysis.explain import explain
@@ -11,11 +13,15 @@ from spoolscope.analysis.latency import (
     QUANTILES,
     class_of,
     curve,
+    curves,
     exact_quantiles,
+    family_curves,
     supported,
 )
 from spoolscope.analysis.split import split
 from spoolscope.traces.trace import Trace
+
+SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
 
 
 def test_a_percentile_needs_enough_events():
@@ -77,3 +83,15 @@ def test_quantiles_are_those_of_all_values_sorted(builder, seed):
             f"SELECT syscall, quantile_cont(dur_ns, {list(QUANTILES)}) FROM syscalls GROUP BY 1"
         ).fetchall()
     assert {name: pytest.approx(values, rel=1e-12) for name, values in whole} == found
+
+
+def test_curves_of_a_trace_are_those_of_all_its_calls_at_once():
+    trace = Trace.open(SAMPLE)
+    calls = trace.table("syscalls", ["syscall", "dur_ns", "flags_seen"])
+    done = calls["flags_seen"].to_numpy() & IN_FLIGHT == 0
+    names = calls["syscall"].cast(pa.string()).to_numpy(zero_copy_only=False)[done]
+    with trace.connect() as con:
+        split(con)
+        found = curves(con)
+    assert found == family_curves(names, calls["dur_ns"].to_numpy()[done])
+    assert {curve.name for curve in found} >= {"sync", "open", "read", "write", "other"}

@@ -30,10 +30,11 @@ from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-MEMORY = "1500MB"
-"""Of 2 GB for a trace of 100 million calls; the rest is Python, and what DuckDB does not count."""
+LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
+"""Memory of DuckDB: so that explain and report need 1 GB for 10 million calls and 2 GB for 100
+million; the rest is Python, and what DuckDB does not count."""
 
-TOO_LONG = f"Who kept whom waiting needs more than {MEMORY} of memory for a trace this long."
+TOO_LONG = "What kept the calls waiting needs more memory than is allowed for a trace this long."
 
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = f"""
@@ -177,7 +178,7 @@ def explain_with(
     blame: bool = False,
 ) -> Explanation:
     """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
-    bound_memory(con)
+    bound_memory(con, int(trace.meta["counts"]["syscalls"]))
     parts = split(con, rules)
     by_call = latencies(con)
     causes = _causes_by_syscall(con)
@@ -218,9 +219,10 @@ def _ns_per_sample(cpu: CpuReport | None) -> float | None:
     return cpu.exact_ns / cpu.samples if cpu and cpu.samples else None
 
 
-def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
-    """Let DuckDB keep at most ``MEMORY`` of intermediate tables, the rest in temporary files."""
-    con.execute(f"SET memory_limit = '{MEMORY}'")
+def bound_memory(con: duckdb.DuckDBPyConnection, calls: int) -> None:
+    """Let DuckDB keep some of its tables in memory, by the length of a trace, the rest in files."""
+    limit = min(MOST_MB, LEAST_MB + calls // CALLS_A_MB)
+    con.execute(f"SET memory_limit = '{limit}MB'")
     con.execute("SET temp_directory = '{}'".format(str(scratch()).replace("'", "''")))
     con.execute("SET preserve_insertion_order = false")
 

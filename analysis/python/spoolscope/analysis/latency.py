@@ -227,9 +227,20 @@ def _by_family(names: np.ndarray, durations_ns: np.ndarray) -> dict[str, np.ndar
     return {name: values for name, values in grouped if len(values)}
 
 
-def curves(con: duckdb.DuckDBPyConnection) -> list[Curve]:
-    """Return the distributions by family of calls; calls still in flight are left out."""
-    rows = con.execute(
-        f"SELECT syscall, dur_ns FROM syscalls WHERE flags_seen & {IN_FLIGHT} = 0"
-    ).fetchnumpy()
-    return family_curves(np.asarray(rows["syscall"]), np.asarray(rows["dur_ns"]))
+def curves(con: duckdb.DuckDBPyConnection, minimum: int = 100) -> list[Curve]:
+    """Return a distribution for each family of calls with at least ``minimum`` calls.
+
+    Calls still in flight are left out. One family is in memory at a time, 8 bytes a call.
+    """
+    found = []
+    names = [name for (name,) in con.execute("SELECT syscall FROM call_totals").fetchall()]
+    for family in (*SYSCALL_CLASSES, "other"):
+        calls = [name for name in names if class_of(name) == family]
+        durations = con.execute(
+            f"SELECT dur_ns FROM syscalls WHERE flags_seen & {IN_FLIGHT} = 0 "
+            "AND list_contains(?, syscall)",
+            [calls],
+        ).fetchnumpy()["dur_ns"]
+        if len(durations) >= minimum:
+            found.append(curve(family, np.asarray(durations)))
+    return found
