@@ -1,13 +1,14 @@
 //! Why an operation waits for others: the edges that the engine uses, with their reasons.
 
 use serde_json::{Value, json};
-use spoolscope_traces::records::{PLAN_FORK, PlanOp};
+use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use std::collections::BTreeMap;
 
 use crate::cli::Order;
 use crate::model::edges::{Key, Why};
 use crate::model::linear::Linear;
 use crate::model::moments;
+use crate::model::needs;
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease, Lock, XattrCall};
@@ -76,7 +77,7 @@ impl<'a> Explainer<'a> {
         match why.key {
             None => "moment",
             Some(Key::Name(_)) => "name",
-            Some(Key::Data(_)) => "data",
+            Some(Key::Data(_) | Key::DataOf(_)) => "data",
             Some(Key::Lock(_)) => "lock",
             Some(Key::Fd(..)) => "descriptor",
             Some(Key::Table(_)) => "descriptors",
@@ -84,7 +85,9 @@ impl<'a> Explainer<'a> {
             Some(Key::Umask(_)) => "umask",
             Some(Key::Position(_)) => "position",
             Some(Key::Listing(_)) => "names in a directory",
+            Some(Key::Attributes(_)) => "mode, owner or times",
             Some(Key::Xattr(..)) => "attribute",
+            Some(Key::Xattrs(_)) => "names of attributes",
             Some(Key::Lease(_)) => "lease",
             Some(Key::Exit(_)) => "exit",
             Some(Key::Copies(_)) => "copies of a descriptor",
@@ -126,6 +129,7 @@ impl<'a> Explainer<'a> {
             None => (Value::Null, "", "ended"),
             Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
             Some(Key::Data(ino)) => (json!(ino), data(op, ino), data(before, ino)),
+            Some(Key::DataOf(_)) => (Value::Null, data(op, 0), data(before, 0)),
             Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
             Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
             Some(Key::Table(_)) => (Value::Null, table(op), table(before)),
@@ -134,12 +138,27 @@ impl<'a> Explainer<'a> {
             Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
             Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
             Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
+            Some(Key::Xattrs(_)) => (Value::Null, xattrs(op), xattrs(before)),
+            Some(Key::Attributes(_)) => {
+                let changes = [before, op]
+                    .into_iter()
+                    .find(|op| attributes(op) == "changes");
+                let path = changes.map_or(Value::Null, |op| self.named(op));
+                (path, attributes(op), attributes(before))
+            }
             Some(Key::Lease(ino)) => (json!(ino), lease(op), lease(before)),
             Some(Key::Exit(_)) => (Value::Null, "ends", "ended"),
             Some(Key::Copies(_)) => (Value::Null, "closes the last copy", "closes one"),
         };
         (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
         told
+    }
+
+    fn named(&self, op: &PlanOp) -> Value {
+        match op.path {
+            NONE => Value::Null,
+            path => self.path(path),
+        }
     }
 
     fn path(&self, path: u32) -> Value {
@@ -152,6 +171,7 @@ fn needed(op: &PlanOp, path: u32) -> &'static str {
     let touches = touches::of(op);
     let own = touches.iter().flatten().find(|touch| touch.path == path);
     match own.map(|touch| (touch.need, touch.makes)) {
+        None if needs::went_round(op) => "through",
         None => "above",
         Some((_, Makes::Gone)) => "removes",
         Some((Need::Absent, _)) => "absent",
@@ -233,6 +253,21 @@ fn xattr(op: &PlanOp) -> &'static str {
         Some(XattrCall::Set) => "sets",
         Some(XattrCall::Remove) => "removes",
         _ => "reads",
+    }
+}
+
+fn xattrs(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        Kind::ListXattr => "lists",
+        _ => "changes",
+    }
+}
+
+fn attributes(op: &PlanOp) -> &'static str {
+    match semantics::kind(op) {
+        _ if semantics::was_denied(op) => "is refused by",
+        Kind::Chmod | Kind::Chown | Kind::Touch | Kind::SetXattr => "changes",
+        _ => "follows",
     }
 }
 

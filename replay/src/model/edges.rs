@@ -6,16 +6,17 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use smallvec::SmallVec;
-use spoolscope_traces::records::{NONE, PlanOp, PlanThread};
+use spoolscope_traces::records::{PlanOp, PlanThread};
 
+use crate::model::attributes::{self, Subject};
 use crate::model::grants::{Flight, Grants};
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
-use crate::model::sizes::{Seen, changes_size, written};
+use crate::model::sizes::written;
 use crate::model::threads;
 use crate::model::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lease, XattrCall};
+use crate::semantics::{self, Kind, Lease};
 use crate::touches::{self, Makes, Need, Touch, Touches};
 
 /// What two operations conflict on.
@@ -24,6 +25,8 @@ pub enum Key {
     Name(u32),
     /// Size and contents of an inode.
     Data(u64),
+    /// Those of an object of which no inode is known.
+    DataOf(u32),
     Lock(LockKey),
     /// A descriptor of a process with several threads, or had from another process.
     Fd(u32, i32),
@@ -36,8 +39,12 @@ pub enum Key {
     Position(u32),
     /// The names in a directory, for who lists it.
     Listing(u32),
-    /// An extended attribute: path and name.
-    Xattr(u32, u32),
+    /// Mode, owner and times.
+    Attributes(Subject),
+    /// An extended attribute, and its name.
+    Xattr(Subject, u32),
+    /// All extended attributes, for who lists them.
+    Xattrs(Subject),
     /// An inode that leases were asked for: what is open tells whether one is given.
     Lease(u64),
     /// The end of a process with several threads.
@@ -97,6 +104,8 @@ pub struct Edges<'a> {
     /// Those of inodes that may be written to; what is only read needs none.
     of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
+    /// What is made in a directory may get its group.
+    pub(super) inherits: bool,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).
     pub found: Vec<(u32, u32, u32)>,
@@ -126,6 +135,7 @@ impl<'a> Edges<'a> {
                 .filter(|(_, op)| semantics::lease(op) == Some(Lease::Asks))
                 .map(|(_, op)| op.ino)
                 .collect(),
+            inherits: attributes::may_be_inherited(plan),
             waited: vec![HashMap::new(); n_threads],
             found: Vec::new(),
             why: None,
@@ -150,15 +160,13 @@ impl<'a> Edges<'a> {
         *begun += 1;
     }
 
-    /// Adds the next operation of the order; `changes` are what it did to locks, and those in
+    /// Adds the next operation of the order, before it changes names; `changes` are what it did to locks, and those in
     /// `flight` come later in the order.
     pub fn add(&mut self, at: u32, world: &World, changes: &[Change], flight: Flight) {
         let op = &self.ops[at as usize];
         let touches = touches::of(op);
         self.add_names(at, op, &touches, world);
         self.add_listed(at, op, &touches, world);
-        self.add_data(at, op, world);
-        self.add_xattr(at, op);
         self.add_lease(at, op, world);
         if semantics::moves_position(op)
             && let Some(file) = world.position_of_several(op)
@@ -193,6 +201,14 @@ impl<'a> Edges<'a> {
         if world.processes.is_threaded(op.thread) {
             self.add_shared(at, op, world);
         }
+    }
+
+    /// As `add`, once it is known what its names lead to.
+    pub fn add_objects(&mut self, at: u32, world: &World) {
+        let op = &self.ops[at as usize];
+        self.add_data(at, op, world);
+        self.add_xattrs(at, op, world);
+        self.add_attributes(at, op, world);
         self.close_op(at, op.thread);
     }
 
@@ -224,6 +240,11 @@ impl<'a> Edges<'a> {
             }
             if world.names.changes(touch.path) {
                 self.access(Key::Name(touch.path), is_change(touch), access(evidence));
+            }
+            if needs::went_round(op) {
+                for met in world.way_to(touch.path) {
+                    self.access(Key::Name(met), false, access(false));
+                }
             }
         }
     }
@@ -278,61 +299,6 @@ impl<'a> Edges<'a> {
         }
     }
 
-    fn add_data(&mut self, at: u32, op: &PlanOp, world: &World) {
-        if semantics::copies(op) || semantics::kind(op) == Kind::Clone && op.ret >= 0 {
-            self.add_second(at, op, world);
-        }
-        let looks = semantics::looks_for_holes(op);
-        if op.ret < 0 && !looks {
-            return;
-        }
-        let writes = changes_size(op);
-        // truncate(2) has a name only.
-        let named = || Some(world.object(world.target_of(op)?).ino);
-        let ino = match op.ino {
-            0 if writes => named().unwrap_or(0),
-            ino => ino,
-        };
-        if ino == 0 {
-            return;
-        }
-        let seen = Seen::by(op);
-        let reads = seen.is_some()
-            || looks
-            || matches!(semantics::kind(op), Kind::Read | Kind::Map | Kind::Fault)
-            || semantics::copies(op);
-        if writes || reads {
-            let definite = match seen {
-                Some(Seen::AtLeast(_)) | None => writes,
-                Some(_) => true,
-            };
-            self.access(Key::Data(ino), writes, Access { op: at, definite });
-        }
-    }
-
-    fn add_second(&mut self, at: u32, op: &PlanOp, world: &World) {
-        if let Some(object) = world.second_of(op) {
-            let ino = world.object(object).ino;
-            let access = Access {
-                op: at,
-                definite: false,
-            };
-            self.access(Key::Data(ino), semantics::copies(op), access);
-        }
-    }
-
-    fn add_xattr(&mut self, at: u32, op: &PlanOp) {
-        let Some(call) = semantics::xattr_call(op).filter(|_| op.path != NONE) else {
-            return;
-        };
-        let writes = op.ret >= 0 && call != XattrCall::Get;
-        let access = Access {
-            op: at,
-            definite: writes,
-        };
-        self.access(Key::Xattr(op.path, op.path2), writes, access);
-    }
-
     /// Whether a lease is given depends on who has the file open. Who opens it while the lease is
     /// given up waits for that in the call.
     fn add_lease(&mut self, at: u32, op: &PlanOp, world: &World) {
@@ -355,6 +321,11 @@ impl<'a> Edges<'a> {
             };
             self.access(Key::Lease(ino), role == Some(Lease::Asks), access);
         }
+    }
+
+    /// Whether somebody used something that is neither a name nor data.
+    pub(super) fn knows(&self, key: Key) -> bool {
+        self.tracks.contains_key(&key)
     }
 
     pub(super) fn access(&mut self, key: Key, writes: bool, next: Access) {

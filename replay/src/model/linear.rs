@@ -484,6 +484,7 @@ impl<'a> Linear<'a> {
         self.edges.add(at, &self.world, &changes, flight);
         self.order.push(at);
         effects::change_names(&mut self.world, op);
+        self.edges.add_objects(at, &self.world);
         effects::change_objects(&mut self.world, at, op);
         self.watch.note(at, op, &mut self.world);
     }

@@ -1,8 +1,10 @@
 //! What the plan implies: the order of operations, the fixture and the final state.
 
 mod arrivals;
+pub mod attributes;
 mod contents;
 mod contest;
+mod data;
 pub mod descriptors;
 pub mod edges;
 pub mod effects;
@@ -31,9 +33,12 @@ mod search;
 pub mod sizes;
 pub mod state;
 mod threads;
+mod ways;
 pub mod world;
 pub mod xattrs;
 
+#[cfg(test)]
+mod attribute_tests;
 #[cfg(test)]
 mod contest_tests;
 #[cfg(test)]

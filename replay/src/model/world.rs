@@ -415,6 +415,12 @@ impl<'a> World<'a> {
         self.snapshot_entry(*self.first_name.get(&object)?)
     }
 
+    /// A name that an inode has in the snapshot.
+    pub fn shown_name(&self, ino: u64) -> Option<u32> {
+        let entry = self.entry_of_ino.get(&ino)?;
+        Some(self.entries[*entry as usize].path)
+    }
+
     pub fn snapshot_ino(&self, path: u32) -> Option<u64> {
         self.snapshot_entry(path).map(|entry| entry.ino)
     }

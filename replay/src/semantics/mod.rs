@@ -223,6 +223,21 @@ pub fn has_second_path(op: &PlanOp) -> bool {
     matches!(kind(op), Kind::Rename | Kind::Link)
 }
 
+/// Whether a call may have made what it names, with the group of its directory.
+pub fn may_make(op: &PlanOp) -> bool {
+    let makes = match kind(op) {
+        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
+        Kind::Mkdir | Kind::Mknod | Kind::Symlink => true,
+        _ => false,
+    };
+    op.ret >= 0 && uses_path(op) && makes
+}
+
+/// Whether a call was told that a file may be executed, which nobody may if its mode says so.
+pub fn asks_to_execute(op: &PlanOp) -> bool {
+    op.ret >= 0 && kind(op) == Kind::Access && op.mode & libc::X_OK as u32 != 0
+}
+
 /// Whether calls of a kind write to their second descriptor what they read from the first.
 pub const fn is_copy(kind: Kind) -> bool {
     matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice)

@@ -25,6 +25,7 @@ _NEEDS = {
     "changes": "changes the name '{what}'",
     "removes": "takes the name '{what}' away",
     "above": "needs the directory '{what}' where it is",
+    "through": "is led on by the symlink '{what}'",
 }
 _DID = {
     "used": "went through it",
@@ -185,6 +186,11 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
             return f"{need} {listed}; the earlier one {did} it"
         case "attribute":
             return f"{need} attribute '{what}' of {file}; the earlier one {did} it"
+        case "names of attributes":
+            return f"{need} the extended attributes of {file}; the earlier one {did} them"
+        case "mode, owner or times":
+            of = "its file" if what is None else f"'{what}'" if what else "the spool"
+            return f"{need} mode, owner or times of {of}; the earlier one {did} them"
         case "position":
             return f"moves the position that descriptor {what} shares; so does the earlier one"
         case "copies of a descriptor":

@@ -1,0 +1,137 @@
+//! Edges of what objects have besides names and contents: mode, owner, times, extended attributes.
+//!
+//! Who changes them waits for who changed them before, whatever name it uses. A call that was not
+//! permitted waits for all that made the objects on its way what they were, and is waited for.
+
+use spoolscope_traces::records::{NONE, PlanOp};
+
+use crate::model::edges::{Access, Edges, Key};
+use crate::model::world::{Slot, World};
+use crate::plan::Plan;
+use crate::semantics::{self, Kind, XattrCall, XattrRole};
+
+/// An object, or a name as long as nobody told what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    Object(u32),
+    Name(u32),
+}
+
+/// Whether directories may hand down their group: some have the set-group-ID bit.
+pub fn may_be_inherited(plan: &Plan) -> bool {
+    let is_set = |mode: u32| mode & libc::S_ISGID != 0;
+    let shown = |mode: u32| semantics::is_directory(mode) && is_set(mode);
+    let set = |(_, op): (u32, &PlanOp)| is_set(op.mode);
+    plan.entries().iter().any(|entry| shown(entry.mode))
+        || plan.of_kind(|kind| kind == Kind::Chmod).any(set)
+}
+
+/// Whether a successful call changes mode, owner or times.
+pub fn changes_attributes(op: &PlanOp, world: &World) -> bool {
+    let is_acl = || {
+        let name = semantics::whole_xattr(world.names.bytes(op.path2));
+        semantics::xattr_role(&name) == XattrRole::Acl
+    };
+    op.ret >= 0
+        && match semantics::kind(op) {
+            Kind::Chmod | Kind::Chown | Kind::Touch => true,
+            Kind::SetXattr => op.path2 != NONE && is_acl(),
+            _ => false,
+        }
+}
+
+impl Edges<'_> {
+    pub(super) fn add_attributes(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if semantics::was_denied(op) {
+            return self.add_denied(at, op, world);
+        }
+        if changes_attributes(op, world) {
+            let access = Access {
+                op: at,
+                definite: true,
+            };
+            self.change(op, world, access, Key::Attributes);
+        } else if self.inherits && semantics::may_make(op) {
+            if let Some(directory) = world.names.directory(op.path) {
+                self.look(at, subject_at(directory, world));
+            }
+        } else if semantics::asks_to_execute(op) {
+            if let Some(subject) = subject_of(op, world) {
+                self.look(at, subject);
+            }
+        }
+    }
+
+    /// All that is on the way to the names of a call, or what its descriptor leads to.
+    fn add_denied(&mut self, at: u32, op: &PlanOp, world: &World) {
+        if !semantics::uses_path(op) {
+            if let Some(subject) = subject_of(op, world) {
+                self.look(at, subject);
+            }
+            return;
+        }
+        let second = Some(op.path2).filter(|path| semantics::has_second_path(op) && *path != NONE);
+        for path in [op.path].into_iter().chain(second) {
+            for name in world.way_to(path) {
+                self.look(at, subject_at(name, world));
+            }
+        }
+    }
+
+    fn look(&mut self, at: u32, subject: Subject) {
+        let access = Access {
+            op: at,
+            definite: false,
+        };
+        self.access(Key::Attributes(subject), false, access);
+    }
+
+    pub(super) fn add_xattrs(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let lists = semantics::kind(op) == Kind::ListXattr;
+        let call = semantics::xattr_call(op);
+        let Some(subject) = subject_of(op, world).filter(|_| lists || call.is_some()) else {
+            return;
+        };
+        let writes = op.ret >= 0 && matches!(call, Some(XattrCall::Set | XattrCall::Remove));
+        if lists || writes {
+            self.meet(at, Key::Xattrs(subject), writes);
+        }
+        if lists {
+            return;
+        }
+        let access = Access {
+            op: at,
+            definite: writes,
+        };
+        match writes {
+            true => self.change(op, world, access, |subject| Key::Xattr(subject, op.path2)),
+            false => self.access(Key::Xattr(subject, op.path2), false, access),
+        }
+    }
+
+    /// Changes what others may have looked at before anybody told what the name leads to.
+    fn change(&mut self, op: &PlanOp, world: &World, access: Access, key: impl Fn(Subject) -> Key) {
+        let Some(subject) = subject_of(op, world) else {
+            return;
+        };
+        let name = Subject::Name(op.path);
+        if subject != name && self.knows(key(name)) {
+            self.access(key(name), true, access);
+        }
+        self.access(key(subject), true, access);
+    }
+}
+
+/// What a call works on.
+fn subject_of(op: &PlanOp, world: &World) -> Option<Subject> {
+    let object = world.target_of(op).map(Subject::Object);
+    let name = (op.path != NONE).then_some(op.path);
+    object.or_else(|| name.or(world.shown_name(op.ino)).map(Subject::Name))
+}
+
+fn subject_at(name: u32, world: &World) -> Subject {
+    match world.slot(name) {
+        Slot::Present(object) => Subject::Object(object),
+        _ => Subject::Name(name),
+    }
+}

@@ -1,0 +1,73 @@
+//! The names that the kernel meets on the way to one.
+
+use spoolscope_traces::records::NONE;
+
+use crate::model::world::{Slot, World};
+
+/// As many symlinks as the kernel follows.
+const MOST: usize = 40;
+
+impl World<'_> {
+    /// The spool, the directories and symlinks that lead to a name, and the name, as far as any
+    /// operation or the snapshot names them; each once. An absolute symlink ends it.
+    pub fn way_to(&self, path: u32) -> Vec<u32> {
+        let mut left: Vec<&[u8]> = self.names.bytes(path).split(is_slash).rev().collect();
+        let mut done: Vec<u8> = Vec::new();
+        let mut met: Vec<u32> = self.names.find(b"").into_iter().collect();
+        let mut followed = 0;
+        while let Some(part) = left.pop() {
+            match part {
+                b"" | b"." => continue,
+                b".." => {
+                    leave(&mut done);
+                    continue;
+                }
+                _ => {}
+            }
+            if !done.is_empty() {
+                done.push(b'/');
+            }
+            done.extend(part);
+            let Some(name) = self.names.find(&done) else {
+                continue;
+            };
+            if !met.contains(&name) {
+                met.push(name);
+            }
+            let Some(target) = self.link_at(name) else {
+                continue;
+            };
+            followed += 1;
+            if target.starts_with(b"/") || followed > MOST {
+                break;
+            }
+            leave(&mut done);
+            left.extend(target.split(is_slash).rev());
+        }
+        met
+    }
+
+    /// What the symlink says that a name is.
+    fn link_at(&self, name: u32) -> Option<&[u8]> {
+        let (mode, target) = match self.slot(name) {
+            Slot::Present(object) => (self.object(object).now.mode, self.object(object).target),
+            Slot::Unknown => {
+                let entry = self.snapshot_entry(name)?;
+                (entry.mode, entry.target)
+            }
+            Slot::Absent => return None,
+        };
+        let is_link = mode & libc::S_IFMT == libc::S_IFLNK;
+        (is_link && target != NONE).then(|| self.names.bytes(target))
+    }
+}
+
+fn is_slash(byte: &u8) -> bool {
+    *byte == b'/'
+}
+
+/// Takes the last part off a name.
+fn leave(name: &mut Vec<u8>) {
+    let at = name.iter().rposition(is_slash);
+    name.truncate(at.unwrap_or(0));
+}
