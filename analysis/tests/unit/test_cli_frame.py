@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
 
 from spoolscope.cli import main as cli
-from spoolscope.cli.output import _eta, _Plain, claim_output, emit_json
+from spoolscope.cli.output import Pace, _Plain, claim_output, emit_json, progress
 from spoolscope.traces.errors import SpoolscopeError
 
 OURS = '{"schema": "spoolscope/1"}'
@@ -220,7 +221,26 @@ def test_plain_progress_prints_each_step_once(capsys: pytest.CaptureFixture[str]
     assert "replay xfs  50 %" in lines[1]
 
 
-def test_eta_extrapolates_and_stays_silent_without_ground() -> None:
-    assert _eta(10.0, 0.25).endswith("ETA 30 s")
-    assert "ETA" not in _eta(10.0, 0.01)
-    assert _eta(10.0, None) == ""
+def test_the_rest_is_told_from_where_the_share_last_began() -> None:
+    pace = Pace()
+    pace.at(0.0, None)
+    assert pace.left_s(0.0) is None
+    pace.at(20.0, 0.0)  # a recording of 20 s is over, its conversion begins
+    pace.at(21.0, 0.01)
+    assert pace.left_s(21.0) is None
+    pace.at(25.0, 0.25)
+    assert pace.left_s(25.0) == pytest.approx(15)
+    assert pace.left_s(30.0) == pytest.approx(10)  # it does not grow while nothing is heard
+    assert pace.left_s(41.0) is None
+    pace.at(42.0, 0.0)
+    assert pace.left_s(42.0) is None
+
+
+def test_a_step_that_says_nothing_is_shown_again(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("spoolscope.cli.output.PLAIN_INTERVAL_S", 0.5)
+    with progress() as show:
+        show("counting", 0.5)
+        time.sleep(2.2)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) >= 2
+    assert {line.partition("] ")[2] for line in said} == {"counting  50 %"}

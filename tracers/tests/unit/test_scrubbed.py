@@ -56,7 +56,13 @@ def test_scrubbing_gives_what_recording_with_the_key_gives(
     kept, hidden, scrubbed = (
         Trace.open(tmp_path / name) for name in ("kept", "hidden", "scrubbed")
     )
-    assert scrubbed.meta == hidden.meta != kept.meta
+    # Files of equal tables, compared below, may lie otherwise.
+    digests = ("digest", "digests")
+    facts = [
+        {name: value for name, value in trace.meta.items() if name not in digests}
+        for trace in (kept, hidden, scrubbed)
+    ]
+    assert facts[2] == facts[1] != facts[0]
     for name in TABLES:
         one, other = (trace.table(name).to_pylist() for trace in (hidden, scrubbed))
         assert one == other, name

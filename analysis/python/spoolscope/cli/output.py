@@ -5,8 +5,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ import click
 
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.text import shown, shown_json
-
-Progress = Callable[[str, float | None], None]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 force_option = click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
@@ -40,6 +40,8 @@ new_trace_option = click.option(
 )
 
 PLAIN_INTERVAL_S = 5.0
+LEAST_DONE = 0.02
+"""Before this share is done, nothing is said of the rest."""
 
 
 def emit_json(value: Any) -> None:
@@ -152,12 +154,31 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
     A terminal gets a bar, anything else a line whenever the step changes or 5 s have passed.
     """
     if quiet:
-        yield lambda _what, _fraction: None
+        yield unseen
     elif sys.stderr.isatty():
         with _bar() as show:
             yield show
     else:
-        yield _Plain()
+        plain = _Plain()
+        with _beating(plain):
+            yield plain
+
+
+@contextmanager
+def _beating(plain: "_Plain") -> Iterator[None]:
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(1):
+            plain.beat()
+
+    beater = threading.Thread(target=beat, daemon=True)
+    beater.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beater.join()
 
 
 @contextmanager
@@ -175,38 +196,82 @@ def _bar() -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
-        task = display.add_task("", total=None)
+        task, pace = display.add_task("", total=None), Pace()
 
         def show(what: str, fraction: float | None) -> None:
             total = None if fraction is None else 1.0
+            if pace.at(0.0, fraction) and fraction is not None:
+                display.reset(task, total=total)
             display.update(task, description=shown(what), total=total, completed=fraction or 0.0)
 
         yield show
 
 
 class _Plain:
-    """Progress for logs: few lines, each with elapsed time and ETA."""
+    """Progress for logs: few lines, each with elapsed time and ETA.
+
+    A step that says nothing for long is shown again and again by ``beat``.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._shown = -PLAIN_INTERVAL_S
         self._what = ""
+        self._fraction: float | None = None
+        self._pace = Pace()
+        self._lock = threading.Lock()
 
     def __call__(self, what: str, fraction: float | None) -> None:
         now = time.monotonic() - self._began
-        if what == self._what and now - self._shown < PLAIN_INTERVAL_S:
-            return
-        self._what, self._shown = what, now
-        say(f"[{now:6.1f} s] {what}{_eta(now, fraction)}", err=True)
+        with self._lock:
+            self._pace.at(now, fraction)
+            changed = what != self._what
+            self._what, self._fraction = what, fraction
+            if changed or now - self._shown >= PLAIN_INTERVAL_S:
+                self._show(now)
+
+    def beat(self) -> None:
+        """Show the step under way if nothing was shown for a while."""
+        now = time.monotonic() - self._began
+        with self._lock:
+            if self._what and now - self._shown >= PLAIN_INTERVAL_S:
+                self._show(now)
+
+    def _show(self, now: float) -> None:
+        self._shown = now
+        share = "" if self._fraction is None else f"  {100 * self._fraction:.0f} %"
+        left = self._pace.left_s(now)
+        eta = "" if left is None else f", ETA {left:.0f} s"
+        say(f"[{now:6.1f} s] {self._what}{share}{eta}", err=True)
 
 
-def _eta(elapsed_s: float, fraction: float | None) -> str:
-    if fraction is None:
-        return ""
-    share = f"  {100 * fraction:.0f} %"
-    if fraction < 0.02 or fraction >= 1:
-        return share
-    return f"{share}, ETA {elapsed_s * (1 - fraction) / fraction:.0f} s"
+class Pace:
+    """How long the rest takes, by what was done since the share that is done last began anew."""
+
+    def __init__(self) -> None:
+        self._base: tuple[float, float] | None = None
+        self._last = 0.0
+        self._end: float | None = None
+
+    def at(self, now: float, fraction: float | None) -> bool:
+        """Take note of a share; return whether it began anew, as another piece of work does."""
+        if fraction is None:
+            self._base = self._end = None
+            return True
+        anew = self._base is None or fraction < self._last
+        if anew or self._base is None:
+            self._base, self._end = (now, fraction), None
+        since, before = self._base
+        if fraction - before >= LEAST_DONE and fraction < 1:
+            self._end = now + (now - since) * (1 - fraction) / (fraction - before)
+        elif fraction >= 1:
+            self._end = None
+        self._last = fraction
+        return anew
+
+    def left_s(self, now: float) -> float | None:
+        """Return the seconds to the end, None if there is no ground to say, or they are over."""
+        return self._end - now if self._end is not None and self._end > now else None
 
 
 def _plain(value: Any) -> Any:

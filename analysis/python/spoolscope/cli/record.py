@@ -151,7 +151,9 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
             if options["keep_names"]
             else load_key(options["key_file"], outside=options["output"])
         )
-        return _report(recover(options["recover"], options["output"], key), as_json=as_json)
+        with progress(quiet=quiet) as show:
+            summary = recover(options["recover"], options["output"], key, show)
+        return _report(summary, as_json=as_json)
     request = Request(
         spools=list(options["spools"]),
         output=options["output"],

@@ -29,6 +29,7 @@ from spoolscope.traces.digests import write_meta
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.join import join
 from spoolscope.traces.parquet import write_parts, write_table
+from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.private import Private
 from spoolscope.traces.schema import SCHEMA
 from spoolscope.traces.text import escaped
@@ -38,8 +39,16 @@ SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"
 DISK_FULL = "disk full"
 
 
+PHASES = {"reading the capture": 1, "following names": 12, "writing calls": 3, "writing tables": 4}
+"""Phases of a conversion, and how long they take against each other."""
+
+
 def convert(
-    segments: Sequence[Path], trace: Path, key: bytes | None, frozen: str | None = None
+    segments: Sequence[Path],
+    trace: Path,
+    key: bytes | None,
+    frozen: str | None = None,
+    progress: Progress = unseen,
 ) -> dict[str, Any]:
     """Write the trace directory of a capture and return its meta.
 
@@ -48,12 +57,13 @@ def convert(
         trace: Directory to fill; must exist.
         key: Pseudonym key, or None to keep names.
         frozen: Why a flight recorder was frozen at the end of these segments.
+        progress: Called with the phase and the share of all that is done.
 
     Raises:
         SpoolscopeError: a segment cannot be read, or its records contradict one another.
     """
     try:
-        return _convert(segments, trace, key, frozen)
+        return _convert(segments, trace, key, frozen, progress)
     except (ArithmeticError, LookupError, ValueError) as error:
         # A capture is untrusted: its checksums tell of damage, not of what somebody made up.
         raise SpoolscopeError(
@@ -63,12 +73,17 @@ def convert(
 
 
 def _convert(
-    segments: Sequence[Path], trace: Path, key: bytes | None, frozen: str | None
+    segments: Sequence[Path],
+    trace: Path,
+    key: bytes | None,
+    frozen: str | None,
+    progress: Progress,
 ) -> dict[str, Any]:
+    Phases(progress, PHASES)("reading the capture")
     parts = [read_capture(file) for file in segments]
     capture = join(parts) if len(parts) > 1 else parts[0]
     parts.clear()
-    return write(capture, trace, key, frozen, BlockEvents.beside(segments[0]))
+    return write(capture, trace, key, frozen, BlockEvents.beside(segments[0]), progress)
 
 
 def write(
@@ -77,6 +92,7 @@ def write(
     key: bytes | None,
     frozen: str | None = None,
     blocks: BlockEvents | None = None,
+    progress: Progress = unseen,
 ) -> dict[str, Any]:
     """Write the trace directory of a capture that is in memory and return its meta.
 
@@ -86,9 +102,11 @@ def write(
         key: Pseudonym key, or None to keep names.
         frozen: Why a flight recorder was frozen at its end.
         blocks: Block events recorded beside it.
+        progress: Called with the phase and the share of all that is done.
     """
+    show = Phases(progress, PHASES)
     lives = continue_numbering(capture)
-    resolved = resolve(capture)
+    resolved = resolve(capture, lambda done: show("following names", done))
     names = Names(capture, resolved)
     private = Private(key) if key is not None else None
     comms = private.comms if private is not None else Comms(None)
@@ -129,8 +147,10 @@ def write(
     meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
+    show("writing calls")
     calls = call_parts(capture, resolved, comms, names.device)
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
+    show("writing tables")
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
     write_meta(trace, meta)
     return meta

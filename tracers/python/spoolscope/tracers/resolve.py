@@ -6,7 +6,7 @@ Where the kernel's own word (an inode) contradicts what is known, it is believed
 found by inode or not at all, never guessed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -241,22 +241,29 @@ class Resolver:
         return self.names.id(b"\0" + raw)
 
 
-def resolve(capture: Capture) -> Resolved:
+Show = Callable[[float], None]
+
+
+def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
     """Name the objects of every call of a capture, and find out the state at its start.
 
     The calls of a prelude only change what is open and where it lies.
+
+    Args:
+        capture: The capture.
+        show: Called with the share that is done.
     """
     prelude = capture.records["prelude"]
     if not len(prelude):
-        return _resolve(capture)
+        return _resolve(capture, show)
     calls = np.concatenate([prelude, capture.records["syscall"]])
-    out = _resolve(replace(capture, records={**capture.records, "syscall": calls}))
+    out = _resolve(replace(capture, records={**capture.records, "syscall": calls}), show)
     for name in ("path", "path2", "base", "base2", "comm"):
         setattr(out, name, getattr(out, name)[len(prelude) :])
     return out
 
 
-def _resolve(capture: Capture) -> Resolved:
+def _resolve(capture: Capture, show: Show) -> Resolved:
     """Name the objects of every call of a capture, and find out the state at its start.
 
     The calls made while the snapshot was taken are gone through twice: once to find the start,
@@ -277,13 +284,14 @@ def _resolve(capture: Capture) -> Resolved:
     finding = Finding(capture, resolver.space, resolver.processes)
     before, during = _within(calls[order], finding.cut_ns, finding.end_ns)
     timeline = Timeline(capture, resolver.processes, finding)
-    _go(resolver, out, order[:during], timeline)
+    total = max(during + n - before, 1)
+    _go(resolver, out, order[:during], timeline, lambda gone: show(gone / total))
     timeline.until(finding.end_ns)
     start = finding.found()
     out.state = State(capture, start, resolver.space)
     resolver.begin(start, out, order[:before])
     later = Timeline(capture, resolver.processes, after_ns=start.cut_ns)
-    _go(resolver, out, order[before:], later)
+    _go(resolver, out, order[before:], later, lambda gone: show((during + gone) / total))
     out.comms = list(resolver.comms)
     out.unresolved = resolver.unresolved
     return out
@@ -296,9 +304,13 @@ def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
     return before, max(before, int(met.max(initial=-1)) + 1)
 
 
-def _go(resolver: Resolver, out: Resolved, order: Int, timeline: Timeline) -> None:
+def _go(
+    resolver: Resolver, out: Resolved, order: Int, timeline: Timeline, show: Callable[[int], None]
+) -> None:
     """Resolve calls in the order they returned, with what else happened meanwhile."""
-    for row in rows_of(resolver.capture.records["syscall"], order):
+    for number, row in enumerate(rows_of(resolver.capture.records["syscall"], order)):
+        if number % CHUNK == 0:
+            show(number)
         timeline.until(row.end_ns)
         process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
         # The kernel told the working directory when the thread's first call returned.

@@ -3,7 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,10 @@ from spoolscope.tracers.series import Series
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.output import check_output, discard, publish, work_directory
+from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.pseudonym import load_key
 from spoolscope.traces.recording import Recording
 
-Progress = Callable[[str, float | None], None]
 CAPTURE = "capture.seg"
 __all__ = ["Request", "Summary", "record", "recover", "refuse_output_on_spool"]
 
@@ -42,7 +42,7 @@ class Summary:
     failure: str | None = None
 
 
-def record(request: Request, progress: Progress | None = None) -> Summary:
+def record(request: Request, progress: Progress = unseen) -> Summary:
     """Record into a new trace directory.
 
     Ctrl-C ends the recording in order; the trace is whole. The directory appears under its
@@ -51,19 +51,18 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
     """
-    report = progress or (lambda _what, _fraction: None)
     key = None if request.keep_names else load_key(request.key_file, outside=request.output)
     check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)
     if request.is_series:
-        return _record_series(request, key, report)
+        return _record_series(request, key, progress)
     work = work_directory(request.output, "recording")
     status, failure = None, None
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
     try:
         with blocks:
             recorder = Recorder(request, work / CAPTURE)
-            for _ in watched(recorder, request.duration_s, report):
+            for _ in watched(recorder, request.duration_s, progress):
                 pass
             status = recorder.end()
     except SpoolscopeError as error:
@@ -71,8 +70,7 @@ def record(request: Request, progress: Progress | None = None) -> Summary:
             discard(work)
             raise
         failure = f"{error.message}: {error.remedy}"
-    report("converting", None)
-    meta = _finish([work / CAPTURE], work, request.output, key)
+    meta = _finish([work / CAPTURE], work, request.output, key, progress)
     return Summary(request.output, status, meta, failure)
 
 
@@ -94,7 +92,7 @@ def _record_series(request: Request, key: bytes | None, report: Progress) -> Sum
             shutil.rmtree(request.output)
             raise
         failure = f"{error.message}: {error.remedy}"
-    report("converting", None)
+    report("converting what is left", None)
     series.end()
     if series.failures:
         raise SpoolscopeError(
@@ -106,13 +104,14 @@ def _record_series(request: Request, key: bytes | None, report: Progress) -> Sum
     return Summary(request.output, status, totals, failure)
 
 
-def recover(capture: Path, output: Path, key: bytes | None) -> Summary:
+def recover(capture: Path, output: Path, key: bytes | None, progress: Progress = unseen) -> Summary:
     """Convert a capture that an interrupted recording left behind.
 
     Args:
         capture: The capture file, or the directory that holds it; it is kept.
         output: Trace directory to write.
         key: Pseudonym key, or None to keep names.
+        progress: Called with the phase and the share of all that is done.
     """
     files = _left(capture)
     if not files:
@@ -122,7 +121,7 @@ def recover(capture: Path, output: Path, key: bytes | None) -> Summary:
             exit_code=USAGE,
         )
     check_output(output)
-    meta = _finish(files, work_directory(output), output, key)
+    meta = _finish(files, work_directory(output), output, key, progress)
     return Summary(output, None, meta)
 
 
@@ -146,10 +145,12 @@ def _worth_keeping(capture: Path) -> bool:
     return capture.exists() and capture.stat().st_size > DTYPES["file_header"].itemsize
 
 
-def _finish(captures: list[Path], work: Path, output: Path, key: bytes | None) -> dict[str, Any]:
+def _finish(
+    captures: list[Path], work: Path, output: Path, key: bytes | None, progress: Progress
+) -> dict[str, Any]:
     """Convert in a work directory, then give it its name; a failure leaves the capture."""
     try:
-        meta = convert(captures, work, key)
+        meta = convert(captures, work, key, progress=progress)
     except OSError as error:
         raise SpoolscopeError(
             f"cannot write the trace: {error.strerror}",

@@ -47,10 +47,9 @@ def import_strace(
     read = Reading(top.decode("latin-1"))
     read.read(lines_of(files, progress))
     capture = _capture(read, top, progress)
-    progress("writing", None)
     work = work_directory(output)
     try:
-        meta = write(capture, work, key)
+        meta = write(capture, work, key, progress=progress)
         publish(work, output)
     except BaseException:
         discard(work)
