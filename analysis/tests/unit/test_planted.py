@@ -1,37 +1,12 @@
 """Whatever somebody plants where a command writes, nothing else is written."""
 
 import os
-import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-STRACE = shutil.which("strace")
-SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
-
-
-def planted(shared: Path, victim: Path, *names: str) -> None:
-    """Plant links, in a directory where everybody may make them, to a file of ours."""
-    victim.write_text("precious")
-    for name in names:
-        (shared / name).symlink_to(victim)
-
-
-def opened_anew(log: Path, shared: Path) -> list[str]:
-    """Return calls by which the kernel may have followed a link of somebody else, from strace."""
-    made = re.compile(r'(?:openat\([^"]*|open\(|creat\()"([^"]+)"[^=]*')
-    found = []
-    for line in log.read_text(errors="replace").splitlines():
-        match = made.search(line)
-        if match is None or not ("O_CREAT" in line or "creat(" in line or "O_TRUNC" in line):
-            continue
-        if Path(match[1]).parent.resolve() == shared and "O_EXCL" not in line:
-            found.append(line)
-    return found
+from planted import SPOOLSCOPE, opened_anew, planted, traced
 
 
 @pytest.fixture
@@ -51,17 +26,6 @@ def trace(builder) -> Path:
     return builder.write()
 
 
-def run(tmp_path: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":
-    if STRACE is None:
-        pytest.fail("strace is missing: 'make setup' installs it")
-    tracing = [STRACE, "-f", "-qq", "-s", "4096", "-e", "trace=open,openat,creat"]
-    environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    return subprocess.run(
-        [*tracing, "-o", str(tmp_path / "log"), *SPOOLSCOPE, *words],
-        capture_output=True, text=True, env=environment,
-    )  # fmt: skip
-
-
 def report(trace: Path, out: Path) -> list[str]:
     return ["report", str(trace), "-o", str(out)]
 
@@ -77,19 +41,28 @@ def scrubbed(trace: Path, out: Path) -> list[str]:
 COMMANDS = [report, edges, scrubbed]
 
 
+def test_the_oracle_sees_a_link_that_is_followed(shared: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    planted(shared, victim, "draft")
+    words = ["strace", "-f", "-qq", "-o", tmp_path / "log", "-e", "trace=open,openat,creat"]
+    subprocess.run([*words, "sh", "-c", f"echo new > {shared}/draft"], check=True)
+    assert victim.read_text() == "new\n"
+    assert len(opened_anew(tmp_path, shared)) == 1
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_links_with_names_of_drafts_are_not_followed(
     command: Callable[[Path, Path], list[str]], trace: Path, shared: Path, tmp_path: Path
 ) -> None:
     out, victim = shared / "q.html", tmp_path / "victim"
     planted(shared, victim, "q.html.partial", "q.partial", ".q.html", "q.html.tmp")
-    done = run(tmp_path, command(trace, out))
+    done = traced(tmp_path, command(trace, out))
     assert done.returncode == 0, done.stderr
     assert out.exists()
     assert not out.is_symlink()
     assert victim.read_text() == "precious"
     assert len(list(shared.iterdir())) == 5
-    assert opened_anew(tmp_path / "log", shared) == []
+    assert opened_anew(tmp_path, shared) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -98,27 +71,27 @@ def test_a_link_with_the_final_name_is_an_output_that_exists(
 ) -> None:
     out, victim = shared / "q.html", tmp_path / "victim"
     planted(shared, victim, "q.html")
-    done = run(tmp_path, command(trace, out))
+    done = traced(tmp_path, command(trace, out))
     assert done.returncode == 2
     assert "exists" in done.stderr
     assert victim.read_text() == "precious"
     if command is scrubbed:  # it has no --force
         return
-    done = run(tmp_path, [*command(trace, out), "--force"])
+    done = traced(tmp_path, [*command(trace, out), "--force"])
     assert done.returncode == 0, done.stderr
     assert not out.is_symlink()
     assert victim.read_text() == "precious"
-    assert opened_anew(tmp_path / "log", shared) == []
+    assert opened_anew(tmp_path, shared) == []
 
 
 def test_edges_are_not_overwritten_unless_asked(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "edges.parquet"
     out.write_text("precious")
-    done = run(tmp_path, edges(trace, out))
+    done = traced(tmp_path, edges(trace, out))
     assert done.returncode == 2
     assert "--force" in done.stderr
     assert out.read_text() == "precious"
-    assert run(tmp_path, [*edges(trace, out), "-f"]).returncode == 0
+    assert traced(tmp_path, [*edges(trace, out), "-f"]).returncode == 0
     assert out.read_bytes().startswith(b"PAR1")
 
 
