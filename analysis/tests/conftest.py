@@ -115,6 +115,10 @@ class TraceBuilder:
         row |= {"ts_ns": START + at_ns, "dur_ns": dur_ns, "kind": kind}
         self._add("commits", **(row | columns))
 
+    def thread(self, pid: int, comm: str, **columns: Any) -> None:
+        """Add the life of a process."""
+        self._add("threads", **({"pid": pid, "tid": pid, "comm": comm, "kind": "task"} | columns))
+
     def sleep(
         self,
         at_ns: int,

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.diagnosis import (
     Evidence,
     Requests,
-    Trigger,
     diagnose,
 )
 from spoolscope.analysis.explain import explain
@@ -19,18 +19,21 @@ from spoolscope.cli.explain import command
 from spoolscope.traces.native import source_root
 
 S = 1_000_000_000
-FORCED = Trigger(7, "statsd", 300, 4 * S, 40, 500, 2 * S, "fsync", "statistics.db")
+FORCED = Asker(
+    "statsd (process 7)", "statsd", 300, 40, 500, 5 * S, 4 * S, 8 * S, "fsync", "statistics.db"
+)
 LINEAR = LookupCost("shared", 60_000, "none", S // 2, S, 2 * S, 3000, 0.35)
 SLOW = Requests("flush", 240, 25_000_000, 6 * S)
 
 
-def explanation(causes=None, trigger=None, requests=(), directories=(), spools=(), holder=None):
+def explanation(causes=None, asker=None, requests=(), directories=(), spools=(), holder=None):
     causes = causes or {"journal_commit": 8 * S, "cpu": 2 * S}
     return SimpleNamespace(
         causes=causes,
         filesystem_ns=sum(causes.values()),
         meta={"duration_ns": 10 * S, "spools": list(spools)},
-        evidence=Evidence(trigger, tuple(requests), holder),
+        shown_ns=10 * S,
+        evidence=Evidence(asker, tuple(requests), holder),
         by_syscall={"fsync": SimpleNamespace(latency=SimpleNamespace(total_ns=4 * S))},
         lookups=list(directories),
     )
@@ -46,7 +49,7 @@ def test_nothing_is_found_in_a_healthy_trace():
 
 
 def test_one_process_that_forces_the_commits_is_named():
-    [found] = diagnose(explanation(trigger=FORCED))
+    [found] = diagnose(explanation(asker=FORCED))
     assert found.kind == "forced_commits"
     assert found.culprit == "statsd (process 7)"
     assert "300 of 500 commits, 30 a second" in found.mechanism
@@ -54,13 +57,14 @@ def test_one_process_that_forces_the_commits_is_named():
     assert found.share == pytest.approx(4 / 8)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"n": 90}, {"n": 15, "n_next": 0, "n_commits": 16}, {"n_next": 150}, {"others_ns": 1}],
-)
-def test_a_process_among_equals_or_without_victims_is_not(change):
-    trigger = Trigger(**{**vars(FORCED), **change})
-    assert kinds(explanation(trigger=trigger)) == []
+def test_who_forces_commits_asks_far_more_often_than_any_other():
+    assert FORCED.forces
+    for change in ({"n": 90}, {"n": 15, "n_next": 0, "n_commits": 16}, {"n_next": 150}):
+        assert not replace(FORCED, **change).forces
+
+
+def test_forced_commits_without_victims_are_no_finding():
+    assert kinds(explanation(asker=replace(FORCED, others_ns=1))) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_a_slow_disk_is_named_with_what_waited_for_it():
 
 
 def test_the_largest_share_comes_first():
-    both = explanation(trigger=FORCED, requests=[SLOW])
+    both = explanation(asker=FORCED, requests=[SLOW])
     assert kinds(both) == ["slow_disk", "forced_commits"]
 
 
@@ -120,13 +124,16 @@ def test_explain_begins_with_what_was_found():
     assert began.count("* ") == len(found)
 
 
+CC1 = CpuHolder("cc1 (2 processes)", "cc1", 3 * S, "fsync", 2 * S, 10 * S)
+
+
 def test_who_has_the_cpus_that_calls_wait_for_is_named():
     causes = {"runq": 4 * S, "cpu": 6 * S}
-    [found] = diagnose(explanation(causes, holder=CpuHolder("cc1", None, 3 * S, "fsync", 2 * S)))
-    assert (found.kind, found.culprit) == ("busy_cpu", "cc1")
+    [found] = diagnose(explanation(causes, holder=CC1))
+    assert (found.kind, found.culprit) == ("busy_cpu", "cc1 (2 processes)")
     assert "50.0 % of the time of fsync was waiting for a CPU that cc1 had" in found.mechanism
     assert found.share == pytest.approx(0.3)
-    assert kinds(explanation(causes, holder=CpuHolder("cc1", 7, S // 2, "fsync", S // 2))) == []
+    assert kinds(explanation(causes, holder=replace(CC1, ns=S // 2))) == []
 
 
 def test_the_worst_holder_is_the_one_of_the_most_time(builder):
@@ -138,10 +145,16 @@ def test_the_worst_holder_is_the_one_of_the_most_time(builder):
     builder.held(2, 0, 3000, comm="imap")  # one of its own
     builder.sleep(0, 5000, None, state="runq")  # a kernel thread's wait is no call's
     builder.held(9, 0, 5000, comm="ld")
+    for _ in range(2):  # the recording's own turns are measurement
+        builder.call("write", 0, 10, tid=4, comm="imap", runq_ns=4000)
+        builder.held(70, 0, 4000, comm="spoolscope-reco")
     found = explain(builder.write())
-    assert found.evidence.holder == CpuHolder("cc1", 8, 600, "write", 600)
-    [worst] = [f for f in diagnose(found) if f.kind == "busy_cpu"]
-    assert worst.culprit == "cc1 (process 8)"
+    held = found.evidence.cpu_holder
+    assert (held.who, held.ns, held.syscall, held.syscall_ns) == (
+        "cc1 (process 8)", 600, "write", 600,
+    )  # fmt: skip
+    assert found.evidence.measurement_ns == 8000
+    assert "spoolscope" not in " ".join(f.text for f in diagnose(found))
 
 
 def test_a_host_that_takes_the_cpu_is_told():

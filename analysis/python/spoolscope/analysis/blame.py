@@ -70,6 +70,7 @@ SELECT CAST(sum(n) AS BIGINT), CAST(sum(commit_ns) AS BIGINT), CAST(sum(own_ns) 
 FROM charges GROUP BY ALL ORDER BY {order}
 """
 # The columns are n, commit_ns, own_ns, others_ns, n_others, then one or four that say who.
+_THE_PID = "CASE WHEN min(pid) = max(pid) THEN min(pid) END"
 _BY_COST = "2 DESC, 1 DESC, 6"
 _BY_OTHERS = "4 DESC, 3 DESC, 1 DESC, 6"
 
@@ -124,16 +125,18 @@ class BlameTable:
         commit_ns: Sum of the lengths of all commits.
         charged_ns: Of those that a recorded call triggered; ``uncharged_ns`` of the others.
         by_call: By process name, call and kind of file, others' longest wait first.
+        by_program: By process name, most commit time first; pid if it was one process.
         by_process: By process, most commit time first.
         by_mailbox: By mailbox or queue, most commit time first; "-" is no file of a mailbox.
 
-    The commit times of each of the three lists sum to ``commit_ns``.
+    The commit times of each of the four lists sum to ``commit_ns``.
     """
 
     commit_ns: int
     charged_ns: int
     uncharged_ns: int
     by_call: list[Blame]
+    by_program: list[Blame]
     by_process: list[Blame]
     by_mailbox: list[MailboxBlame]
 
@@ -165,6 +168,9 @@ def charge_commits(con: duckdb.DuckDBPyConnection) -> BlameTable:
         by_call=[
             Blame(*row)
             for row in _charged(con, "comm, NULL, syscall, path_class", f"{_BY_OTHERS}, 8, 9")
+        ],
+        by_program=[
+            Blame(*row) for row in _charged(con, f"comm, {_THE_PID}, '-', '-'", f"{_BY_COST}, 7")
         ],
         by_process=[Blame(*row) for row in _charged(con, "comm, pid, '-', '-'", f"{_BY_COST}, 7")],
         by_mailbox=[MailboxBlame(*row) for row in _charged(con, "mailbox", _BY_COST)],

@@ -33,7 +33,7 @@ LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
 MAX_PASSED_ON = 3
 
 _JOURNAL = ("journal_commit", "txn_lock", "shadow", "log_space")
-_AT_DISK = (
+AT_DISK = (
     "block_device", "lookup_io", "readdir_io", "inode_io", "alloc_io", "writeback", "flush",
     "ordered_data", "block_queue", "dirty_throttle", "log_space",
 )  # fmt: skip
@@ -58,11 +58,11 @@ _SLEEPS = """
 CREATE OR REPLACE TEMP TABLE all_sleeps AS
 SELECT row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
     SELECT ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, pid, tid, seq, comm, syscall, dev, path_id,
-        cause, filesystem, waker, waker_pid, waker_tid, waker_comm, waker_seq
+        cause, filesystem, waker, waker_pid, waker_tid, waker_comm, waker_seq, shown
     FROM named_waits WHERE placed AND dur_ns > 0
     UNION ALL
     SELECT ts_ns, ts_ns + dur_ns, pid, tid, seq, comm, NULL, dev, NULL, cause, filesystem, waker,
-        waker_pid, waker_tid, waker_comm, waker_seq
+        waker_pid, waker_tid, waker_comm, waker_seq, true
     FROM kernel_sleeps
 )
 """
@@ -270,7 +270,7 @@ _DISK_CLAIMS = f"""
 INSERT INTO claims SELECT id, {DISK}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (
         SELECT * FROM sleeps
-        WHERE cause IN {_AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
+        WHERE cause IN {AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
     ), busy AS (
         SELECT * FROM services WHERE part IN ('{DEVICE}', '{FLUSH}', '{DISK_FLUSH}')
             AND tid IS NOT NULL AND {_MEANWHILE}
@@ -293,7 +293,7 @@ _WAKER_CLAIMS = f"""
 INSERT INTO claims SELECT id, {WAKER}, from_ns, to_ns, waker_pid, waker_tid, waker_comm,
     waker_seq, waker_tid, 'waker', 'recorded'
 FROM sleeps WHERE waker = 'task' AND waker_tid IS NOT NULL AND waker_tid != tid
-    AND cause NOT IN {_AT_DISK} AND waker_comm NOT LIKE 'kworker/%'
+    AND cause NOT IN {AT_DISK} AND waker_comm NOT LIKE 'kworker/%'
     AND waker_tid NOT IN (SELECT tid FROM threads WHERE kind = 'kernel')
 """
 

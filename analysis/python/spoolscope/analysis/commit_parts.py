@@ -100,7 +100,7 @@ _JOURNAL_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE journal_waits AS
 SELECT row_number() OVER (ORDER BY ts_ns, tid) AS wait_id, ts_ns AS from_ns,
     ts_ns + dur_ns AS to_ns, dur_ns, pid, tid, seq, dev, cause, filesystem
-FROM named_waits WHERE cause IN {WAITING_CAUSES} AND dur_ns > 0
+FROM named_waits WHERE shown AND cause IN {WAITING_CAUSES} AND dur_ns > 0
 """
 
 _COMMIT_WAITS = f"""

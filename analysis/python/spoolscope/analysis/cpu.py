@@ -144,7 +144,7 @@ def label_samples(con: duckdb.DuckDBPyConnection) -> None:
 _SAMPLES = """
 SELECT c.syscall, coalesce(k.class, 'other'), count(*) FROM samples s
 JOIN waited c ON c.tid = s.tid AND c.seq = s.seq LEFT JOIN cpu_stacks k ON k.stack_id = s.stack_id
-GROUP BY ALL ORDER BY ALL
+WHERE c.shown GROUP BY ALL ORDER BY ALL
 """
 
 _UNKNOWN = """

@@ -1,8 +1,12 @@
 """Who had the CPU that others waited for: the recorder names one thread for each such wait."""
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import duckdb
+
+from spoolscope.analysis.families import Families, Group, Key, grouped, narrowest
 
 # A row of segments is one wait for a CPU; what of it the thread named had that CPU is the edge.
 _CPU_WAITS = """
@@ -18,11 +22,11 @@ WITH held AS (
     SELECT tid, any_value(comm) AS comm FROM threads WHERE kind = 'kernel' GROUP BY tid
 )
 SELECT {above} + row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
-    SELECT h.* EXCLUDE (ts_ns), c.comm, c.syscall, c.dev, c.path_id
+    SELECT h.* EXCLUDE (ts_ns), c.comm, c.syscall, c.dev, c.path_id, c.shown
     FROM held h JOIN waited c ON c.tid = h.tid AND c.seq = h.seq AND c.pid = h.pid
         AND h.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
     UNION ALL
-    SELECT h.* EXCLUDE (ts_ns), k.comm, NULL, j.dev, NULL
+    SELECT h.* EXCLUDE (ts_ns), k.comm, NULL, j.dev, NULL, true
     FROM held h LEFT JOIN kernel k ON k.tid = h.tid LEFT JOIN journals j ON j.tid = h.tid
     WHERE h.seq IS NULL
 )
@@ -30,7 +34,8 @@ SELECT {above} + row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
 
 _SLEEPS = """
 INSERT INTO all_sleeps BY NAME
-SELECT id, from_ns, to_ns, pid, tid, seq, comm, syscall, dev, path_id, cause, 'any' AS filesystem
+SELECT id, from_ns, to_ns, pid, tid, seq, comm, syscall, dev, path_id, cause, 'any' AS filesystem,
+    shown
 FROM cpu_waits
 """
 
@@ -41,39 +46,50 @@ SELECT id, from_ns, to_ns, held_pid AS culprit_pid, held_tid AS culprit_tid,
 FROM cpu_waits
 """
 
-# Calls that wait for others of their own name are too many for the CPUs, which is no culprit.
-_WORST = """
-WITH held AS (
-    SELECT c.syscall, s.held_pid, s.held_comm, s.held_ns
-    FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
-    WHERE s.held_ns > 0 AND s.held_comm != c.comm
-), worst AS (
-    SELECT held_comm AS comm, CASE WHEN count(DISTINCT held_pid) = 1 THEN any_value(held_pid) END
-        AS pid, CAST(sum(held_ns) AS BIGINT) AS ns
-    FROM held GROUP BY 1 ORDER BY ns DESC, comm LIMIT 1
-), hurt AS (
-    SELECT syscall, CAST(sum(held_ns) AS BIGINT) AS ns FROM held
-    WHERE held_comm = (SELECT comm FROM worst) GROUP BY 1 ORDER BY ns DESC, syscall LIMIT 1
-)
-SELECT w.comm, w.pid, w.ns, h.syscall, h.ns FROM worst w, hurt h
+# Who had the CPU that each process waited for in its calls.
+_HELD = """
+SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall, CAST(sum(s.held_ns) AS BIGINT)
+FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
+WHERE s.held_ns > 0 AND c.shown GROUP BY ALL
 """
+
+RECORDER = ("spoolscope", "spoolscope-reco")
+"""Names of the recording's own threads, as the kernel cuts them: theirs is measurement."""
+_OURS = (*RECORDER, "spoolscope-repl")
 
 
 @dataclass(frozen=True)
 class CpuHolder:
-    """Those that had, longest of all, the CPUs that calls of others waited for.
+    """Processes that had, longest of all, the CPUs that calls of others waited for.
 
     Attributes:
-        comm: Their name; pid their process, if it was one only.
-        ns: Time that calls waited for a CPU which they had meanwhile.
+        who: They in words; ``name`` is only their name.
+        ns: Time that calls of others, of those shown, waited for a CPU which they had meanwhile.
         syscall: The call that waited longest for them; syscall_ns how long.
+        outside_ns: Time of all calls of others.
     """
 
-    comm: str
-    pid: int | None
+    who: str
+    name: str
     ns: int
     syscall: str
     syscall_ns: int
+    outside_ns: int
+
+    @property
+    def share(self) -> float:
+        """Part of the time of others that was waiting for these CPUs."""
+        return min(1.0, self.ns / self.outside_ns) if self.outside_ns > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """Waits of one process, in one call, for a CPU that another process had: their sum."""
+
+    holder: Key
+    victim: Key
+    syscall: str
+    ns: int
 
 
 def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
@@ -86,7 +102,56 @@ def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
     con.execute(_PIECES)
 
 
-def worst_holder(con: duckdb.DuckDBPyConnection) -> CpuHolder | None:
-    """Return who held up calls of others longest by having their CPU (needs ``waited``)."""
-    row = con.execute(_WORST).fetchone()
-    return CpuHolder(*row) if row else None
+def held_cpus(con: duckdb.DuckDBPyConnection) -> list[Held]:
+    """Return who had the CPUs that calls waited for (needs ``waited``)."""
+    return [
+        Held((pid, comm), (victim, name), syscall, ns)
+        for pid, comm, victim, name, syscall, ns in con.execute(_HELD).fetchall()
+    ]
+
+
+def measurement_ns(held: Iterable[Held]) -> int:
+    """Return the time that calls waited for a CPU which the recording had."""
+    return sum(one.ns for one in held if one.holder[1] in RECORDER)
+
+
+def worst_holder(
+    held: Iterable[Held], families: Families, times: Mapping[Key, int]
+) -> CpuHolder | None:
+    """Return who held up calls of others longest by having their CPU; None if nobody did.
+
+    Calls that wait for others of their own name are too many for the CPUs, which is no culprit.
+
+    Args:
+        held: All such waits.
+        families: Where processes belong.
+        times: Time of the calls that are shown, by process.
+    """
+    charges: Counter[Key] = Counter()
+    waits: dict[Key, list[Held]] = defaultdict(list)
+    for one in held:
+        if one.holder[1] != one.victim[1] and one.holder[1] not in _OURS:
+            charges[one.holder] += one.ns
+            waits[one.holder].append(one)
+    candidates = []
+    for of_level in grouped(charges, families, times).values():
+        for group in of_level[:1]:
+            hurt = [
+                one for key in group.members for one in waits.get(key, ())
+                if one.victim[0] not in group.pids
+            ]  # fmt: skip
+            candidates.append((group, hurt))
+    chosen = narrowest((group, sum(one.ns for one in hurt)) for group, hurt in candidates)
+    for group, hurt in candidates:
+        if group is chosen and hurt:
+            return _holder(group, hurt, times)
+    return None
+
+
+def _holder(group: Group, hurt: Iterable[Held], times: Mapping[Key, int]) -> CpuHolder:
+    by_call: Counter[str] = Counter()
+    for one in sorted(hurt, key=lambda one: one.syscall):
+        by_call[one.syscall] += one.ns
+    ((syscall, syscall_ns),) = by_call.most_common(1)
+    outside = sum(ns for (pid, _), ns in times.items() if pid not in group.pids)
+    return CpuHolder(group.words, group.name, by_call.total(), syscall, syscall_ns, outside)

@@ -55,7 +55,7 @@ SELECT row_number() OVER (ORDER BY p.from_ns, s.tid) AS edge_id, CAST(1 AS INTEG
     s.path_id AS victim_path_id, s.cause, p.mechanism, p.culprit_pid, p.culprit_tid,
     p.culprit_comm, p.culprit_seq, p.via_tid, p.evidence
 FROM sleep_pieces p JOIN all_sleeps s USING (id)
-WHERE s.seq IS NOT NULL AND p.culprit_tid != s.tid
+WHERE s.shown AND s.seq IS NOT NULL AND p.culprit_tid != s.tid
 """
 
 # When those slept who are to blame for a sleep, or worked for them.

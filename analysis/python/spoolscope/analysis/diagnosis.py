@@ -1,15 +1,18 @@
 """From causes to a culprit, a mechanism and a remedy to try: rules over an explanation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 
+from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import CAUSES
-from spoolscope.analysis.cpu_holders import CpuHolder, worst_holder
-from spoolscope.analysis.services import served
+from spoolscope.analysis.cpu_holders import CpuHolder, held_cpus, measurement_ns, worst_holder
+from spoolscope.analysis.disk_holders import DiskHolder, disk_holders
+from spoolscope.analysis.families import Families, Key
+from spoolscope.analysis.services import Window, served
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.traces.trace import Trace
 
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.1
 """Findings that explain less of the time in calls are not worth acting on."""
-FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
-"""A process forces the commits if it triggers this many, this part, this often the next one's."""
 SLOW_REQUEST_NS = 10_000_000
 """A disk is slow if it takes this long for half of its writes, reads or flushes."""
 LINEAR_ENTRIES = 1000
@@ -36,60 +37,10 @@ _LIMITS = {
 _DISK_GROUPS = ("journal", "device", "read")
 _NOT_DISK = ("io_throttle", "dirty_throttle", "block_queue")
 
-# Who triggers commits, and how long others wait for these (needs the tables of the commits).
-_TRIGGERS = """
-WITH waited AS (
-    SELECT c.commit_id, sum(w.to_ns - w.from_ns) AS ns
-    FROM commit_spans c JOIN commit_waits w USING (commit_id)
-    WHERE w.tid IS DISTINCT FROM c.trigger_tid GROUP BY c.commit_id
-), busiest AS (
-    SELECT trigger_pid AS pid, max(trigger_comm) AS comm, count(*) AS n,
-        CAST(coalesce(sum(w.ns), 0) AS BIGINT) AS others_ns,
-        coalesce(lead(count(*)) OVER (ORDER BY count(*) DESC, trigger_pid), 0) AS n_next
-    FROM commit_spans c LEFT JOIN waited w USING (commit_id)
-    WHERE c.trigger = 'call' AND c.trigger_pid IS NOT NULL
-    GROUP BY trigger_pid ORDER BY n DESC, trigger_pid LIMIT 1
-)
-SELECT pid, comm, n, others_ns, n_next FROM busiest
-"""
-
-# That process: a number where it stands lets DuckDB pass over what others did.
-_BUSIEST = """
-SELECT (SELECT count(*) FROM commit_spans),
-    (SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM syscalls WHERE pid = {pid}),
-    (SELECT syscall FROM commit_triggers WHERE pid = {pid} AND syscall != '-'
-        GROUP BY syscall ORDER BY count(*) DESC, syscall LIMIT 1),
-    (SELECT path FROM commit_triggers WHERE pid = {pid} AND path IS NOT NULL
-        GROUP BY path ORDER BY count(*) DESC, path LIMIT 1)
-"""
-
 _HELD_BACK = """
 SELECT cgroup, dev, count(*) AS n FROM block_ios
 WHERE held_back AND cgroup IS NOT NULL GROUP BY cgroup, dev ORDER BY n DESC LIMIT 1
 """
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """The process that triggers most commits.
-
-    Attributes:
-        pid: The process; ``comm`` its name.
-        n: Commits it triggered, of ``n_commits``; the next process triggered ``n_next``.
-        others_ns: Time other threads waited for these commits.
-        own_ns: Time of its own calls.
-        syscall: The call it mostly did that with, on ``path``; None if it was not recorded.
-    """
-
-    pid: int
-    comm: str
-    n: int
-    others_ns: int
-    n_next: int
-    n_commits: int
-    own_ns: int
-    syscall: str | None
-    path: str | None
 
 
 @dataclass(frozen=True)
@@ -113,12 +64,20 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rules look at besides the causes."""
+    """What the rules look at besides the causes; ``measurement_ns`` is not for them.
 
-    trigger: Trigger | None = None
+    That is how long calls waited for a CPU which the recorder had.
+    """
+
+    asker: Asker | None = None
     requests: tuple[Requests, ...] = ()
-    holder: CpuHolder | None = None
+    cpu_holder: CpuHolder | None = None
     held_back: HeldBack | None = None
+    disk_holders: tuple[DiskHolder, ...] = ()
+    measurement_ns: int = 0
+
+
+OF_CALLS, OF_OTHERS = "the time in calls", "the time in calls of others"
 
 
 @dataclass(frozen=True)
@@ -126,12 +85,13 @@ class Finding:
     """One thing that makes calls slow.
 
     Attributes:
-        kind: forced_commits, full_journal, linear_directory, slow_disk, io_limit, busy_cpu or
-            host_steal.
+        kind: forced_commits, full_journal, linear_directory, slow_disk, busy_disk, io_limit,
+            busy_cpu or host_steal.
         culprit: Who or what.
         mechanism: What it does to the calls.
         remedy: What to try.
-        share: Part of the time in calls that goes there, 0 to 1; findings may overlap.
+        share: Part of the time that goes there, 0 to 1; findings may overlap.
+        share_of: Of which time that is a part, in words.
     """
 
     kind: str
@@ -139,40 +99,53 @@ class Finding:
     mechanism: str
     remedy: str
     share: float
+    share_of: str = OF_CALLS
 
     @property
     def text(self) -> str:
         """The finding as two sentences."""
-        return f"{self.culprit} {self.mechanism} ({percent(self.share)} of the time). {self.remedy}"
+        share = f"{percent(self.share)} of {self.share_of}"
+        return f"{self.culprit} {self.mechanism} ({share}). {self.remedy}"
 
 
-def gather(con: duckdb.DuckDBPyConnection, trace: Trace) -> Evidence:
-    """Read the evidence (needs the tables of ``split`` and ``study_commits``)."""
-    busiest = con.execute(_TRIGGERS).fetchall()
+def gather(
+    con: duckdb.DuckDBPyConnection,
+    trace: Trace,
+    families: Families,
+    times: Mapping[Key, int],
+    forcing: Asker | None,
+    window: Window = None,
+) -> Evidence:
+    """Read the evidence (needs the tables of ``split`` and ``study_commits``).
+
+    Args:
+        con: The connection.
+        trace: The trace.
+        families: Where processes belong.
+        times: Time of the calls that are shown, by process.
+        forcing: Who forces commits.
+        window: Only requests that overlap this time, ns since the epoch; None: all.
+    """
     held_back = con.execute(_HELD_BACK).fetchone()
+    held = held_cpus(con)
     return Evidence(
-        trigger=_trigger(con, *busiest[0]) if busiest else None,
-        requests=tuple(_requests(trace)),
-        holder=worst_holder(con),
+        asker=forcing,
+        requests=tuple(_requests(trace, window)),
+        cpu_holder=worst_holder(held, families, times),
         held_back=HeldBack(*held_back) if held_back else None,
+        disk_holders=tuple(disk_holders(con, trace, families, times, window)),
+        measurement_ns=measurement_ns(held),
     )
 
 
-def _requests(trace: Trace) -> list[Requests]:
+def _requests(trace: Trace, window: Window) -> list[Requests]:
     """Return those of each kind to each disk, the longest in sum first."""
     found = [
         Requests(kind, len(ns), round(float(np.median(ns))), int(ns.sum()))
-        for (_, kind), ns in served(trace).items()
+        for (_, kind), ns in served(trace, window).items()
         if len(ns)
     ]
     return sorted(found, key=lambda requests: -requests.total_ns)
-
-
-def _trigger(
-    con: duckdb.DuckDBPyConnection, pid: int, comm: str, n: int, others_ns: int, n_next: int
-) -> Trigger:
-    ((n_commits, own_ns, syscall, path),) = con.execute(_BUSIEST.format(pid=pid)).fetchall()
-    return Trigger(pid, comm, n, others_ns, n_next, n_commits, own_ns, syscall, path)
 
 
 def diagnose(found: "Explanation") -> list[Finding]:
@@ -184,6 +157,7 @@ def diagnose(found: "Explanation") -> list[Finding]:
         *_full_journal(found),
         *_linear_directories(found),
         *_slow_disk(found),
+        *_busy_disk(found),
         *_io_limit(found),
         *_busy_cpu(found),
         *_host_steal(found),
@@ -193,21 +167,38 @@ def diagnose(found: "Explanation") -> list[Finding]:
 
 
 def _forced_commits(found: "Explanation") -> Iterator[Finding]:
-    """One process that triggers far more of the commits than any other."""
-    t = found.evidence.trigger
-    if t is None or t.n < max(FORCED_COMMITS, FORCED_SHARE * t.n_commits, FORCED_TIMES * t.n_next):
+    """Processes that make the journal commit far more often than any others."""
+    asker = found.evidence.asker
+    if asker is None:
         return
-    seconds = found.meta.get("duration_ns", 0) / 1e9
-    rate = f", {t.n / seconds:.0f} a second" if seconds else ""
+    seconds = found.shown_ns / 1e9
+    rate = f", {asker.n / seconds:.0f} a second" if seconds else ""
     yield Finding(
         "forced_commits",
-        f"{t.comm} (process {t.pid})",
-        f"makes the journal commit with {t.syscall or 'its calls'} on {t.path or 'its files'}: "
-        f"{count(t.n)} of {count(t.n_commits)} commits{rate}, for which the others waited "
-        f"{duration(t.others_ns)}",
-        f"Let {t.comm} sync less often, or keep its files on another filesystem.",
-        min(1.0, t.others_ns / max(1, found.filesystem_ns - t.own_ns)),
+        asker.who,
+        f"makes the journal commit with {asker.syscall or 'its calls'} on "
+        f"{asker.path or 'its files'}: {count(asker.n)} of {count(asker.n_commits)} commits{rate}, "
+        f"for which the others waited {duration(asker.others_ns)}",
+        f"Let {asker.name} sync less often, or keep its files on another filesystem.",
+        asker.share,
+        OF_OTHERS,
     )
+
+
+def _busy_disk(found: "Explanation") -> Iterator[Finding]:
+    """Calls that waited for a disk while it served somebody else."""
+    for held in found.evidence.disk_holders:
+        yield Finding(
+            "busy_disk",
+            held.who,
+            f"had the disk for {percent(held.ns / held.busy_ns, 0)} of the time that it was busy, "
+            f"with {count(held.n)} requests: calls of others waited {duration(held.others_ns)} for "
+            "it meanwhile",
+            f"Run {held.name} when there is less mail, or give it less of the disk (ionice -c 3, "
+            "or io.weight of its control group).",
+            held.share,
+            OF_OTHERS,
+        )
 
 
 def _full_journal(found: "Explanation") -> Iterator[Finding]:
@@ -298,18 +289,20 @@ def _io_limit(found: "Explanation") -> Iterator[Finding]:
 
 def _busy_cpu(found: "Explanation") -> Iterator[Finding]:
     """Calls that were ready to run while somebody else had their CPU."""
-    held = found.evidence.holder
+    held = found.evidence.cpu_holder
     if held is None:
         return
     of_call = held.syscall_ns / found.by_syscall[held.syscall].latency.total_ns
     yield Finding(
         "busy_cpu",
-        held.comm if held.pid is None else f"{held.comm} (process {held.pid})",
-        f"had the CPU that calls waited for, {duration(held.ns)} in sum: {percent(of_call)} of the "
-        f"time of {held.syscall} was waiting for a CPU that {held.comm} had",
-        f"Give {held.comm} less of the CPUs (nice, or cpu.weight of its control group), or the "
+        held.who,
+        f"had the CPU that calls of others waited for, {duration(held.ns)} in sum: "
+        f"{percent(of_call)} of the time of {held.syscall} was waiting for a CPU that "
+        f"{held.name} had",
+        f"Give {held.name} less of the CPUs (nice, or cpu.weight of its control group), or the "
         "machine more of them.",
-        held.ns / found.filesystem_ns,
+        held.share,
+        OF_OTHERS,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import duckdb
 
+from spoolscope.analysis.askers import Askers, study_askers
+from spoolscope.analysis.callers import Callers, study_callers
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, Rule
 from spoolscope.analysis.commits import CommitReport, study_commits
 from spoolscope.analysis.cpu import CpuReport, study_cpu
@@ -21,10 +23,12 @@ from spoolscope.analysis.culprits import (
     write_edges,
 )
 from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
+from spoolscope.analysis.families import Families
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
 from spoolscope.analysis.scratch import scratch
+from spoolscope.analysis.selection import WHOLE, Selection, select
 from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.errors import SpoolscopeError
@@ -39,7 +43,7 @@ TOO_LONG = "What kept the calls waiting needs more memory than is allowed for a 
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = f"""
 SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT syscall, cause, dur_ns AS ns FROM named_waits
+    SELECT syscall, cause, dur_ns AS ns FROM named_waits WHERE shown
     UNION ALL
     SELECT syscall, unnest({list(MACHINE)}) AS cause, unnest([{", ".join(MACHINE.values())}]) AS ns
     FROM call_totals
@@ -76,6 +80,9 @@ class Explanation:
         chains: The longest such waits, each followed to who kept its culprit waiting.
         origins: What waits for others come from, at the end of their chains; empty likewise.
         evidence: What ``diagnose`` looks at besides the causes.
+        selection: Which of its calls are shown; all sums are of those.
+        callers: Their time by who made them, and by mailbox.
+        askers: Who asked for commits.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -95,7 +102,15 @@ class Explanation:
     chains: list[list[Link]] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     evidence: Evidence = field(default_factory=Evidence)
+    selection: Selection = WHOLE
+    callers: Callers = field(default_factory=Callers)
+    askers: Askers = field(default_factory=Askers)
     remarks: list[str] = field(default_factory=list)
+
+    @property
+    def shown_ns(self) -> int:
+        """Length of the part of the recording that is shown."""
+        return self.selection.lasted_ns(int(self.meta.get("duration_ns", 0)))
 
     @property
     def between_programs_ns(self) -> int:
@@ -118,6 +133,7 @@ class Explanation:
             "trace": str(self.trace),
             "calls": self.n_calls,
             "findings": [asdict(finding) for finding in diagnose(self)],
+            "shown": self.selection.label,
             "latency_ns": self.latency_ns,
             "filesystem_ns": self.filesystem_ns,
             "sum_error_ns": self.split.sum_error_ns,
@@ -125,7 +141,10 @@ class Explanation:
             "blocked_named_ns": self.blocked_named_ns,
             "causes": self.causes,
             "by_syscall": {name: _call_json(call) for name, call in self.by_syscall.items()},
+            **self.callers.to_json(),
+            "measurement_ns": self.evidence.measurement_ns,
             "commits": _commits_json(self.commits),
+            "commits_asked_by": [asdict(asker) for asker in self.askers.programs],
             "blame": asdict(self.commits.charges),
             "cpu": self.cpu.to_json() if self.cpu else None,
             "lookups": [asdict(cost) | {"text": cost.sentence} for cost in self.lookups],
@@ -148,6 +167,7 @@ def explain(
     *,
     blame: bool = False,
     edges: Path | None = None,
+    selection: Selection = WHOLE,
 ) -> Explanation:
     """Split the time of every call of a trace by cause.
 
@@ -156,13 +176,16 @@ def explain(
         rules: By default the shipped ones.
         blame: Also find out who kept whom waiting.
         edges: Write that, wait by wait, to this Parquet file.
+        selection: Which calls are shown. Those who kept them waiting may be others.
 
     Raises:
-        SpoolscopeError: the directory is not a trace, or is damaged.
+        SpoolscopeError: the directory is not a trace, or is damaged; no call is selected.
     """
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     with opened.connect() as con:
-        found = explain_with(con, opened, rules, blame=blame or edges is not None)
+        found = explain_with(
+            con, opened, rules, blame=blame or edges is not None, selection=selection
+        )
         if edges is not None:
             if TOO_LONG in found.remarks:
                 raise SpoolscopeError(TOO_LONG, remedy="record with --rotate, and ask each part")
@@ -176,13 +199,19 @@ def explain_with(
     rules: Sequence[Rule] | None = None,
     *,
     blame: bool = False,
+    selection: Selection = WHOLE,
 ) -> Explanation:
     """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
     bound_memory(con, int(trace.meta["counts"]["syscalls"]))
-    parts = split(con, rules)
+    shown = select(con, trace, selection)
+    parts = split(con, rules, shown.condition)
     by_call = latencies(con)
     causes = _causes_by_syscall(con)
     totals = {cause: sum(c.get(cause, 0) for c in causes.values()) for cause in CAUSES}
+    commits = study_commits(con)
+    families = Families(con)
+    callers = study_callers(con, families)
+    askers = study_askers(con, families, callers.of_process, whole=selection.is_whole)
     explanation = Explanation(
         trace=trace.path,
         meta=trace.meta,
@@ -192,10 +221,13 @@ def explain_with(
         blocked_named_ns=parts.blocked_ns - totals["unexplained"],
         causes={cause: ns for cause, ns in totals.items() if ns},
         by_syscall={c.syscall: CallTime(c, causes.get(c.syscall, {})) for c in by_call},
-        commits=study_commits(con),
+        commits=commits,
         unknown=unknown_stacks(con),
         cpu=study_cpu(con, trace.meta),
-        evidence=gather(con, trace),
+        evidence=gather(con, trace, families, callers.of_process, askers.forcing, shown.window),
+        selection=selection,
+        callers=callers,
+        askers=askers,
     )
     per_sample = _ns_per_sample(explanation.cpu)
     explanation.lookups.extend(

@@ -12,11 +12,11 @@ from spoolscope.traces.pathclass import class_sql
 _BY_PATH = f"""
 CREATE OR REPLACE TEMP TABLE path_times AS
 SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT path_id, cause, dur_ns AS ns FROM named_waits
+    SELECT path_id, cause, dur_ns AS ns FROM named_waits WHERE shown
     UNION ALL
     SELECT path_id, unnest({list(MACHINE)}), unnest([{", ".join(MACHINE)}])
     FROM (SELECT path_id, {", ".join(f"sum({ns}) AS {cause}" for cause, ns in MACHINE.items())}
-        FROM syscalls GROUP BY path_id)
+        FROM shown_calls GROUP BY path_id)
 ) GROUP BY ALL HAVING sum(ns) > 0
 """
 
@@ -25,7 +25,7 @@ _DIRECTORIES = """
 CREATE OR REPLACE TEMP TABLE path_dirs AS
 WITH known AS (
     SELECT path_id, bool_or(obj_mode & 61440 = 16384) AS is_dir, count(*) AS n
-    FROM syscalls WHERE path_id IS NOT NULL GROUP BY path_id
+    FROM shown_calls WHERE path_id IS NOT NULL GROUP BY path_id
 )
 SELECT k.path_id, k.n, CASE WHEN k.is_dir THEN p.path
     WHEN contains(p.path, '/') THEN regexp_replace(p.path, '/[^/]*$', '') ELSE '' END AS dir
@@ -52,7 +52,7 @@ FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total
 
 _SLOWEST = """
 WITH slow AS (
-    SELECT * FROM syscalls WHERE syscall NOT IN {locks} ORDER BY dur_ns DESC, ts_ns LIMIT {limit}
+    SELECT * FROM shown_calls WHERE syscall NOT IN {locks} ORDER BY dur_ns DESC, ts_ns LIMIT {limit}
 )
 SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
     s.dur_ns, [{machine}],
@@ -115,7 +115,7 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
     placed = "coalesce(k.class, CASE WHEN t.path_id IS NULL THEN 'no path' ELSE 'outside' END)"
     counts = dict(
         con.execute(
-            f"SELECT {placed} AS name, count(*) FROM syscalls t "
+            f"SELECT {placed} AS name, count(*) FROM shown_calls t "
             "LEFT JOIN path_classes k USING (path_id) GROUP BY ALL"
         ).fetchall()
     )

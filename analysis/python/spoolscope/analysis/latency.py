@@ -98,7 +98,7 @@ CREATE OR REPLACE TEMP TABLE call_lengths AS
 SELECT syscall, flags_seen & {IN_FLIGHT} = 0 AS done, CAST({_BUCKET} AS INTEGER) AS bucket,
     count(*) AS n, CAST(sum(dur_ns) AS BIGINT) AS dur_ns, max(dur_ns) AS max_ns,
     CAST(coalesce(sum(stolen_ns), 0) AS BIGINT) AS stolen_ns
-FROM syscalls GROUP BY ALL
+FROM shown_calls GROUP BY ALL
 """
 
 # The calls that are not in waited were on the CPU for all of their length.
@@ -111,7 +111,7 @@ WITH lengths AS (
 ), off AS (
     SELECT syscall, sum(dur_ns - oncpu_ns) AS off_ns, sum(blocked_ns) AS blocked_ns,
         sum(runq_ns) AS runq_ns, sum(preempted_ns) AS preempted_ns
-    FROM waited GROUP BY syscall
+    FROM waited WHERE shown GROUP BY syscall
 )
 SELECT syscall, CAST(n AS BIGINT) AS n, CAST(n_done AS BIGINT) AS n_done,
     CAST(dur_ns AS BIGINT) AS dur_ns, CAST(dur_ns - coalesce(off_ns, 0) AS BIGINT) AS oncpu_ns,
@@ -142,7 +142,7 @@ _PLACES = f"""
 WITH picked AS (
     SELECT s.syscall, s.bucket, s.dur_ns, row_number() OVER (
         PARTITION BY s.syscall, s.bucket ORDER BY s.dur_ns) - 1 AS place
-    FROM (SELECT syscall, CAST({_BUCKET} AS INTEGER) AS bucket, dur_ns FROM syscalls
+    FROM (SELECT syscall, CAST({_BUCKET} AS INTEGER) AS bucket, dur_ns FROM shown_calls
         WHERE flags_seen & {IN_FLIGHT} = 0) s
     SEMI JOIN quantile_buckets k ON k.syscall = s.syscall AND k.bucket = s.bucket
 )
@@ -154,7 +154,7 @@ FROM quantile_buckets k JOIN picked p USING (syscall, bucket, place) GROUP BY AL
 def sum_calls(con: duckdb.DuckDBPyConnection) -> None:
     """Create ``call_totals``, one row for each name of a call, and ``call_lengths``, by bucket.
 
-    Needs ``waited``.
+    Needs ``waited`` and ``shown_calls``.
     """
     con.execute(_LENGTHS)
     con.execute(_TOTALS)
@@ -237,7 +237,7 @@ def curves(con: duckdb.DuckDBPyConnection, minimum: int = 100) -> list[Curve]:
     for family in (*SYSCALL_CLASSES, "other"):
         calls = [name for name in names if class_of(name) == family]
         durations = con.execute(
-            f"SELECT dur_ns FROM syscalls WHERE flags_seen & {IN_FLIGHT} = 0 "
+            f"SELECT dur_ns FROM shown_calls WHERE flags_seen & {IN_FLIGHT} = 0 "
             "AND list_contains(?, syscall)",
             [calls],
         ).fetchnumpy()["dur_ns"]

@@ -32,7 +32,7 @@ WITH waits_there AS (
         errno = 2 OR errno = 0 AND (syscall IN ('mkdir', 'mkdirat')
             OR syscall IN ('open', 'openat', 'openat2') AND flags & 192 = 192) AS makes_or_lacks
     FROM named_waits
-    WHERE cause IN ('lookup_io', 'dir_lock')
+    WHERE shown AND cause IN ('lookup_io', 'dir_lock')
 ), locks AS (
     SELECT tid, ts_ns, ts_ns + dur_ns AS until_ns, dev, ino FROM waits
     WHERE object = 'inode' AND dur_ns IS NOT NULL
@@ -67,7 +67,7 @@ INSERT INTO directory_waits
 SELECT {parent}, p.spool, 'cpu', NULL, false, count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
 FROM samples s JOIN cpu_stacks k USING (stack_id)
 JOIN waited c ON c.tid = s.tid AND c.seq = s.seq JOIN paths p ON p.path_id = c.path_id
-WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' GROUP BY ALL
+WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' AND c.shown GROUP BY ALL
 """
 
 _COSTS = f"""

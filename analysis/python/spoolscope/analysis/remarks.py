@@ -30,7 +30,7 @@ WITH nameless AS (
     SELECT stack_id FROM stacks GROUP BY stack_id HAVING bool_and(symbol LIKE '0x%')
 )
 SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM named_waits
-WHERE stack_id IN (SELECT stack_id FROM nameless)
+WHERE shown AND stack_id IN (SELECT stack_id FROM nameless)
 """
 
 
@@ -95,7 +95,7 @@ def _unnamed(
         )
     ((unknown,),) = con.execute(
         "SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM named_waits "
-        "WHERE cause = 'unexplained' AND stack_id IS NOT NULL"
+        "WHERE shown AND cause = 'unexplained' AND stack_id IS NOT NULL"
     ).fetchall()
     version = _version(str(meta.get("kernel", "")))
     if version and not KERNELS[0] <= version <= KERNELS[1] and unknown > 0.005 * parts.blocked_ns:

@@ -1,9 +1,12 @@
 """What the disks were busy with: the time of every request, by what was done for it."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 
 from spoolscope.traces.trace import Trace
 
@@ -37,8 +40,12 @@ WHERE from_ns < to_ns
 """
 
 QUEUE, DEVICE, FLUSH, DISK_FLUSH = "queue", "device", "flush", "disk_flush"
-_KINDS = {"read": 0, "write": 1, "flush": 2}
+KINDS = ("read", "write", "flush")
 LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
+
+Window = tuple[int, int] | None
+_COLUMNS = ("ts_ns", "queue_ns", "device_ns", "dev", "op", "pid", "comm", "parent_dev")
+_ROW = _DISK, _KIND, _FROM, _TO, _, _, _ = range(7)
 
 
 def find_services(con: duckdb.DuckDBPyConnection) -> None:
@@ -64,39 +71,98 @@ def same_disk(dev: str, disk: str) -> str:
     return f"({dev} IS NULL OR {dev} < (1 << 20) OR {dev} = {disk})"
 
 
-def served(trace: Trace) -> dict[tuple[int, str], np.ndarray]:
-    """Return for how long each request was served, ns, by disk and kind (read, write, flush).
+@dataclass(frozen=True)
+class Turns:
+    """Requests in the order in which disks were done with them, one array for each field.
 
-    A request that is behind others in the device is not served before the one ahead is done: only
-    from then on its time says something of the disk.
+    Attributes:
+        disk: The disk; ``kind`` is a place in ``KINDS``.
+        from_ns: Since when it was served: a request that is behind others in the device is not
+            served before the one ahead is done, so that no two turns on a disk overlap.
+        to_ns: When it was done.
+        pid: Who made it; ``comm`` is a place in ``names``.
+        looped: A loop device made it of another request.
     """
+
+    disk: np.ndarray
+    kind: np.ndarray
+    from_ns: np.ndarray
+    to_ns: np.ndarray
+    pid: np.ndarray
+    comm: np.ndarray
+    looped: np.ndarray
+    names: list[str]
+
+
+def served(trace: Trace, window: Window = None) -> dict[tuple[int, str], np.ndarray]:
+    """Return for how long each request was served, ns, by disk and kind (read, write, flush)."""
     found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
-    done_ns: dict[int, int] = {}
-    open_ = np.zeros((4, 0), np.int64)
-    for part in trace.parts("block_ios", ("ts_ns", "queue_ns", "device_ns", "dev", "op")):
-        ts_ns, queue_ns, device_ns, dev = (part[n].to_numpy() for n in part.column_names[:4])
-        kinds = part["op"].combine_chunks()
-        op = np.array([_KINDS.get(name, -1) for name in kinds.dictionary.to_pylist()], np.int64)
-        rows = [dev, op[kinds.indices.to_numpy()], ts_ns + queue_ns, ts_ns + queue_ns + device_ns]
-        known = np.concatenate([open_, rows], axis=1)
-        # Those of later parts are not done before the last one of this part was made.
-        done = known[3] <= ts_ns[-1]
-        _serve(known[:, done], done_ns, found)
-        open_ = known[:, ~done]
-    _serve(open_, done_ns, found)
+    for turns in disk_turns(trace, window):
+        ns = turns.to_ns - turns.from_ns
+        for disk in np.unique(turns.disk).tolist():
+            for code, kind in enumerate(KINDS):
+                found[disk, kind].append(ns[(turns.disk == disk) & (turns.kind == code)])
     return {key: np.concatenate(times) for key, times in found.items()}
 
 
-def _serve(
-    rows: np.ndarray, done_ns: dict[int, int], found: dict[tuple[int, str], list[np.ndarray]]
-) -> None:
-    """Add the times of requests (disk, kind, issued, done) that are next to be done."""
-    rows = rows[:, rows[1] >= 0]
-    for disk in np.unique(rows[0]).tolist():
-        _, op, from_ns, to_ns = rows[:, rows[0] == disk]
-        order = np.argsort(to_ns, kind="stable")
-        op, from_ns, to_ns = op[order], from_ns[order], to_ns[order]
-        before_ns = np.append(done_ns.get(disk, from_ns[0]), to_ns[:-1])
-        for kind, code in _KINDS.items():
-            found[disk, kind].append((to_ns - np.maximum(from_ns, before_ns))[op == code])
+def disk_turns(trace: Trace, window: Window = None) -> Iterator[Turns]:
+    """Yield reads, writes and flushes, part by part.
+
+    Args:
+        trace: The trace.
+        window: Only requests that overlap this time, ns since the epoch; None: all.
+    """
+    done_ns: dict[int, int] = {}
+    names: dict[str, int] = {}
+    open_ = np.zeros((len(_ROW), 0), np.int64)
+    for part in trace.parts("block_ios", _COLUMNS):
+        rows, last_ns = _rows(part, names), part["ts_ns"][-1].as_py()
+        known = np.concatenate([open_, rows], axis=1)
+        # Those of later parts are not done before the last one of this part was made.
+        done = known[_TO] <= last_ns
+        yield _turns(known[:, done], done_ns, window, list(names))
+        open_ = known[:, ~done]
+    yield _turns(open_, done_ns, window, list(names))
+
+
+def _rows(part: pa.Table, names: dict[str, int]) -> np.ndarray:
+    """Return requests as columns of numbers, in the order of ``_ROW``."""
+    ts_ns, queue_ns, device_ns, dev, pid = (
+        part[n].to_numpy() for n in ("ts_ns", "queue_ns", "device_ns", "dev", "pid")
+    )
+    op = _codes(part["op"], {kind: code for code, kind in enumerate(KINDS)}, grow=False)
+    comm = _codes(part["comm"], names, grow=True)
+    parent = part["parent_dev"].fill_null(0).to_numpy()
+    looped = parent >> 20 == LOOP_MAJOR
+    issued_ns = ts_ns + queue_ns
+    rows: np.ndarray = np.array(
+        [dev, op, issued_ns, issued_ns + device_ns, pid, comm, looped], np.int64
+    )
+    return rows
+
+
+def _codes(column: pa.ChunkedArray, known: dict[str, int], *, grow: bool) -> np.ndarray:
+    """Return texts as numbers; -1 for one that is not known, if none are to be added."""
+    texts = column.combine_chunks()
+    words = [str(word) for word in texts.dictionary.to_pylist()]
+    for word in words if grow else ():
+        known.setdefault(word, len(known))
+    codes = np.array([known.get(word, -1) for word in words], np.int64)
+    found: np.ndarray = codes[texts.indices.to_numpy()]
+    return found
+
+
+def _turns(rows: np.ndarray, done_ns: dict[int, int], window: Window, names: list[str]) -> Turns:
+    """Put requests that are next to be done into the order of the disks; remember its end."""
+    rows = rows[:, rows[_KIND] >= 0]
+    if window is not None:
+        rows = rows[:, (rows[_FROM] < window[1]) & (rows[_TO] > window[0])]
+    rows = rows[:, np.lexsort((rows[_TO], rows[_DISK]))]
+    for disk in np.unique(rows[_DISK]).tolist():
+        here = rows[_DISK] == disk
+        to_ns = rows[_TO, here]
+        before_ns = np.append(done_ns.get(disk, rows[_FROM, here][0]), to_ns[:-1])
+        rows[_FROM, here] = np.maximum(rows[_FROM, here], before_ns)
         done_ns[disk] = int(to_ns[-1])
+    disk, kind, from_ns, to_ns, pid, comm, looped = rows
+    return Turns(disk, kind, from_ns, to_ns, pid, comm, looped > 0, names)

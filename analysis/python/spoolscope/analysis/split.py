@@ -23,7 +23,7 @@ from spoolscope.analysis.throttle import name_limits
 WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
-    syscall, dev, path_id, errno, flags
+    syscall, dev, path_id, errno, flags, {shown} AS shown
 FROM syscalls
 WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR preempted_ns != 0
     OR stolen_ns NOT BETWEEN 0 AND oncpu_ns
@@ -44,7 +44,7 @@ SELECT c.rowid AS call, s.ts_ns, s.dur_ns, c.ts_ns AS call_ns, c.pid, c.tid, c.s
     c.syscall, c.dev, c.path_id, c.errno, c.flags, s.stack_id,
     coalesce(k.cause, 'unexplained') AS cause, coalesce(k.filesystem, 'any') AS filesystem,
     s.waker, s.waker_pid, s.waker_tid, s.waker_comm, s.waker_seq, s.dir_id, s.name_id,
-    true AS placed
+    true AS placed, c.shown
 FROM blocked s
 JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
     AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
@@ -62,9 +62,15 @@ _REMAINDER = """
 INSERT INTO named_waits
 SELECT c.rowid, c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq,
     c.comm, c.syscall, c.dev, c.path_id, c.errno, c.flags, NULL, 'unexplained', 'any', NULL, NULL,
-    NULL, NULL, NULL, NULL, NULL, false
+    NULL, NULL, NULL, NULL, NULL, false, c.shown
 FROM waited c LEFT JOIN covered w ON w.call = c.rowid
 WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)
+"""
+
+_BLOCKED = "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM waited WHERE shown"
+
+_UNCOVERED = """
+SELECT CAST(coalesce(sum(dur_ns), 0) AS BIGINT) FROM named_waits WHERE shown AND NOT placed
 """
 
 _ERROR = """
@@ -124,34 +130,43 @@ class Split:
     without_segment_ns: int
 
 
-def split(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None) -> Split:
+def split(
+    con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None, shown: str = "true"
+) -> Split:
     """Label the blocked time of every call.
 
-    Creates the temporary tables ``stack_causes``, ``call_totals`` (one row for each name of a
-    call), ``waited`` (the calls that were not on the CPU all the time, that sync, or that samples
-    and commits name) and ``named_waits``; a row of the latter is one interval in which one call was
-    blocked, with its cause, and the rows of a call (``call`` is its rowid in ``waited``) add up to
-    its ``blocked_ns``.
+    Args:
+        con: A connection of ``Trace.connect``.
+        rules: By default the shipped ones.
+        shown: Condition that a row of ``syscalls`` is among what is shown (``selection.select``);
+            all sums are of those, tables have all calls.
+
+    Creates the view ``shown_calls`` and the temporary tables ``stack_causes``, ``call_totals`` (one
+    row for each name of a call), ``waited`` (the calls that were not on the CPU all the time, that
+    sync, or that samples and commits name) and ``named_waits``; a row of the latter is one
+    interval in which one call was blocked, with its cause, and the rows of a call (``call`` is its
+    rowid in ``waited``) add up to its ``blocked_ns``. Both have a column ``shown``.
     """
     label_stacks(con, load_rules() if rules is None else rules)
-    con.execute(WAITED.format(sync=list(SYSCALL_CLASSES["sync"])))
+    con.execute(f"CREATE OR REPLACE TEMP VIEW shown_calls AS SELECT * FROM syscalls WHERE {shown}")
+    con.execute(WAITED.format(sync=list(SYSCALL_CLASSES["sync"]), shown=shown))
     sum_calls(con)
     con.execute(_WAITS)
     name_limits(con, "named_waits")
     con.execute(_COVERED)
     con.execute(_REMAINDER)
-    (blocked,) = _one(con, "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM waited")
+    (blocked,) = _one(con, _BLOCKED)
     (parts_error, negative) = _one(con, _ERROR)
     (waited_error,) = _one(con, _ERROR_WAITED)
     (compared, segment_error, strays) = _one(con, _STATES)
-    (covered,) = _one(con, "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM covered")
+    (uncovered,) = _one(con, _UNCOVERED)
     return Split(
         sum_error_ns=max(parts_error, negative, waited_error),
         segment_error_ns=segment_error,
         calls_with_segments=compared,
         stray_segments=strays,
         blocked_ns=blocked,
-        without_segment_ns=max(0, blocked - covered),
+        without_segment_ns=uncovered,
     )
 
 

@@ -98,9 +98,11 @@ def unknown_stacks(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Unkn
     """Cluster the unexplained waits by stack, largest share first (needs ``named_waits``)."""
     rows = con.execute(
         "SELECT stack_id, CAST(sum(dur_ns) AS BIGINT), count(*), list(DISTINCT syscall) "
-        "FROM named_waits WHERE cause = 'unexplained' GROUP BY stack_id"
+        "FROM named_waits WHERE shown AND cause = 'unexplained' GROUP BY stack_id"
     ).fetchall()
-    (blocked,) = con.execute("SELECT coalesce(sum(dur_ns), 0) FROM named_waits").fetchone() or (0,)
+    ((blocked,),) = con.execute(
+        "SELECT coalesce(sum(dur_ns), 0) FROM named_waits WHERE shown"
+    ).fetchall()
     stacks = read_stacks(con) if rows else {}
     clusters: dict[Frames, tuple[int, int, set[str]]] = {}
     for stack_id, ns, n, syscalls in rows:

@@ -43,20 +43,21 @@ class Timeline:
 def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
     """Bin the time of a split trace (needs the table ``named_waits``)."""
     first, last = con.execute(
-        "SELECT coalesce(min(ts_ns), 0), coalesce(max(ts_ns), 0) FROM syscalls"
+        "SELECT coalesce(min(ts_ns), 0), coalesce(max(ts_ns), 0) FROM shown_calls"
     ).fetchone() or (0, 0)
     bin_ns = BIN_NS * max(1, -(-(last - first + 1) // (MAX_BINS * BIN_NS)))
     n = int((last - first) // bin_ns) + 1
     place = f"least({n - 1}, greatest(0, (ts_ns - {first}) // {bin_ns}))"
     causes = {cause: [0] * n for cause in CAUSES}
     for bin_, cause, ns in con.execute(
-        f"SELECT {place} AS bin, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits GROUP BY ALL"
+        f"SELECT {place} AS bin, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits "
+        "WHERE shown GROUP BY ALL"
     ).fetchall():
         causes[cause][bin_] = ns
     calls = [0] * n
     machine = ", ".join(f"CAST(sum({ns}) AS BIGINT)" for ns in MACHINE.values())
     for bin_, number, *times in con.execute(
-        f"SELECT {place} AS bin, count(*), {machine} FROM syscalls GROUP BY bin"
+        f"SELECT {place} AS bin, count(*), {machine} FROM shown_calls GROUP BY bin"
     ).fetchall():
         calls[bin_] = number
         for cause, ns in zip(MACHINE, times, strict=True):

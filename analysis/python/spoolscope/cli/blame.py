@@ -40,9 +40,10 @@ def _charges(found: "Explanation") -> Iterable[str]:
     yield ""
     yield f"Who caused the {duration(charges.commit_ns)} of commits"
     yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
-    yield f"  {'process':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
-    for row in charges.by_process[:TOP_BLAME]:
-        pid = "-" if row.pid is None else str(row.pid)
+    yield f"  {'program':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
+    for row in charges.by_program[:TOP_BLAME]:
+        several = "-" if row.comm.startswith("(") else "several"
+        pid = several if row.pid is None else str(row.pid)
         yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row)}"
     yield ""
     yield f"  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from spoolscope.cli.blame import blame_lines
+from spoolscope.cli.callers import caller_lines
 from spoolscope.cli.output import claim_output, emit_json, force_option, json_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.slices import parse_slice
 
 if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 TOP_CALLS = 14
 TOP_DIRECTORIES = 5
 TOP_CLASSES = 8
+TOP_ASKERS = 4
 BAR = 24
 
 
@@ -39,6 +42,25 @@ BAR = 24
     help="More rules (TOML); they come before the shipped ones.",
 )
 @force_option
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PROCESS|MAILBOX",
+    help="Show only calls of these: pid, name with *, or directory below the spool.",
+)
+@click.option(
+    "--except",
+    "but",
+    multiple=True,
+    metavar="PROCESS|MAILBOX",
+    help="Show all calls but those of these.",
+)
+@click.option(
+    "--slice",
+    "part",
+    metavar="FROM..TO",
+    help="Show only calls that began in this part of the recording: 10s..1m, 90.. or ..500ms.",
+)
 def command(
     trace: Path,
     as_json: bool,
@@ -47,23 +69,31 @@ def command(
     edges: Path | None,
     rules: Path | None,
     force: bool,
+    only: tuple[str, ...],
+    but: tuple[str, ...],
+    part: str | None,
 ) -> int:
     """Split the time of every call in TRACE by cause.
 
     The parts of each call add up to its length exactly. Time that no rule can
     name is called unexplained; --unknown lists where it was spent.
+
+    With --only, --except and --slice all times and shares are of the calls
+    shown; those who kept them waiting may be among the others.
     """
     from spoolscope.analysis.causes import load_rules
     from spoolscope.analysis.explain import explain
+    from spoolscope.analysis.selection import Selection
 
+    selection = Selection(only, but, None if part is None else parse_slice(part))
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
     with claimed:
-        found = explain(trace, load_rules(rules), blame=blame, edges=edges)
+        found = explain(trace, load_rules(rules), blame=blame, edges=edges, selection=selection)
     if as_json:
         emit_json(found.to_json())
     else:
         lines = [*_findings(found), *_head(found), *_causes(found), *_cpu(found), *_calls(found)]
-        lines += [*_commits(found), *(blame_lines(found) if blame else ())]
+        lines += [*caller_lines(found), *_commits(found), *(blame_lines(found) if blame else ())]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
         say(*lines, *_tail(found, trace))
@@ -87,11 +117,15 @@ def _head(found: "Explanation") -> Iterable[str]:
     spools = ", ".join(s.get("fstype", "?") for s in found.meta.get("spools", [])) or "?"
     recorded = duration(found.meta.get("duration_ns"))
     state = "complete" if found.meta.get("complete") else "NOT complete"
+    if not found.selection.is_whole:
+        yield from wrapped(f"Shown: {found.selection.label}; shares are of these.")
     yield f"{count(found.n_calls)} calls, {duration(found.latency_ns)} in calls"
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
         yield f"of which {waited} waiting for file locks of other programs (no share below)"
     yield f"recorded {recorded} on {spools}, tier {found.meta.get('tier', '?')}, {state}"
+    if measured := found.evidence.measurement_ns:
+        yield f"of which {duration(measured)} waiting for a CPU that this recording had"
     for remark in found.remarks:
         yield from wrapped(f"Partial: {remark}")
 
@@ -131,7 +165,7 @@ def _calls(found: "Explanation") -> Iterable[str]:
 
     yield ""
     yield "By call"
-    yield f"  {'call':<16}{'n':>9}{'total':>9}{'p50':>9}{'p99':>9}  mostly"
+    yield f"  {'call':<16}{'n':>9}{'total':>9}{'p50':>9}{'p99':>9}  mostly, of its total"
     for name, call in list(found.by_syscall.items())[:TOP_CALLS]:
         t = call.latency
         times = "".join(f"{duration(ns):>9}" for ns in (t.total_ns, t.p50_ns, t.p99_ns))
@@ -161,11 +195,21 @@ def _commits(found: "Explanation") -> Iterable[str]:
     for kind in commits.kinds:
         middle, longest = duration(kind.p50_ns or None), duration(kind.max_ns or None)
         yield f"  {kind.kind:<18}{count(kind.n):>9}  median {middle}, longest {longest}"
+    yield from wrapped(_asked_by(found), indent="  ")
     for fstype, parts in commits.waits.items():
         total = sum(parts.values())
         said = (f"{_words(part)} {duration(ns)}" for part, ns in _largest(parts))
         text = f"Waits for commits of {fstype}, {duration(total)}: {', '.join(said)}"
         yield from wrapped(text, indent="  ")
+
+
+def _asked_by(found: "Explanation") -> str:
+    from spoolscope.analysis.wording import count, percent
+
+    programs = found.askers.programs[:TOP_ASKERS]
+    said = [f"{a.who} {count(a.n)} ({percent(a.n / a.n_commits)} of them)" for a in programs]
+    more = ["others"] if found.askers.n_programs > len(programs) else []
+    return f"Asked for by {', '.join([*said, *more])}" if said else "Asked for by no known process"
 
 
 def _largest(parts: Mapping[str, int]) -> list[tuple[str, int]]:

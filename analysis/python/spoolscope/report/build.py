@@ -23,6 +23,7 @@ from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.study import Study, study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report import commit_sections, replay_sections, trace_sections
+from spoolscope.report.callers_section import callers_section
 from spoolscope.report.certificate_section import certificate_section
 from spoolscope.report.cpu_section import cpu_section
 from spoolscope.report.figures import causes as cause_figures
@@ -184,6 +185,7 @@ def _reasons(found: Comparison) -> list[str]:
 def _recorded_sections(studies: dict[str, Study]) -> list[Section]:
     cpu = cpu_section(studies)
     return [
+        callers_section(studies),
         trace_sections.time_section(studies),
         commit_sections.commits_section(studies),
         *([cpu] if cpu else []),

@@ -152,6 +152,22 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
             "commit; each instant of a wait is charged once.",
         ),
         TableBlock(
+            f"Asked for by: {name}",
+            ["~processes", ">commits", ">of all", ">commit time", ">others' wait"],
+            [
+                [
+                    a.who,
+                    count(a.n),
+                    percent(a.n / a.n_commits),
+                    duration(a.commit_ns),
+                    duration(a.others_ns),
+                ]
+                for a in study.explanation.askers.programs
+            ],
+            "The commits by the program that asked for them; others' wait is that of processes of "
+            "other programs.",
+        ),
+        TableBlock(
             f"Blame by process: {name}",
             ["process", ">pid", *_COST],
             [[b.comm, str(b.pid or "-"), *_cost(b)] for b in charges.by_process[:SHOWN]],

@@ -1,0 +1,181 @@
+"""Who makes the journal commit, summed up at the level that holds the share."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import duckdb
+
+from spoolscope.analysis.families import PROCESS, PROGRAM, Families, Group, Key, grouped, narrowest
+
+FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
+"""Who triggers this many commits, this part of them, this often the next one's, forces them."""
+LEAST_OTHERS = 0.1
+"""Several processes force commits only upon others that take this part of the time."""
+
+SHOWN = 10
+
+# A task that is not recorded may ask for commits, too.
+_ASKED = """trigger IN ('call', 'other') AND trigger_pid IS NOT NULL AND trigger_comm IS NOT NULL"""
+
+_COMMITS = f"""
+SELECT trigger_pid, trigger_comm, count(*), CAST(sum(dur_ns) AS BIGINT) FROM commit_spans
+WHERE {_ASKED} GROUP BY ALL
+"""
+
+# How long each process waited for commits that each asked for.
+_WAITED = f"""
+SELECT c.trigger_pid, c.trigger_comm, w.pid, CAST(sum(w.to_ns - w.from_ns) AS BIGINT)
+FROM commit_spans c JOIN commit_waits w USING (commit_id)
+WHERE {_ASKED} AND w.tid IS DISTINCT FROM c.trigger_tid
+GROUP BY ALL
+"""
+
+_MOSTLY = """
+SELECT {column} FROM commit_triggers WHERE list_contains({pids}, pid) AND {column} NOT IN ('-', '')
+GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Processes that belong together, and the commits they asked for.
+
+    Attributes:
+        who: They in words; ``name`` is only their name.
+        n: Commits they triggered, of ``n_commits``; the next like them triggered ``n_next``.
+        commit_ns: The length of these commits in sum.
+        others_ns: Time that others waited for these commits, in the calls that are shown.
+        outside_ns: Time of all these calls of others.
+        syscall: The call they mostly did that with, on ``path``; None if it was not recorded.
+    """
+
+    who: str
+    name: str
+    n: int
+    n_next: int
+    n_commits: int
+    commit_ns: int
+    others_ns: int
+    outside_ns: int
+    syscall: str | None = None
+    path: str | None = None
+
+    @property
+    def forces(self) -> bool:
+        """Whether far more commits are theirs than anybody else's."""
+        least = max(FORCED_COMMITS, FORCED_SHARE * self.n_commits, FORCED_TIMES * self.n_next)
+        return self.n >= least
+
+    @property
+    def share(self) -> float:
+        """Part of the time of others that was waiting for these commits."""
+        return min(1.0, self.others_ns / self.outside_ns) if self.outside_ns > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Askers:
+    """Who asked for commits.
+
+    Attributes:
+        programs: By program, most commits first.
+        n_programs: How many there are.
+        forcing: Who forces them, at the level that holds the share; None if nobody does.
+    """
+
+    programs: list[Asker] = field(default_factory=list)
+    n_programs: int = 0
+    forcing: Asker | None = None
+
+
+def study_askers(
+    con: duckdb.DuckDBPyConnection,
+    families: Families,
+    times: Mapping[Key, int],
+    *,
+    whole: bool = True,
+) -> Askers:
+    """Sum up the commits by who asked for them.
+
+    Args:
+        con: Needs the tables of ``study_commits``.
+        families: Where processes belong.
+        times: Time of the calls that are shown, by process.
+        whole: All calls are shown. Else those who made the calls that are shown are the ones that
+            are asked about, and nobody is compared with them.
+    """
+    rows = con.execute(_COMMITS).fetchall()
+    study = _Study(con, {(pid, comm): ns for pid, comm, _, ns in rows}, times)
+    charges = {(pid, comm): n for pid, comm, n, _ in rows}
+    groups = grouped(charges, families, times)
+    own: set[int] = set() if whole else {pid for pid, _ in times}
+    forcing = []
+    for level, of_level in groups.items():
+        if not of_level or not of_level[0].charged:
+            continue
+        top = of_level[0]
+        asker = study.asker(top, _next(top, groups, own))
+        enough = level == PROCESS or asker.outside_ns >= LEAST_OTHERS * sum(times.values())
+        if asker.forces and enough:
+            forcing.append((top, asker.others_ns, asker))
+    chosen = narrowest((group, ns) for group, ns, _ in forcing)
+    programs = [group for group in groups[PROGRAM] if group.charged]
+    return Askers(
+        programs=[study.asker(group, 0) for group in programs[:SHOWN]],
+        n_programs=len(programs),
+        forcing=next((study.told(g, asker) for g, _, asker in forcing if g is chosen), None),
+    )
+
+
+def _next(top: Group, groups: Mapping[int, list[Group]], own: set[int]) -> int:
+    """Return the most that anybody else asked for.
+
+    One that asked for few by itself counts with its program: a thousand that asked for one commit
+    each are no less than one that asked for a thousand.
+    """
+    rivals = [g for g in groups[top.level] if g.members.keys().isdisjoint(top.members)]
+    if top.level == PROCESS:
+        few = (g for g in groups[PROGRAM] if g.charged < FORCED_COMMITS * g.n_processes)
+        rivals += [g for g in few if g.members.keys().isdisjoint(top.members)]
+    return max((g.charged for g in rivals if not g.pids <= own), default=0)
+
+
+class _Study:
+    """What commits cost, by who asked for them."""
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lengths: Mapping[Key, int],
+        times: Mapping[Key, int],
+    ) -> None:
+        self._con, self._lengths, self._times = con, lengths, times
+        ((self._n,),) = con.execute("SELECT count(*) FROM commit_spans").fetchall()
+        self._waits: dict[Key, Counter[int]] = defaultdict(Counter)
+        for pid, comm, waiter, ns in con.execute(_WAITED).fetchall():
+            self._waits[pid, comm][waiter] += ns
+
+    def asker(self, group: Group, n_next: int) -> Asker:
+        """Return a group with what its commits cost the others."""
+        inside = group.pids
+        waits = (self._waits[key] for key in group.members if key in self._waits)
+        others_ns = sum(ns for met in waits for pid, ns in met.items() if pid not in inside)
+        return Asker(
+            who=group.words,
+            name=group.name,
+            n=group.charged,
+            n_next=n_next,
+            n_commits=self._n,
+            commit_ns=sum(self._lengths.get(key, 0) for key in group.members),
+            others_ns=others_ns,
+            outside_ns=sum(ns for (pid, _), ns in self._times.items() if pid not in inside),
+        )
+
+    def told(self, group: Group, asker: Asker) -> Asker:
+        """Add the call that a group mostly does it with."""
+        pids = sorted(group.pids)
+        return replace(asker, syscall=self._most("syscall", pids), path=self._most("path", pids))
+
+    def _most(self, column: str, pids: list[int]) -> str | None:
+        row = self._con.execute(_MOSTLY.format(column=column, pids=pids)).fetchone()
+        return None if row is None else str(row[0])

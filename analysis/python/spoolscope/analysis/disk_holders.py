@@ -1,0 +1,191 @@
+"""Who had the disk that calls of others waited for, summed at the level that holds the share."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from spoolscope.analysis.claims import AT_DISK
+from spoolscope.analysis.families import Families, Group, Key, grouped, narrowest
+from spoolscope.analysis.services import Turns, Window, disk_turns
+from spoolscope.traces.trace import Trace
+
+LEAST_SHARE = 0.4
+"""Who had the disk for less of its time does not keep others from it."""
+
+_WAITS = f"""
+SELECT dev, ts_ns, dur_ns, pid FROM named_waits
+WHERE shown AND placed AND dur_ns > 0 AND cause IN {AT_DISK}
+"""
+_DISKS = """
+SELECT DISTINCT parent_dev, dev FROM block_ios WHERE parent_dev IS NOT NULL
+"""
+BATCH = 200_000
+
+
+@dataclass(frozen=True)
+class DiskHolder:
+    """Processes that belong together, and their part of a disk's time.
+
+    Attributes:
+        who: They in words; ``name`` is only their name.
+        disk: The disk, major << 20 | minor.
+        n: Their requests, served for ``ns``; the disk was busy for ``busy_ns``.
+        others_ns: Time that calls of others, of those shown, waited for this disk while it served
+            them.
+        outside_ns: Time of all these calls of others.
+    """
+
+    who: str
+    name: str
+    disk: int
+    n: int
+    ns: int
+    busy_ns: int
+    others_ns: int
+    outside_ns: int
+
+    @property
+    def share(self) -> float:
+        """Part of the time of others that was waiting for the disk while it served these."""
+        return min(1.0, self.others_ns / self.outside_ns) if self.outside_ns > 0 else 0.0
+
+
+def disk_holders(
+    con: duckdb.DuckDBPyConnection,
+    trace: Trace,
+    families: Families,
+    times: Mapping[Key, int],
+    window: Window = None,
+) -> list[DiskHolder]:
+    """Return who had much of a disk while others waited for it, the worst first.
+
+    Args:
+        con: Needs ``named_waits``.
+        trace: The trace.
+        families: Where processes belong.
+        times: Time of the calls that are shown, by process.
+        window: Only requests that overlap this time, ns since the epoch; None: all.
+    """
+    busy: dict[int, Counter[Key]] = defaultdict(Counter)
+    numbers: dict[int, Counter[Key]] = defaultdict(Counter)
+    for turns in disk_turns(trace, window):
+        _sum(turns, busy, numbers)
+    large = [
+        _Served(disk, group)
+        for disk, charges in busy.items()
+        for group in _large(charges, families, times)
+    ]
+    if not large:
+        return []
+    for turns in disk_turns(trace, window):
+        for served in large:
+            served.add(turns)
+    _wait(con, large)
+    found = [
+        DiskHolder(
+            who=one.group.words,
+            name=one.group.name,
+            disk=one.disk,
+            n=sum(numbers[one.disk][key] for key in one.group.members),
+            ns=one.group.charged,
+            busy_ns=busy[one.disk].total(),
+            others_ns=one.others_ns,
+            outside_ns=sum(ns for (pid, _), ns in times.items() if pid not in one.group.pids),
+        )
+        for disk in busy
+        for one in _named([one for one in large if one.disk == disk])
+    ]
+    return sorted(found, key=lambda holder: -holder.share)
+
+
+def _large(charges: Counter[Key], families: Families, everybody: Iterable[Key]) -> list[Group]:
+    """Return the groups that had much of a disk, the narrowest first.
+
+    What the kernel's threads ask for they ask on behalf of others.
+    """
+    theirs = {key: ns for key, ns in charges.items() if not families.is_kernel(key)}
+    groups = grouped(theirs, families, everybody)
+    least = LEAST_SHARE * charges.total()
+    return [group for level in groups.values() for group in level if group.charged >= least > 0]
+
+
+def _named(large: list["_Served"]) -> Iterator["_Served"]:
+    """Yield of those that hold one another the one to name; ``large`` has the narrowest first."""
+    seen: list[_Served] = []
+    for seed in large:
+        if any(seed is one for one in seen):
+            continue
+        chain = [one for one in large if seed.group.members.keys() <= one.group.members.keys()]
+        seen += chain
+        chosen = narrowest((one.group, one.others_ns) for one in chain)
+        yield from (one for one in chain if one.group is chosen)
+
+
+def _sum(turns: Turns, busy: dict[int, Counter[Key]], numbers: dict[int, Counter[Key]]) -> None:
+    """Add up requests by disk and process; those of a loop device are the same once more."""
+    real = ~turns.looped
+    who = np.stack([turns.disk[real], turns.pid[real], turns.comm[real]])
+    keys, places = np.unique(who, axis=1, return_inverse=True)
+    length = (turns.to_ns - turns.from_ns)[real]
+    ns, n = np.zeros(keys.shape[1], np.int64), np.bincount(places.ravel())
+    np.add.at(ns, places.ravel(), length)
+    for (disk, pid, comm), took, times in zip(
+        keys.T.tolist(), ns.tolist(), n.tolist(), strict=True
+    ):
+        busy[disk][pid, turns.names[comm]] += took
+        numbers[disk][pid, turns.names[comm]] += times
+
+
+class _Served:
+    """When a disk served a group, and how long others waited then; no two such times overlap."""
+
+    def __init__(self, disk: int, group: Group) -> None:
+        self.disk, self.group, self.others_ns = disk, group, 0
+        self.pids = np.array(sorted(group.pids))
+        self._parts: list[np.ndarray] = []
+        self._ends: np.ndarray | None = None
+
+    def add(self, turns: Turns) -> None:
+        """Add its turns at the disk."""
+        theirs = (turns.disk == self.disk) & ~turns.looped & np.isin(turns.pid, self.pids)
+        self._parts.append(np.stack([turns.from_ns[theirs], turns.to_ns[theirs]]))
+
+    def within(self, from_ns: np.ndarray, to_ns: np.ndarray) -> np.ndarray:
+        """Return for how much of each of some intervals it served them, ns."""
+        if self._ends is None:
+            self._begins, self._ends = np.concatenate(self._parts, axis=1)
+            self._before = np.concatenate([[0], np.cumsum(self._ends - self._begins)])
+        until: np.ndarray = self._until(to_ns) - self._until(from_ns)
+        return until
+
+    def _until(self, at_ns: np.ndarray) -> np.ndarray:
+        """Return how long it had served them until each of some instants."""
+        assert self._ends is not None
+        n = np.searchsorted(self._begins, at_ns, side="right")
+        last = np.maximum(n - 1, 0)
+        over = np.where(n > 0, np.maximum(0, self._ends[last] - at_ns), 0)
+        until: np.ndarray = self._before[n] - over
+        return until
+
+
+def _wait(con: duckdb.DuckDBPyConnection, large: list[_Served]) -> None:
+    """Add how long calls of other processes waited for the disk while it served each of these.
+
+    A filesystem over several disks has a number of its own: its calls may have waited for any.
+    """
+    on = {int(part): int(disk) for part, disk in con.execute(_DISKS).fetchall()}
+    for dev, from_ns, dur_ns, pid in _batches(con):
+        disk = np.array([on.get(number, number) for number in dev.tolist()], np.int64)
+        for one in large:
+            hurt = ((disk == one.disk) | (disk < 1 << 20)) & ~np.isin(pid, one.pids)
+            one.others_ns += int(one.within(from_ns[hurt], (from_ns + dur_ns)[hurt]).sum())
+
+
+def _batches(con: duckdb.DuckDBPyConnection) -> Iterator[Any]:
+    for batch in con.sql(_WAITS).to_arrow_reader(BATCH):
+        dev, *rest = batch.columns
+        yield (dev.fill_null(0).to_numpy(zero_copy_only=False), *(c.to_numpy() for c in rest))

@@ -1,0 +1,225 @@
+"""Processes that belong together: of one program, started by one process, of one unit.
+
+Of a thousand processes of a script each does next to nothing. Whatever is charged to processes is
+therefore summed at every level, and named at the lowest one that holds the share.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import duckdb
+
+from spoolscope.analysis.wording import count
+
+PROCESS, PROGRAM, PARENT, UNIT = range(4)
+"""Levels, the narrowest first: a parent stands for all that it started, and what these did."""
+
+GAIN = 1.5
+"""A wider level is named only if it holds that much more."""
+MOSTLY = 0.9
+"""What holds for this part of a group is said of the group."""
+DEEPEST = 8
+LISTED = 3
+
+T = TypeVar("T")
+Key = tuple[int, str]
+"""A process as tables name it: pid, and the name of the thread."""
+
+# A thread group is known by its leader. Where a pid was given out again, the name tells the
+# lives apart, as far as it does.
+_LIVES = """
+SELECT pid, comm, min(parent_pid), any_value(nullif(cgroup, '/')), count(DISTINCT parent_pid) > 1
+FROM threads WHERE tid = pid AND kind = 'task' GROUP BY pid, comm
+"""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, or several that cannot be told apart.
+
+    Attributes:
+        pid: Its id.
+        program: Its name.
+        parents: Those that started it, the nearest first, as (pid, name); the name of one that
+            was not recorded is "".
+        unit: Its control group; None at the root, or if it is unknown.
+    """
+
+    pid: int
+    program: str
+    parents: tuple[Key, ...] = ()
+    unit: str | None = None
+
+
+class Families:
+    """Tells where processes belong (needs the table ``threads``)."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Read the lives of all processes."""
+        self._lives: dict[int, dict[str, tuple[int | None, str | None]]] = defaultdict(dict)
+        for pid, comm, parent, unit, several in con.execute(_LIVES).fetchall():
+            self._lives[pid][comm] = (None if several else parent, unit)
+        kernel = "SELECT DISTINCT pid FROM threads WHERE kind = 'kernel'"
+        self._kernel = {pid for (pid,) in con.execute(kernel).fetchall()}
+
+    def of(self, key: Key) -> Process:
+        """Return a process by its pid and the name of one of its threads."""
+        pid, comm = key
+        name, (_, unit) = self._life(pid, comm)
+        return Process(pid, name or comm, self._parents(pid, comm), unit)
+
+    def is_kernel(self, key: Key) -> bool:
+        """Tell whether it is a thread of the kernel, which works for others."""
+        return key[0] in self._kernel or key[1].startswith(("kworker/", "kswapd", "jbd2/"))
+
+    def _life(self, pid: int, comm: str) -> tuple[str, tuple[int | None, str | None]]:
+        lives = self._lives.get(pid, {})
+        if len(lives) == 1:
+            ((name, life),) = lives.items()
+            return name, life
+        return comm, lives.get(comm, (None, None))
+
+    def _parents(self, pid: int, comm: str) -> tuple[Key, ...]:
+        found: list[Key] = []
+        while len(found) < DEEPEST:
+            _, (parent, _) = self._life(pid, comm)
+            if parent is None or parent <= 1 or any(parent == known for known, _ in found):
+                break
+            pid, comm = parent, self._life(parent, "")[0]
+            found.append((pid, comm))
+        return tuple(found)
+
+
+@dataclass
+class Group:
+    """Processes that belong together, and what is charged to them.
+
+    Attributes:
+        level: PROCESS, PROGRAM, PARENT or UNIT.
+        name: Of the process, program, parent or unit.
+        pid: The process, or the parent; None for programs and units.
+        members: Its processes.
+        charged: What is charged to them in sum; by_member likewise of each.
+    """
+
+    level: int
+    name: str
+    pid: int | None
+    members: dict[Key, Process] = field(default_factory=dict)
+    charged: int = 0
+    by_member: Counter[Key] = field(default_factory=Counter)
+
+    def add(self, key: Key, process: Process, charged: int) -> None:
+        """Add what is charged to a process."""
+        self.members[key] = process
+        self.by_member[key] += charged
+        self.charged += charged
+
+    @property
+    def pids(self) -> set[int]:
+        """The ids of its processes."""
+        return {process.pid for process in self.members.values()}
+
+    @property
+    def n_processes(self) -> int:
+        """How many processes it has."""
+        return len(self.pids)
+
+    @property
+    def programs(self) -> list[str]:
+        """The names of its programs, that with the largest charge first."""
+        charged = Counter[str]()
+        for key, process in self.members.items():
+            charged[process.program] += self.by_member[key]
+        return sorted(charged, key=lambda name: (-charged[name], name))
+
+    @property
+    def parent(self) -> Key | None:
+        """Who started nearly all of it, if that was one process; its name may be ""."""
+        return self._shared(lambda process: process.parents[0] if process.parents else None)
+
+    @property
+    def unit(self) -> str | None:
+        """The control group of nearly all of it, below the root."""
+        return self._shared(lambda process: process.unit)
+
+    def _shared(self, of: Callable[[Process], T | None]) -> T | None:
+        charged: Counter[T] = Counter()
+        for key, process in self.members.items():
+            if (value := of(process)) is not None:
+                charged[value] += self.by_member[key]
+        value, ns = next(iter(charged.most_common(1)), (None, 0))
+        return value if ns and ns >= MOSTLY * self.charged else None
+
+    @property
+    def words(self) -> str:
+        """The group in words: what it is, how many processes, and where they come from."""
+        if self.level == PROCESS or (self.level == PROGRAM and self.n_processes == 1):
+            pid = next(iter(self.members.values())).pid
+            return f"{self.name} (process {pid})"
+        many = f"{count(self.n_processes)} processes"
+        if self.level == PROGRAM:
+            return f"{self.name} ({many}{self._origin()})"
+        listed = self.programs[:LISTED]
+        kinds = f"{many}: {', '.join(listed)}{', ...' if len(self.programs) > LISTED else ''}"
+        if self.level == UNIT:
+            return f"{self.name} ({kinds})"
+        return f"{said(self.pid or 0, self.name)} with what it started ({kinds})"
+
+    def _origin(self) -> str:
+        if self.parent is not None:
+            pid, name = self.parent
+            return f" started by {name}, process {pid}" if name else f" started by process {pid}"
+        return f" of {self.unit}" if self.unit else ""
+
+
+def said(pid: int, name: str) -> str:
+    """Return a process in words, by its name if it is known."""
+    return f"{name} (process {pid})" if name else f"process {pid}"
+
+
+def grouped(
+    charges: Mapping[Key, int], families: Families, everybody: Iterable[Key] = ()
+) -> dict[int, list[Group]]:
+    """Sum up charges at every level, the largest first.
+
+    Args:
+        charges: What is charged to each process.
+        families: Where processes belong.
+        everybody: Further processes, to which nothing is charged.
+    """
+    groups: dict[tuple[int, object], Group] = {}
+    for key, charged in (dict.fromkeys(everybody, 0) | dict(charges)).items():
+        process = families.of(key)
+        for level, name, pid in _places(process):
+            of = (level, name if level in (PROGRAM, UNIT) else (pid, name))
+            groups.setdefault(of, Group(level, name, pid)).add(key, process, charged)
+    found: dict[int, list[Group]] = {level: [] for level in (PROCESS, PROGRAM, PARENT, UNIT)}
+    # Of those that hold the same, the one with the fewest processes says most.
+    for group in sorted(groups.values(), key=lambda g: (-g.charged, len(g.members), g.name)):
+        found[group.level].append(group)
+    return found
+
+
+def _places(process: Process) -> Iterable[tuple[int, str, int | None]]:
+    yield PROCESS, process.program, process.pid
+    yield PROGRAM, process.program, None
+    for pid, name in ((process.pid, process.program), *process.parents):
+        yield PARENT, name, pid
+    if process.unit is not None:
+        yield UNIT, process.unit, None
+
+
+def narrowest(candidates: Iterable[tuple[Group, int]]) -> Group | None:
+    """Return the narrowest group that holds the share.
+
+    Args:
+        candidates: At most one of each level, with what it holds, the narrowest level first.
+    """
+    best: tuple[Group, int] | None = None
+    for group, holds in candidates:
+        if best is None or holds >= GAIN * best[1]:
+            best = group, holds
+    return best[0] if best else None

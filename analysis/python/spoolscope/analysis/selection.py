@@ -1,0 +1,164 @@
+"""The part of a trace that is shown: calls of some processes, on some mailboxes, of some time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from spoolscope.analysis.services import Window
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.slices import Slice
+from spoolscope.traces.trace import Trace
+
+LISTED = 8
+
+_MEANT = """
+CREATE OR REPLACE TEMP TABLE {table} AS
+SELECT path_id FROM paths WHERE kind = 'spool' AND (path = ? OR starts_with(path, ? || '/'))
+"""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is shown of a trace.
+
+    Attributes:
+        only: Process ids, names of processes (may have ``*``) and mailboxes, that is directories
+            below the spool: a call is shown if one of them is its own; none means all.
+        but: The same: a call is not shown if one of them is its own.
+        part: Calls that began then; None is the whole recording.
+    """
+
+    only: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+    part: Slice | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all calls are shown."""
+        return self == WHOLE
+
+    def lasted_ns(self, duration_ns: int) -> int:
+        """Return the length of the part that is shown of a recording, ns."""
+        if self.part is None:
+            return duration_ns
+        to_ns = duration_ns if self.part.to_ns is None else min(self.part.to_ns, duration_ns)
+        return to_ns - self.part.from_ns
+
+    @property
+    def label(self) -> str:
+        """What is shown, in words; "all calls" if nothing is left out."""
+        words = [f"of {', '.join(self.only)}"] if self.only else []
+        words += [f"but those of {', '.join(self.but)}"] if self.but else []
+        words += [f"begun {self.part.label}"] if self.part else []
+        return f"{'calls' if self.only else 'all calls'} {' '.join(words)}".strip()
+
+
+WHOLE = Selection()
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How tables tell what is shown.
+
+    Attributes:
+        condition: SQL condition on a row of ``syscalls``.
+        window: From the first of these calls to the end of the last, ns since the epoch, for what
+            is no call; None: all of the recording.
+    """
+
+    condition: str = "true"
+    window: Window = None
+
+
+def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
+    """Return how the tables tell what is shown.
+
+    The views ``commits`` and ``block_ios`` are narrowed to the window.
+
+    Raises:
+        SpoolscopeError: a word means no call, or the part holds none.
+    """
+    if selection.is_whole:
+        return Shown()
+    conditions = []
+    if selection.part is not None:
+        conditions.append(_begun(trace, selection.part))
+    if selection.only:
+        conditions.append(f"({_meant(con, selection.only, 'only')})")
+    if selection.but:
+        conditions.append(f"NOT ({_meant(con, selection.but, 'but')})")
+    condition = " AND ".join(conditions)
+    first, last = con.execute(
+        f"SELECT min(ts_ns), max(ts_ns + dur_ns) FROM syscalls WHERE {condition}"
+    ).fetchone() or (None, None)
+    if first is None:
+        raise SpoolscopeError(
+            f"the trace has no such calls: {selection.label}",
+            remedy="show more of it",
+            exit_code=USAGE,
+        )
+    if selection.part is None:
+        return Shown(condition)
+    _narrow(con, trace, first, last)
+    return Shown(condition, (first, last))
+
+
+def _begun(trace: Trace, part: Slice) -> str:
+    lasted_s = int(trace.meta["duration_ns"]) / 1e9
+    if part.from_ns / 1e9 >= lasted_s:
+        raise SpoolscopeError(
+            f"--slice begins at {part.from_ns / 1e9:g} s, the recording ends at {lasted_s:.1f} s",
+            remedy="give a part of it",
+            exit_code=USAGE,
+        )
+    start_ns = int(trace.meta["start_ns"])
+    # A call that was under way when the recording began is of its first instant.
+    since = f"ts_ns >= {start_ns + part.from_ns}" if part.from_ns else "true"
+    return since if part.to_ns is None else f"{since} AND ts_ns < {start_ns + part.to_ns}"
+
+
+def _meant(con: duckdb.DuckDBPyConnection, words: Sequence[str], table: str) -> str:
+    """Return the condition that a call is of a process, or in a mailbox, that a word means."""
+    return " OR ".join(_means(con, word, f"{table}_{n}") for n, word in enumerate(words))
+
+
+def _means(con: duckdb.DuckDBPyConnection, word: str, table: str) -> str:
+    """Return the condition for one word; the table will hold the paths that it means.
+
+    Raises:
+        SpoolscopeError: no call is.
+    """
+    con.execute(_MEANT.format(table=table), [word.strip("/")] * 2)
+    quoted = word.replace("'", "''")
+    found = f"pid = {word}" if word.isdecimal() else f"comm GLOB '{quoted}'"
+    if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall():
+        found += f" OR coalesce(path_id IN (SELECT path_id FROM {table}), false)"
+        found += f" OR coalesce(path2_id IN (SELECT path_id FROM {table}), false)"
+    if not con.execute(f"SELECT 1 FROM syscalls WHERE {found} LIMIT 1").fetchall():
+        raise _nothing(con, word)
+    return f"({found})"
+
+
+def _nothing(con: duckdb.DuckDBPyConnection, word: str) -> SpoolscopeError:
+    known = con.execute(
+        f"SELECT comm FROM syscalls GROUP BY comm ORDER BY count(*) DESC, comm LIMIT {LISTED}"
+    ).fetchall()
+    return SpoolscopeError(
+        f"no call is of a process or on a mailbox '{word}'",
+        remedy="give a pid, a directory below the spool, or a process: "
+        + ", ".join(str(comm) for (comm,) in known),
+        exit_code=USAGE,
+    )
+
+
+def _narrow(con: duckdb.DuckDBPyConnection, trace: Trace, from_ns: int, to_ns: int) -> None:
+    """Leave commits and requests that overlap this time."""
+    lengths = {"commits": "dur_ns", "block_ios": "queue_ns + device_ns"}
+    for table, length in lengths.items():
+        if trace.meta["counts"].get(table):
+            con.execute(f"ALTER VIEW {table} RENAME TO all_{table}")
+            con.execute(
+                f"CREATE TEMP VIEW {table} AS SELECT * FROM all_{table} "
+                f"WHERE ts_ns < {to_ns} AND ts_ns + {length} > {from_ns}"
+            )

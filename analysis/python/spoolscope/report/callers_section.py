@@ -1,0 +1,52 @@
+"""The section on who made the calls: programs, units and mailboxes."""
+
+from collections.abc import Mapping, Sequence
+
+from spoolscope.analysis.callers import NO_UNIT, CallerTime
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.page import Section, Split, TableBlock
+
+SHOWN = 15
+
+
+def callers_section(studies: Mapping[str, Study]) -> Section:
+    """Time by who spent it."""
+    blocks = [block for name, study in studies.items() for block in _blocks(name, study)]
+    intro = (
+        "The same time, by who spent it. What one of them spends is not what another waits for: "
+        "'spoolscope explain TRACE --only' or '--except' shows some of them by themselves."
+    )
+    return Section("callers", "By whom", "Whose time", intro, blocks)
+
+
+def _blocks(name: str, study: Study) -> list[TableBlock]:
+    callers, total = study.explanation.callers, study.explanation.filesystem_ns
+    tables = [("program", callers.by_program), ("mailbox", callers.by_mailbox)]
+    if any(row.name != NO_UNIT for row in callers.by_unit):
+        tables.insert(1, ("unit", callers.by_unit))
+    return [_table(name, what, rows, total) for what, rows in tables if rows]
+
+
+def _table(name: str, what: str, rows: Sequence[CallerTime], total: int) -> TableBlock:
+    shown = rows[:SHOWN]
+    left = sum(row.filesystem_ns for row in rows[SHOWN:])
+    more = f" Not shown: {count(len(rows) - SHOWN)} more, {duration(left)} in sum." if left else ""
+    of_processes = what != "mailbox"
+    heads = [">processes"] if of_processes else []
+    return TableBlock(
+        f"Time by {what}: {name}",
+        [f"~{what}", *heads, ">calls", ">time", ">share", "split"],
+        [
+            [row.name, *([_processes(row)] if of_processes else []), count(row.n),
+             duration(row.filesystem_ns), percent(row.filesystem_ns / total if total else None),
+             Split.of(row.causes)]
+            for row in shown
+        ],
+        f"Shares are of {duration(total)}, the time of all calls but waits for file locks of "
+        f"other programs.{more}",
+    )  # fmt: skip
+
+
+def _processes(row: CallerTime) -> str:
+    return count(row.processes) if row.pid is None else f"1 (process {row.pid})"

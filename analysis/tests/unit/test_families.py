@@ -1,0 +1,118 @@
+"""Processes that belong together, and what is charged to them."""
+
+import duckdb
+import pytest
+
+from spoolscope.analysis.diagnosis import diagnose
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.families import (
+    PARENT,
+    PROCESS,
+    PROGRAM,
+    UNIT,
+    Families,
+    grouped,
+    narrowest,
+)
+
+MS = 1_000_000
+COMMIT = "jbd2_log_wait_commit < ext4_sync_file < do_fsync"
+
+
+def families(*rows):
+    """``rows``: pid, parent, name and control group of each process."""
+    con = duckdb.connect()
+    con.execute(
+        "CREATE TABLE threads (tid INT, pid INT, parent_pid INT, comm VARCHAR, cgroup VARCHAR, "
+        "kind VARCHAR)"
+    )
+    for pid, parent, comm, group in rows:
+        con.execute(
+            "INSERT INTO threads VALUES (?, ?, ?, ?, ?, 'task')", [pid, pid, parent, comm, group]
+        )
+    return Families(con)
+
+
+def chosen(charges, known):
+    groups = grouped(charges, known)
+    return narrowest(
+        (groups[level][0], groups[level][0].charged) for level in groups if groups[level]
+    )
+
+
+def test_short_processes_of_one_program_are_named_with_who_started_them():
+    known = families(
+        *((pid, 9, "dd", "/cron") for pid in range(10, 50)), (9, 1, "night.sh", "/cron")
+    )
+    found = chosen({(pid, "dd"): 1 for pid in range(10, 50)} | {(7, "lmtp"): 20}, known)
+    assert (found.level, found.charged) == (PROGRAM, 40)
+    assert found.words == "dd (40 processes started by night.sh, process 9)"
+
+
+def test_a_script_of_several_programs_is_named_itself():
+    rows = [(10 + i, 9, ("dd", "cp", "gzip")[i % 3], None) for i in range(30)]
+    found = chosen(
+        {(pid, comm): 1 for pid, _, comm, _ in rows}, families(*rows, (9, 1, "night.sh", None))
+    )
+    assert found.level == PARENT
+    assert found.words == "night.sh (process 9) with what it started (30 processes: cp, dd, gzip)"
+
+
+def test_a_unit_is_named_where_no_process_started_it_all():
+    rows = [(10 + i, 100 + i, f"job{i}", "/system.slice/cron.service") for i in range(5)]
+    found = chosen({(pid, comm): 1 for pid, _, comm, _ in rows}, families(*rows))
+    assert found.level == UNIT
+    assert found.words.startswith("/system.slice/cron.service (5 processes: job0, job1, job2, ...")
+
+
+def test_one_process_stays_one_process():
+    known = families((7, 5, "statsd", "/a"), (5, 1, "init", None), (8, 5, "imap", "/a"))
+    found = chosen({(7, "statsd"): 50, (8, "imap"): 20}, known)
+    assert (found.level, found.words) == (PROCESS, "statsd (process 7)")
+
+
+def test_threads_count_for_their_process_and_pids_given_out_again_for_their_name():
+    known = families((7, 1, "java", None), (8, 5, "dd", None), (8, 6, "imap", None))
+    assert known.of((7, "worker-3")).program == "java"
+    assert known.of((8, "dd")).parents == ((5, ""),)
+    assert known.of((8, "imap")).parents == ((6, ""),)
+    assert known.of((8, "?")).parents == ()
+
+
+def script(builder, n_dd, n_lmtp, others_ns):
+    """A script's short processes that commit, beside a deliverer that waits for them."""
+    for number in range(n_dd):
+        at, pid = number * 20 * MS, 1000 + number
+        builder.call("fsync", at, 1000, ((COMMIT, 8 * MS),), tid=pid, comm="dd", path=f"b/{number}")
+        builder.commit(
+            at, 8 * MS, trigger="call", trigger_pid=pid, trigger_tid=pid, trigger_seq=0,
+            trigger_comm="dd",
+        )  # fmt: skip
+        builder.thread(pid, "dd", parent_pid=900)
+        if others_ns:
+            builder.call("fsync", at + 8 * MS - others_ns, 1000, ((COMMIT, others_ns),), tid=7)
+    builder.thread(900, "night.sh")
+    for number in range(n_lmtp):
+        at = number * 20 * MS + 10 * MS
+        row = builder.call("fsync", at, 1000, ((COMMIT, 8 * MS),), tid=7)
+        builder.commit(
+            at, 8 * MS, trigger="call", trigger_pid=7, trigger_tid=7, trigger_seq=row["seq"],
+            trigger_comm="lmtp",
+        )  # fmt: skip
+    return explain(builder.write(duration_ns=n_dd * 20 * MS))
+
+
+@pytest.mark.parametrize(("n_lmtp", "others_ns", "named"), [(10, 4 * MS, True), (10, 0, False),
+                                                            (40, 4 * MS, False)])  # fmt: skip
+def test_a_script_forces_commits_if_it_makes_most_and_others_wait(
+    builder, n_lmtp, others_ns, named
+):
+    found = script(builder, 40, n_lmtp, others_ns)
+    assert ("dd", 40) in [(a.name, a.n) for a in found.askers.programs]
+    forced = [f for f in diagnose(found) if f.kind == "forced_commits"]
+    assert bool(forced) == named
+    if named:
+        assert forced[0].culprit == "dd (40 processes started by night.sh, process 900)"
+        assert "40 of 50 commits" in forced[0].mechanism
+        assert forced[0].share == pytest.approx(160 / 240, abs=0.01)
+        assert "of the time in calls of others" in forced[0].text
