@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import replacing
 
 UMOUNT_TRIES = 25
 _PIECE = 1 << 20
@@ -47,7 +48,7 @@ def make(image: Path, size_bytes: int, mkfs: Sequence[str]) -> None:
     Raises:
         SpoolscopeError: mkfs is missing or failed.
     """
-    with image.open("wb") as file:
+    with replacing(image) as file:
         file.truncate(size_bytes)
     run(*mkfs, image)
 

@@ -28,6 +28,7 @@ from spoolscope.replay.unmade import Asked
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
@@ -301,7 +302,7 @@ def _write(
     header["magic"], header["version"] = b"SPOOLPLN", VERSION
     header["duration_ns"] = int(trace.meta["duration_ns"]) - late_ns(trace)
     counts = {}
-    with out.open("wb") as file:
+    with replacing(out) as file:
         file.write(header.tobytes())
         for name, pieces in sections.items():
             header[f"{name}_at"] = file.tell()

@@ -18,6 +18,7 @@ from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import late_ns
 from spoolscope.replay.whatif import WhatIf, by_name
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import write_file
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
@@ -91,7 +92,7 @@ def _only(plan_file: Path, only: Sequence[str]) -> dict[str, Any]:
     with _replaced(plan_file) as whole:
         mask = plan_file.with_suffix(".chosen")
         try:
-            chosen(read_plan(whole), only).astype(np.uint8).tofile(mask)
+            write_file(mask, chosen(read_plan(whole), only).astype(np.uint8).tobytes())
             return Engine(whole).only(plan_file, mask)
         finally:
             mask.unlink(missing_ok=True)
@@ -104,7 +105,7 @@ def _scaled(
     with _replaced(plan_file) as whole:
         listed, mailboxes = plan_file.with_suffix(".users"), users(read_plan(whole))
         try:
-            listed.write_bytes(b"\0".join(mailboxes))
+            write_file(listed, b"\0".join(mailboxes))
             phases = scale.phases_ns(summary.duration_ns)
             found = Engine(whole).scale(plan_file, listed, phases)
         finally:

@@ -15,6 +15,7 @@ from spoolscope.tracers.blktrace.records import Events, read_events
 from spoolscope.tracers.blktrace.relay import BlktraceRefusedError, tracing_by_blktrace
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.files import write_file
 
 # Beside a capture: blktrace's files, or one like them, and what is known of them.
 BLOCKS, FACTS = "blocks", "facts.json"
@@ -43,7 +44,7 @@ def block_tracing(spools: Sequence[Path], directory: Path) -> Iterator[None]:
 
     def tell() -> None:
         if lost:
-            (output / FACTS).write_text(json.dumps(facts | {"lost": lost()}))
+            write_file(output / FACTS, json.dumps(facts | {"lost": lost()}), private=True)
 
     with ExitStack() as stack:
         stack.callback(tell)  # last: the losses are known then

@@ -56,7 +56,7 @@ def tracing_by_ftrace(disks: Sequence[str], output: Path) -> Iterator[Callable[[
         _change(state, _settings(enables))
         with (
             (TRACEFS / "trace_pipe").open("rb", buffering=0) as pipe,
-            output.open("wb") as file,
+            output.open("xb") as file,
         ):
             drain = _Drain(pipe, file, _device(disks[0]))
             drain.start()
