@@ -199,6 +199,20 @@ def test_a_foreign_meta_json_does_not_make_a_directory_ours(tmp_path: Path) -> N
     assert (tmp_path / "meta.json").exists()
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_no_device_or_pipe_is_replaced(link: bool, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    if link:
+        output.symlink_to("/dev/null")
+    else:
+        os.mkfifo(output)
+    with pytest.raises(SpoolscopeError, match="no file"), claim_output(output, force=True):
+        pass
+    assert output.is_symlink() == link
+    assert output.is_fifo() != link
+    assert [file.name for file in tmp_path.iterdir()] == ["output"]
+
+
 def test_an_empty_directory_is_a_free_output(tmp_path: Path) -> None:
     with claim_output(tmp_path, force=False):
         assert tmp_path.is_dir()

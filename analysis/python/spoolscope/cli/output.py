@@ -111,6 +111,12 @@ def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
                 remedy="give another -o",
                 exit_code=USAGE,
             )
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SpoolscopeError(
+            f"output {path} is no file, but a device or a pipe",
+            remedy="give another -o",
+            exit_code=USAGE,
+        )
     if not path.is_dir() or path.is_symlink():
         return
     if mounted := _mounted_below(real):

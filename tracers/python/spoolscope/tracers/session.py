@@ -138,7 +138,7 @@ def _left(place: Path) -> list[Path]:
                 exit_code=USAGE,
             )
         return recording.pending()
-    return sorted(place.glob("capture*.seg"))
+    return sorted(file for file in place.glob("capture*.seg") if file.is_file())
 
 
 def _worth_keeping(capture: Path) -> bool:
