@@ -2,7 +2,8 @@
 
 import pytest
 
-from spoolscope.analysis.causes import BLOCKED_CAUSES, classify, compile_rule, load_rules
+from spoolscope.analysis.causes import BLOCKED_CAUSES
+from spoolscope.analysis.stack_rules import classify, compile_rule, load_rules
 from spoolscope.analysis.stacks import telling
 from spoolscope.traces.errors import SpoolscopeError
 

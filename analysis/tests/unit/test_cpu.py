@@ -2,8 +2,8 @@
 
 import pytest
 
-from spoolscope.analysis.causes import classify
 from spoolscope.analysis.cpu import CPU_CLASSES, CpuReport, _classes, cpu_rules, wilson
+from spoolscope.analysis.stack_rules import classify
 
 VFS_WRITE = " < vfs_write < ksys_write < do_syscall_64 < entry_SYSCALL_64_after_hwframe"
 OPEN = " < path_openat < do_filp_open < do_sys_openat2 < __x64_sys_openat < do_syscall_64"

@@ -50,7 +50,7 @@ def test_report_of_a_trace_is_one_file_that_fetches_nothing(trace, tmp_path):
 def test_waits_for_other_programs_do_not_make_the_headline(trace):
     page = trace_page(trace)
     assert page.headline == "> 99 % of the time is fsync/fdatasync waiting for journal commits."
-    assert "100 s waiting for file locks of other programs, left out here" in page.sure
+    assert "100 s waiting for other programs: file locks, vfork; left out here" in page.sure
     table = next(f.table for f in page.figures if f.key == "hero")
     assert ">file lock" in table.heads
 

@@ -1,86 +1,217 @@
-"""The closed list of causes, and the rules that name the cause of a wait from its kernel stack.
+"""The closed list of causes: what the time of a call can go into, and what is known of each."""
 
-A rule is one line of data in ``rules/*.toml``::
-
-    { cause = "dir_lock", stack = "rwsem_down_*_slowpath < filename_create|do_renameat2" },
-
-``<`` separates frames, the innermost first; other frames may lie between them. ``|``
-separates alternatives (kernels inline and rename differently), ``*`` is a wildcard.
-Compiler suffixes (``.constprop.0``, ``.isra.0``, ``.part.0``, ``.cold``) are ignored.
-Files are read in order of their names and the first rule that matches wins.
-"""
-
-import re
-import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
-
-from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.files import regular
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause: its short label, its group and one sentence of meaning."""
+    """One cause of waiting, or one class of what runs on a CPU.
+
+    Attributes:
+        label: Short name for tables.
+        group: journal, device, read, lock, machine or cpu; one hue in figures.
+        meaning: One sentence.
+        objects: What calls wait for, as in "waits for journal commits".
+        at_disk: Requests to a disk are under way: who keeps that busy is to blame.
+        ends_with_request: The wait ends when one request does.
+        of_commit: A commit of the journal has to end.
+    """
 
     label: str
     group: str
     meaning: str
+    objects: str = ""
+    at_disk: bool = False
+    ends_with_request: bool = False
+    of_commit: bool = False
+
+
+def _request(label: str, group: str, meaning: str, objects: str) -> Cause:
+    return Cause(label, group, meaning, objects, at_disk=True, ends_with_request=True)
 
 
 CAUSES: dict[str, Cause] = {
     "journal_commit": Cause(
-        "journal commit", "journal", "A commit of the journal or log had to reach the disk first."
+        "journal commit",
+        "journal",
+        "A commit of the journal or log had to reach the disk first.",
+        "journal commits",
+        ends_with_request=True,
+        of_commit=True,
     ),
-    "log_space": Cause(
-        "journal full", "journal", "The journal or its reservation was full; space had to be freed."
+    "log_space": _request(
+        "journal full",
+        "journal",
+        "The journal or its reservation was full; space had to be freed.",
+        "space in the journal",
     ),
     "txn_lock": Cause(
-        "transaction lock", "journal", "The running transaction was closed to new changes."
+        "transaction lock",
+        "journal",
+        "The running transaction was closed to new changes.",
+        "the running transaction",
+        of_commit=True,
     ),
     "shadow": Cause(
-        "block in commit", "journal", "The block was held by the transaction being committed."
+        "block in commit",
+        "journal",
+        "The block was held by the transaction being committed.",
+        "blocks held by a commit",
+        of_commit=True,
     ),
-    "ordered_data": Cause(
-        "ordered data", "journal", "File data had to be written before its metadata."
+    "ordered_data": _request(
+        "ordered data",
+        "journal",
+        "File data had to be written before its metadata.",
+        "ordered data",
     ),
-    "writeback": Cause(
-        "writeback", "device", "Dirty data, or a block that was to change, was being written."
+    "writeback": _request(
+        "writeback",
+        "device",
+        "Dirty data, or a block that was to change, was being written.",
+        "writeback",
     ),
-    "flush": Cause("cache flush", "device", "The disk was emptying its write cache."),
-    "dir_lock": Cause("directory lock", "lock", "Another call was changing the same directory."),
-    "lookup_io": Cause("lookup read", "read", "A directory block was read to find a name."),
-    "readdir_io": Cause("listing read", "read", "A directory block was read to list names."),
-    "inode_io": Cause("inode read", "read", "An inode or its block map was read or freed."),
-    "alloc_io": Cause(
-        "allocator", "read", "Free space had to be found: read, locked by others, or reclaimed."
+    "flush": _request(
+        "cache flush",
+        "device",
+        "The disk was emptying its write cache.",
+        "the disk's cache flush",
     ),
-    "block_queue": Cause("block queue", "device", "The request queue of the disk was full."),
-    "block_device": Cause("device", "device", "The disk was reading or writing data of the call."),
-    "io_throttle": Cause("I/O throttle", "device", "A limit (wbt, iocost, io.max) held I/O back."),
+    "dir_lock": Cause(
+        "directory lock",
+        "lock",
+        "Another call was changing the same directory.",
+        "directory locks",
+    ),
+    "lookup_io": _request(
+        "lookup read",
+        "read",
+        "A directory block was read to find a name.",
+        "directory reads",
+    ),
+    "readdir_io": _request(
+        "listing read",
+        "read",
+        "A directory block was read to list names.",
+        "directory reads",
+    ),
+    "inode_io": _request(
+        "inode read",
+        "read",
+        "An inode or its block map was read or freed.",
+        "inode reads",
+    ),
+    "alloc_io": _request(
+        "allocator",
+        "read",
+        "Free space had to be found: read, locked by others, or reclaimed.",
+        "the allocator",
+    ),
+    "quota": Cause(
+        "quota",
+        "lock",
+        "Quota had to be read, locked, written or made room for.",
+        "quota",
+    ),
+    "block_queue": Cause(
+        "block queue",
+        "device",
+        "The request queue of the disk was full or frozen.",
+        "the request queue",
+        at_disk=True,
+    ),
+    "block_device": _request(
+        "device",
+        "device",
+        "The disk was reading or writing data of the call.",
+        "the device",
+    ),
+    "device_layer": Cause(
+        "device layer",
+        "device",
+        "md or device-mapper was busy itself: stripes, bitmap, superblock, thin pool, encryption.",
+        "md and device-mapper",
+        at_disk=True,
+    ),
+    "io_throttle": Cause(
+        "I/O throttle",
+        "device",
+        "A limit (wbt, iocost, io.max) held I/O back.",
+        "I/O limits",
+    ),
     "dirty_throttle": Cause(
-        "dirty throttle", "device", "Writers were slowed until dirty data was written."
+        "dirty throttle",
+        "device",
+        "Writers were slowed until dirty data was written.",
+        "dirty data to be written",
+        at_disk=True,
     ),
-    "file_lock": Cause("file lock", "lock", "A program held a lock on the file (fcntl, flock)."),
-    "inode_lock": Cause("inode lock", "lock", "Another call held the inode, tree or page lock."),
-    "memory": Cause("memory", "machine", "Memory had to be reclaimed, or its map was locked."),
-    "runq": Cause("run queue", "machine", "Woken, but no CPU was free."),
+    "server": Cause(
+        "server",
+        "device",
+        "A server had to answer (NFS, 9p, SMB, Ceph), or a program that serves (FUSE, autofs).",
+        "a server's answers",
+    ),
+    "frozen": Cause(
+        "frozen",
+        "lock",
+        "The filesystem was, or was to be, frozen for a snapshot.",
+        "a frozen filesystem",
+    ),
+    "scanner": Cause(
+        "scanner",
+        "lock",
+        "A program that watches files (fanotify) had to permit the call.",
+        "permission by a scanner",
+    ),
+    "file_lock": Cause(
+        "file lock",
+        "lock",
+        "A program held a lock on the file (fcntl, flock).",
+        "file locks",
+    ),
+    "inode_lock": Cause(
+        "inode lock",
+        "lock",
+        "Another call held the inode, tree, page or open file.",
+        "inode and tree locks",
+    ),
+    "process": Cause(
+        "process start",
+        "machine",
+        "vfork: the child had to run a program; exec: others had to let go or a CPU to take over.",
+        "processes to start",
+    ),
+    "memory": Cause(
+        "memory",
+        "machine",
+        "Memory had to be reclaimed, or its map was locked.",
+        "memory",
+    ),
+    "runq": Cause("run queue", "machine", "Woken, but no CPU was free.", "a CPU"),
     "preempt": Cause("preempted", "machine", "Pushed off the CPU while running."),
     "steal": Cause(
-        "steal", "machine", "Running, but the host of the virtual machine had taken the CPU away."
+        "steal",
+        "machine",
+        "Running, but the host of the virtual machine had taken the CPU away.",
+        "CPUs that the host had taken",
     ),
     "cpu": Cause("CPU", "machine", "Running on a CPU."),
-    "unexplained": Cause("unexplained", "machine", "Blocked, and no rule knows the stack."),
+    "unexplained": Cause(
+        "unexplained",
+        "machine",
+        "Blocked, and no rule knows the stack.",
+        "unnamed reasons",
+    ),
 }
 """Every cause, in the order in which tables and stacked bars show them."""
 
-BETWEEN_PROGRAMS = ("file_lock",)
-"""Waits of programs for programs. Postfix processes idle in one for minutes, and the work of the
-one who holds the lock counts in its own calls: these waits are recorded, summed and listed, but
-not charged to the filesystem in headlines, drawings and comparisons."""
+BETWEEN_PROGRAMS = ("file_lock", "process")
+"""Waits of programs for programs. Postfix processes idle in a file lock for minutes, a parent in
+vfork for as long as its child needs to run a program, and the work of the other one counts in its
+own calls: these waits are recorded, summed and listed, but not charged to the filesystem in
+headlines, drawings and comparisons."""
 
 MACHINE = {
     "cpu": "oncpu_ns - coalesce(stolen_ns, 0)",
@@ -93,106 +224,13 @@ MACHINE = {
 BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE and c != "unexplained")
 """Causes that a rule may give."""
 
-_SUFFIX = re.compile(r"\.(constprop|isra|part|cold|llvm)(\.\d+)?")
+JOURNAL_WAITS = tuple(c for c in CAUSES if CAUSES[c].of_commit)
+"""Causes of a wait that is a wait for a commit."""
 
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule: the stacks it matches, the cause it gives, the filesystem it is about."""
-
-    cause: str
-    stack: str
-    filesystem: str
-    pattern: re.Pattern[str]
+AT_DISK = tuple(c for c in CAUSES if CAUSES[c].at_disk)
+ENDS_WITH_REQUEST = tuple(c for c in CAUSES if CAUSES[c].ends_with_request)
 
 
 def charged(causes: Mapping[str, float]) -> dict[str, float]:
     """Return {cause: ns} without the waits of programs for programs."""
     return {cause: ns for cause, ns in causes.items() if cause not in BETWEEN_PROGRAMS}
-
-
-def bare(symbol: str) -> str:
-    """Return a function name without the suffixes compilers add to clones of it."""
-    return _SUFFIX.sub("", symbol)
-
-
-def _frame_pattern(alternatives: str) -> str:
-    globs = [re.escape(a.strip()).replace(r"\*", "[^\n]*") for a in alternatives.split("|")]
-    return rf"(?<![^\n])(?:{'|'.join(globs)})(?![^\n])"
-
-
-def compile_rule(
-    cause: str, stack: str, filesystem: str = "any", causes: Collection[str] = BLOCKED_CAUSES
-) -> Rule:
-    """Build a rule that gives one of ``causes``.
-
-    Raises:
-        SpoolscopeError: the cause is not in the closed list, or a frame is empty.
-    """
-    if cause not in causes:
-        raise SpoolscopeError(
-            f"a rule names the unknown cause {cause!r}",
-            remedy=f"use one of: {', '.join(causes)}",
-        )
-    frames = [frame.strip() for frame in stack.split("<")]
-    if not all(frames):
-        raise SpoolscopeError(
-            f"the rule {stack!r} has an empty frame", remedy='write it as "inner < outer"'
-        )
-    pattern = re.compile(r"(?:\n|\n.*?\n)".join(map(_frame_pattern, frames)), re.DOTALL)
-    return Rule(cause, stack, filesystem, pattern)
-
-
-def parse_rules(text: str, source: str, causes: Collection[str] = BLOCKED_CAUSES) -> list[Rule]:
-    """Parse one rules file; ``source`` is its name for messages.
-
-    Raises:
-        SpoolscopeError: not TOML, or a line without ``cause`` and ``stack``.
-    """
-    try:
-        document = tomllib.loads(text)
-        filesystem = str(document.get("filesystem", "any"))
-        return [
-            compile_rule(line["cause"], line["stack"], line.get("filesystem", filesystem), causes)
-            for line in document["rules"]
-        ]
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise SpoolscopeError(
-            f"cannot read the rules in {source}: {error}",
-            remedy='a rule is { cause = "flush", stack = "inner < outer" }',
-        ) from error
-
-
-@cache
-def shipped_rules() -> tuple[Rule, ...]:
-    """Return the rules that come with the package, in order."""
-    folder = files("spoolscope.analysis").joinpath("rules")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    texts = ((name, folder.joinpath(name).read_text("utf-8")) for name in names)
-    return tuple(rule for name, text in texts for rule in parse_rules(text, name))
-
-
-def load_rules(extra: Path | None = None) -> tuple[Rule, ...]:
-    """Return the rules of the file ``extra``, which come first, and the shipped ones.
-
-    Raises:
-        SpoolscopeError: the file is missing or malformed.
-    """
-    if extra is None:
-        return shipped_rules()
-    try:
-        text = regular(extra).read_text("utf-8")
-    except OSError as error:
-        raise SpoolscopeError(
-            f"cannot read the rules file {extra}: {error.strerror}", remedy="check --rules"
-        ) from error
-    return (*parse_rules(text, str(extra)), *shipped_rules())
-
-
-def classify(frames: Sequence[str], rules: Iterable[Rule] | None = None) -> Rule | None:
-    """Return the first rule that matches a stack (innermost frame first), if any."""
-    text = "\n".join(map(bare, frames))
-    for rule in shipped_rules() if rules is None else rules:
-        if rule.pattern.search(text):
-            return rule
-    return None

@@ -8,6 +8,7 @@ claims of one sleep do not overlap.
 
 import duckdb
 
+from spoolscope.analysis.causes import AT_DISK, JOURNAL_WAITS
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 from spoolscope.analysis.throttle import name_limits
@@ -32,11 +33,7 @@ LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
 
 MAX_PASSED_ON = 3
 
-_JOURNAL = ("journal_commit", "txn_lock", "shadow", "log_space")
-AT_DISK = (
-    "block_device", "lookup_io", "readdir_io", "inode_io", "alloc_io", "writeback", "flush",
-    "ordered_data", "block_queue", "dirty_throttle", "log_space",
-)  # fmt: skip
+_JOURNAL = (*JOURNAL_WAITS, "log_space")
 _FILE_LOCKS = ("posix_lock", "flock")
 
 # Every sleep whose cause is known: of the kernel threads that work for the spool, and of calls.

@@ -8,11 +8,9 @@ thread had sent to the disk. Laid over the waits of calls it divides these, too.
 import duckdb
 import numpy as np
 
+from spoolscope.analysis.causes import JOURNAL_WAITS
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
-
-WAITING_CAUSES = ("journal_commit", "txn_lock", "shadow")
-"""Causes of a wait that is a wait for a commit."""
 
 PARTS = (
     "previous_commit",
@@ -100,7 +98,7 @@ _JOURNAL_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE journal_waits AS
 SELECT row_number() OVER (ORDER BY ts_ns, tid) AS wait_id, ts_ns AS from_ns,
     ts_ns + dur_ns AS to_ns, dur_ns, pid, tid, seq, dev, cause, filesystem
-FROM named_waits WHERE shown AND cause IN {WAITING_CAUSES} AND dur_ns > 0
+FROM named_waits WHERE shown AND cause IN {JOURNAL_WAITS} AND dur_ns > 0
 """
 
 _COMMIT_WAITS = f"""

@@ -127,7 +127,7 @@ class CommitReport:
         n: Number of commits; trigger_named of them have a known trigger.
         kinds: By kind.
         waits: What commits were doing while calls waited for them, {filesystem: {part: ns}};
-            sums to these waits (causes ``commit_parts.WAITING_CAUSES``).
+            sums to these waits (``causes.JOURNAL_WAITS``).
         longest: The longest commits, each taken apart.
         charges: Their time, charged to processes, mailboxes and calls.
     """

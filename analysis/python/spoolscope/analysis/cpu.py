@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.causes import MACHINE, Cause, Rule, classify, parse_rules
+from spoolscope.analysis.causes import MACHINE, Cause
+from spoolscope.analysis.stack_rules import Rule, classify, parse_rules
 from spoolscope.analysis.stacks import read_stacks
 
 CPU_CLASSES: dict[str, Cause] = {

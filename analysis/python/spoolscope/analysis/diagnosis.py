@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from spoolscope.analysis.askers import Asker
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import ENDS_WITH_REQUEST, JOURNAL_WAITS
 from spoolscope.analysis.cpu_holders import CpuHolder, held_cpus, measurement_ns, worst_holder
 from spoolscope.analysis.disk_holders import DiskHolder, disk_holders
 from spoolscope.analysis.families import Families, Key
@@ -33,9 +33,6 @@ _LIMITS = {
     "write_bps": "{:,} bytes written",
 }
 """What a limit on block I/O allows a second, by its name in meta.json."""
-
-_DISK_GROUPS = ("journal", "device", "read")
-_NOT_DISK = ("io_throttle", "dirty_throttle", "block_queue")
 
 _HELD_BACK = """
 SELECT cgroup, dev, count(*) AS n FROM block_ios
@@ -243,11 +240,7 @@ def _slow_disk(found: "Explanation") -> Iterator[Finding]:
     slow = [r for r in found.evidence.requests if r.median_ns >= SLOW_REQUEST_NS]
     if not slow:
         return
-    waited = sum(
-        ns
-        for cause, ns in found.causes.items()
-        if CAUSES[cause].group in _DISK_GROUPS and cause not in _NOT_DISK
-    )
+    waited = sum(found.causes.get(cause, 0) for cause in {*ENDS_WITH_REQUEST, *JOURNAL_WAITS})
     worst = slow[0]
     yield Finding(
         "slow_disk",

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from spoolscope.analysis.claims import AT_DISK
+from spoolscope.analysis.causes import AT_DISK
 from spoolscope.analysis.families import Families, Group, Key, grouped, narrowest
 from spoolscope.analysis.services import Turns, Window, disk_turns
 from spoolscope.traces.trace import Trace

@@ -9,7 +9,7 @@ import duckdb
 
 from spoolscope.analysis.askers import Askers, study_askers
 from spoolscope.analysis.callers import Callers, study_callers
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, Rule
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
 from spoolscope.analysis.commits import CommitReport, study_commits
 from spoolscope.analysis.cpu import CpuReport, study_cpu
 from spoolscope.analysis.culprits import (
@@ -30,6 +30,7 @@ from spoolscope.analysis.remarks import remarks
 from spoolscope.analysis.scratch import scratch
 from spoolscope.analysis.selection import WHOLE, Selection, select
 from spoolscope.analysis.split import Split, split
+from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace

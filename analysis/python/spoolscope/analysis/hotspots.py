@@ -130,7 +130,7 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
 
 
 def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Directory]:
-    """Return the directories whose calls took longest, waits for file locks left out."""
+    """Return the directories whose calls took longest, waits for other programs left out."""
     return [
         Directory(*row)
         for row in con.execute(_HOT.format(limit=limit, between=_sql(BETWEEN_PROGRAMS))).fetchall()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import Rule, load_rules
 from spoolscope.analysis.latency import SYSCALL_CLASSES, sum_calls
+from spoolscope.analysis.stack_rules import Rule, load_rules
 from spoolscope.analysis.stacks import label_stacks
 from spoolscope.analysis.throttle import name_limits
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.causes import Rule, bare, classify
+from spoolscope.analysis.stack_rules import Rule, bare, classify
 
 # How a task goes to sleep and how we saw it: these frames say nothing about why.
 _PLUMBING = (

@@ -17,30 +17,6 @@ _FAMILY = {
     "other": "the other calls",
 }
 _COMMIT = {"xfs": "log writes", "btrfs": "log commits"}
-_OBJECTS = {
-    "journal_commit": "journal commits",
-    "log_space": "space in the journal",
-    "txn_lock": "the running transaction",
-    "shadow": "blocks held by a commit",
-    "ordered_data": "ordered data",
-    "writeback": "writeback",
-    "flush": "the disk's cache flush",
-    "dir_lock": "directory locks",
-    "lookup_io": "directory reads",
-    "readdir_io": "directory reads",
-    "inode_io": "inode reads",
-    "alloc_io": "the allocator",
-    "block_queue": "the request queue",
-    "block_device": "the device",
-    "io_throttle": "I/O limits",
-    "dirty_throttle": "dirty data to be written",
-    "file_lock": "file locks",
-    "inode_lock": "inode and tree locks",
-    "memory": "memory",
-    "runq": "a CPU",
-    "steal": "CPUs that the host had taken",
-    "unexplained": "unnamed reasons",
-}
 
 
 @dataclass(frozen=True)
@@ -122,12 +98,13 @@ def doing(cause: str, fstype: str = "") -> str:
 
 
 def _object(cause: str, fstype: str) -> str:
-    return _COMMIT.get(fstype, _OBJECTS[cause]) if cause == "journal_commit" else _OBJECTS[cause]
+    objects = CAUSES[cause].objects
+    return _COMMIT.get(fstype, objects) if cause == "journal_commit" else objects
 
 
 def _text(family: str, cause: str, delta: float, fstype: str) -> str:
     time, more = duration(abs(delta)), "more" if delta > 0 else "less"
-    said = f"waits {time} {more} for {_object(cause, fstype)}" if cause in _OBJECTS else ""
+    said = f"waits {time} {more} for {_object(cause, fstype)}" if CAUSES[cause].objects else ""
     if cause == "cpu":
         said = f"runs {time} {more} on the CPU"
     if cause == "preempt":

@@ -81,9 +81,9 @@ def command(
     With --only, --except and --slice all times and shares are of the calls
     shown; those who kept them waiting may be among the others.
     """
-    from spoolscope.analysis.causes import load_rules
     from spoolscope.analysis.explain import explain
     from spoolscope.analysis.selection import Selection
+    from spoolscope.analysis.stack_rules import load_rules
 
     selection = Selection(only, but, None if part is None else parse_slice(part))
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
@@ -122,7 +122,7 @@ def _head(found: "Explanation") -> Iterable[str]:
     yield f"{count(found.n_calls)} calls, {duration(found.latency_ns)} in calls"
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
-        yield f"of which {waited} waiting for file locks of other programs (no share below)"
+        yield f"of which {waited} waiting for other programs: file locks, vfork (no share below)"
     yield f"recorded {recorded} on {spools}, tier {found.meta.get('tier', '?')}, {state}"
     if measured := found.evidence.measurement_ns:
         yield f"of which {duration(measured)} waiting for a CPU that this recording had"

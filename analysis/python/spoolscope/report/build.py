@@ -218,7 +218,7 @@ def _trace_sure(found: Explanation) -> str:
     said = f"In {recorded}, {count(found.n_calls)} calls took {duration(found.filesystem_ns)}"
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
-        said += f" (and {waited} waiting for file locks of other programs, left out here)"
+        said += f" (and {waited} waiting for other programs: file locks, vfork; left out here)"
     return said + ". The parts of every call add up to its length exactly."
 
 

@@ -10,6 +10,8 @@ VERMILLION, ORANGE, YELLOW = "#D55E00", "#E69F00", "#F0E442"
 BLUE, SKY, GREEN, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#CC79A7"
 GREY, DARK = "#999999", "#5A5A5A"
 
+_ANGLES = {"/": (135,), "\\": (45,), "|": (90,), "-": (0,), "x": (45, 135)}
+
 
 @dataclass(frozen=True)
 class Ink:
@@ -23,9 +25,9 @@ class Ink:
         """The same ink as a CSS background."""
         if not self.pattern:
             return self.colour
-        angle = {"/": "135deg", "\\": "45deg", "|": "90deg"}[self.pattern]
-        stripe = f"{self.colour} 0 4px, rgba(255,255,255,.75) 4px 6px"
-        return f"repeating-linear-gradient({angle}, {stripe})"
+        stripe = "transparent 0 4px, rgba(255,255,255,.75) 4px 6px"
+        stripes = (f"repeating-linear-gradient({a}deg, {stripe})" for a in _ANGLES[self.pattern])
+        return f"{', '.join(stripes)}, {self.colour}"
 
 
 CAUSE_INKS: dict[str, Ink] = {
@@ -41,12 +43,18 @@ CAUSE_INKS: dict[str, Ink] = {
     "readdir_io": Ink(SKY, "/"),
     "inode_io": Ink(SKY, "|"),
     "alloc_io": Ink(SKY, "\\"),
+    "quota": Ink(PURPLE, "x"),
     "block_queue": Ink(BLUE, "/"),
     "block_device": Ink(BLUE),
+    "device_layer": Ink(BLUE, "-"),
     "io_throttle": Ink(BLUE, "|"),
     "dirty_throttle": Ink(BLUE, "\\"),
+    "server": Ink(BLUE, "x"),
+    "frozen": Ink(PURPLE, "-"),
+    "scanner": Ink(PURPLE, "\\"),
     "file_lock": Ink(PURPLE, "|"),
     "inode_lock": Ink(PURPLE, "/"),
+    "process": Ink(GREY, "\\"),
     "memory": Ink(GREY, "|"),
     "runq": Ink(GREY),
     "preempt": Ink(GREY, "/"),

@@ -29,7 +29,7 @@ def method(studies: Studies) -> str:
     text += f"; {count(lost)} lost records are missing. " if lost else "; no record was lost. "
     between = sum(study.explanation.between_programs_ns for study in studies.values())
     if between:
-        text += f"Not drawn: {duration(between)} waiting for file locks of other programs."
+        text += f"Not drawn: {duration(between)} waiting for other programs: file locks, vfork."
     return text.strip()
 
 
@@ -197,7 +197,7 @@ def slowest_section(studies: Studies) -> Section:
                 for c in study.slowest
             ],
             f"The {len(study.slowest)} longest of {count(study.explanation.n_calls)} calls, waits "
-            "for file locks left out; the parts of each add up to its length exactly.",
+            "for other programs left out; the parts of each add up to its length exactly.",
             folded=number > 0,
         )
         for number, (name, study) in enumerate(studies.items())

@@ -1,0 +1,73 @@
+"""Rules against stacks of hung tasks that people published, judged by hand; and dead rules."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.stack_rules import classify, shipped_rules, split_stack
+
+FILE = Path(__file__).with_name("hung_tasks.tsv")
+
+# Stacks whose cause the rules do not give, and why.
+NOT_NAMED = {
+    # A lock_page whose frame a tail call took away: folio_wait_writeback loops and leaves its own.
+    "waits for writeback of the page (stable page) in a write fault",
+    # 2.6.18, without the frame of schedule(): nothing tells it from any other wait of a commit.
+    "journal thread: waits for running handles",
+}
+
+
+class Hung(NamedTuple):
+    cause: str
+    kernel: str
+    filesystem: str
+    sleeper: str
+    judgement: str
+    frames: str
+
+    def named(self) -> str:
+        rule = classify(self.frames.split(" < "))
+        return rule.cause if rule else "unexplained"
+
+
+def hung_tasks() -> list[Hung]:
+    lines = FILE.read_text().splitlines()
+    return [Hung(*line.split("\t")) for line in lines if not line.startswith("#")]
+
+
+def test_hung_tasks_are_named():
+    tasks = hung_tasks()
+    assert len(tasks) > 200
+    assert {task.cause for task in tasks} <= set(CAUSES)
+    wrong = [t for t in tasks if t.named() != t.cause and t.judgement not in NOT_NAMED]
+    assert wrong == []
+
+
+def test_what_is_not_named_is_still_not():
+    assert {t.judgement for t in hung_tasks() if t.named() != t.cause} == NOT_NAMED
+
+
+def least_stacks(stack):
+    """Return, for each alternative of each frame of a rule, the smallest stack that has it."""
+    frames = split_stack(stack)
+    first = [alternatives[0] for _, alternatives in frames]
+    for place, (_, alternatives) in enumerate(frames):
+        for name in alternatives:
+            yield [*first[:place], name, *first[place + 1 :]]
+
+
+@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.stack[:60])
+def test_no_rule_shadows_another(rule):
+    """Every alternative of every rule is matched first by that rule."""
+    taken = {}
+    for frames in least_stacks(rule.stack):
+        found = classify([name.replace("*", "") for name in frames])
+        if found is not rule:
+            taken[" < ".join(frames)] = found and found.stack
+    assert taken == {}
+
+
+def test_least_stacks_have_each_alternative():
+    assert list(least_stacks("a|b << c|d*")) == [["a", "c"], ["b", "c"], ["a", "c"], ["a", "d*"]]
