@@ -81,6 +81,48 @@ def test_noisy_rounds_give_no_verdict(trace, new_replay):
     assert "--rounds" in verdict.next_command
 
 
+def test_an_interval_that_holds_1_is_undecided_first(trace, new_replay):
+    """One round whose seconds differ far more than its sum: no "looks faster: 7 %"."""
+    replay = new_replay("out", trace, N)
+    replay.run("xfs", [int(MS * (0.3 if n // 40 % 2 else 1.55)) for n in range(N)])
+    replay.run("ext4", latencies(0.885))
+    found = compare([replay.write()])
+    pair = found.pairs[0].primary
+    assert pair.low < 1 < pair.high
+    assert found.verdict.word == "inconclusive"
+    assert found.verdict.headline.startswith("Undecided between xfs and ext4: anything from -")
+    assert "looks faster" not in found.verdict.headline
+
+
+def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
+    """All that btrfs was slower by its calls waited for a CPU that a compiler had."""
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        for name, scale, taken in (("btrfs", 1.5, 250 * MS), ("ext4", 1, MS)):
+            directory = replay.run(name, latencies(scale, round_ + scale), round_)
+            builder = new_builder("unused")
+            builder.path = directory / "trace"
+            builder.call("fsync", 0, MS, runq_ns=taken)
+            builder.held(9, 0, taken, comm="cc1")
+            builder.call("fsync", 900 * MS, MS, runq_ns=50 * MS)
+            builder.held(8, 0, 50 * MS, comm="kworker/0:1")  # the filesystem's own
+            builder.write()
+    found = compare([replay.write()])
+    (pair,) = found.pairs
+    assert pair.primary.low > 1.05
+    assert pair.strangers_ns == 249 * MS
+    assert found.verdict.word == "inconclusive"
+    assert found.verdict.headline.startswith(
+        "Undecided between ext4 and btrfs: 35 % less time, but about as much of it was waiting "
+        "for CPUs that other programs of this machine had"
+    )
+    assert found.verdict.reasons == [
+        "No merit of ext4: calls waited 249 ms less on it than on btrfs for CPUs that other "
+        "programs of this machine had."
+    ]
+    assert pair.cause_deltas == {}
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -98,6 +140,8 @@ def test_a_bad_replay_gets_no_verdict(trace, new_replay, row):
     verdict = compare([replay.write()]).verdict
     assert verdict.word == "inconclusive"
     assert verdict.problems[0].startswith("xfs: ")
+    assert verdict.headline.startswith("xfs is not replayed faithfully: ")
+    assert "Undecided between xfs and ext4: such runs carry no verdict" in verdict.headline
     assert ("--pace scaled=0.5" in verdict.next_command) == ("lateness_p99_ns" in row)
 
 

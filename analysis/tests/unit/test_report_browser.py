@@ -1,5 +1,6 @@
 """The report in a real browser without a network: silent, drawn, and with nothing to send."""
 
+import itertools
 import json
 import os
 import shutil
@@ -147,3 +148,34 @@ def test_tables_stand_beside_every_figure(browser, report):
         "!f.querySelector('[role=img]').getAttribute('aria-label')).map(f => f.id)"
     )
     assert missing == []
+
+
+@pytest.fixture(params=[0.02, 0.3, 1.5], ids=["close", "apart", "far"])
+def ratios(request, builder, new_replay, tmp_path):
+    """Return the report of three rounds whose ratios differ that much from round to round."""
+    for n in range(N):
+        builder.call("fsync" if n % 3 == 0 else "openat", n * 30 * MS, 1000)
+    replay = new_replay("out", builder.write(), N, rounds=3)
+    for round_ in range(3):
+        replay.run("ext4", [MS] * N, round_)
+        for name, sign in (("xfs", -1), ("btrfs", 1)):
+            scale = (1 + request.param) ** (sign * (round_ + 1))
+            replay.run(name, [round(MS * scale * (1 + n % 5)) for n in range(N)], round_)
+    return build([replay.write()], tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("width", [1400, 500])
+def test_ticks_of_ratios_stand_apart(browser, ratios, width):
+    browser.set_window_size(width, 1000)
+    try:
+        open_report(browser, ratios)
+        places = browser.execute_script(
+            "return [...document.querySelectorAll('#plot-forest .xtick text')]"
+            ".map(e => e.getBoundingClientRect()).map(r => [r.left, r.right])"
+        )
+    finally:
+        browser.set_window_size(1400, 1000)
+    assert len(places) >= 2
+    places.sort()
+    for (_, right), (left, _) in itertools.pairwise(places):
+        assert right + 4 <= left

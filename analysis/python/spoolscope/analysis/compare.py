@@ -19,9 +19,17 @@ from spoolscope.analysis.metrics import (
     time_blocks,
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
-from spoolscope.analysis.stats import Estimate, paired, within_run, word
+from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, paired, within_run, word
 from spoolscope.analysis.verdict import Verdict, give_verdict
-from spoolscope.analysis.why import Reason, Table, by_family, cause_deltas, mean_table, reasons
+from spoolscope.analysis.why import (
+    Reason,
+    Table,
+    by_family,
+    cause_deltas,
+    mean_table,
+    reasons,
+    without,
+)
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 Progress = Callable[[str, float | None], None]
@@ -40,6 +48,8 @@ class Candidate:
         table: The same by family of calls.
         fidelity: How true its runs were.
         makespan_ns: Mean time from the first to the last call.
+        strangers_ns: Time that its calls waited for a CPU which a program had that is no part of
+            the replay, mean over the recorded runs; it is neither in ``causes`` nor in ``table``.
         directories: Of its runs.
     """
 
@@ -53,12 +63,24 @@ class Candidate:
     table: Table
     fidelity: Fidelity
     makespan_ns: float
+    strangers_ns: float
     directories: list[Path]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A candidate against a reference; ``word`` is the verdict word on the primary metric."""
+    """A candidate against a reference.
+
+    Attributes:
+        candidate: Its name; ``reference`` likewise.
+        primary: The ratio of times in calls; ``secondary`` of the other metrics.
+        word: The verdict word on the primary metric.
+        why: The largest differences by cause.
+        cause_deltas: Candidate less reference by cause, ns.
+        strangers_ns: Candidate less reference of the time that calls waited for a CPU which other
+            programs of the machine had; it is in the primary metric, and no merit of either.
+        chance: What remains of the difference without that is none.
+    """
 
     candidate: str
     reference: str
@@ -67,6 +89,8 @@ class Pair:
     word: str
     why: list[Reason]
     cause_deltas: dict[str, float]
+    strangers_ns: float = 0.0
+    chance: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,14 +196,19 @@ def _candidates(
     done = 0
     for name in replay.candidates:
         runs = [run for run in replay.runs if run.candidate == name]
-        tables = []
+        tables, taken = [], []
         for run in runs:
             progress(f"Explaining {run.directory.name}", done / len(replay.runs))
             done += 1
             if run.trace is not None:
-                by_syscall = explain(run.trace).by_syscall
-                tables.append(by_family({n: call.causes for n, call in by_syscall.items()}))
-        found[name] = _candidate(name, runs, [values[id(run)] for run in runs], tables, pace)
+                explained = explain(run.trace)
+                causes = {n: call.causes for n, call in explained.by_syscall.items()}
+                strangers = explained.evidence.strangers
+                tables.append(by_family(without(causes, strangers)))
+                taken.append(sum(sum(of_call.values()) for of_call in strangers.values()))
+        found[name] = _candidate(
+            name, runs, [values[id(run)] for run in runs], tables, _mean(taken) or 0.0, pace
+        )
     return found
 
 
@@ -188,6 +217,7 @@ def _candidate(
     runs: list[Run],
     metrics: list[dict[str, float | None]],
     tables: list[Table],
+    strangers_ns: float,
     pace: str,
 ) -> Candidate:
     row = runs[0].row
@@ -204,6 +234,7 @@ def _candidate(
         table=table,
         fidelity=fidelity(runs, pace),
         makespan_ns=float(np.mean([run.row.get("makespan_ns") or 0 for run in runs])),
+        strangers_ns=strangers_ns,
         directories=[run.directory for run in runs],
     )
 
@@ -228,13 +259,16 @@ def _pair(
         blocks = time_blocks(replay, calls)
         (c, r), seed = matched[0], int(replay.header.get("seed") or 0)
         primary = within_run(block_sums(c, calls, blocks), block_sums(r, calls, blocks), seed)
+    strangers_ns = candidate.strangers_ns - reference.strangers_ns
+    certain = word(primary) != "equivalent"
+    chance = certain and _by_chance(candidate, reference)
     faithful = candidate.fidelity.ok and reference.fidelity.ok
     return Pair(
         candidate=candidate.name,
         reference=reference.name,
         primary=primary,
         secondary=estimates,
-        word=word(primary, faithful=faithful),
+        word="inconclusive" if chance else word(primary, faithful=faithful),
         why=reasons(
             candidate.table,
             reference.table,
@@ -245,7 +279,22 @@ def _pair(
         if candidate.table and reference.table
         else [],
         cause_deltas=cause_deltas(candidate.table, reference.table),
+        strangers_ns=strangers_ns,
+        chance=chance,
     )
+
+
+def _by_chance(candidate: Candidate, reference: Candidate) -> bool:
+    """Tell whether no difference remains without what other programs took from the calls.
+
+    The time in calls is that of the compared calls by the replayer's clock, what was taken that of
+    all recorded calls: close enough to doubt a verdict, not to make one.
+    """
+    ours, theirs = (c.metrics[PRIMARY] or 0.0 for c in (candidate, reference))
+    gap = ours - theirs
+    left = gap - (candidate.strangers_ns - reference.strangers_ns)
+    smaller = abs(left) < abs(gap)
+    return smaller and (left * gap <= 0 or abs(left) < MINIMUM_EFFECT * min(ours, theirs))
 
 
 def _matched(replay: Replay, candidate: str, reference: str) -> list[tuple[Run, Run]]:
@@ -268,7 +317,7 @@ def _matched(replay: Replay, candidate: str, reference: str) -> list[tuple[Run, 
     )
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 

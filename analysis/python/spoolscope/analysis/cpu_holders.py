@@ -1,7 +1,7 @@
 """Who had the CPU that others waited for: the recorder names one thread for each such wait."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -48,14 +48,17 @@ FROM cpu_waits
 
 # Who had the CPU that each process waited for in its calls.
 _HELD = """
-SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall, CAST(sum(s.held_ns) AS BIGINT)
+SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall,
+    CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END AS cause,
+    CAST(sum(s.held_ns) AS BIGINT)
 FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
 WHERE s.held_ns > 0 AND c.shown GROUP BY ALL
 """
 
 RECORDER = ("spoolscope", "spoolscope-reco")
 """Names of the recording's own threads, as the kernel cuts them: theirs is measurement."""
-_OURS = (*RECORDER, "spoolscope-repl")
+REPLAYER = "spoolscope-repl"
+_OURS = (*RECORDER, REPLAYER)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Held:
     holder: Key
     victim: Key
     syscall: str
+    cause: str
     ns: int
 
 
@@ -105,9 +109,28 @@ def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
 def held_cpus(con: duckdb.DuckDBPyConnection) -> list[Held]:
     """Return who had the CPUs that calls waited for (needs ``waited``)."""
     return [
-        Held((pid, comm), (victim, name), syscall, ns)
-        for pid, comm, victim, name, syscall, ns in con.execute(_HELD).fetchall()
+        Held((pid, comm), (victim, name), syscall, cause, ns)
+        for pid, comm, victim, name, syscall, cause, ns in con.execute(_HELD).fetchall()
     ]
+
+
+def taken_by_strangers(
+    held: Iterable[Held], families: Families, callers: Container[int]
+) -> dict[str, dict[str, int]]:
+    """Return {call: {cause: ns}} of waits for a CPU that nobody had on behalf of these calls.
+
+    Args:
+        held: All waits for a CPU that somebody had.
+        families: Where processes belong: the kernel's threads work for the calls.
+        callers: The processes that made the calls.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for one in held:
+        theirs = one.holder[0] in callers or one.holder[1] == REPLAYER
+        if not theirs and not families.is_kernel(one.holder):
+            causes = found.setdefault(one.syscall, {})
+            causes[one.cause] = causes.get(one.cause, 0) + one.ns
+    return found
 
 
 def measurement_ns(held: Iterable[Held]) -> int:

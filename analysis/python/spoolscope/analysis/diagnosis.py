@@ -1,7 +1,7 @@
 """From causes to a culprit, a mechanism and a remedy to try: rules over an explanation."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -9,7 +9,13 @@ import numpy as np
 
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import ENDS_WITH_REQUEST, JOURNAL_WAITS
-from spoolscope.analysis.cpu_holders import CpuHolder, held_cpus, measurement_ns, worst_holder
+from spoolscope.analysis.cpu_holders import (
+    CpuHolder,
+    held_cpus,
+    measurement_ns,
+    taken_by_strangers,
+    worst_holder,
+)
 from spoolscope.analysis.disk_holders import DiskHolder, disk_holders
 from spoolscope.analysis.families import Families, Key
 from spoolscope.analysis.services import Window, served
@@ -61,9 +67,10 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rules look at besides the causes; ``measurement_ns`` is not for them.
+    """What the rules look at besides the causes, and two sums that are not for them.
 
-    That is how long calls waited for a CPU which the recorder had.
+    ``measurement_ns`` is how long calls waited for a CPU which the recorder had, ``strangers`` how
+    long for one that any other program had which made no call of the trace: {call: {cause: ns}}.
     """
 
     asker: Asker | None = None
@@ -72,6 +79,7 @@ class Evidence:
     held_back: HeldBack | None = None
     disk_holders: tuple[DiskHolder, ...] = ()
     measurement_ns: int = 0
+    strangers: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 OF_CALLS, OF_OTHERS = "the time in calls", "the time in calls of others"
@@ -132,6 +140,7 @@ def gather(
         held_back=HeldBack(*held_back) if held_back else None,
         disk_holders=tuple(disk_holders(con, trace, families, times, window)),
         measurement_ns=measurement_ns(held),
+        strangers=taken_by_strangers(held, families, {pid for pid, _ in times}),
     )
 
 

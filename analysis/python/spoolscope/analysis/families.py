@@ -24,6 +24,12 @@ DEEPEST = 8
 LISTED = 3
 
 T = TypeVar("T")
+_KERNEL_NAMES = (
+    "kworker/", "ksoftirqd/", "migration/", "jbd2/", "kswapd", "kcompactd", "loop", "xfsaild/",
+    "btrfs-", "rcu",
+)  # fmt: skip
+"""How threads of the kernel are called that no table of a trace need have."""
+
 Key = tuple[int, str]
 """A process as tables name it: pid, and the name of the thread."""
 
@@ -72,7 +78,7 @@ class Families:
 
     def is_kernel(self, key: Key) -> bool:
         """Tell whether it is a thread of the kernel, which works for others."""
-        return key[0] in self._kernel or key[1].startswith(("kworker/", "kswapd", "jbd2/"))
+        return key[0] in self._kernel or key[1].startswith(_KERNEL_NAMES)
 
     def _life(self, pid: int, comm: str) -> tuple[str, tuple[int | None, str | None]]:
         lives = self._lives.get(pid, {})

@@ -110,11 +110,16 @@ def within_run(candidate: np.ndarray, reference: np.ndarray, seed: int = 0) -> E
 
 
 def word(estimate: Estimate, *, faithful: bool = True) -> str:
-    """Return faster, slower, equivalent or inconclusive; indicative when rounds are too few."""
-    if estimate.n < MINIMUM_ROUNDS or estimate.low is None or estimate.high is None:
-        return "indicative"
+    """Return faster, slower, equivalent or inconclusive; indicative when rounds are too few.
+
+    Few rounds indicate nothing, either, if their interval holds both less and more.
+    """
     if not faithful:
         return "inconclusive"
+    if estimate.low is None or estimate.high is None:
+        return "indicative"
+    if estimate.n < MINIMUM_ROUNDS:
+        return "inconclusive" if estimate.low <= 1 <= estimate.high else "indicative"
     if estimate.high < 1 / (1 + MINIMUM_EFFECT):
         return "faster"
     if estimate.low > 1 + MINIMUM_EFFECT:

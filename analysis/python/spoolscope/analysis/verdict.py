@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spoolscope.analysis.certificate import certificates
 from spoolscope.analysis.metrics import PRIMARY
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.rerun import more_rounds
@@ -12,6 +13,9 @@ from spoolscope.analysis.wording import change, count, duration, interval
 
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Pair
+
+LEAST_TAKEN = 0.02
+"""What other programs took is worth a sentence from this part of the time on."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,14 @@ def give_verdict(
         headline = f"{best.name} spent {spent} in {count(n_calls)} calls."
         sure = "One candidate alone: there is nothing to compare it with."
         return Verdict("alone", best.name, None, headline, sure, [], problems, None)
+    unfaithful = _unfaithful(replay, pair, candidates)
     return Verdict(
         word=pair.word,
         best=best.name,
         other=pair.reference,
-        headline=_headline(pair, candidates),
+        headline=" ".join([*unfaithful, _headline(pair, candidates)]),
         sure=_sure(pair, n_calls),
-        reasons=[reason.text + "." for reason in pair.why],
+        reasons=[*(reason.text + "." for reason in pair.why), *_no_merit(pair, candidates)],
         problems=problems,
         next_command=_next(replay, pair, candidates),
     )
@@ -78,8 +83,55 @@ def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:
     if pair.word == "equivalent":
         return f"{pair.candidate} and {pair.reference} are equivalent: {numbers}."
     if pair.word == "inconclusive":
-        return f"No verdict between {pair.candidate} and {pair.reference}: {numbers}, {said}."
+        names = (pair.candidate, pair.reference)
+        true = all(candidates[name].fidelity.ok for name in names)
+        why = _doubt(pair, said) if true else f"such runs carry no verdict; {said} time"
+        return f"Undecided between {' and '.join(names)}: {why} ({numbers})."
     return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
+
+
+def _doubt(pair: "Pair", said: str) -> str:
+    """Say why there is no verdict on a difference."""
+    estimate = pair.primary
+    if pair.chance:
+        return (
+            f"{said} time, but about as much of it was waiting for CPUs that other programs of "
+            "this machine had"
+        )
+    if estimate.low is None or estimate.high is None:
+        return f"{said} time"
+    bounds = interval(estimate.low, estimate.high)
+    if estimate.low <= 1 <= estimate.high:
+        return f"anything from {bounds} is possible"
+    return f"from {bounds} is possible, and 5 % counts as no difference"
+
+
+def _unfaithful(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
+    """Say which runs are not true to the recording: nothing else counts before that."""
+    names = (pair.candidate, pair.reference)
+    given = {one.candidate: one for one in certificates(replay.runs)}
+    said = []
+    for name in names:
+        one, problems = given.get(name), candidates[name].fidelity.problems
+        if problems:
+            said.append(f"{name} is not replayed faithfully: {problems[0]}.")
+        elif one is not None and one.verdict == "unfaithful":
+            runs = f"{one.rounds - one.faithful} of {one.rounds} runs"
+            said.append(f"{name} is not replayed faithfully in {runs}: {one.sentences[0]}")
+    return said
+
+
+def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
+    """Say what other programs of the machine took from one more than from the other."""
+    totals = [candidates[name].metrics[PRIMARY] or 0.0 for name in (pair.candidate, pair.reference)]
+    if abs(pair.strangers_ns) < LEAST_TAKEN * max(*totals, 1.0):
+        return []
+    less = pair.candidate if pair.strangers_ns < 0 else pair.reference
+    more = pair.reference if less == pair.candidate else pair.candidate
+    return [
+        f"No merit of {less}: calls waited {duration(abs(pair.strangers_ns))} less on it than on "
+        f"{more} for CPUs that other programs of this machine had."
+    ]
 
 
 def _sure(pair: "Pair", n_calls: int) -> str:

@@ -41,6 +41,16 @@ def by_family(by_syscall: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
+def without(
+    by_syscall: Mapping[str, Mapping[str, int]], taken: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Return {call: {cause: ns}} less what of it was taken by others."""
+    return {
+        call: {cause: ns - taken.get(call, {}).get(cause, 0) for cause, ns in causes.items()}
+        for call, causes in by_syscall.items()
+    }
+
+
 def mean_table(tables: list[Table]) -> Table:
     """Return the mean of the tables of a candidate's runs."""
     keys = {key for table in tables for key in table}

@@ -1,6 +1,7 @@
 """Candidates against the reference: ratios with their intervals."""
 
 from collections.abc import Sequence
+from math import log10
 
 import plotly.graph_objects as go
 
@@ -10,7 +11,15 @@ from spoolscope.analysis.stats import Estimate
 from spoolscope.report.figures.base import layout
 from spoolscope.report.palette import CANDIDATE_COLOURS
 
-_TICKS = (0.1, 0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+_TICKS = (
+    (0.7, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.2, 1.4),
+    (0.1, 0.2, 0.33, 0.5, 0.7, 1.4, 2.0, 3.0, 5.0, 10.0),
+    tuple(10.0**e for e in range(-9, 10) if e),
+)
+"""Ticks of a log axis besides 1, from the closest to the widest set."""
+
+CLOSEST = 0.22
+"""Two ticks are at least this part of the axis apart: as wide as one is on a narrow screen."""
 
 
 def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Figure:
@@ -27,10 +36,14 @@ def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Fi
         plot.add_trace(_points(pair.candidate, order.index(pair.candidate), known, labels, offset))
     layout(plot, len(labels) * 38 + 70)
     plot.add_vline(x=1, line={"width": 1, "dash": "dot", "color": "#888"})
+    shown = [e for pair in pairs for e in (pair.primary, *pair.secondary.values())]
+    low, high = axis_range([e for e in shown if e.n and e.ratio > 0])
+    tickvals = ticks(low, high)
     plot.update_xaxes(
         type="log",
-        tickvals=_TICKS,
-        ticktext=[f"{tick:g} x" for tick in _TICKS],
+        range=[log10(low), log10(high)],
+        tickvals=tickvals,
+        ticktext=[f"{tick:g} x" for tick in tickvals],
         title={"text": f"times {reference}, less is better", "font": {"size": 13}},
     )
     plot.update_yaxes(
@@ -39,6 +52,26 @@ def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Fi
         range=[len(labels) - 0.5, -0.5],
     )
     return plot
+
+
+def axis_range(estimates: Sequence[Estimate]) -> tuple[float, float]:
+    """Return from where to where an axis must reach to show 1, all ratios and their intervals."""
+    ends = [
+        1.0,
+        *(end for e in estimates for end in (e.ratio, e.low or e.ratio, e.high or e.ratio)),
+    ]
+    margin = (max(ends) / min(ends)) ** 0.06 * 1.02
+    return min(ends) / margin, max(ends) * margin
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return the ticks of a log axis from ``low`` to ``high``: 1, and as many as stand apart."""
+    known = next(set_ for set_ in _TICKS if set_[0] <= 1.5 * low and high <= 1.5 * set_[-1])
+    apart, chosen = log10(high / low) * CLOSEST, [1.0]
+    for tick in sorted(known, key=lambda tick: abs(log10(tick))):
+        if low <= tick <= high and all(abs(log10(tick / other)) >= apart for other in chosen):
+            chosen.append(tick)
+    return sorted(chosen)
 
 
 def _points(
