@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spoolscope.analysis.conditions import Conditions, check_alike
+from spoolscope.traces.digests import check, check_sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import regular
 from spoolscope.traces.trace import Trace
 
 REPLAY_FILE = "replay.json"
@@ -150,7 +152,8 @@ def _header(path: Path) -> dict[str, Any]:
             exit_code=USAGE,
         )
     try:
-        header = json.loads(file.read_text("utf-8"))
+        header = json.loads(regular(file).read_text("utf-8"))
+        check_sealed(header)
         header.setdefault("trace", "?")
         runs = [dict(row, candidate=_candidate(row)) for row in header["runs"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -228,6 +231,8 @@ def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> R
     divergences = directory / "divergences.json"
     try:
         users = len(_phases_ns(row))
+        for name, digest in row.get("digests", {}).items():
+            check(directory / name, digest)
         latency, tids = _latency(directory / "outcomes.parquet", len(names), users)
         if row.get("what_if"):  # what was left out cost nothing
             gone = np.tile(np.isin(names, list(row["what_if"]["left_out"])), users)

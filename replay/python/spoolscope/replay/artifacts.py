@@ -13,10 +13,12 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
+from spoolscope.traces.digests import digest_of, sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import write_file
 
 HEADER, RUN = "replay.json", "run.json"
+READ_LATER = "outcomes.parquet", "divergences.json"
 ABOUT = "plan.json", HEADER
 """Files about all runs, and of none."""
 
@@ -80,7 +82,7 @@ def write_plan(job: Job, checked: dict[str, Any]) -> None:
 
 def write_header(job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int) -> None:
     """Write replay.json; after every run again, so that an interrupted replay keeps what it has."""
-    write_json(job.out / HEADER, _header(job, slots, rows, seed))
+    write_json(job.out / HEADER, sealed(_header(job, slots, rows, seed)))
 
 
 def _header(
@@ -119,6 +121,11 @@ def _summary(job: Job) -> dict[str, Any]:
 def write_row(directory: Path, row: dict[str, Any]) -> None:
     """Write run.json."""
     write_json(directory / RUN, _carried(row))
+
+
+def digests_of(directory: Path) -> dict[str, str]:
+    """Return the digests of what is read of a run later."""
+    return {name: digest_of(directory / name) for name in READ_LATER}
 
 
 def _carried(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.artifacts import (
+    digests_of,
     faults_of,
     finished_rows,
     row_of,
@@ -201,6 +202,7 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
     (directory / "outcomes.bin").unlink()
     write_json(directory / "divergences.json", caused)
+    row["digests"] = digests_of(directory)
     write_row(directory, row)
     return row
 

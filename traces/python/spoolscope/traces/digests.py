@@ -1,8 +1,9 @@
-"""Digests of a trace's files: what has changed since it was written is told, never read as it is.
+"""Digests of files: what has changed since it was written is told, never read as it is.
 
-meta.json holds one of every table, and one of itself. Neither Parquet's own page checksums do (they
-leave out headers and footers, and DuckDB does not look at them), nor those of a disk (a copy may be
-damaged on its way). BLAKE2b is used as hashlib has it everywhere, at 1 GiB/s of a CPU.
+meta.json of a trace holds one of every table, and one of itself; replay.json likewise. Parquet's
+own page checksums would not do (they leave out headers and footers, and DuckDB does not look at
+them), nor those of a disk (a copy may be damaged on its way). BLAKE2b is used as hashlib has it
+everywhere, at 1 GiB/s of a CPU.
 """
 
 import hashlib
@@ -21,9 +22,8 @@ DIGEST_BYTES = 16
 def write_meta(directory: Path, meta: dict[str, Any]) -> None:
     """Write meta.json of a trace whose tables are written, with the digests of all."""
     files = sorted(directory.glob("*.parquet"))
-    meta = {key: value for key, value in meta.items() if key not in (TABLES_KEY, OWN_KEY)}
-    meta[TABLES_KEY] = {file.stem: digest_of(file) for file in files}
-    write_file(directory / META, json.dumps(meta | {OWN_KEY: _own(meta)}, indent=1) + "\n")
+    meta = sealed(meta | {TABLES_KEY: {file.stem: digest_of(file) for file in files}})
+    write_file(directory / META, json.dumps(meta, indent=1) + "\n")
 
 
 def read_meta(directory: Path) -> Any:
@@ -34,10 +34,27 @@ def read_meta(directory: Path) -> Any:
         ValueError: it is no JSON, or not what was written.
     """
     meta = json.loads(regular(directory / META).read_text("utf-8"))
-    known = isinstance(meta, dict) and (TABLES_KEY in meta or OWN_KEY in meta)
-    if known and not (isinstance(meta.get(TABLES_KEY), dict) and meta.get(OWN_KEY) == _own(meta)):
-        raise ValueError("it has changed since it was written: its digest is another")
+    if isinstance(meta, dict):
+        check_sealed(meta)
+        if (OWN_KEY in meta) != isinstance(meta.get(TABLES_KEY), dict):
+            raise ValueError("it has changed since it was written: a digest is missing")
     return meta
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what a JSON file is to hold, with a digest of it."""
+    plain = json.loads(json.dumps({key: part for key, part in value.items() if key != OWN_KEY}))
+    return {**plain, OWN_KEY: _own(plain)}
+
+
+def check_sealed(value: dict[str, Any]) -> None:
+    """Make sure that a JSON file holds what was written, if it has a digest.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if OWN_KEY in value and value[OWN_KEY] != _own(value):
+        raise ValueError("it has changed since it was written: its digest is another")
 
 
 def digest_of(file: Path) -> str:
@@ -51,11 +68,11 @@ def digest_of(file: Path) -> str:
 
 
 def check(file: Path, digest: str | None) -> None:
-    """Make sure that a table is as it was written; once in a process for each file.
+    """Make sure that a file is as it was written; once in a process for each file.
 
     Args:
-        file: The table.
-        digest: What meta.json says.
+        file: A table, or another file.
+        digest: What it was when it was written.
 
     Raises:
         OSError: it cannot be read, or is no file.
