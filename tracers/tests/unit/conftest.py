@@ -1,11 +1,19 @@
 """A capture told one event after the other."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+from spoolscope.tracers.strace.importer import Begun, import_strace
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import RECORDS, ROWS, Capture
 from spoolscope.traces.flat import DTYPES
+from spoolscope.traces.trace import Trace
+
+Import = Callable[..., Trace]
 
 
 class Story:
@@ -87,3 +95,40 @@ class Story:
 def new_story() -> type[Story]:
     """Return the class: ``new_story()`` begins an empty capture."""
     return Story
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    """Return ``imported({name: text})``: the trace of these files of strace."""
+
+    def make(
+        files: dict[str, str],
+        key: bytes | None = None,
+        root: str = "/spool",
+        pid: int | None = None,
+        cwd: str | None = None,
+    ) -> Trace:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        paths, output = [tmp_path / name for name in files], tmp_path / "trace"
+        if output.exists():
+            output = tmp_path / "trace2"
+        begun = Begun(pid, Path(cwd) if cwd else None)
+        import_strace(paths, Path(root), output, key, lambda _what, _fraction: None, begun)
+        return Trace.open(output)
+
+    return make
+
+
+@pytest.fixture
+def calls() -> Callable[[Trace], list[dict[str, Any]]]:
+    """Return ``calls(trace)``: its calls in order of time, with their names."""
+
+    def rows(trace: Trace) -> list[dict[str, Any]]:
+        paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
+        found = trace.table("syscalls").to_pylist()
+        for row in found:
+            row["path"], row["path2"] = paths.get(row["path_id"]), paths.get(row["path2_id"])
+        return found
+
+    return rows

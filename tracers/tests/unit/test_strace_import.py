@@ -1,9 +1,7 @@
 """Texts of strace as traces."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,35 +9,10 @@ from spoolscope.tracers.strace.importer import import_strace
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-Import = Callable[..., Trace]
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    """Return ``imported({name: text})``: the trace of these files; lines get times of their own."""
-
-    def make(files: dict[str, str], key: bytes | None = None, root: str = "/spool") -> Trace:
-        for name, text in files.items():
-            (tmp_path / name).write_text(text)
-        paths = [tmp_path / name for name in files]
-        output = tmp_path / "trace"
-        import_strace(paths, Path(root), output, key, lambda _what, _fraction: None)
-        return Trace.open(output)
-
-    return make
-
 
 def timed(*lines: str, tid: str = "", first: int = 0) -> str:
     """Lines a millisecond apart."""
     return "".join(f"{tid}1700000000.{first + i:03}000 {line}\n" for i, line in enumerate(lines))
-
-
-def calls(trace: Trace) -> list[dict[str, Any]]:
-    paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
-    rows = trace.table("syscalls").to_pylist()
-    for row in rows:
-        row["path"], row["path2"] = paths.get(row["path_id"]), paths.get(row["path2_id"])
-    return rows
 
 
 DELIVERY = timed(
@@ -64,7 +37,7 @@ DELIVERY = timed(
 )
 
 
-def test_a_delivery(imported: Import) -> None:
+def test_a_delivery(imported, calls) -> None:
     trace = imported({"log.70": DELIVERY})
     rows = calls(trace)
     names = [row["syscall"] for row in rows]
@@ -90,7 +63,7 @@ def test_a_delivery(imported: Import) -> None:
     assert (thread["comm"], thread["exe"], thread["exit_code"]) == ("lmtp", "/usr/bin/lmtp", 0)
 
 
-def test_no_content_and_no_name_is_in_the_trace(imported: Import) -> None:
+def test_no_content_and_no_name_is_in_the_trace(imported) -> None:
     trace = imported({"log.70": DELIVERY}, key=bytes(32))
     assert trace.meta["pseudonymised"]
     texts = "".join(str(trace.table(name).to_pylist()) for name in trace.meta["counts"])
@@ -98,7 +71,7 @@ def test_no_content_and_no_name_is_in_the_trace(imported: Import) -> None:
         assert word not in texts + (trace.path / "meta.json").read_text()
 
 
-def test_one_file_of_several_processes_with_calls_torn_apart(imported: Import) -> None:
+def test_one_file_of_several_processes_with_calls_torn_apart(imported, calls) -> None:
     def line(tid: int, at: int, text: str) -> str:
         return f"{tid} 1700000000.{at:06} {text}\n"
 
@@ -134,7 +107,7 @@ def test_one_file_of_several_processes_with_calls_torn_apart(imported: Import) -
     assert trace.meta["complete"]
 
 
-def test_what_was_open_before_is_told_by_its_path(imported: Import) -> None:
+def test_what_was_open_before_is_told_by_its_path(imported, calls) -> None:
     text = timed(
         "read(7</spool/bob/index>, 0x7f, 100) = 100 <0.000010>",
         'openat(8</spool/bob>, "cur", O_RDONLY|O_DIRECTORY) = 9</spool/bob/cur> <0.000010>',
@@ -145,13 +118,13 @@ def test_what_was_open_before_is_told_by_its_path(imported: Import) -> None:
     trace = imported({"log.70": text})
     files = trace.table("open_files").to_pylist()
     assert [(row["fd"], row["obj_mode"] & 0o170000) for row in files] == [(7, 0), (8, 0o040000)]
-    assert [row["path"] for row in calls(trace)] == ["bob/index", "bob/cur", "bob/new"]
-    # The unlink came before anything told the working directory.
-    assert trace.meta["imported"]["unplaced"] == 1
-    assert not trace.meta["complete"]
+    # The unlink came before anything told the working directory, which was that from the start.
+    assert [row["path"] for row in calls(trace)] == ["bob/index", "bob/cur", "bob/old", "bob/new"]
+    assert trace.meta["imported"]["unplaced"] == 0
+    assert trace.meta["complete"]
 
 
-def test_a_line_that_is_not_understood_leaves_a_hole_in_its_thread(imported: Import) -> None:
+def test_a_line_that_is_not_understood_leaves_a_hole_in_its_thread(imported) -> None:
     lines = DELIVERY.splitlines(keepends=True)
     lines[9] = "1700000000.009000 write(3</spool/alice/tmp/1>, garb\x07age\n"
     trace = imported({"log.70": "".join(lines)})
@@ -161,14 +134,14 @@ def test_a_line_that_is_not_understood_leaves_a_hole_in_its_thread(imported: Imp
     assert trace.meta["lost"] == 1
 
 
-def test_a_file_that_ends_within_a_line(imported: Import) -> None:
+def test_a_file_that_ends_within_a_line(imported) -> None:
     trace = imported({"log.70": DELIVERY[: DELIVERY.index("fsync") + 9]})
     assert trace.meta["imported"]["not_understood"] == 1
     assert trace.table("losses").to_pylist()[0]["tid"] == 70
     assert not trace.meta["complete"]
 
 
-def test_a_call_that_never_returned(imported: Import) -> None:
+def test_a_call_that_never_returned(imported, calls) -> None:
     text = DELIVERY.splitlines(keepends=True)[:3]
     text.append("1700000000.003000 fsync(3</spool/alice/tmp/1> <unfinished ...>\n")
     trace = imported({"log.70": "".join(text)})
@@ -177,7 +150,7 @@ def test_a_call_that_never_returned(imported: Import) -> None:
     assert not trace.meta["complete"]
 
 
-def test_without_durations(imported: Import) -> None:
+def test_without_durations(imported, calls) -> None:
     text = DELIVERY
     while " <0.0" in text:
         at = text.index(" <0.0")
@@ -187,7 +160,7 @@ def test_without_durations(imported: Import) -> None:
     assert {row["dur_ns"] for row in calls(trace)} == {0}
 
 
-def test_threads_share_what_their_process_has_open(imported: Import) -> None:
+def test_threads_share_what_their_process_has_open(imported, calls) -> None:
     first = timed(
         'openat(AT_FDCWD</spool>, "log", O_WRONLY|O_APPEND) = 3</spool/log> <0.000001>',
         "fstat(3</spool/log>, {st_mode=S_IFREG|0640, st_size=500, ...}) = 0 <0.000001>",
@@ -206,7 +179,7 @@ def test_threads_share_what_their_process_has_open(imported: Import) -> None:
     assert [row["obj_mode"] for row in rows if row["ino"]][:3] == [0o100640] * 3
 
 
-def test_nobody_knows_who_wrote_first_of_two_at_once(imported: Import) -> None:
+def test_nobody_knows_who_wrote_first_of_two_at_once(imported, calls) -> None:
     """At once is also what begins a little later: printed times end calls too early."""
 
     def line(tid: int, at: int, text: str) -> str:
@@ -233,29 +206,28 @@ def test_nobody_knows_who_wrote_first_of_two_at_once(imported: Import) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("close(3) = 0\n", "no times"),
-        ("12:00:01.123456 close(3) = 0\n", "of the day"),
-        ("     0.000123 close(3) = 0\n", "relative"),
-        ("1700000000 close(3) = 0\n", "whole seconds"),
-        ("1700000000.123456 close(3) = 0\n", "process ids"),
+        ("close(3) = 0\n", "names no process"),
+        ("1700000000.123456 close(3) = 0\n", "names no process"),
+        ("close 3 = 0\n" * 2000 + "70 close(3) = 0\n", "not the output of strace"),
         ("\x00\x01\x02\xff\n", "not the output of strace"),
         ("PK\x03\x04", "not the output of strace"),
         ("", "no call below /spool"),
     ],
 )
-def test_other_files_and_other_options(imported: Import, text: str, said: str) -> None:
+def test_other_files_and_other_options(imported, text: str, said: str) -> None:
     with pytest.raises(SpoolscopeError, match=said) as raised:
         imported({"log": text})
-    assert "strace -f -ff -ttt -T -s 0 -y -o" in raised.value.remedy
+    wanted = "--pid N" if "process" in said else "strace -f -ff -ttt -T -s 0 -y -o"
+    assert wanted in raised.value.remedy
     assert "\n" not in str(raised.value)
 
 
-def test_a_root_that_no_call_was_below(imported: Import) -> None:
+def test_a_root_that_no_call_was_below(imported) -> None:
     with pytest.raises(SpoolscopeError, match="no call below /elsewhere"):
         imported({"log.70": DELIVERY}, root="/elsewhere")
 
 
-def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
+def test_a_line_of_a_hundred_megabytes(calls, tmp_path: Path) -> None:
     log = tmp_path / "log.70"
     with log.open("w") as file:
         file.write(DELIVERY[: DELIVERY.index("1700000000.010")])
@@ -270,7 +242,7 @@ def test_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     assert [row["syscall"] for row in calls(trace)][-1] == "exit_group"
 
 
-def test_garbage_after_a_good_beginning(imported: Import) -> None:
+def test_garbage_after_a_good_beginning(imported) -> None:
     noise = random.Random(1)
     words = [*DELIVERY.split(" "), "\x00", "<", '"', "(", "<unfinished ...>", "<... read resumed>"]
     lines = (" ".join(noise.choices(words, k=9)).replace("\n", "") for _ in range(3000))
@@ -285,7 +257,7 @@ DELETED = ["7</spool/idx>(deleted)", "7</spool/idx (deleted)>"]
 
 
 @pytest.mark.parametrize("held", DELETED)
-def test_a_file_that_lost_its_name_before_the_start(imported: Import, held: str) -> None:
+def test_a_file_that_lost_its_name_before_the_start(imported, calls, held: str) -> None:
     text = timed(
         f"lseek({held}, 0, SEEK_SET) = 0 <0.000010>",
         f'read({held}, ""..., 100) = 100 <0.000010>',
@@ -306,7 +278,7 @@ def test_a_file_that_lost_its_name_before_the_start(imported: Import, held: str)
     assert trace.meta["complete"]
 
 
-def test_versions_of_a_file_that_had_one_name(imported: Import) -> None:
+def test_versions_of_a_file_that_had_one_name(imported, calls) -> None:
     """What has the same number in two processes was inherited: one file."""
     stat = "{{st_mode=S_IFREG|0600, st_size={}, ...}}) = 0 <0.000010>"
     first = timed(
@@ -319,7 +291,7 @@ def test_versions_of_a_file_that_had_one_name(imported: Import) -> None:
     assert rows[0]["ino"] == rows[2]["ino"] != rows[1]["ino"]
 
 
-def test_directories_that_lost_their_names_before_the_start(imported: Import) -> None:
+def test_directories_that_lost_their_names_before_the_start(imported, calls) -> None:
     text = timed(
         'openat(8</spool/gone>(deleted), "a", O_RDONLY) = -1 ENOENT (No such file) <0.000010>',
         'openat(AT_FDCWD</spool/cwd (deleted)>, "b", O_RDONLY) = -1 ENOENT (No such) <0.000010>',
@@ -333,7 +305,7 @@ def test_directories_that_lost_their_names_before_the_start(imported: Import) ->
     assert trace.meta["imported"]["unplaced"] == 1
 
 
-def test_calls_on_descriptors_that_strace_could_not_follow_are_counted(imported: Import) -> None:
+def test_calls_on_descriptors_that_strace_could_not_follow_are_counted(imported) -> None:
     text = timed(
         "fsync(3</spool/a>) = 0 <0.000010>",
         "read(5, 0x7f, 100) = 100 <0.000010>",
@@ -347,7 +319,7 @@ def test_calls_on_descriptors_that_strace_could_not_follow_are_counted(imported:
     assert not trace.meta["complete"]
 
 
-def test_a_file_without_a_name_is_not_its_directory(imported: Import) -> None:
+def test_a_file_without_a_name_is_not_its_directory(imported, calls) -> None:
     made = "3</spool/dir/#9>(deleted)"
     text = timed(
         'openat(AT_FDCWD, "/spool/dir", O_RDONLY|O_DIRECTORY) = 4</spool/dir> <0.000005>',
@@ -367,7 +339,7 @@ def test_a_file_without_a_name_is_not_its_directory(imported: Import) -> None:
 
 @pytest.mark.parametrize(("kind", "mode"), [("S_IFREG|0600", 0), ("S_IFDIR|0700", 0o40755)])
 def test_what_was_open_before_need_not_be_a_directory_to_be_looked_at(
-    imported: Import, kind: str, mode: int
+    imported, kind: str, mode: int
 ) -> None:
     """glibc's fstat is newfstatat without a name."""
     stat = f"{{st_mode={kind}, st_size=5, ...}}"
@@ -382,7 +354,7 @@ THREAD = "clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGH
 ENDED = ("exit_group(0) = ?", "+++ exited with 0 +++")
 
 
-def test_a_number_that_was_there_and_is_given_again(imported: Import) -> None:
+def test_a_number_that_was_there_and_is_given_again(imported, calls) -> None:
     parent = timed(
         'stat("/spool/x", 0x7f) = -1 ENOENT (No such file or directory) <0.000005>',
         *["sync() = 0 <0.000005>"] * 9,
@@ -410,7 +382,7 @@ def test_a_number_that_was_there_and_is_given_again(imported: Import) -> None:
 
 @pytest.mark.parametrize(("call", "pid"), [(FORK, 71), (THREAD, 70)])
 def test_what_was_open_is_that_of_who_had_the_number_then(
-    imported: Import, call: str, pid: int
+    imported, calls, call: str, pid: int
 ) -> None:
     """The second 71 has what 70 had open: it cannot know that 71 had a descriptor 3, too."""
     parent = timed(*["sync() = 0 <0.000005>"] * 10, f"{call} = 71 <0.000050>")
@@ -429,7 +401,7 @@ def test_what_was_open_is_that_of_who_had_the_number_then(
     [("12", [None, None], 1), ("12 /* 71 in strace's PID NS */", [None, 70], 0)],
 )
 def test_threads_in_a_pid_namespace(
-    imported: Import, said: str, parents: list[int | None], lost: int
+    imported, calls, said: str, parents: list[int | None], lost: int
 ) -> None:
     parent = timed(
         'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>',
@@ -444,7 +416,7 @@ def test_threads_in_a_pid_namespace(
     assert trace.meta["complete"] == (not lost)
 
 
-def test_a_number_of_a_pid_namespace_that_somebody_else_has(imported: Import) -> None:
+def test_a_number_of_a_pid_namespace_that_somebody_else_has(imported) -> None:
     opened = 'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>'
     other = timed(opened, *["sync() = 0 <0.000005>"] * 9)
     parent = timed("sync() = 0 <0.000005>", f"{FORK} = 12 <0.000050>", first=1)
@@ -462,7 +434,7 @@ def test_a_number_of_a_pid_namespace_that_somebody_else_has(imported: Import) ->
 @pytest.mark.parametrize(
     ("first", "lost"), [('execve("/bin/sh", ["sh"], 0x7ff) = 0', 1), ("getuid() = 0", 0)]
 )
-def test_threads_that_come_late(imported: Import, first: str, lost: int) -> None:
+def test_threads_that_come_late(imported, first: str, lost: int) -> None:
     """Who was there may do nothing for long; but of a command of strace's all were made."""
     opened = 'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>'
     trace = imported({"log.70": timed(first, opened), "log.71": timed(opened, first=9)})

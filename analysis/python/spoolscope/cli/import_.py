@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from spoolscope.cli.limits import PID
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -24,6 +25,7 @@ EPILOG = """\b
 Examples:
   strace -f -ff -ttt -T -s 0 -y -o log -p "$(pidof lmtp imap)"
   spoolscope import strace log.* --root /var/mail -o monday.trace
+  spoolscope import strace log --pid 2144 --cwd /var/mail/a --root /var/mail
 """
 
 
@@ -42,6 +44,12 @@ def command() -> None:
     required=True,
     help="The mail spool, as strace saw it.",
 )
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    help="Where the processes worked that strace found running; -y tells it, too.",
+)
+@click.option("--pid", type=PID, help="The process, if the lines do not name it.")
 @new_trace_option
 @click.option("--keep-names", is_flag=True, help="Keep file names instead of hiding them.")
 @key_file_option
@@ -51,6 +59,8 @@ def command() -> None:
 def strace(
     files: tuple[Path, ...],
     root: Path,
+    cwd: Path | None,
+    pid: int | None,
     output: Path,
     key_file: Path | None,
     *,
@@ -62,15 +72,17 @@ def strace(
     """Make a trace of what strace wrote, for machines where BPF cannot be had.
 
     FILES is what 'strace -f -ff -ttt -T -s 0 -y -o PREFIX' wrote, or the one
-    file of -f without -ff. The trace can be replayed and compared; it does not
-    tell why a call took long. Content of mail in FILES is not copied.
+    file of -f without -ff. What other options leave out is worked out where it
+    can be (-t, -tt, -r, no times, no -y), and said. The trace can be replayed and
+    compared; it does not tell why a call took long. Content of mail in FILES is
+    not copied.
     """
-    from spoolscope.tracers.strace.importer import import_strace
+    from spoolscope.tracers.strace.importer import Begun, import_strace
     from spoolscope.traces.pseudonym import load_key
 
     key = None if keep_names else load_key(key_file, outside=output)
     with claim_output(output, force=force, inputs=files), progress(quiet=quiet) as show:
-        meta = import_strace(files, root, output, key, show)
+        meta = import_strace(files, root, output, key, show, Begun(pid, cwd))
     facts = meta["imported"]
     for sentence in _doubts(facts):
         warn(sentence)
@@ -83,6 +95,14 @@ def strace(
     return 0 if meta["complete"] else INCOMPLETE
 
 
+_TIMES = {
+    "day": "the times tell no day: that of the file's last change was taken",
+    "relative": "the times tell no beginning (-r): the file's last change was taken for it",
+    "none": "the lines tell no times: calls are in the order of their lines, without the pauses "
+    "between them; replay with --pace afap",
+}
+
+
 def _sums(meta: dict[str, Any]) -> dict[str, Any]:
     return {"syscalls": meta["counts"]["syscalls"], "duration_ns": meta["duration_ns"]}
 
@@ -92,7 +112,11 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
     sayings = (
         ("not_understood", "lines were not understood; 'spoolscope info' tells of which threads"),
         ("unfinished", "calls had not returned at the end"),
-        ("unplaced", "calls have a descriptor or directory that nothing tells of: use strace -y"),
+        (
+            "unplaced",
+            "calls have a descriptor or directory that nothing tells of: use strace -y, or give "
+            "the working directory with --cwd",
+        ),
         (
             "without_parent",
             "threads came later, but no line tells who made them: for a container use strace "
@@ -105,7 +129,13 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
         ),
         ("without_duration", "calls without a duration count as 0: use strace -T"),
     )
-    said = [f"{facts[name]:,} {what}" for name, what in sayings if facts[name]]
+    said = [_TIMES[facts["times"]]] if facts["times"] in _TIMES else []
+    if facts["in_order"] and facts["times"] in ("unix", "day"):
+        said.append(
+            "the times are whole seconds: calls of a file stay in its order, and how far apart "
+            "they were within a second is not known"
+        )
+    said += [f"{facts[name]:,} {what}" for name, what in sayings if facts[name]]
     if others := facts["other_calls"]:
         names = ", ".join(f"{name} {n:,}" for name, n in others.items())
         said.append(f"calls that name the spool and that no trace holds were left out: {names}")

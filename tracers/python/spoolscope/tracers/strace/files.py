@@ -1,27 +1,30 @@
-"""Files that strace -o wrote: one with all threads (-f), or one for each (-ff)."""
+"""Files that strace wrote: one with all threads (-f), or one for each (-ff)."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.tracers.strace.clocks import TIME, Clock, Kind, bases
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
 
 OPTIONS = "strace -f -ff -ttt -T -s 0 -y -o PREFIX"
 LONGEST = 4 << 20
 """Characters in a line; what -s 65536 -xx makes of 4 MB is cut and counts as not understood."""
+LOOKED_AT = 1000
+"""Lines among which a file must have one of strace's: its beginning may be cut, or others'."""
 _HEAD = re.compile(
-    r"(?:\[pid +(\d{1,9})(?:<[^>]*>)?\] |(\d{1,9})(?:<([^>]*)>)? +(?=\d))?"  # -f, with -Y the name
-    r"(\d{9,10})\.(\d{3,9}) (?:\(\+ +[\d.]+\) )?"  # -ttt, perhaps -r
+    r"\s*(?:\[pid +(?P<pid>\d{1,9})(?:<[^>]*>)?\] +|(?P<pid2>\d{1,7})(?:<(?P<comm>[^>]*)>)? +)?"
+    rf"(?:(?:{TIME})(?: \(\+ +[\d.]+\))? +)?"  # with -r beside another its time is in brackets
+    r"(?:\[[0-9a-f ?]{1,16}\] +)*"  # numbers of calls (-n), addresses (-i)
+    r"(?=[A-Za-z_]\w*\(|<\.\.\. |\+\+\+ |--- )"
 )
 _SUFFIX = re.compile(r"\.(\d{1,9})$")
-_PREFIX = r"(?:\[pid +\d+\] |\d+ +)?"
-_OTHER_TIMES = (
-    (re.compile(_PREFIX + r"\d\d:\d\d:\d\d"), "its times are of the day only (-t, -tt)"),
-    (re.compile(_PREFIX + r" *\d{1,8}\.\d+ "), "its times are relative (-r)"),
-    (re.compile(_PREFIX + r"\d{9,10} "), "its times are whole seconds"),
-    (re.compile(_PREFIX + r"(?:\w+\(|\+\+\+ |--- )"), "it tells no times"),
+# strace's own words, on a line or, without -o, within one of another thread.
+_SAID = re.compile(
+    r"(?:(?:strace: )?Process \d+ (?:attached|detached)|\[ Process PID=\d+ runs in .*\])\s*$"
 )
 Progress = Callable[[str, float | None], None]
 
@@ -42,42 +45,86 @@ class Line(NamedTuple):
     text: str | None
 
 
-def lines_of(files: Sequence[Path], progress: Progress) -> Iterator[Line]:
-    """Go through all files.
+class Form(NamedTuple):
+    """How the lines of a file begin.
+
+    Attributes:
+        kind: What its times count from.
+        fine: They tell parts of seconds.
+        with_pid: Each names its process.
+    """
+
+    kind: Kind
+    fine: bool
+    with_pid: bool
+
+
+class Source:
+    """All files, each begun as strace begins them.
+
+    Args:
+        files: What strace wrote.
+        pid: Process of the lines that name none, which only one file may have.
+
+    Attributes:
+        kind: What times count from.
+        in_order: Times do not tell the order of lines, so that each line comes after the last.
 
     Raises:
-        SpoolscopeError: one does not begin as strace writes it with the options that are needed.
+        SpoolscopeError: a file is not strace's, or leaves open which process or which order.
     """
-    total, done = sum(file.stat().st_size for file in files) or 1, 0
-    for file in files:
-        for number, (line, size) in enumerate(_read(file)):
-            done += size
-            if number % 16_384 == 0:
-                progress("reading", min(done / total, 1.0))
-            yield line
+
+    def __init__(self, files: Sequence[Path], pid: int | None = None) -> None:
+        self._forms = {file: form for file in files if (form := _form(file)) is not None}
+        kinds = {form.kind for form in self._forms.values()} or {Kind.UNIX}
+        self.kind = min(kinds, key=lambda kind: kind.value)
+        self.in_order = self.kind is Kind.NONE or not all(f.fine for f in self._forms.values())
+        _check_order(self._forms, kinds)
+        self._pids = _pids(self._forms, pid)
+        self._bases = bases({file: _stamps(file) for file in self._forms}, self.kind)
+
+    def lines(self, progress: Progress) -> Iterator[Line]:
+        """Go through all files."""
+        total, done = sum(file.stat().st_size for file in self._forms) or 1, 0
+        for file in self._forms:
+            clock = Clock(self.kind, in_order=self.in_order, base_ns=self._bases[file])
+            for number, (line, size) in enumerate(_read(file, clock, self._pids[file])):
+                done += size
+                if number % 16_384 == 0:
+                    progress("reading", min(done / total, 1.0))
+                yield line
 
 
-def _read(file: Path) -> Iterator[tuple[Line, int]]:
-    named = _SUFFIX.search(file.name)
-    of_file = int(named[1]) if named else 0
+def _read(file: Path, clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
     ts_ns = 0
     for text in _texts(file):
-        if text.isspace():
-            continue
         head = _HEAD.match(text)
-        if not ts_ns:
-            _check_first(file, text, head, of_file)
-        if head is None:
-            yield Line(of_file, ts_ns, None, None), len(text)
+        tid = int(head["pid"] or head["pid2"] or of_file) if head else of_file
+        if head is None or _kind(head) is not clock.kind or not tid:
+            yield Line(tid if ts_ns else 0, ts_ns, None, None), len(text)
             continue
-        pid, pid2, comm, seconds, part = head.groups()
-        ts_ns = int(seconds) * 10**9 + int(part.ljust(9, "0"))
-        rest = text[head.end() : -1] if text.endswith("\n") else None
-        yield Line(int(pid or pid2 or of_file), ts_ns, comm, rest), len(text)
+        rest = text[head.end() : -1].removesuffix("\r") if text.endswith("\n") else None
+        ts_ns = clock.at(_stamp(head), tid, rest or "")
+        yield Line(tid, ts_ns, head["comm"], rest), len(text)
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Lines, one character a byte; of one that is too long the first part, without its end."""
+    """Yield lines that say something, one character a byte, without strace's words between them.
+
+    Of one that is too long it is the first part, without its end.
+    """
+    held = ""
+    for text in _pieces(file):
+        if "Process " in text and (said := _SAID.search(text)):
+            held += text[: said.start()]
+        elif not text.isspace():
+            yield held + text
+            held = ""
+    if held.strip():
+        yield held
+
+
+def _pieces(file: Path) -> Iterator[str]:
     with regular(file).open(encoding="latin-1", newline="\n") as source:
         while text := source.readline(LONGEST):
             yield text
@@ -85,10 +132,71 @@ def _texts(file: Path) -> Iterator[str]:
                 text = source.readline(LONGEST)
 
 
-def _check_first(file: Path, text: str, head: "re.Match[str] | None", tid: int) -> None:
-    if head is None:
-        why = next((why for form, why in _OTHER_TIMES if form.match(text)), None)
-        what = f"{file}: {why}" if why else f"{file} is not the output of strace"
-        raise SpoolscopeError(what, remedy=f"use '{OPTIONS}'")
-    if not (head[1] or head[2] or tid):
-        raise SpoolscopeError(f"{file}: it tells no process ids", remedy=f"use '{OPTIONS}'")
+def _kind(head: "re.Match[str]") -> Kind:
+    return next((kind for kind in Kind if kind is not Kind.NONE and head[kind.value]), Kind.NONE)
+
+
+def _stamp(head: "re.Match[str]") -> str | None:
+    return head["unix"] or head["day"] or head["relative"]
+
+
+def _stamps(file: Path) -> Iterator[str]:
+    """Yield the times of a file."""
+    heads = (_HEAD.match(text) for text in _texts(file))
+    return (stamp for head in heads if head and (stamp := _stamp(head)))
+
+
+def _form(file: Path) -> Form | None:
+    """Return how a file's lines begin, by the first of strace's; None if it is empty."""
+    text = None
+    for text in islice(_texts(file), LOOKED_AT):
+        if head := _HEAD.match(text):
+            stamp = _stamp(head) or ""
+            return Form(_kind(head), "." in stamp, bool(head["pid"] or head["pid2"]))
+    if text is None:
+        return None
+    raise SpoolscopeError(f"{file} is not the output of strace", remedy=f"use '{OPTIONS}'")
+
+
+def _check_order(forms: dict[Path, Form], kinds: set[Kind]) -> None:
+    """Refuse files that leave open which of their calls came first."""
+    if len(forms) < 2:
+        return
+    why = None
+    if len(kinds) > 1:
+        why = "the files have times of several kinds"
+    elif Kind.NONE in kinds:
+        why = "the files have no times"
+    elif Kind.RELATIVE in kinds:
+        why = "the files' times count from the line before, in any file (-r)"
+    elif not all(form.fine for form in forms.values()):
+        why = "the files' times are whole seconds"
+    if why is not None:
+        raise SpoolscopeError(
+            f"{why}: nothing tells in which order calls of different files were made",
+            remedy=f"import one file (strace -f without -ff), or record with '{OPTIONS}'",
+            exit_code=USAGE,
+        )
+
+
+def _pids(forms: dict[Path, Form], pid: int | None) -> dict[Path, int]:
+    """Return the process of the lines of each file that name none; 0: nothing tells it."""
+    nameless = [file for file, form in forms.items() if not form.with_pid]
+    if pid is not None and len(nameless) != 1:
+        there = f"{len(nameless):,} of the files name none" if nameless else "all lines name theirs"
+        raise SpoolscopeError(
+            f"--pid is the process of one file whose lines name none, and {there}",
+            remedy="leave --pid out; the process of FILE.N is N",
+            exit_code=USAGE,
+        )
+    found = {file: int(end[1]) if (end := _SUFFIX.search(file.name)) else 0 for file in forms}
+    if pid is not None:
+        found[nameless[0]] = pid
+    for file in nameless:
+        if not found[file]:
+            raise SpoolscopeError(
+                f"{file} names no process",
+                remedy="add --pid N with the number that strace was given (-p), or any other",
+                exit_code=USAGE,
+            )
+    return found

@@ -5,8 +5,10 @@ calls of strace, on the spool or not, and believes the paths that strace gave wi
 """
 
 import errno
+import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -53,9 +55,11 @@ class Following:
         root: Directory that counts as the spool.
         began: Processes that there were at the start, with whether strace began them.
         parents: When each process was made, and by which, in order of time.
+        cwds: Where processes worked at the start, as far as it is known.
 
     Attributes:
         kept: Calls below the root, and those of processes.
+        below: How many calls are below the root.
         unplaced: Calls of which nobody can tell whether they are.
         cwds: Working directories at the start, by process.
         files: Descriptors open at the start.
@@ -68,6 +72,7 @@ class Following:
         root: bytes,
         began: dict[int, bool],
         parents: Parents,
+        cwds: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
         self._capture, self._root, self._began, self._parents = capture, root, began, parents
         self._resolver = Resolver(capture)
@@ -83,8 +88,10 @@ class Following:
         self._words = WORDS
         self._with_paths = bool(n) and any(map(any, self._beside))
         self.kept: Bool = np.zeros(n, np.bool_)
-        self.unplaced = 0
-        self.cwds: dict[int, bytes] = {}
+        self.below = self.unplaced = 0
+        self.cwds = dict(cwds)
+        for pid, cwd in cwds.items():
+            self._resolver.processes.of(pid).cwd.node = self._space.node(cwd)
         self.files: list[AtStart] = []
 
     def go(self) -> None:
@@ -105,8 +112,10 @@ class Following:
         found = self._target(process, shape, row, done.path, used.node)
         if found is not None:
             row = row._replace(dev=DEVICE, ino=found.ino)
-        kept = found is not None or self._is_kept(process, shape, row, done.path, done.path2)
+        below = found is not None or self._leads_below(process, shape, row, done.path, done.path2)
+        kept = below or BY_ID[row.call].klass == "task" or shape.name in ALWAYS
         self.kept[row.position] = kept
+        self.below += below
         if not kept and used.path < 0 and self._may_be_below(shape, row):
             self.unplaced += 1
         if shape.moves and row.ret >= 0:
@@ -130,9 +139,12 @@ class Following:
     def _learn(self, process: Process, shape: Shape, row: Row) -> None:
         for word, column in zip(self._words, self._beside, strict=True):
             text = column[row.position]
-            if text in (0, ELSEWHERE) or word == "ret":
+            if text in (0, ELSEWHERE):
                 continue
             path = self._capture.strings[text]
+            if word == "ret":
+                self._opened_in(process, shape, row, path)
+                continue
             fd = signed(row.args[getattr(shape, word)])
             if fd == AT_FDCWD:
                 if process.cwd.node is None and not path.endswith(DELETED):
@@ -140,6 +152,19 @@ class Following:
                     self._was_in(row, path)
             elif fd not in process.fds:
                 self._was_open(process, row, fd, path, directory=_shows_directory(shape, row, word))
+
+    def _opened_in(self, process: Process, shape: Shape, row: Row, path: bytes) -> None:
+        """Learn the working directory from a name below it, and what was opened by it."""
+        name = self._capture.strings[row.path]
+        relative = name and not name.startswith(b"/")
+        by_cwd = shape.dirfd < 0 or signed(row.args[shape.dirfd]) == AT_FDCWD
+        if process.cwd.node is not None or not relative or not by_cwd or b".." in name.split(b"/"):
+            return
+        end = os.path.normpath(name)
+        above = path if end == b"." else path.removesuffix(b"/" + end)
+        if end == b"." or above != path:  # else it led through a symbolic link
+            process.cwd.node = self._space.node(above or b"/")
+            self._was_in(row, above or b"/")
 
     def _was_in(self, row: Row, path: bytes) -> None:
         first = self._first(row)
@@ -279,11 +304,9 @@ class Following:
 
     # -- which calls ----------------------------------------------------------------
 
-    def _is_kept(
+    def _leads_below(
         self, process: Process, shape: Shape, row: Row, path: bytes | None, path2: bytes | None
     ) -> bool:
-        if BY_ID[row.call].klass == "task" or shape.name in ALWAYS:
-            return True
         if self._is_below(path) or (shape.path2 >= 0 and self._is_below(path2)):
             return True
         if shape.path >= 0 and not row.path and shape.dirfd < 0:  # open("")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from spoolscope.tracers.convert import write
 from spoolscope.tracers.lives import END, EXIT, FORK, SEEN
-from spoolscope.tracers.strace.files import OPTIONS, Progress, lines_of
+from spoolscope.tracers.strace.files import OPTIONS, Progress, Source
 from spoolscope.tracers.strace.following import S_IFDIR, Following, Parents
 from spoolscope.tracers.strace.lives import Lives
 from spoolscope.tracers.strace.objects import DEVICE
@@ -19,12 +20,47 @@ from spoolscope.traces.capture import ROWS, Capture, Records
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.output import check_output, discard, publish, work_directory
 
+
+@dataclass(frozen=True)
+class Begun:
+    """What strace's files may leave open.
+
+    Attributes:
+        pid: Process of the lines that name none.
+        cwd: Where the processes worked that were there at the start.
+    """
+
+    pid: int | None = None
+    cwd: Path | None = None
+
+    def directory(self) -> bytes | None:
+        """Return the working directory as bytes.
+
+        Raises:
+            SpoolscopeError: it is no absolute path.
+        """
+        if self.cwd is None:
+            return None
+        if not self.cwd.is_absolute():
+            raise SpoolscopeError(
+                f"{self.cwd} cannot be the working directory",
+                remedy="give --cwd an absolute path",
+                exit_code=USAGE,
+            )
+        return os.path.normpath(os.fsencode(self.cwd))
+
+
 O_RDWR, O_DIRECTORY = 2, 0o200000
 SYSCALL = "1"  # kind of record, as in lost_records
 
 
 def import_strace(
-    files: Sequence[Path], root: Path, output: Path, key: bytes | None, progress: Progress
+    files: Sequence[Path],
+    root: Path,
+    output: Path,
+    key: bytes | None,
+    progress: Progress,
+    begun: Begun = Begun(),
 ) -> dict[str, Any]:
     """Write the trace of what strace saw below a directory, and return its meta.
 
@@ -34,6 +70,7 @@ def import_strace(
         output: Trace directory to write; it appears when it is whole.
         key: Pseudonym key, or None to keep names.
         progress: Told what is being done, and how far it is.
+        begun: What the files themselves may leave open.
 
     Raises:
         SpoolscopeError: a file is not strace's, or nothing in them is below the root.
@@ -44,9 +81,11 @@ def import_strace(
         raise SpoolscopeError(
             f"{root} cannot be the root", remedy="give an absolute path", exit_code=USAGE
         )
-    read = Reading(top.decode("latin-1"))
-    read.read(lines_of(files, progress))
-    capture = _capture(read, top, progress)
+    source = Source(files, begun.pid)
+    read = Reading(top.decode("latin-1"), in_order=source.in_order)
+    read.read(source.lines(progress))
+    capture = _capture(read, top, begun.directory(), progress)
+    capture.meta["imported"] |= {"times": source.kind.value, "in_order": source.in_order}
     work = work_directory(output)
     try:
         meta = write(capture, work, key, progress=progress)
@@ -57,7 +96,7 @@ def import_strace(
     return meta
 
 
-def _capture(read: Reading, root: bytes, progress: Progress) -> Capture:
+def _capture(read: Reading, root: bytes, cwd: bytes | None, progress: Progress) -> Capture:
     """Return the capture that the recorder might have written."""
     calls, beside = read.calls.arrays()
     lives = Lives(read)
@@ -68,11 +107,19 @@ def _capture(read: Reading, root: bytes, progress: Progress) -> Capture:
     capture.strings = read.strings.texts
     capture.records = {name: np.zeros(0, rows) for name, rows in ROWS.items()}
     capture.records |= {"syscall": calls, "task": lives.tasks}
+    unfollowed = calls.copy()
     progress("following names", None)
     began = _began(calls, lives)
-    following = Following(capture, beside, root, began, _parents(lives.tasks))
+    parents = _parents(lives.tasks)
+    cwds = {} if cwd is None else dict.fromkeys(began, cwd)
+    following = Following(capture, beside, root, began, parents, cwds)
     following.go()
-    if not np.any(following.kept & (calls["ino"] > 0)):
+    if following.unplaced and following.cwds.keys() - cwds.keys():
+        # A later call tells where a process was from the beginning: names before that count, too.
+        capture.records["syscall"] = calls = unfollowed
+        following = Following(capture, beside, root, began, parents, following.cwds)
+        following.go()
+    if not following.below:
         raise SpoolscopeError(
             f"no call below {os.fsdecode(root) or '/'} in these files",
             remedy=f"give the directory as strace saw it with --root, and use '{OPTIONS}'",

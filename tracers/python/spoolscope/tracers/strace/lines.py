@@ -23,6 +23,7 @@ _TOLD = {
     ),
     "bind": re.compile(r', \{sa_family=(?:AF_UNIX|0x1), sun_path="'),
 }
+RESUMED = "<... "
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
 CORE_DUMPED = 0x80  # in exit_code, see wait(2)
 

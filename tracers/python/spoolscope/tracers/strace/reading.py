@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from spoolscope.tracers.strace import lines
 from spoolscope.tracers.strace.files import Line
-from spoolscope.tracers.strace.lines import DETACHED, UNFINISHED, Called
+from spoolscope.tracers.strace.lines import DETACHED, RESUMED, UNFINISHED, Called
 from spoolscope.tracers.strace.members import clone_flags, members_of
+from spoolscope.tracers.strace.old_calls import name_today, today
 from spoolscope.tracers.strace.records import Calls, Strings
 from spoolscope.tracers.strace.words import NotUnderstoodError, string
 from spoolscope.traces.calls import CALLS
@@ -42,6 +43,10 @@ class Event(NamedTuple):
 class Reading:
     """What the lines say.
 
+    Args:
+        root: Directory that counts as the spool.
+        in_order: Times of lines tell nothing but their order.
+
     Attributes:
         strings: All names.
         calls: Calls of calls.txt.
@@ -57,8 +62,8 @@ class Reading:
         left_out: Calls that are not in calls.txt and name the root, by name.
     """
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, root: str, *, in_order: bool = False) -> None:
+        self.root, self._in_order = root, in_order
         self.strings = Strings()
         self.calls = Calls(self.strings)
         self.forks: list[Fork] = []
@@ -95,10 +100,10 @@ class Reading:
     def _abandon(self, tid: int) -> None:
         """A call never returned."""
         begun, start_ns = self.unfinished.pop(tid)
-        name = lines.name_of(begun)
+        name = name_today(lines.name_of(begun))
         self.counts["unfinished"] += name in CALLS and tid in self.in_flight
         try:
-            self._call(tid, name, begun.rstrip(", ") + ") = ?", start_ns, None)
+            self._call(tid, lines.name_of(begun), begun.rstrip(", ") + ") = ?", start_ns, None)
         except NotUnderstoodError:
             self.bad.append((tid, start_ns))
 
@@ -117,10 +122,13 @@ class Reading:
             if (code := lines.ended(text)) is not None:
                 if tid in self.unfinished:
                     self._abandon(tid)
-                self.events.append(Event(ts_ns, tid, EXIT, code))
+                # Calls of a thread are moved so that they do not overlap; its end comes after all.
+                ended_ns = max(ts_ns, self._until.get(tid, 0) + 1)
+                self.events.append(Event(ended_ns, tid, EXIT, code))
+                self.last_ns = max(self.last_ns, ended_ns)
                 self._ended.add(tid)
             return
-        if text.startswith("<... "):
+        if text.startswith(RESUMED):
             name, rest = lines.resumed(text)
             begun, start_ns = self.unfinished.pop(tid, ("", 0))
             if not begun.startswith(name + "("):
@@ -134,20 +142,20 @@ class Reading:
             self._call(tid, lines.name_of(text), text, ts_ns, None)
 
     def _call(self, tid: int, name: str, text: str, start_ns: int, resumed_ns: int | None) -> None:
-        if name in CALLS and lines.is_told(name, text):
-            self._wanted(tid, lines.called(text), start_ns, resumed_ns)
+        if name_today(name) in CALLS and lines.is_told(name, text):
+            self._wanted(tid, today(lines.called(text)), start_ns, resumed_ns)
         elif name == "prctl":
             self._renamed(tid, lines.called(text), start_ns)
         elif " = " not in text or not name or name in _NUMBERED:
             raise NotUnderstoodError
-        elif self.root in text:
+        elif f'"{self.root}/' in text or f"<{self.root}/" in text or f'"{self.root}"' in text:
             self.left_out[name] += 1
 
     def _wanted(self, tid: int, line: Called, start_ns: int, resumed_ns: int | None) -> None:
         made = members_of(line)
         dur_ns = line.dur_ns
-        if dur_ns is None and resumed_ns is not None:
-            dur_ns = resumed_ns - start_ns
+        if resumed_ns is not None and (dur_ns is None or self._in_order):
+            dur_ns = max(dur_ns or 0, resumed_ns - start_ns)
         if line.ret is not None:
             self.counts["timed" if dur_ns is not None else "untimed"] += 1
         # strace measures both in microseconds: calls of a thread never overlap.

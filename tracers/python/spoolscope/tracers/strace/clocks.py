@@ -1,0 +1,139 @@
+"""Times of strace's lines: of -ttt, -tt, -t, -r, or none at all."""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+
+from spoolscope.tracers.strace.lines import DETACHED, RESUMED, UNFINISHED
+
+SECOND = 10**9
+DAY = 86_400 * SECOND
+STEP_NS = 1000
+"""Between lines whose times do not tell which came first."""
+TIME = (
+    r"(?P<unix>\d{9,10}(?:\.\d{3,9})?)|(?P<day>\d\d:\d\d:\d\d(?:\.\d{3,9})?)"
+    r"|(?P<relative>\d{1,8}\.\d{3,9})"
+)
+_DURATION = re.compile(r"<(\d{1,9})\.(\d{1,9})>\s*$")
+
+
+class Kind(Enum):
+    """What the times of a file count from; the values are those of meta.json, and of TIME."""
+
+    UNIX = "unix"
+    DAY = "day"
+    RELATIVE = "relative"
+    NONE = "none"
+
+
+class Clock:
+    """Turns what each line of a file says into nanoseconds since the epoch.
+
+    Args:
+        kind: What the times count from.
+        in_order: They do not tell the order of lines: then each line comes after the one before,
+            and after as long a call as that line ends.
+        base_ns: What they count from: the epoch, the midnight before the first line, or that line.
+    """
+
+    def __init__(self, kind: Kind, *, in_order: bool, base_ns: int) -> None:
+        self.kind, self._in_order = kind, in_order
+        self._base_ns = self._now_ns = base_ns
+        self._days = Days()
+        self._unfinished: dict[int, int] = {}
+
+    def at(self, stamp: str | None, tid: int, text: str) -> int:
+        """Return the time of the next line.
+
+        Args:
+            stamp: Its time, as text.
+            tid: Its thread.
+            text: What follows; at its end there may be a duration (-T).
+        """
+        told_ns = nanoseconds(stamp) if stamp else 0
+        if self.kind is Kind.RELATIVE:
+            self._base_ns = told_ns = self._base_ns + told_ns
+        elif self.kind is Kind.DAY:
+            told_ns = self._base_ns + self._days.since_first_midnight(told_ns)
+        if not self._in_order:
+            return told_ns
+        return self._after_all(max(told_ns, self._now_ns + STEP_NS), tid, text)
+
+    def _after_all(self, line_ns: int, tid: int, text: str) -> int:
+        if text.startswith(RESUMED):
+            begun_ns = self._unfinished.pop(tid, line_ns)
+            line_ns = max(line_ns, begun_ns + _duration_ns(text))
+        self._now_ns = line_ns
+        if text.endswith((UNFINISHED, DETACHED)):
+            self._unfinished[tid] = line_ns
+        elif not text.startswith(RESUMED):
+            self._now_ns += _duration_ns(text)
+        return line_ns
+
+
+class Days:
+    """Counts midnights: times of day that go back by half a day or more are of the next one."""
+
+    def __init__(self) -> None:
+        self._midnights, self._before_ns = 0, 0
+
+    def since_first_midnight(self, time_ns: int) -> int:
+        """Return a time of day as one since the midnight before the first."""
+        self._midnights += time_ns < self._before_ns - DAY // 2
+        self._before_ns = time_ns
+        return self._midnights * DAY + time_ns
+
+
+def bases(stamps: Mapping[Path, Iterable[str]], kind: Kind) -> dict[Path, int]:
+    """Return what the times of each file count from, since the epoch.
+
+    No file tells its day: the longest ended on the day of its last change, and the others lie as
+    close to it as they can. Where there are no absolute times that change counts as the beginning.
+
+    Args:
+        stamps: The times of each file.
+        kind: Of all of them.
+    """
+    if kind is Kind.UNIX:
+        return dict.fromkeys(stamps, 0)
+    changed = {file: file.stat().st_mtime_ns // SECOND * SECOND for file in stamps}
+    if kind is not Kind.DAY:
+        return changed
+    spans = {file: _span(times) for file, times in stamps.items()}
+    longest = max(spans, key=lambda file: spans[file][1] - spans[file][0])
+    first, last = spans[longest]
+    base_ns = (changed[longest] // DAY - last // DAY) * DAY
+
+    def midnights(span: tuple[int, int]) -> int:
+        """Return after how many midnights of the longest a file lies closest to it."""
+        apart = [
+            (max(span[0] + days * DAY - last, first - span[1] - days * DAY, 0), days)
+            for days in range(-1, last // DAY + 2)
+        ]
+        return min(apart)[1]
+
+    return {file: base_ns + DAY * midnights(span) for file, span in spans.items()}
+
+
+def _span(stamps: Iterable[str]) -> tuple[int, int]:
+    days = Days()
+    first = last = None
+    for stamp in stamps:
+        last = days.since_first_midnight(nanoseconds(stamp))
+        first = last if first is None else first
+    return first or 0, last or 0
+
+
+def nanoseconds(stamp: str) -> int:
+    """Read 12, 12.000345 or 16:02:01.000345."""
+    whole, _, part = stamp.partition(".")
+    seconds = 0
+    for number in whole.split(":"):
+        seconds = 60 * seconds + int(number)
+    return seconds * SECOND + int(part.ljust(9, "0"))
+
+
+def _duration_ns(text: str) -> int:
+    found = _DURATION.search(text)
+    return int(found[1]) * SECOND + int(found[2].ljust(9, "0")) if found else 0
