@@ -77,8 +77,10 @@ def test_absurd_numbers_are_wrong_usage(
 ) -> None:
     builder.call("fsync", 0)
     trace = builder.write()
-    arguments = {"plan": [trace], "replay": [trace, "--no-record", "--on", f"dir:{tmp_path}"]}
-    given = [*words, *arguments.get(words[0], []), option]
+    needed = [p for p in command_of(words).params if isinstance(p, click.Argument) and p.required]
+    given = [*words, *[trace for _ in needed]]
+    given += ["--no-record", "--on", f"dir:{tmp_path}"] if words == ("replay",) else []
+    given.append(option)
     if words[0] in ("plan", "replay") and option == "--scale-window":
         given[-1:] = ["--scale-users", "2", option]
     for text in ABSURD:
