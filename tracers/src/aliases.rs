@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
 use crate::host::{Spool, is_reachable, mounts};
 
@@ -28,6 +30,20 @@ pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     aliases.extend(mounted(spool, &mounts()?));
     aliases.remove(&spool.mount);
     Ok(aliases)
+}
+
+/// The directories above these names: where a process works that reaches a spool by a relative
+/// name for the first time, the kernel side tells by device and inode only.
+pub fn above<'a>(names: impl Iterator<Item = &'a PathBuf>) -> Vec<Value> {
+    let mut directories: Vec<&Path> = names.flat_map(|name| name.ancestors().skip(1)).collect();
+    directories.sort_unstable();
+    directories.dedup();
+    let known = directories.into_iter().filter_map(|path| {
+        let dev = Spool::holding(path).ok()?.dev;
+        let ino = fs::metadata(path).ok()?.ino();
+        Some(json!({"path": path, "dev": dev, "ino": ino}))
+    });
+    known.collect()
 }
 
 /// Where these mounts show the spool, also if that is its own mount point.

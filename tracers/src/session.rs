@@ -188,10 +188,13 @@ fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
 /// What is known before the first record; a killed recorder leaves at least this.
 fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
     let (kernel, arch) = host::kernel();
+    let aliases = aliases::of_all(spools)?;
+    let above = aliases::above(spools.iter().map(|spool| &spool.mount).chain(aliases.keys()));
     Ok(json!({
         "kernel": kernel,
         "arch": arch,
-        "aliases": aliases::of_all(spools)?,
+        "aliases": aliases,
+        "above": above,
         "spools": spools.iter().map(Spool::to_json).collect::<Vec<_>>(),
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
         "tier": coverage.tier(),

@@ -33,6 +33,8 @@ const ONLY_FD: u16 = 128;
 const ONLY_PATH: u16 = 256;
 const UMASK: u16 = 512;
 const SOCKET: u16 = 1024;
+const RANGE: u16 = 2048;
+const ROOT: u16 = 4096;
 
 /// Bytes of a name that the kernel side compares.
 pub const LONGEST_NAME: usize = 126;
@@ -127,8 +129,9 @@ fn shape(call: &Call) -> types::call_shape {
 fn flags(call: &Call) -> u16 {
     let own = match call.name {
         "close" => CLOSES,
-        "close_range" => CLOSES | TASK, // what lies between its two ends may be a spool's
-        "chdir" | "fchdir" | "chroot" => CHDIR,
+        "close_range" => CLOSES | RANGE,
+        "chdir" | "fchdir" => CHDIR,
+        "chroot" => CHDIR | ROOT,
         "munmap" | "msync" => ADDRESS,
         "execve" | "execveat" => TASK | EXEC,
         "exit" | "exit_group" => NEVER_RETURNS,
@@ -307,6 +310,8 @@ mod tests {
             ("SHAPE_ONLY_PATH", ONLY_PATH),
             ("SHAPE_UMASK", UMASK),
             ("SHAPE_SOCKET", SOCKET),
+            ("SHAPE_RANGE", RANGE),
+            ("SHAPE_ROOT", ROOT),
         ];
         for (name, number) in shapes {
             assert_eq!(u32::from(number), in_c(name), "{name}");

@@ -6,7 +6,7 @@
 #include "absence.bpf.h"
 #include "filter.bpf.h"
 
-/* `umask`: what it was before the call that makes the task known. */
+/* `umask`: what it was before the call that makes the task known, as st->cwd_ino is. */
 static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now,
 				      u32 umask)
 {
@@ -26,8 +26,8 @@ static __always_inline void emit_seen(struct task_struct *t, struct task_state *
 	r->uid = BPF_CORE_READ(t, cred, fsuid.val);
 	r->gid = BPF_CORE_READ(t, cred, fsgid.val);
 	r->umask = umask;
-	r->cwd_ino = BPF_CORE_READ(t, fs, pwd.dentry, d_inode, i_ino);
-	r->cwd_dev = BPF_CORE_READ(t, fs, pwd.dentry, d_sb, s_dev);
+	r->cwd_ino = st->cwd_ino;
+	r->cwd_dev = st->cwd_dev;
 	r->exe_ino = BPF_CORE_READ(t, mm, exe_file, f_inode, i_ino);
 	r->cgroup_id = bpf_get_current_cgroup_id();
 	r->path = 0;
@@ -150,8 +150,15 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 					struct spsc_syscall *r, const volatile struct call_shape *s)
 {
 	struct inode *inode = (struct inode *)st->inode;
+	struct dentry *there;
 	struct file *f;
 
+	if ((s->flags & SHAPE_CHDIR) && r->ret == 0) {
+		there = s->flags & SHAPE_ROOT ? t->fs->root.dentry : t->fs->pwd.dentry;
+		if (is_spool(there->d_sb->s_dev))
+			note_object(st, there->d_inode, there->d_sb->s_dev);
+		return;
+	}
 	if ((s->flags & SHAPE_RETURNS_FD) && r->ret >= 0 && s->fd < 0) {
 		f = file_of_fd(t, r->ret);
 		if (!f)
@@ -320,9 +327,11 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 		switched_in(t, st, now);
 		flags |= SPSC_CALL_SWITCH_UNSEEN;
 	}
+	if (!st->seen && !(s->flags & SHAPE_CHDIR))
+		note_cwd(t, st);
 	if (!st->seen)
 		emit_seen(t, st, now, s->flags & SHAPE_UMASK ? ret : t->fs->umask);
-	st->touched = 1;
+	touch(t, st);
 	st->n_calls++; /* before reserving: a lost record leaves a hole in seq */
 	if (s->path < 0 && s->text < 0) {
 		plain = reserve(SPSC_KIND_SYSCALL, sizeof(*plain));

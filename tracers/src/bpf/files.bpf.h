@@ -31,16 +31,37 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 	return is_spool(t->fs->pwd.dentry->d_sb->s_dev);
 }
 
-/* The cwd lies above a mount point: names relative to it may lead there. */
-static __always_inline bool cwd_above_spool(struct task_struct *t)
+static __always_inline void note_cwd(struct task_struct *t, struct task_state *st)
 {
-	u64 ino = t->fs->pwd.dentry->d_inode->i_ino;
-	u32 dev = t->fs->pwd.dentry->d_sb->s_dev;
+	st->cwd_ino = t->fs->pwd.dentry->d_inode->i_ino;
+	st->cwd_dev = t->fs->pwd.dentry->d_sb->s_dev;
+}
 
-	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
-		if (ways_in[i].ino == ino && (!ways_in[i].dev || ways_in[i].dev == dev))
-			return true;
-	return false;
+struct descriptors {
+	struct file **first;
+	bool on_spool;
+};
+
+static long look_behind(u32 i, struct descriptors *d)
+{
+	struct file *f = (struct file *)MEMBER(struct hlist_head, d->first + i, first);
+
+	d->on_spool = f && is_spool(dev_of(inode_of(f)));
+	return d->on_spool;
+}
+
+/* Is one of these descriptors, both ends included, on a spool? */
+static __always_inline bool any_on_spool(struct task_struct *t, u32 first, u32 last)
+{
+	struct fdtable *fdt = t->files->fdt;
+	struct descriptors d = {.first = fdt->fd + first};
+	u32 max = fdt->max_fds;
+
+	if (last >= max)
+		last = max - 1;
+	if (first <= last)
+		bpf_loop(last - first + 1, look_behind, &d, 0);
+	return d.on_spool;
 }
 
 static __always_inline void note_object(struct task_state *st, struct inode *inode, u32 dev)

@@ -4,6 +4,7 @@
 #define SPOOLSCOPE_FILTER_BPF_H
 
 #include "files.bpf.h"
+#include "target.bpf.h"
 
 static __always_inline s64 arg_of(const struct task_state *st, s8 i)
 {
@@ -78,10 +79,14 @@ static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
 	enum answer answer;
 
 	if (s->flags & (SHAPE_TASK | SHAPE_NEVER_RETURNS)) {
-		st->certain = st->touched || filter_tasks;
+		st->certain = filter_tasks || process_touched(t, st);
 		if (s->flags & SHAPE_EXEC)
 			bpf_probe_read_user_str(st->head, sizeof(st->head),
 						(void *)arg_of(st, s->path));
+		return st->certain;
+	}
+	if (s->flags & SHAPE_RANGE) {
+		st->certain = filter_tasks || any_on_spool(t, arg_of(st, 0), arg_of(st, 1));
 		return st->certain;
 	}
 	if (s->flags & SHAPE_ADDRESS) {

@@ -34,7 +34,6 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	to = bpf_task_storage_get(&tasks, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (from && to) {
 		to->target = from->target;
-		to->touched = from->touched;
 		to->decided = from->decided;
 	} else {
 		count(COUNT_NO_STATE);

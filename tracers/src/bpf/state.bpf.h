@@ -55,8 +55,8 @@ enum shape_extra {
 enum shape_flags {
 	SHAPE_RETURNS_FD = 1, /* the object is the descriptor returned */
 	SHAPE_CLOSES = 2, /* fd is gone at exit */
-	SHAPE_TASK = 4, /* process life and umask: recorded once a task touched a spool */
-	SHAPE_CHDIR = 8, /* chdir, fchdir, chroot: matter if they lead onto a spool */
+	SHAPE_TASK = 4, /* process life and umask: recorded once the process touched a spool */
+	SHAPE_CHDIR = 8, /* chdir, fchdir, chroot: matter if they lead onto a spool, or off it */
 	SHAPE_ADDRESS = 16, /* arg 0 is an address: object = file mapped there */
 	SHAPE_EXEC = 32, /* the path must be read at entry, exec replaces the memory */
 	SHAPE_NEVER_RETURNS = 64,
@@ -64,6 +64,8 @@ enum shape_flags {
 	SHAPE_ONLY_PATH = 256, /* nothing but argument 0, or argument 1 seen from argument 0 */
 	SHAPE_UMASK = 512, /* returns what it changes */
 	SHAPE_SOCKET = 1024, /* its path lies in a struct sockaddr_un, after the family */
+	SHAPE_RANGE = 2048, /* about all descriptors from argument 0 to argument 1 */
+	SHAPE_ROOT = 4096, /* of SHAPE_CHDIR the one that leads to a root directory */
 };
 
 struct spool {
@@ -130,6 +132,8 @@ struct task_state {
 	u32 view; /* how absolute names are meant: views.bpf.h; 0: as the recorder means them */
 	u8 certain; /* the object is known to lie on a spool */
 	u8 cwd_spool;
+	u32 cwd_dev; /* where the task worked before the call */
+	u64 cwd_ino;
 	/* off-CPU: out_ns == 0 while running */
 	u8 out_state;
 	u8 waker;
@@ -148,7 +152,8 @@ struct task_state {
 	u64 n_calls; /* = next seq */
 	u32 skipped; /* of them shed since the last record */
 	u32 n_data; /* reads and writes while most are shed */
-	u8 decided, target, touched, seen;
+	u8 decided, target, seen;
+	u8 touched; /* it made a call that is recorded; of a leader: any thread did */
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 waits; /* counted in `waiting`: turns.bpf.h */

@@ -13,7 +13,6 @@
 #define SPOOLSCOPE_SYSCALLS_BPF_H
 
 #include "emit.bpf.h"
-#include "target.bpf.h"
 
 /* The descriptor is argument 0 or 4 (mmap) in every call of calls.txt. */
 static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *regs, s8 at)
@@ -124,6 +123,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		return 0;
 	}
 	st->cwd_spool = cwd_on_spool(t);
+	if (s->flags & SHAPE_CHDIR)
+		note_cwd(t, st);
 	st->out_ns = 0;
 	st->stolen_ns = 0;
 	mark_steal(t, st);
@@ -143,8 +144,10 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 		/* Its path was not readable at entry, and its root may be another one now. */
 		if (s->path >= 0 && !st->head_bytes && !sees_our_mounts(t))
 			st->view = VIEW_UNKNOWN;
-		return st->touched || st->cwd_spool || cwd_on_spool(t) || root_on_spool(t) ||
-		       cwd_above_spool(t);
+		if (ret == 0)
+			st->unjudged = 0; /* where it led tells */
+		return process_touched(t, st) || st->cwd_spool || cwd_on_spool(t) ||
+		       root_on_spool(t);
 	}
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);

@@ -72,4 +72,28 @@ static __always_inline struct task_state *target_state(struct task_struct *t)
 	return st->target ? st : NULL;
 }
 
+/* A process is recorded from its first call that reaches a spool: by then the leader's state says
+ * so to all its threads. Children begin anew, for most have nothing to do with it. */
+static __always_inline bool process_touched(struct task_struct *t, const struct task_state *st)
+{
+	struct task_state *leader;
+
+	if (st->touched)
+		return true;
+	leader = state_of(t->group_leader);
+	return leader && leader->touched;
+}
+
+static __always_inline void touch(struct task_struct *t, struct task_state *st)
+{
+	struct task_state *leader;
+
+	if (st->touched)
+		return;
+	st->touched = 1;
+	leader = bpf_task_storage_get(&tasks, t->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (leader)
+		leader->touched = 1;
+}
+
 #endif

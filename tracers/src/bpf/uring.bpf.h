@@ -183,8 +183,10 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 	op.sqe_flags = sqe.flags;
 	op.pid = t->tgid;
 	op.tid = t->pid;
-	if (!st->seen)
+	if (!st->seen) {
+		note_cwd(t, st);
 		emit_seen(t, st, op.submit_ns, t->fs->umask);
+	}
 	if (op.sqe_flags & IOSQE_CQE_SKIP_SUCCESS) { /* its completion is not reported */
 		if (op.flags & SPSC_URING_ON_SPOOL)
 			emit_uring(&op);

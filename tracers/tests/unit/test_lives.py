@@ -96,9 +96,9 @@ def test_every_life_has_its_row(new_story) -> None:
     story.seq[9] = 0
     story.call(9, "stat", "/spool/x")
     capture = story.end()
-    columns = Threads(capture, continue_numbering(capture), Comms(None), lambda _path: 5).columns(
-        resolve(capture).state
-    )
+    lives, comms = continue_numbering(capture), Comms(None)
+    threads = Threads(capture, lives, comms, lambda _path: 5, set())
+    columns = threads.columns(resolve(capture).state)
     rows = {name: columns[name].to_pylist() for name in ("comm", "start_ns", "end_ns", "cwd_id")}
     assert rows == {
         "comm": ["old", "new"],

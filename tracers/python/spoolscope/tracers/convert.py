@@ -110,6 +110,7 @@ def write(
     names = Names(capture, resolved)
     private = Private(key) if key is not None else None
     comms = private.comms if private is not None else Comms(None)
+    threads = Threads(capture, lives, comms, names.id, resolved.heirs)
 
     def inodes() -> Inodes:
         return Inodes(capture, resolved, names.id, names.device)
@@ -119,8 +120,8 @@ def write(
         "segments": lambda: events.segment_columns(capture, comms, inodes(), names),
         "samples": lambda: events.sample_columns(capture),
         "stacks": lambda: events.stack_columns(capture),
-        "threads": lambda: Threads(capture, lives, comms, names.id).columns(resolved.state),
-        "task_events": lambda: task_event_columns(capture, lives, comms),
+        "threads": lambda: threads.columns(resolved.state),
+        "task_events": lambda: task_event_columns(capture, lives, comms, resolved.heirs),
         "commits": lambda: commit_columns(capture, comms),
         "journal_events": lambda: journal_columns(capture, comms),
         "waits": lambda: wait_columns(capture, comms),

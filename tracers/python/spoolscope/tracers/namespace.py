@@ -163,7 +163,7 @@ class Namespace:
         self._at_start, self._era = [], self._era + 1
         self._by_inode, self._repeated, self._departed = {}, set(), self._departed_at_start
         names = list(self._below(self._root))  # what lay in a directory made later is not there
-        for node in names:
+        for node in [self._root, *names]:
             key, node.key = node.key, None
             if key is not None:
                 node.key = key

@@ -85,7 +85,14 @@ def not_forked(rows: Records, tasks: Records) -> Records:
 
 
 class Processes:
-    """All processes, followed through task events and the snapshot."""
+    """All processes, followed through task events and the snapshot.
+
+    Attributes:
+        comms: Name of each thread by tid.
+        cwd_seen: Working directory by tid, as told when it made its first recorded call.
+        heirs: Processes, by pid and time of the fork, that got files of the spool from their
+            parent: they keep these open and locked, if they make no call either.
+    """
 
     def __init__(self, capture: Capture, names: Namespace, aliases: Aliases) -> None:
         self._strings = capture.strings
@@ -95,6 +102,10 @@ class Processes:
         self.comms: dict[int, bytes] = {}
         self.cwd_seen: dict[int, Key] = {}
         self._awaited: dict[tuple[int, int], Node] = {}
+        self._devices = {int(spool["dev"]) for spool in capture.meta.get("spools", [])}
+        self.heirs: set[tuple[int, int]] = set()
+        for known in capture.meta.get("above", []):
+            names.bind(names.node(known["path"].encode()), (int(known["dev"]), int(known["ino"])))
         self._begin(capture)
 
     def of(self, pid: int) -> Process:
@@ -188,6 +199,8 @@ class Processes:
         if event == FORK and pid == tid:
             parent = self.of(int(task["parent_pid"]))
             flags = int(task["flags"])
+            if any(file.key and file.key[0] in self._devices for file in parent.fds.values()):
+                self.heirs.add((pid, int(task["ts_ns"])))
             self._by_pid[pid] = Process(
                 parent.fds if flags & SHARE_FILES else dict(parent.fds),
                 parent.cwd if flags & SHARE_FS else replace(parent.cwd),

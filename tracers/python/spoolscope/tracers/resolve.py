@@ -41,6 +41,7 @@ class Resolved:
         comm: Name of the calling thread at that time, an index into comms.
         unresolved: Calls on a spool whose object's name could not be found; those that returned
             before the snapshot's moment are not counted.
+        heirs: Processes that got files of the spool from their parent: pid, and time of the fork.
         state: What was there at the snapshot's moment.
     """
 
@@ -52,6 +53,7 @@ class Resolved:
     comm: npt.NDArray[np.int32]
     comms: list[bytes] = field(default_factory=list)
     unresolved: int = 0
+    heirs: set[tuple[int, int]] = field(default_factory=set)
     state: State = field(init=False)
 
 
@@ -292,7 +294,7 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     resolver.begin(start, out, order[:before])
     later = Timeline(capture, resolver.processes, after_ns=start.cut_ns)
     _go(resolver, out, order[before:], later, lambda gone: show((during + gone) / total))
-    out.comms = list(resolver.comms)
+    out.comms, out.heirs = list(resolver.comms), resolver.processes.heirs
     out.unresolved = resolver.unresolved
     return out
 
@@ -313,15 +315,13 @@ def _go(
             show(number)
         timeline.until(row.end_ns)
         process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
-        # The kernel told the working directory when the thread's first call returned.
+        # The kernel told the working directory as it was before the thread's first call.
         seen = resolver.processes.cwd_seen
         key = seen.pop(row.tid, None) if seen else None
-        if key is not None and not shape.moves:
+        if key is not None:
             resolver.processes.check_cwd(process, key)
         out.comm[row.position] = resolver.comm(row.tid)
         _resolve_call(resolver, process, shape, out, row)
-        if key is not None and shape.moves:
-            resolver.processes.check_cwd(process, key)
 
 
 def rows_of(calls: Records, order: Int) -> Iterator[Row]:

@@ -23,9 +23,11 @@ PathId = Callable[[bytes], int]
 Int = npt.NDArray[np.int64]
 
 
-def task_event_columns(capture: Capture, lives: Lives, comms: Comms) -> Columns:
+def task_event_columns(
+    capture: Capture, lives: Lives, comms: Comms, heirs: set[tuple[int, int]]
+) -> Columns:
     """Every event in the life of threads that made a call, or forked one that did."""
-    tasks, _ = _relevant(capture, lives)
+    tasks, _ = _relevant(capture, lives, heirs)
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
     parent = tasks["parent_tid"].astype(np.int32)
     return {
@@ -38,7 +40,7 @@ def task_event_columns(capture: Capture, lives: Lives, comms: Comms) -> Columns:
     }
 
 
-def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
+def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tuple[Records, Int]:
     """Keep lives that matter to the spool: callers, holders and mappers of files, ancestors.
 
     Returns their events and the life of each.
@@ -48,6 +50,8 @@ def _relevant(capture: Capture, lives: Lives) -> tuple[Records, Int]:
     wanted = set(lives.of_calls.tolist())
     known = np.isin(files["pid"], lives.tid)
     wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
+    inherited = np.array(sorted(heirs), np.int64).reshape(-1, 2)
+    wanted |= set(lives.of(inherited[:, 0], inherited[:, 1]).tolist())
     wanted |= set(of_tasks[tasks["event"] == WATCHED].tolist())
     for kind, time in (("fault", "ts_ns"), ("uring", "submit_ns")):
         rows = capture.records[kind]
@@ -79,9 +83,18 @@ class Threads:
         lives: Its lives.
         comms: How names are shown.
         path_id: Gives paths their ids.
+        heirs: Processes that got files of the spool from their parent: pid, time of the fork.
     """
 
-    def __init__(self, capture: Capture, lives: Lives, comms: Comms, path_id: PathId) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        lives: Lives,
+        comms: Comms,
+        path_id: PathId,
+        heirs: set[tuple[int, int]],
+    ) -> None:
+        self._heirs = heirs
         self._capture, self._lives, self._comms, self._path_id = capture, lives, comms, path_id
         self._shift = capture.start_real_ns - capture.start_mono_ns
         self._groups = capture.meta.get("cgroups", {})
@@ -94,7 +107,7 @@ class Threads:
         Args:
             state: Where those alive at the start worked then.
         """
-        tasks, of_tasks = _relevant(self._capture, self._lives)
+        tasks, of_tasks = _relevant(self._capture, self._lives, self._heirs)
         # A thread that was there at start has told nothing of itself: its process speaks for it.
         parents = [self._forking(tasks, by) for by in ("parent_tid", "parent_pid")]
         order = np.argsort(tasks["ts_ns"], kind="stable")
