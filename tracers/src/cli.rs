@@ -61,7 +61,10 @@ pub struct Options {
     /// File for one JSON line per event (ready, done, error); default: stdout.
     #[arg(long)]
     pub answers: Option<PathBuf>,
-    /// Stop after so many seconds.
+    /// The process that waits for us; should it end first, we end in order.
+    #[arg(long)]
+    pub parent: Option<libc::pid_t>,
+    /// Stop so many seconds after calls began to be recorded.
     #[arg(long)]
     pub duration: Option<f64>,
     /// Only this process and its children; may be repeated.

@@ -19,6 +19,7 @@ mod io_limits;
 mod iterators;
 mod kthreads;
 mod lister;
+mod mounted;
 mod privileges;
 mod probes;
 mod pump;

@@ -9,21 +9,23 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use crate::budget::Budget;
-use crate::cgroups;
 use crate::cli::Options;
 use crate::command::Command;
 use crate::host::{self, Spool};
+use crate::mounted::Watch;
 use crate::probes::Probes;
 use crate::rotation::Rotation;
 use crate::segments::Segments;
-use crate::signals;
 use crate::snapshot::{self, Part, Scan};
 use crate::touched::Touched;
+use crate::{answer, cgroups, signals};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
 /// How old buffered records get before they are written.
 const FLUSH: Duration = Duration::from_secs(1);
+/// Time that the snapshot gets to end when the recording does: it may wait for the disk.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Time a terminated command gets before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -59,6 +61,10 @@ pub struct Pump<'a> {
     /// What recording may cost.
     pub budget: Budget<'a>,
     flushed: Instant,
+    mounts: Watch,
+    options: &'a Options,
+    /// When the time is up, which counts from the first recorded call.
+    deadline: Option<Instant>,
     /// Names of control groups, also of those that are gone.
     pub cgroups: cgroups::Names,
 }
@@ -68,12 +74,18 @@ impl<'a> Pump<'a> {
         ring: &'a RingBuffer<'a>,
         segments: &'a RefCell<Segments>,
         budget: Budget<'a>,
+        mounts: Watch,
+        options: &'a Options,
     ) -> Result<Pump<'a>> {
+        let now = Instant::now();
         Ok(Pump {
             ring,
             segments,
             budget,
-            flushed: Instant::now(),
+            flushed: now,
+            mounts,
+            options,
+            deadline: options.duration.map(|s| now + Duration::from_secs_f64(s)),
             cgroups: cgroups::Names::now()?,
         })
     }
@@ -82,6 +94,9 @@ impl<'a> Pump<'a> {
     pub fn drain(&mut self) -> Result<()> {
         let began_ns = host::clock(libc::CLOCK_MONOTONIC) as u64;
         self.ring.consume().context("Failed to store records")?;
+        for spool in self.mounts.newly_gone()? {
+            answer::say(self.options, &json!({"event": "unmounted", "spool": spool}))?;
+        }
         let mut segments = self.segments.borrow_mut();
         segments.follow(began_ns)?;
         self.budget.tick(segments.current())?;
@@ -93,32 +108,45 @@ impl<'a> Pump<'a> {
         segments.write(began_ns, all)
     }
 
-    /// Takes the snapshot and stores it, and the ring meanwhile.
-    pub fn until_snapshot(
-        &mut self,
-        probes: &Probes<'_>,
-        options: &Options,
-        spools: &[Spool],
-    ) -> Result<()> {
+    /// Is the recording to end, for another reason than that its command ended?
+    pub fn is_over(&self) -> bool {
+        let late = self.deadline.is_some_and(|at| Instant::now() >= at);
+        late || signals::stop_asked() || self.segments.borrow().is_full()
+    }
+
+    /// Why the recording ends that is over.
+    pub fn asked(&self) -> End {
+        match self.segments.borrow().is_full() {
+            true => End::DiskFull,
+            false => End::Asked,
+        }
+    }
+
+    /// Takes the snapshot and stores it, and the ring meanwhile; false if it is not whole, most
+    /// times as the recording was over before.
+    pub fn until_snapshot(&mut self, probes: &Probes<'_>, spools: &[Spool]) -> Result<bool> {
         self.segments.borrow_mut().forks = Some(FxHashSet::default());
-        self.until_found(Part::processes(probes.open_files()?, spools))?;
+        let mut whole = self.until_found(Part::processes(probes.open_files()?, spools))?;
         self.drain()?; // forks until its end
         let pids = self.segments.borrow_mut().forks.take().unwrap_or_default();
         if !pids.is_empty() {
             let open_files = probes.open_files()?;
             let spools = spools.to_vec();
-            self.until_found(Part::Forked {
+            whole &= self.until_found(Part::Forked {
                 open_files,
                 pids,
                 spools,
             })?;
         }
-        self.until_found(Part::tree(options, spools))
+        Ok(self.until_found(Part::tree(self.options, spools))? && whole)
     }
 
-    fn until_found(&mut self, part: Part) -> Result<()> {
+    /// Takes a part of it; false if that is not whole. A thread that sleeps in the kernel when the
+    /// recording is over is left to itself.
+    fn until_found(&mut self, part: Part) -> Result<bool> {
         use std::sync::mpsc::RecvTimeoutError;
-        let scan = Scan::begin(part);
+        let mut scan = Scan::begin(part);
+        let mut over: Option<Instant> = None;
         host::come_first();
         loop {
             match scan.found.recv_timeout(TICK) {
@@ -132,9 +160,18 @@ impl<'a> Pump<'a> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return scan.end(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(scan.end()? && over.is_none());
+                }
             }
             self.drain()?;
+            if over.is_none() && self.is_over() {
+                scan.stop();
+                over = Some(Instant::now());
+            }
+            if over.is_some_and(|since| since.elapsed() > PATIENCE) {
+                return Ok(false);
+            }
         }
     }
 
@@ -142,6 +179,7 @@ impl<'a> Pump<'a> {
     pub fn tell(&mut self, meta: &mut Value) {
         self.budget.tell(meta);
         self.cgroups.tell(meta);
+        self.mounts.tell(meta);
         meta["listed"] = json!(self.segments.borrow().touched.as_ref().map(Touched::facts));
     }
 
@@ -166,12 +204,9 @@ impl<'a> Pump<'a> {
     /// Why the recording ends, and the wait status of the command if it has ended.
     pub fn until_stopped(
         &mut self,
-        options: &Options,
         rotation: &mut Rotation<'_>,
         command: Option<&mut Command>,
     ) -> Result<(End, Option<i32>)> {
-        let began = Instant::now();
-        let deadline = options.duration.map(|s| began + Duration::from_secs_f64(s));
         let mut asked: Option<Instant> = None;
         loop {
             self.drain()?;
@@ -184,7 +219,7 @@ impl<'a> Pump<'a> {
             if let Some(status) = command.as_ref().and_then(|c| c.ended()) {
                 return Ok((End::Command, Some(status)));
             }
-            let stop = signals::stop_asked() || deadline.is_some_and(|d| Instant::now() >= d);
+            let stop = self.is_over();
             match (&command, asked) {
                 (None, _) if stop => return Ok((End::Asked, None)),
                 (Some(command), None) if stop => {

@@ -140,8 +140,14 @@ impl<'a> Rotation<'a> {
     fn later_meta(&self, borders: bool) -> Value {
         merged(
             &self.first_meta,
-            &json!({"tree": self.has_tree(), "borders": borders}),
+            &json!({"tree": self.has_tree(), "snapshot_whole": true, "borders": borders}),
         )
+    }
+
+    /// Says what a later segment has of a snapshot, not what the first one had.
+    fn is_later(&self, meta: &mut Value) {
+        meta["tree"] = self.has_tree().into();
+        meta["snapshot_whole"] = true.into();
     }
 
     /// Has a later segment names of the tree?
@@ -195,9 +201,9 @@ impl<'a> Rotation<'a> {
         }
         drop(segments);
         match std::mem::replace(&mut self.phase, Phase::Scanned) {
-            Phase::Scanning(scan) => scan.end(),
+            Phase::Scanning(scan) => scan.end().map(|_| ()),
             Phase::Rescanning(scan) => {
-                scan.end()?;
+                let _whole = scan.end()?;
                 self.draw_border()
             }
             _ => Ok(()),
@@ -227,7 +233,7 @@ impl<'a> Rotation<'a> {
         cgroups.tell(&mut meta);
         meta["listed"] = listed;
         if number > 1 {
-            meta["tree"] = self.has_tree().into();
+            self.is_later(&mut meta);
         }
         let bytes = close(&mut old, &meta)?;
         if !self.options.keeps_last() {
@@ -251,7 +257,7 @@ impl<'a> Rotation<'a> {
             let last = segments.current();
             let mut meta = meta.clone();
             if last.number() > 1 {
-                meta["tree"] = self.has_tree().into();
+                self.is_later(&mut meta);
             }
             (last.number(), close(last, &meta)?)
         };

@@ -16,8 +16,9 @@ use crate::cli::{Options, Snapshot};
 use crate::command::{Command, exit_code};
 use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
+use crate::mounted::Watch;
 use crate::probes::Probes;
-use crate::pump::Pump;
+use crate::pump::{End, Pump};
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
 use crate::skel::{RecorderSkel, RecorderSkelBuilder, types};
@@ -34,6 +35,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// Records as the options say and prints one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
+    signals::end_with_parent(options)?;
     let spools: Vec<Spool> = options
         .spools
         .iter()
@@ -48,7 +50,6 @@ pub fn run(options: &Options) -> Result<()> {
         words => Some(Command::fork(words)?),
     };
     signals::catch();
-    signals::end_with_parent(options);
     let mut storage = MaybeUninit::uninit();
     let mut open = RecorderSkelBuilder::default().open(&mut storage)?;
     for mut program in open.open_object_mut().progs_mut() {
@@ -99,17 +100,14 @@ fn record(
     spools: &[Spool],
     targets: &Targets,
     coverage: &mut Coverage,
-    mut command: Option<&mut Command>,
+    command: Option<&mut Command>,
 ) -> Result<()> {
     let statistics = Switch::fork()?;
     let mut first = first_meta(options, spools, coverage)?;
     answer::open(options)?;
     let segments = RefCell::new(first_segment(options, spools)?);
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
-    segments
-        .borrow_mut()
-        .current()
-        .text(Kind::Meta, &first.to_string())?;
+    say_first(&segments, &first)?;
     let made = rings::make(&skel.maps.rings, options.ring_mib)?;
     let watched = iterators::tasks(&iterators::attach(&skel.progs.watch_kernel_threads)?)?;
     store_tasks(&segments, &watched)?;
@@ -146,20 +144,21 @@ fn record(
         variables,
         options.max_overhead,
     )?;
-    let mut pump = Pump::new(&ring, &segments, budget)?;
-    pump.until_snapshot(&probes, options, spools)?;
-    privileges::drop(options)?;
-    segments.borrow_mut().begin_listing();
-    answer::say(options, &json!({"event": "ready"}))?;
-    if let Some(command) = command.as_deref_mut() {
-        command.release();
-    }
+    let mut pump = Pump::new(&ring, &segments, budget, Watch::new(spools)?, options)?;
+    answer::say(options, &json!({"event": "begun"}))?;
+    first["snapshot_whole"] = pump.until_snapshot(&probes, spools)?.into();
     first["tier"] = coverage.tier().into();
     first["programs"] = coverage.to_json();
+    say_first(&segments, &first)?;
     let mut rotation = Rotation::new(options, spools, &segments, &probes, first.clone());
-    let (end, status) = pump.until_stopped(options, &mut rotation, command)?;
+    let (end, status) = if pump.is_over() {
+        (pump.asked(), None) // a command, too, has not begun
+    } else {
+        privileges::drop(options)?;
+        segments.borrow_mut().begin_listing();
+        until_end(options, &mut pump, &mut rotation, command)?
+    };
 
-    pump.until_listed(end)?;
     drop(links); // detach: from here on no call is counted any more
     let clocks = host::clock_pair();
     pump.drain()?;
@@ -176,6 +175,28 @@ fn record(
     rotation.finish(&meta)
 }
 
+/// Lets the command begin, and goes on until the end; returns why that came, and the wait status of
+/// the command.
+fn until_end(
+    options: &Options,
+    pump: &mut Pump<'_>,
+    rotation: &mut Rotation<'_>,
+    mut command: Option<&mut Command>,
+) -> Result<(End, Option<i32>)> {
+    answer::say(options, &json!({"event": "ready"}))?;
+    if let Some(command) = command.as_deref_mut() {
+        command.release();
+    }
+    let (end, status) = pump.until_stopped(rotation, command)?;
+    pump.until_listed(end)?;
+    Ok((end, status))
+}
+
+fn say_first(segments: &RefCell<Segments>, meta: &Value) -> Result<()> {
+    let mut segments = segments.borrow_mut();
+    segments.current().text(Kind::Meta, &meta.to_string())
+}
+
 fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
     let mut segments = Segments::create(options)?;
     if options.snapshot == Snapshot::Touched {
@@ -189,7 +210,12 @@ fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
 fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
     let (kernel, arch) = host::kernel();
     let aliases = aliases::of_all(spools)?;
-    let above = aliases::above(spools.iter().map(|spool| &spool.mount).chain(aliases.keys()));
+    let above = aliases::above(
+        spools
+            .iter()
+            .map(|spool| &spool.mount)
+            .chain(aliases.keys()),
+    );
     Ok(json!({
         "kernel": kernel,
         "arch": arch,
@@ -202,6 +228,7 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
         "sample_hz": options.sample_hz,
         "tree": options.snapshot != Snapshot::None,
         "snapshot": options.snapshot.name(),
+        "snapshot_whole": false, // until it is
         "filter": {"pids": options.pids, "cgroups": options.cgroups, "units": options.units,
                    "exes": options.exes, "comms": options.comms,
                    "command": !options.command.is_empty()},

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::{Result, bail};
+
 use crate::cli::Options;
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -15,12 +17,19 @@ extern "C" fn on_freeze(_: libc::c_int) {
     FREEZE.store(true, Ordering::Relaxed);
 }
 
-/// With an answers file somebody waits for us; should they be killed, end in order.
-pub fn end_with_parent(options: &Options) {
-    if options.answers.is_some() {
-        // SAFETY: plain flags; a parent that is already gone is noticed by nobody anyway.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+/// Should the process be killed that waits for us, end: until signals are caught at once, then in
+/// order.
+pub fn end_with_parent(options: &Options) -> Result<()> {
+    let Some(parent) = options.parent else {
+        return Ok(());
+    };
+    // SAFETY: plain flags.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+    // SAFETY: no arguments.
+    if unsafe { libc::getppid() } != parent {
+        bail!("process {parent}, which waited for this recording, has ended: record again");
     }
+    Ok(())
 }
 
 /// From here on these signals end the recording in order.

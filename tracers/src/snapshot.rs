@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -101,22 +103,34 @@ impl Part {
 pub struct Scan {
     /// What it found so far; disconnected when it is done.
     pub found: Receiver<Found>,
-    thread: JoinHandle<Result<()>>,
+    thread: JoinHandle<Result<bool>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Scan {
     /// Begins one.
     pub fn begin(part: Part) -> Scan {
         let (send, found) = sync_channel(4096);
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = stop.clone();
         let thread = std::thread::spawn(move || {
             host::come_as_others();
-            take(part, &send)
+            take(part, &send, &asked)
         });
-        Scan { found, thread }
+        Scan {
+            found,
+            thread,
+            stop,
+        }
     }
 
-    /// Whether all of it could be read; all of `found` must have been received.
-    pub fn end(self) -> Result<()> {
+    /// Lets it end early: what is not found by now is missing.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is whole; all of `found` must have been received.
+    pub fn end(self) -> Result<bool> {
         match self.thread.join() {
             Ok(taken) => taken.context("Failed to take the snapshot"),
             Err(_) => bail!("the snapshot thread died"),
@@ -124,21 +138,22 @@ impl Scan {
     }
 }
 
-/// Sends everything; an error means that part of it is missing.
-fn take(part: Part, to: &SyncSender<Found>) -> Result<()> {
+/// Sends everything; false if a spool was no longer mounted, or all was to end early.
+fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
+    let goes_on = |_: &u32| !stop.load(Ordering::Relaxed);
     match part {
         Part::Processes { open_files, spools } => {
             let devices: Vec<u32> = spools.iter().map(|spool| spool.dev).collect();
             let mut views = Foreign::new(&spools)?;
             files(open_files, |_| true, &mut views, to)?;
             let cgroups = Hierarchies::mounted()?.unified;
-            for pid in host::running()? {
+            for pid in host::running()?.into_iter().take_while(goes_on) {
                 task(pid, cgroups.as_deref(), &mut views, to)?;
                 for (mapping, path) in held::mappings(pid, &devices) {
                     to.send(Found::Mapping(mapping, views.here(pid, path)))?;
                 }
             }
-            held::locks(&devices, to)
+            held::locks(&devices, to)?;
         }
         Part::Forked {
             open_files,
@@ -148,15 +163,20 @@ fn take(part: Part, to: &SyncSender<Found>) -> Result<()> {
             let mut views = Foreign::new(&spools)?;
             files(open_files, |pid| pids.contains(&pid), &mut views, to)?;
             let cgroups = Hierarchies::mounted()?.unified;
-            let mut pids = pids.iter();
-            pids.try_for_each(|pid| task(*pid, cgroups.as_deref(), &mut views, to))
+            let mut pids = pids.into_iter().take_while(goes_on);
+            pids.try_for_each(|pid| task(pid, cgroups.as_deref(), &mut views, to))?;
         }
         Part::Tree { spools, rate } => {
             send_cut(to)?;
-            let mut walk = Walk::new(to, rate);
-            spools.iter().try_for_each(|spool| walk.spool(spool))
+            let mut walk = Walk::new(to, rate, stop);
+            for spool in &spools {
+                if !walk.spool(spool)? {
+                    return Ok(false);
+                }
+            }
         }
     }
+    Ok(!stop.load(Ordering::Relaxed))
 }
 
 /// Open files of some processes.

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result};
 
 use crate::attributes;
 use crate::directory::{self, enter, entries};
-use crate::host::{Spool, clock};
+use crate::host::{self, Spool, clock};
 use crate::rows::Rows;
 use crate::snapshot::Found;
 
@@ -62,6 +63,7 @@ struct Below {
 #[derive(Debug)]
 pub struct Walk<'a> {
     rows: Rows<'a, Found>,
+    stop: &'a AtomicBool,
     dev: u32,
     known: HashSet<u64>,
     listed: HashMap<u32, Listed>,
@@ -82,9 +84,11 @@ struct Again {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(to: &'a SyncSender<Found>, rate: Option<u32>) -> Self {
+    /// `stop` ends it early.
+    pub fn new(to: &'a SyncSender<Found>, rate: Option<u32>, stop: &'a AtomicBool) -> Self {
         Self {
             rows: Rows::new(to, rate, 1),
+            stop,
             dev: 0,
             known: HashSet::new(),
             listed: HashMap::new(),
@@ -93,8 +97,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks one spool. The calling thread gets a working directory of its own and moves it.
-    pub fn spool(&mut self, spool: &Spool) -> Result<()> {
+    /// Walks one spool; false if it is no longer mounted in its place, which mounted.rs tells. The
+    /// calling thread gets a working directory of its own and moves it.
+    pub fn spool(&mut self, spool: &Spool) -> Result<bool> {
+        if host::mount_id(&spool.mount).ok() != Some(spool.id) {
+            return Ok(false);
+        }
         directory::roam()?;
         self.dev = spool.dev;
         self.known.clear();
@@ -113,7 +121,12 @@ impl<'a> Walk<'a> {
         };
         self.below(&root, 0, &top)?;
         self.catch_up(&root)?;
-        self.rows.send()
+        self.rows.send()?;
+        Ok(true)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Looks again at what changed or was away while the walk passed.
@@ -129,7 +142,7 @@ impl<'a> Walk<'a> {
             if turn < PASSES && seen.found {
                 rows = self.listed.keys().copied().collect();
             }
-            if rows.is_empty() {
+            if rows.is_empty() || self.stopped() {
                 break;
             }
             thread::sleep(PAUSE);
@@ -142,7 +155,7 @@ impl<'a> Walk<'a> {
         enter(at)?;
         let mut frames: Vec<Frame> = Vec::new();
         frames.extend(self.frame(parent, top)?);
-        while let Some(frame) = frames.last_mut() {
+        while let Some(frame) = frames.last_mut().filter(|_| !self.stopped()) {
             let Some(met) = frame.below.pop() else {
                 frames.pop();
                 if let Some(above) = frames.last() {
@@ -182,6 +195,9 @@ impl<'a> Walk<'a> {
         self.listed.insert(row, listed);
         let mut below = Vec::new();
         for name in entries(&fd)? {
+            if self.stopped() {
+                return Ok(None);
+            }
             below.extend(self.look(row, &name)?);
         }
         self.rows.listed(self.dev, row);
@@ -213,7 +229,11 @@ impl<'a> Walk<'a> {
     /// Looks through those of some listed directories that changed since they were listed.
     fn again(&mut self, root: &OwnedFd, rows: &[u32]) -> Result<Again> {
         let mut seen = Again::default();
-        for row in rows.iter().copied() {
+        for row in rows
+            .iter()
+            .copied()
+            .take_while(|_| !self.stop.load(Ordering::Relaxed))
+        {
             enter(root)?;
             let there = self.path(row).and_then(|path| {
                 let now = attributes::of(&path).ok()?;
@@ -282,7 +302,7 @@ impl<'a> Walk<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Spool, Walk};
+    use super::{Found, Spool, Walk, host};
     use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
@@ -322,11 +342,12 @@ mod tests {
             source: String::new(),
             dev: 0,
             root: PathBuf::from("/"),
-            id: 1,
+            id: host::mount_id(top).unwrap(),
             parent: 0,
         };
         thread::spawn(move || found.iter().count());
-        let mut walk = Walk::new(&to, None);
+        let goes_on = AtomicBool::new(false);
+        let mut walk = Walk::new(&to, None, &goes_on);
         walk.spool(&spool).unwrap();
         files.iter().all(|file| walk.known.contains(file))
     }

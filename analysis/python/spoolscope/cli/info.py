@@ -130,6 +130,8 @@ def _tree(facts: dict[str, Any]) -> str:
     met, missed = (facts["counts"].get(name, 0) for name in ("tree", "missed_names"))
     if said["kind"] == "none":
         return "not recorded"
+    if said["kind"] == "partial":
+        return f"partial, {met:,} names: the recording ended before all were seen"
     text = f"{met:,} names" + (f", {missed:,} gone before they were seen" if missed else "")
     if said["kind"] == "touched":
         text += f", of the directories that calls used: {said.get('directories', 0):,}"
@@ -160,7 +162,8 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("schema", facts["schema"]),
     ]
     for spool in facts["spools"]:
-        lines += [("spool", f"{spool['mount']} {spool['fstype']} ({spool['options']})")]
+        gone = ", UNMOUNTED meanwhile" if spool.get("unmounted_ns") else ""
+        lines += [("spool", f"{spool['mount']} {spool['fstype']} ({spool['options']}){gone}")]
     for answer in facts["cannot"]:
         said = f"{answer['question']} ({answer['reason']})"
         lines += [("cannot tell" if answer["answer"] == NO else "tells in part", said)]

@@ -225,6 +225,17 @@ def _report(summary: Summary, *, as_json: bool) -> int:
             say(f"left out {meta['shed']:,} reads and writes to keep to --max-overhead")
     if summary.failure:
         warn(f"the recorder ended early: {summary.failure}")
+    for mount in summary.unmounted:
+        warn(
+            f"the spool {mount} was unmounted: of what was done after that nothing may be recorded;"
+            " mount it and record again"
+        )
+    if not summary.ready:
+        warn(
+            "the recording ended before the snapshot was whole"
+            " (and before COMMAND began, if there is one): give it more time,"
+            " or --snapshot touched"
+        )
     if summary.command_status:
         warn(f"the command ended with status {summary.command_status}")
     if (meta.get("block_trace") or {}).get("lost"):

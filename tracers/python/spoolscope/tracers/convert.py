@@ -285,6 +285,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
 def _snapshot(native: dict[str, Any]) -> dict[str, Any]:
     """How much of the tree was looked at."""
     kind = native.get("snapshot", "full") if native.get("tree") else "none"
+    kind = kind if native.get("snapshot_whole", True) else "partial"
     return {"kind": kind, **(native.get("listed") or {})}
 
 

@@ -1,6 +1,7 @@
 """The native recorder as a process: its arguments, what it says, how it ended."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -30,7 +31,10 @@ class Recorder:
         self._read_bytes = 0
         self._last: dict[str, Event] = {}
         self._process = subprocess.Popen(
-            [str(find_binary("spoolscope-record")), *_arguments(request, capture, self._answers)],
+            [
+                str(find_binary("spoolscope-record")),
+                *_arguments(request, capture, self._answers),
+            ],
             stdout=sys.stderr if request.stdout_to_stderr else None,
         )
 
@@ -108,6 +112,7 @@ class Recorder:
 
 def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
     words = ["run", "--output", str(capture), "--answers", str(answers)]
+    words += ["--parent", str(os.getpid())]  # it ends with us
     words += ["--snapshot", request.snapshot]
     many: dict[str, Sequence[object]] = {
         "--spool": request.spools,

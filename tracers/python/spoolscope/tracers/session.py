@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,16 @@ class Summary:
         command_status: Exit status of the command as a shell gives it, or None.
         meta: The trace's meta.json.
         failure: Why the recorder ended early, or None; the trace holds what came before.
+        unmounted: Mount points of spools that were unmounted meanwhile.
+        ready: The snapshot was taken, and a command began, before the recording was to end.
     """
 
     trace: Path
     command_status: int | None
     meta: dict[str, Any]
     failure: str | None = None
+    unmounted: tuple[str, ...] = ()
+    ready: bool = True
 
 
 def record(request: Request, progress: Progress = unseen) -> Summary:
@@ -57,12 +61,12 @@ def record(request: Request, progress: Progress = unseen) -> Summary:
     if request.is_series:
         return _record_series(request, key, progress)
     work = work_directory(request.output, "recording")
-    status, failure = None, None
+    status, failure, seen = None, None, Seen()
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
     try:
         with blocks:
             recorder = Recorder(request, work / CAPTURE)
-            for _ in watched(recorder, request.duration_s, progress):
+            for _ in watched(recorder, request.duration_s, progress, seen):
                 pass
             status = recorder.end()
     except SpoolscopeError as error:
@@ -71,17 +75,17 @@ def record(request: Request, progress: Progress = unseen) -> Summary:
             raise
         failure = f"{error.message}: {error.remedy}"
     meta = _finish([work / CAPTURE], work, request.output, key, progress)
-    return Summary(request.output, status, meta, failure)
+    return Summary(request.output, status, meta, failure, tuple(seen.unmounted), seen.ready)
 
 
 def _record_series(request: Request, key: bytes | None, report: Progress) -> Summary:
     """Record into a directory of traces, which is there from the beginning."""
     series = Series(request, key)
-    status, failure = None, None
+    status, failure, seen = None, None, Seen()
     try:
         recorder = Recorder(request, series.capture)
         series.told(recorder)
-        for event in watched(recorder, request.duration_s, report):
+        for event in watched(recorder, request.duration_s, report, seen):
             if event is not None:
                 series.on(event)
             series.work()
@@ -101,7 +105,7 @@ def _record_series(request: Request, key: bytes | None, report: Progress) -> Sum
         )
     made = Recording.open(request.output)
     totals = made.totals([meta for _, meta in made.described()])
-    return Summary(request.output, status, totals, failure)
+    return Summary(request.output, status, totals, failure, tuple(seen.unmounted), seen.ready)
 
 
 def recover(capture: Path, output: Path, key: bytes | None, progress: Progress = unseen) -> Summary:
@@ -189,16 +193,31 @@ def _mount_of(path: Path) -> tuple[str, str]:
     return found
 
 
+@dataclass
+class Seen:
+    """What the recorder said of the recording as a whole; see ``Summary``."""
+
+    unmounted: list[str] = field(default_factory=list)
+    ready: bool = False
+
+
 def watched(
-    recorder: Recorder, duration_s: float | None, report: Progress
+    recorder: Recorder, duration_s: float | None, report: Progress, seen: Seen
 ) -> Iterator[Event | None]:
     """Pass on what the recorder says, and report how far it is."""
-    ready_at: float | None = None
-    report("attaching", None)
+    begun_at: float | None = None
+    phase = "attaching"
+    report(phase, None)
     for event in recorder.events():
-        if event is not None and event["event"] == "ready":
-            ready_at = time.monotonic()
-        if ready_at is not None:
-            spent = time.monotonic() - ready_at
-            report("recording", min(spent / duration_s, 1.0) if duration_s else None)
+        kind = event["event"] if event is not None else None
+        if kind == "begun":
+            begun_at, phase = time.monotonic(), "taking the snapshot"
+        elif kind == "ready":
+            phase, seen.ready = "recording", True
+        elif event is not None and kind == "unmounted":
+            seen.unmounted.append(event["spool"])
+            phase += f" ({event['spool']} was unmounted)"
+        if begun_at is not None:
+            spent = time.monotonic() - begun_at
+            report(phase, min(spent / duration_s, 1.0) if duration_s else None)
         yield event

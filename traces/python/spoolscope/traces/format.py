@@ -17,7 +17,8 @@ META_FIELDS = (
     (
         "spools",
         "Filesystems recorded: mount, fstype, options, source, dev, size_bytes, features (of ext2, "
-        "ext3 and ext4, e.g. dir_index; null if unknown); names in mount, options and source are "
+        "ext3 and ext4, e.g. dir_index; null if unknown), unmounted_ns: when it was found "
+        "unmounted meanwhile, since the epoch, else null; names in mount, options and source are "
         "hidden as in the tables.",
     ),
     ("tier", "T0: calls; T1: and the split of their time; T2: and journals and block requests."),
@@ -49,7 +50,8 @@ META_FIELDS = (
     ),
     (
         "snapshot",
-        "What tree shows, by kind: full (all), touched (the directories that calls use) or none; "
+        "What tree shows, by kind: full (all), touched (the directories that calls use), none, or "
+        "partial: the recording ended, or the spool was gone, before all was seen; "
         "touched: how many directories were listed, and how many were not there, or not yet "
         "listed at the end.",
     ),

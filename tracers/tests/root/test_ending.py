@@ -1,0 +1,145 @@
+"""A recording ends in order whenever it is asked to, and with whoever waits for it."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spoolscope.traces.capture import read_capture
+from spoolscope.traces.trace import Trace
+
+pytestmark = pytest.mark.root
+
+FILES = 500
+RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "--keep-names"]
+# The snapshot alone would take that many seconds.
+SLOWLY = ["--snapshot-rate", "1"]
+
+
+@pytest.fixture
+def mount(spool) -> Path:
+    """A spool with some names."""
+    place = spool("ext4")
+    for number in range(FILES):
+        (place / f"m{number}").touch()
+    return place
+
+
+def begun(mount: Path, tmp_path: Path, *words: object) -> "subprocess.Popen[str]":
+    command = [*RECORD, "--spool", str(mount), "-o", str(tmp_path / "t"), *map(str, words)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def until(what: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def said(tmp_path: Path, event: str) -> bool:
+    answers = tmp_path.glob(".t.*/capture.json")
+    return any(f'"{event}"' in file.read_text() for file in answers)
+
+
+def recorders(tmp_path: Path) -> list[int]:
+    """The native processes of that recording that live, by what the kernel says of them all."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"spoolscope-record") and str(tmp_path).encode() in b" ".join(words):
+            found.append(int(process.name))
+    return found
+
+
+def look(mount: Path) -> None:
+    for number in range(FILES):
+        (mount / f"m{number}").stat()
+
+
+def test_the_duration_counts_during_the_snapshot(mount, tmp_path):
+    recording = begun(mount, tmp_path, *SLOWLY, "-d", "1")
+    until(lambda: said(tmp_path, "begun"))
+    look(mount)
+    _, errors = recording.communicate(timeout=60)
+    assert recording.returncode == 0, errors
+    assert "before the snapshot was whole" in errors
+    trace = Trace.open(tmp_path / "t")
+    assert 1e9 <= trace.meta["duration_ns"] < 4e9
+    assert trace.meta["snapshot"]["kind"] == "partial"
+    assert 0 < trace.meta["counts"]["tree"] < 10
+    assert trace.meta["counts"]["syscalls"] >= FILES
+    assert (trace.meta["complete"], trace.meta["ended"]) == (True, "asked")
+    told = subprocess.run(
+        [*RECORD[:3], "info", tmp_path / "t"], check=True, capture_output=True, text=True
+    )
+    assert "partial" in told.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_snapshot_ends_in_order(number, mount, tmp_path):
+    recording = begun(mount, tmp_path, *SLOWLY, "--", "touch", mount / "by-command")
+    until(lambda: said(tmp_path, "begun"))
+    look(mount)
+    recording.send_signal(number)
+    _, errors = recording.communicate(timeout=30)
+    assert recording.returncode == 0, errors
+    assert "before COMMAND began" in errors
+    trace = Trace.open(tmp_path / "t")
+    assert trace.meta["snapshot"]["kind"] == "partial"
+    assert trace.meta["complete"]
+    assert not (mount / "by-command").exists()
+    assert recorders(tmp_path) == []
+
+
+PHASES = {
+    "attach": lambda tmp_path: recorders(tmp_path),
+    "snapshot": lambda tmp_path: said(tmp_path, "begun"),
+    "recording": lambda tmp_path: said(tmp_path, "ready"),
+}
+
+
+@pytest.mark.parametrize("command", [[], ["--", "sleep", "600"]], ids=["all", "command"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_killed_front_end_takes_its_recorder_along(phase, command, mount, tmp_path):
+    slowly = SLOWLY if phase == "snapshot" else []
+    recording = begun(mount, tmp_path, *slowly, *command)
+    until(lambda: PHASES[phase](tmp_path))
+    assert recorders(tmp_path)
+    recording.kill()
+    recording.communicate(timeout=30)
+    until(lambda: not recorders(tmp_path), 20)
+    [left] = tmp_path.glob(".t.*")
+    if phase != "attach":
+        capture = read_capture(left / "capture.seg")
+        assert capture.closed
+        # A command that runs is ended first.
+        by_command = phase == "recording" and command
+        assert capture.meta["ended"] == ("command ended" if by_command else "asked")
+        assert capture.meta["snapshot_whole"] == (phase == "recording")
+
+
+@pytest.mark.parametrize("phase", ["snapshot", "recording"])
+def test_a_spool_that_is_unmounted_is_told(phase, mount, tmp_path):
+    """While the walk is in it only ``umount -l`` takes it away."""
+    slowly, lazily = (SLOWLY, ["-l"]) if phase == "snapshot" else ([], [])
+    recording = begun(mount, tmp_path, *slowly, "-d", "3")
+    until(lambda: PHASES[phase](tmp_path))
+    look(mount)
+    before = time.time_ns()
+    subprocess.run(["umount", *lazily, mount], check=True)
+    _, errors = recording.communicate(timeout=60)
+    subprocess.run(["mount", "-o", "loop", tmp_path / "ext4.img", mount], check=True)
+    assert recording.returncode == 0, errors
+    lines = [line for line in errors.splitlines() if line.startswith("spoolscope: warning")]
+    assert sum("was unmounted" in line for line in lines) == 1
+    assert f"the spool {mount} was unmounted" in errors
+    (found,) = Trace.open(tmp_path / "t").meta["spools"]
+    assert before <= found["unmounted_ns"] < before + 2_000_000_000
