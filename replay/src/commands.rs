@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
+use spoolscope_traces::text::shown_json;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -120,7 +121,7 @@ fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
 }
 
 fn print(value: &Value) -> Result<u8> {
-    println!("{value}");
+    println!("{}", shown_json(&value.to_string()));
     Ok(0)
 }
 
@@ -285,7 +286,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     }
     match summary_file {
         Some(mut file) => writeln!(file, "{text}").context("cannot write the summary")?,
-        None => println!("{text}"),
+        None => println!("{}", shown_json(&text.to_string())),
     }
     if let Some(failed) = summary.failed {
         bail!(failed);

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use spoolscope_traces::text::shown_json;
 
 use crate::cli::Options;
 
@@ -37,7 +38,7 @@ pub fn say(options: &Options, event: &Value) -> Result<()> {
     match FILE.get() {
         Some(mut file) => writeln!(file, "{event}").context("Failed to write an answer"),
         None => {
-            println!("{event}");
+            println!("{}", shown_json(&event.to_string()));
             Ok(())
         }
     }

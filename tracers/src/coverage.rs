@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, Object, OpenObject};
 use serde_json::{Value, json};
+use spoolscope_traces::text::shown_json;
 
 use crate::refusal;
 use crate::skel::{OpenRecorderSkel, RecorderSkelBuilder};
@@ -256,7 +257,7 @@ pub fn doctor() -> Result<()> {
     answer["usable"] = usable.into();
     answer["required"] = json!(REQUIRED);
     answer["tier"] = coverage.tier().into();
-    println!("{answer}");
+    println!("{}", shown_json(&answer.to_string()));
     Ok(())
 }
 

@@ -29,6 +29,21 @@ pub fn shown(text: &str) -> String {
     out
 }
 
+/// Returns JSON as ASCII without DEL: what drives a terminal in its strings is written out.
+pub fn shown_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() && character != '\u{7f}' {
+            out.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}").expect("writing to a string never fails");
+        }
+    }
+    out
+}
+
 /// Tells whether a character is printable and leaves a mark.
 fn is_seen(character: char) -> bool {
     let ignorable = matches!(
@@ -41,7 +56,16 @@ fn is_seen(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{shown, shown_json};
+
+    #[test]
+    fn json_is_ascii_and_says_the_same() {
+        let json = "{\"\u{7f}\u{202e}é\": \"😀\"}";
+        assert_eq!(
+            shown_json(json),
+            r#"{"\u007f\u202e\u00e9": "\ud83d\ude00"}"#
+        );
+    }
 
     #[test]
     fn what_drives_a_terminal_is_written_out() {

@@ -1,5 +1,6 @@
 """Names of any bytes become text and come back; no text drives a terminal."""
 
+import argparse
 import json
 import random
 import runpy
@@ -21,6 +22,7 @@ def test_every_name_comes_back(name: bytes) -> None:
     assert decoded(escaped(name)) == name
 
 
+LIVE = Path(__file__).parents[2] / "tracers/live/bcctop.py"
 HOSTILE = (
     "\x1b]0;x\x07\r\n\t\x00\x7f\x85\x9b\xad\u200b\u200e\u2028\u202e\u2066\ufeff\udcff\U000e0041"
 )
@@ -69,6 +71,16 @@ def test_what_is_seen_is_not_changed(text: str) -> None:
 
 
 def test_the_live_tools_show_names_in_the_same_way() -> None:
-    live = runpy.run_path(str(Path(__file__).parents[2] / "tracers/live/bcctop.py"))["shown"]
+    live = runpy.run_path(str(LIVE))["shown"]
     every = "".join(map(chr, range(0x110000)))
     assert live(every) == shown(every)
+
+
+def test_a_screen_of_the_live_tools_shows_names(capsys: pytest.CaptureFixture[str]) -> None:
+    live = runpy.run_path(str(LIVE))
+    asked = argparse.Namespace(interval=0, count=1, noclear=True, maxrows=5)
+    live["refresh"](asked, "COMM", lambda: [HOSTILE])
+    with pytest.raises(SystemExit) as end:
+        live["fail"](HOSTILE)
+    told = capsys.readouterr().out.replace("\n", "") + str(end.value)
+    assert not any(map(is_hidden, told))
