@@ -62,9 +62,17 @@ MKFS = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keep the notes of commands that tests kill from those of the operator."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    place = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(place)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def no_notes(own_state: Path) -> None:
+    """Let no test be told of what another has killed."""
+    shutil.rmtree(own_state / "spoolscope", ignore_errors=True)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def replayed(trace: Trace, out: Path) -> tuple[dict[str, Any], Tree]:
     """Replay on ext4; return what the replay says of itself, and the tree that it left."""
     left: Tree = {}
 
-    def look(target: Path, command: list[str], _: Path) -> int:
+    def look(target: Path, command: list[str], _: Path, _show: object) -> int:
         """In the recorder's place: see what the replay leaves."""
         done = subprocess.run(command, check=False)
         left.update(tree(target))

@@ -9,6 +9,7 @@ import pytest
 from spoolscope.cli import replay
 from spoolscope.cli.replay import _print_reasons
 from spoolscope.tracers import session
+from spoolscope.traces.phases import unseen
 
 
 def row(candidate: str, n: int, *reasons: str) -> dict[str, Any]:
@@ -32,9 +33,9 @@ def test_a_recorder_that_failed_is_named(
 ) -> None:
     """Its replay ends with it, and was said to be interrupted, by nobody knew whom."""
     failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
-    monkeypatch.setattr(session, "record", lambda _request: failed)
+    monkeypatch.setattr(session, "record", lambda _request, _show: failed)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     recorder = replay._recorder([])
     assert recorder is not None
-    assert recorder(Path("m"), ["engine"], Path("x")) == 0
+    assert recorder(Path("m"), ["engine"], Path("x"), unseen) == 0
     assert "the recorder ended with code -9" in capsys.readouterr().err

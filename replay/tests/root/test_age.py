@@ -112,7 +112,7 @@ def test_rounds_share_an_aged_image(trace, tmp_path, require):
     require("ext4")
     seen = []
 
-    def look(mount: Path, command: list[str], _output: Path) -> int:
+    def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
         seen.append(filefrag(mount))
         return subprocess.run(command, check=False).returncode
 

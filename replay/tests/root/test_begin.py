@@ -83,7 +83,7 @@ def test_caches_are_what_was_asked_for(cache, trace, tmp_path, require):
     require("ext4")
     seen = []
 
-    def look(mount: Path, command: list[str], _output: Path) -> int:
+    def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
         seen.append(in_memory(mount))
         return subprocess.run(command, check=False).returncode
 

@@ -30,7 +30,7 @@ def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_pa
             script.call(tid, 5 * n + tid / 10, "mkdir", f"{tid}-{n}", mode=0o700, dur_ms=0.05)
     trace = script.write(tmp_path / "trace")
 
-    def recorder(mount: Path, command: list[str], output: Path) -> int:
+    def recorder(mount: Path, command: list[str], output: Path, _show: object) -> int:
         spool = mount.parent  # the recorder wants a mount point
         request = Request([spool], output, command=command, keep_names=True, snapshot="none")
         return record(request).command_status or 0
@@ -80,7 +80,7 @@ def test_a_stopped_task_is_told(script, tmp_path):
     trace = script.write(tmp_path / "trace")
     stopped: list[int] = []
 
-    def recorder(_mount: Path, command: list[str], _output: Path) -> int:
+    def recorder(_mount: Path, command: list[str], _output: Path, _show: object) -> int:
         engine = subprocess.Popen(command)
         stopper = threading.Thread(target=_stop_one, args=(engine.pid, stopped))
         stopper.start()

@@ -69,7 +69,7 @@ def test_recording_a_replay_sees_the_same_calls(race, tmp_path):
 
     from spoolscope.traces.trace import Trace
 
-    def recorder(mount: Path, command: list[str], output: Path) -> int:
+    def recorder(mount: Path, command: list[str], output: Path, _show: object) -> int:
         request = Request([mount], output, command=command, keep_names=True, snapshot="none")
         return record(request).command_status or 0
 

@@ -33,7 +33,7 @@ def writes(trace: Path) -> list[tuple[int, int]]:
 
 
 def test_sent_descriptors_are_had_again(recorded, tmp_path):
-    def recorder(mount: Path, command: list[str], output: Path) -> int:
+    def recorder(mount: Path, command: list[str], output: Path, _show: object) -> int:
         return record(Request([mount], output, command=command)).command_status or 0
 
     calls = Trace.open(recorded).table("syscalls").to_pylist()

@@ -57,7 +57,7 @@ def touched(trace: Path) -> set[int]:
 def test_held_again(recorded, tmp_path):
     trace, _ = recorded("start.py")
 
-    def recorder(mount: Path, command: list[str], output: Path) -> int:
+    def recorder(mount: Path, command: list[str], output: Path, _show: object) -> int:
         request = Request([mount], output, command=command, keep_names=True, snapshot="none")
         return record(request).command_status or 0
 

@@ -38,7 +38,7 @@ def ends_with_mode(script, tmp_path, name: str) -> int:
     """Replay with nothing divergent; return the mode of a name that was left."""
     modes = []
 
-    def look(target, command, _) -> int:
+    def look(target, command, _, _show: object) -> int:
         done = subprocess.run(command, check=False)
         modes.append((target / name).stat().st_mode)
         return done.returncode

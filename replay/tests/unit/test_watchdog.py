@@ -178,7 +178,7 @@ def test_what_was_done_is_kept_when_a_replay_cannot_go_on(script, tmp_path, requ
     (tmp_path / "target").mkdir()
     with without_forks(tmp_path.name, require) as limit:
 
-        def limited(_mount: Path, command: list[str], _output: Path) -> int:
+        def limited(_mount: Path, command: list[str], _output: Path, _show: object) -> int:
             with subprocess.Popen(command) as engine:
                 first_tasks(engine.pid)
                 limit([engine.pid])

@@ -40,6 +40,8 @@ new_trace_option = click.option(
 )
 
 PLAIN_INTERVAL_S = 5.0
+AT_LENGTH_S = 2.0
+"""Of commands that are mostly over at once, logs show no progress before."""
 LEAST_DONE = 0.02
 """Before this share is done, nothing is said of the rest."""
 
@@ -153,8 +155,10 @@ def _is_ours(directory: Path) -> bool:
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Progress]:
+def progress(*, quiet: bool = False, after_s: float = 0.0) -> Iterator[Progress]:
     """Show progress with an ETA on stderr while the block runs.
+
+    What is over before ``after_s`` shows nothing in a log.
 
     Yields a function ``show(what, fraction)``; a fraction of None means "no end known".
     A terminal gets a bar, anything else a line whenever the step changes or 5 s have passed.
@@ -165,7 +169,7 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
         with _bar() as show:
             yield show
     else:
-        plain = _Plain()
+        plain = _Plain(after_s)
         with _beating(plain):
             yield plain
 
@@ -219,7 +223,8 @@ class _Plain:
     A step that says nothing for long is shown again and again by ``beat``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, after_s: float = 0.0) -> None:
+        self._after_s = after_s
         self._began = time.monotonic()
         self._shown = -PLAIN_INTERVAL_S
         self._what = ""
@@ -233,17 +238,22 @@ class _Plain:
             self._pace.at(now, fraction)
             changed = what != self._what
             self._what, self._fraction = what, fraction
-            if changed or now - self._shown >= PLAIN_INTERVAL_S:
+            if changed or self._is_due(now):
                 self._show(now)
 
     def beat(self) -> None:
         """Show the step under way if nothing was shown for a while."""
         now = time.monotonic() - self._began
         with self._lock:
-            if self._what and now - self._shown >= PLAIN_INTERVAL_S:
+            if self._what and self._is_due(now):
                 self._show(now)
 
+    def _is_due(self, now: float) -> bool:
+        return now - self._shown >= PLAIN_INTERVAL_S
+
     def _show(self, now: float) -> None:
+        if now < self._after_s:
+            return
         self._shown = now
         share = "" if self._fraction is None else f"  {100 * self._fraction:.0f} %"
         left = self._pace.left_s(now)

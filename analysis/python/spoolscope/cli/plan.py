@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spoolscope.cli.limits import SEED
-from spoolscope.cli.output import emit_json, json_option, warn
+from spoolscope.cli.output import AT_LENGTH_S, emit_json, json_option, progress, quiet_option, warn
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
 from spoolscope.replay.engine import Engine
@@ -18,6 +18,7 @@ from spoolscope.replay.plan import PlanSummary
 from spoolscope.replay.planned import plan
 from spoolscope.replay.waiting import explain
 from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.phases import Phases
 from spoolscope.traces.trace import Trace
 
 EPILOG = """\b
@@ -43,25 +44,37 @@ Examples:
     show_default=True,
     help="Of the times that copies of users begin at.",
 )
+@quiet_option
 @json_option
-def command(trace: Path, call: str | None, as_json: bool, **options: Any) -> int:
+def command(trace: Path, call: str | None, as_json: bool, quiet: bool, **options: Any) -> int:
     """Show what a replay of TRACE would do, without doing it.
 
     Calls and who makes them, what is left out and why, who waits for whom,
     and the space it takes. Needs neither root nor a target.
     """
     opened, asked = Trace.open(trace), what_if(options)
-    with ending_on_signals(), tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch:
+    lengths = {"building the plan": 2, "checking the plan": 3, "ordering its calls": 3}
+    shown = progress(quiet=quiet, after_s=AT_LENGTH_S)
+    with (
+        ending_on_signals(),
+        shown as report,
+        tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch,
+    ):
         file = Path(scratch) / "replay.plan"
-        summary, told = plan(opened, file, asked)
+        show = Phases(report, lengths)
+        summary, told = plan(opened, file, asked, lambda done: show("building the plan", done))
         engine = Engine(file)
         if told is not None:
             warn(told["sentence"])
         if call is not None:
+            show("ordering its calls")
             found = explain(opened, read_plan(file), engine, options["order"], call)
             _print(found, [line for one in found for line in _why(one)], as_json=as_json)
         else:
-            whole = {**summary.as_dict(), **engine.check(), **engine.explain(options["order"], [])}
+            show("checking the plan")
+            whole = summary.as_dict() | engine.check()
+            show("ordering its calls")
+            whole |= engine.explain(options["order"], [])
             whole.pop("path")
             whole.pop("explained")
             _print(whole, _whole(summary, whole), as_json=as_json)

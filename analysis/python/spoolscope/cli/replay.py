@@ -34,6 +34,7 @@ from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
 from spoolscope.replay.run import is_true, replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
 from spoolscope.traces.unfinished import command_line
 
@@ -203,13 +204,13 @@ def _recorder(candidates: Iterable[str]) -> Recorder | None:
     for name in candidates:
         check_recordable(parse(name))
 
-    def run(mount: Path, words: list[str], output: Path) -> int:
+    def run(mount: Path, words: list[str], output: Path, show: Progress) -> int:
         # The names are those of the trace: already pseudonyms, or kept on purpose.
         request = Request(
             spools=[mount], output=output, command=words, pids=[], cgroups=[], comms=[],
             keep_names=True, snapshot="none",
         )  # fmt: skip
-        made = record(request)
+        made = record(request, show)
         if made.failure is not None:
             warn(f"the recorder of a replay ended early: {made.failure}")
         return made.command_status or 0

@@ -137,12 +137,17 @@ class Engine:
         stop = threading.Event()
 
         def watch() -> None:
+            last = None
             while not stop.wait(POLL_S):
                 try:
                     line = json.loads(files.progress.read_text())
-                    show(line["done"] / max(line["of"], 1))
+                    share = line["done"] / max(line["of"], 1)
                 except (OSError, ValueError, KeyError):
                     continue
+                # A replay that is over is not shown again: its recording is converted meanwhile.
+                if share != last:
+                    show(share)
+                last = share
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()

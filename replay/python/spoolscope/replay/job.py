@@ -12,9 +12,12 @@ from spoolscope.replay.engine import Content
 from spoolscope.replay.outcomes import Plan
 from spoolscope.replay.pace import Pace
 from spoolscope.replay.plan import PlanSummary
+from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
 
-Recorder = Callable[[Path, list[str], Path], int]
+Recorder = Callable[[Path, list[str], Path, Progress], int]
+"""Runs a command while recording a mount into a trace, and returns its exit status."""
+
 CACHES = COLD, WARM = "cold", "warm"
 
 

@@ -1,7 +1,7 @@
 """Trace -> plan: the flat file that spoolscope-replay maps and executes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -81,22 +81,28 @@ class PlanSummary:
         return {**asdict(self), "path": str(self.path)}
 
 
-def build(trace: Trace, out: Path, what_if: WhatIf = WHOLE) -> PlanSummary:
+Show = Callable[[float], None]
+
+
+def build(
+    trace: Trace, out: Path, what_if: WhatIf = WHOLE, show: Show = lambda _share: None
+) -> PlanSummary:
     """Write the plan of a trace.
 
     Args:
         trace: An opened trace.
         out: The plan file to write.
         what_if: Which calls are left out on purpose.
+        show: Called with the share that is done.
 
     Raises:
         SpoolscopeError: the trace holds no call.
     """
     with _lean():
-        return _build(trace, out, what_if)
+        return _build(trace, out, what_if, show)
 
 
-def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
+def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
     if not trace.meta["counts"].get("syscalls"):
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
@@ -112,7 +118,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf) -> PlanSummary:
     entries_ = [_above(entries, strings), entries, attached.entries]
     others = chain(faults(trace, lives), read_events(trace, lives))
     pieces = in_order(_led(calls.ops(strings), links), others, len(lives.tid), place)
-    stream = _Stream(what_if, len(lives.tid))
+    stream = _Stream(what_if, len(lives.tid), lambda n: show(n / trace.meta["counts"]["syscalls"]))
     sections = {
         "threads": [_threads(lives, strings)],
         "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
@@ -181,14 +187,18 @@ class _Stream:
         acls: Calls that may set an ACL which is no more than a mode.
     """
 
-    def __init__(self, what_if: WhatIf, n_threads: int) -> None:
+    def __init__(self, what_if: WhatIf, n_threads: int, show: Callable[[int], None]) -> None:
+        self._show = show
         self._what_if, self._syncs = what_if, np.zeros(n_threads, np.int64)
         self._left_out = Counter[int]()
         self.faults = self.written_bytes = self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
         """Yield them, with nothing in the place of those that are left out."""
+        gone_by = 0
         for ops in pieces:
+            self._show(gone_by)
+            gone_by += len(ops)
             gone = self._what_if.left_out(ops, self._syncs)
             self._left_out.update(ops["op"][gone].tolist())
             if gone.any():

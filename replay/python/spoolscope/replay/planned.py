@@ -13,7 +13,7 @@ from spoolscope.replay.chosen import chosen
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.ops import FAULT, LEFT_OUT
 from spoolscope.replay.outcomes import read_plan
-from spoolscope.replay.plan import PlanSummary, build, written_bytes
+from spoolscope.replay.plan import PlanSummary, Show, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import late_ns
 from spoolscope.replay.whatif import WhatIf, by_name
@@ -24,20 +24,23 @@ from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
 
 
-def plan(trace: Trace, out: Path, what_if: WhatIf) -> tuple[PlanSummary, dict[str, Any] | None]:
+def plan(
+    trace: Trace, out: Path, what_if: WhatIf, show: Show = lambda _share: None
+) -> tuple[PlanSummary, dict[str, Any] | None]:
     """Write the plan of what is asked for; return its summary, and what run.json says of it.
 
     Args:
         trace: An opened trace.
         out: The plan file to write.
         what_if: What is done otherwise on purpose.
+        show: Called with the share that is done.
 
     Raises:
         SpoolscopeError: the trace holds no call, or cannot be planned.
     """
     if what_if.part is not None:
         _check_part(trace, what_if.part)
-    summary = build(trace, out, what_if)
+    summary = build(trace, out, what_if, show)
     part = what_if.since(late_ns(trace))
     cut = None if part is None else _cut(out, part)
     only = _only(out, what_if.only) if what_if.only else None

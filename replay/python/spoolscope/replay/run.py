@@ -3,7 +3,6 @@
 import json
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,11 @@ from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.planned import plan
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
 
-Progress = Callable[[str, float | None], None]
+PLAN, RUNS = "the plan", "the runs"
+BUILDING, CHECKING = "building the plan", "checking the plan"
 # Time a run takes besides the replay itself, for the ETA only.
 OVERHEAD_S = 4.0
 
@@ -56,7 +57,7 @@ def replay(
     pace: str = "original",
     seed: int = 0,
     recorder: Recorder | None = None,
-    progress: Progress | None = None,
+    progress: Progress = unseen,
     work: Path | None = None,
     begin: Begin | None = None,
     what_if: WhatIf = WHOLE,
@@ -94,16 +95,20 @@ def replay(
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
     with ending_on_signals(), results(out), scratch(work or out, out) as place:
-        report = progress or (lambda _what, _fraction: None)
-        report("building the plan", 0.0)
-        job = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order)
+        planning = _planning_s(opened)
+        run_s = kept.estimate_s(int(opened.meta["duration_ns"])) or 1.0
+        whole = {PLAN: sum(planning.values()), RUNS: len(chosen) * rounds * (run_s + OVERHEAD_S)}
+        phases = Phases(progress, whole)
+        show = phases.within(PLAN, planning)
+        job = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
         order_of_runs = slots(chosen, rounds, seed)
+        runs = phases.within(RUNS, {slot.name: 1.0 for slot in order_of_runs})
         rows = finished_rows(job, order_of_runs, seed) if resume else []
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
         write_header(job, order_of_runs, rows, seed)
-        for number, slot in enumerate(order_of_runs[len(rows) :], len(rows)):
-            share = _Share(report, slot.name, number, len(order_of_runs), job)
-            rows.append(run_once(job, slot, share))
+        for slot in order_of_runs[len(rows) :]:
+            of_run = runs.within(slot.name, _running_s(job), prefix=f"{slot.name}: ")
+            rows.append(run_once(job, slot, of_run))
             write_header(job, order_of_runs, rows, seed)
     return rows
 
@@ -118,15 +123,17 @@ def _job(
     rounds: int,
     what_if: WhatIf,
     order: str,
+    show: Phases,
 ) -> Job:
     plan_file = scratch / "replay.plan"
-    summary, told = plan(trace, plan_file, what_if)
+    summary, told = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
     if not summary.syscalls:
         raise SpoolscopeError(
             "no recorded call is in the part that is asked for",
             remedy="give another part: a recording begins when its snapshot was taken",
             exit_code=USAGE,
         )
+    show(CHECKING)
     checked = Engine(plan_file).check()
     job = Job(
         trace=trace,
@@ -149,22 +156,28 @@ def _job(
     return job
 
 
-class _Share:
-    """Progress of one run as a part of all runs."""
-
-    def __init__(self, report: Progress, name: str, number: int, of: int, job: Job) -> None:
-        self._report, self._name, self._number, self._of = report, name, number, of
-        run_s = job.pace.estimate_s(job.summary.duration_ns) or 1.0
-        self._before = OVERHEAD_S / 2 / (run_s + OVERHEAD_S)
-        self._run = run_s / (run_s + OVERHEAD_S)
-
-    def __call__(self, what: str, fraction: float | None) -> None:
-        """Report a step; a fraction is that of the replay itself, None comes before it."""
-        within = 0.0 if fraction is None else self._before + self._run * fraction
-        self._report(f"{self._name}: {what}", (self._number + within) / self._of)
+def _planning_s(trace: Trace) -> dict[str, float]:
+    """Return about how long the plan of a trace takes."""
+    calls = float(trace.meta["counts"]["syscalls"])
+    return {BUILDING: calls / 500_000, CHECKING: calls / 1_000_000}
 
 
-def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
+def _running_s(job: Job) -> dict[str, float]:
+    """Return about how long the phases of a run take."""
+    calls, names = job.summary.syscalls, job.names
+    run_s = job.pace.estimate_s(job.summary.duration_ns)
+    return {
+        "making the filesystem": 0.5,
+        "building the fixture": 0.5 + names / 20_000,
+        "making caches cold": 1.0,
+        "replaying": calls / 50_000 if run_s is None else run_s,
+        "converting its recording": 0.0 if job.recorder is None else 2 + calls / 20_000,
+        "verifying": 0.5 + names / 50_000,
+        "judging": 0.1 + calls / 200_000,
+    }
+
+
+def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     """Make, fill, replay, verify and remove one candidate; return the row of the run."""
     directory = job.out / slot.name
     directory.mkdir(parents=True)
@@ -176,16 +189,17 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
     if slot.candidate.directory is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
     began = time.monotonic()
-    progress("making the filesystem", None)
+    show("making the filesystem")
     roomy = shutil.disk_usage(job.work).free > size
     keep = job.work / f"{slot.candidate.name}.fixture" if job.rounds > 1 and roomy else None
     with prepared(slot.candidate, job.work, size, keep) as target:
-        built = _fill(job, slot, engine, target, keep, progress)
-        summary = _execute(job, engine, target, directory, progress)
-        progress("verifying", 1.0)
+        built = _fill(job, slot, engine, target, keep, show)
+        summary = _execute(job, engine, target, directory, show)
+        show("verifying")
         state = engine.verify(target.mount)
         options = target.options
         types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
+    show("judging")
     outcomes = read_outcomes(directory / "outcomes.bin")
     wrong = judge(job.plan, outcomes, types)
     caused = causes(job.plan, outcomes, wrong, types, job.trace)
@@ -208,18 +222,18 @@ def run_once(job: Job, slot: Slot, progress: Progress) -> dict[str, Any]:
 
 
 def _fill(
-    job: Job, slot: Slot, engine: Engine, target: Target, keep: Path | None, progress: Progress
+    job: Job, slot: Slot, engine: Engine, target: Target, keep: Path | None, show: Phases
 ) -> dict[str, Any]:
     """Build the fixture, or know what a copied one holds; make caches cold or warm."""
     note = keep.with_suffix(".json") if keep else None
     if note is not None and target.copied:
         built: dict[str, Any] = json.loads(note.read_text())
     else:
-        progress("ageing, building" if job.begin.age else "building the fixture", None)
+        show("building the fixture")
         built = engine.fixture(target.mount, job.begin.age)
         if note is not None and target.image is not None:
             write_json(note, built)
-    progress("making caches " + job.begin.cache, None)
+    show("making caches cold")
     target.cool(slot.candidate, keep)
     if job.begin.cache == WARM:
         images.read_all(target.mount)
@@ -231,13 +245,19 @@ def _recorded_types(trace: Trace) -> frozenset[str]:
 
 
 def _execute(
-    job: Job, engine: Engine, target: Target, directory: Path, progress: Progress
+    job: Job, engine: Engine, target: Target, directory: Path, show: Phases
 ) -> dict[str, Any]:
     files = engine.files(directory, job.work)
     command = engine.command(target.mount, job.pace, job.order, files)
-    with engine.watching(files, lambda done: progress("replaying", done)):
+
+    def recording(_what: str, converted: float | None) -> None:
+        if converted is not None:
+            show("converting its recording", converted)
+
+    show("replaying")
+    with engine.watching(files, lambda done: show("replaying", done)):
         if job.recorder is not None:
-            status = job.recorder(target.mount, command, directory / "trace")
+            status = job.recorder(target.mount, command, directory / "trace", recording)
         else:
             status = to_its_end(command)
     summary = engine.summary(files, status)

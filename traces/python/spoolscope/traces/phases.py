@@ -40,10 +40,10 @@ class Phases:
         """Report a phase of which a share is done."""
         self._report(self._prefix + phase, self._at(phase, done))
 
-    def within(self, phase: str, lengths: Mapping[str, float]) -> "Phases":
-        """Return phases that make up one of these."""
+    def within(self, phase: str, lengths: Mapping[str, float], prefix: str = "") -> "Phases":
+        """Return phases that make up one of these; ``prefix`` comes before their names, too."""
         part = self._at(phase, 0.0), self._at(phase, 1.0)
-        return Phases(self._report, lengths, part=part, prefix=self._prefix)
+        return Phases(self._report, lengths, part=part, prefix=self._prefix + prefix)
 
     def _at(self, phase: str, done: float) -> float:
         names = list(self._lengths)
