@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import explain
 
 pytestmark = [pytest.mark.root, pytest.mark.times]
+PYTHON = Path(sys.executable).name
 
 # The child freezes, waits until the parent writes, and thaws; the parent says how long its calls
 # took, begun while the filesystem was frozen.
@@ -52,6 +54,7 @@ def test_a_frozen_filesystem_is_found_with_its_length(spool, recorded, fstype):
     runnable_ns = sum(found.causes.get(c, 0) for c in ("runq", "preempt", "steal"))
     assert 0.95 * took_ns - runnable_ns < found.causes["frozen"] < 1.02 * took_ns
     assert found.named_share >= 0.99
+    assert diagnose(found)[0].kind == "frozen_filesystem"
 
 
 READER = """
@@ -67,9 +70,13 @@ READER = """
 """
 
 
+def _delayed_ns(log):
+    return sum(int(line.split()[1]) for line in log.read_text().splitlines())
+
+
 @contextmanager
 def fuse_server(place, delay_ms):
-    """Yield the mount point and a function that tells for how long answers were delayed, ns."""
+    """Yield the mount point, a function that tells the delay of all answers (ns), and the pid."""
     mount, log = place / "served", place / "served.log"
     mount.mkdir()
     script = Path(__file__).with_name("slow_fuse.py")
@@ -79,7 +86,7 @@ def fuse_server(place, delay_ms):
     )  # fmt: skip
     try:
         assert server.stdout.readline() == "ready\n"
-        yield mount, lambda: sum(int(line.split()[1]) for line in log.read_text().splitlines())
+        yield mount, lambda: _delayed_ns(log), server.pid
     finally:
         server.communicate(timeout=10)
 
@@ -88,7 +95,7 @@ def test_a_slow_server_is_found_with_its_length(require, recorded, tmp_path):
     require("bpf")
     if not Path("/dev/fuse").exists():
         require("fuse", reason="this kernel has no FUSE (/dev/fuse)")
-    with fuse_server(tmp_path, 20) as (mount, delayed_ns):
+    with fuse_server(tmp_path, 20) as (mount, delayed_ns, server):
         before_ns = delayed_ns()
         found = explain(recorded(mount, READER))
         took_ns = delayed_ns() - before_ns
@@ -97,6 +104,8 @@ def test_a_slow_server_is_found_with_its_length(require, recorded, tmp_path):
     assert found.causes["server"] == pytest.approx(took_ns, rel=0.1)
     assert found.by_syscall["read"].causes["server"] > 100e6
     assert found.named_share >= 0.99
+    told = diagnose(found)[0]
+    assert (told.kind, told.culprit) == ("slow_server", f"{PYTHON} (process {server})")
 
 
 # Before the child may run a program it has to open a FIFO, for which it waits.
@@ -154,7 +163,7 @@ SCANNED = """
     begin = time.monotonic_ns()
     for name in range(6):
         os.close(os.open(f"{sys.argv[1]}/{name}", os.O_RDONLY))
-    said.write(str(time.monotonic_ns() - begin))
+    said.write(f"{time.monotonic_ns() - begin} {scanner}")
     os.waitpid(scanner, 0)
 """
 
@@ -162,9 +171,11 @@ SCANNED = """
 def test_a_scanner_is_found_with_its_length(spool, recorded):
     mount = spool("ext4")
     found = explain(recorded(mount, SCANNED))
-    took_ns = int(Path(f"{mount}.said").read_text())
+    took_ns, scanner = map(int, Path(f"{mount}.said").read_text().split())
     print(took_ns, {n: c.causes for n, c in found.by_syscall.items()}, found.unknown[:3])
     assert took_ns > 300e6
     assert found.causes["scanner"] == pytest.approx(took_ns, rel=0.05)
     assert set(found.by_syscall["openat"].causes) & {"scanner"}
     assert found.named_share >= 0.99
+    told = diagnose(found)[0]
+    assert (told.kind, told.culprit) == ("scanner", f"{PYTHON} (process {scanner})")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from spoolscope.analysis.answerers import ELSEWHERE, Answerer
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.diagnosis import (
@@ -162,3 +163,19 @@ def test_a_host_that_takes_the_cpu_is_told():
     assert (found.kind, found.share) == ("host_steal", pytest.approx(0.3))
     assert "3.00 s" in found.mechanism
     assert kinds(explanation({"steal": S // 20, "cpu": 7 * S})) == []
+
+
+@pytest.mark.parametrize("cause", ELSEWHERE)
+def test_what_is_neither_filesystem_nor_disk_is_named(cause):
+    [found] = diagnose(explanation({cause: 6 * S, "cpu": 4 * S}))
+    assert (found.kind, found.culprit) == (ELSEWHERE[cause].kind, ELSEWHERE[cause].culprit)
+    assert found.share == 0.6
+    assert "6.00 s" in found.mechanism
+
+
+@pytest.mark.parametrize(("ns", "culprit"), [(4 * S, "scand (process 9)"), (2 * S, "A program")])
+def test_the_program_that_ended_most_of_it_is_named(ns, culprit):
+    waited = explanation({"scanner": 6 * S, "cpu": 4 * S})
+    waited.evidence = replace(waited.evidence, answerers=(Answerer("scanner", 9, "scand", ns),))
+    [found] = diagnose(waited)
+    assert found.culprit.startswith(culprit)

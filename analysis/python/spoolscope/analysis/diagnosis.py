@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import numpy as np
 
+from spoolscope.analysis.answerers import ELSEWHERE, Answerer, answerers
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import ENDS_WITH_REQUEST, JOURNAL_WAITS
 from spoolscope.analysis.cpu_holders import (
@@ -78,6 +79,7 @@ class Evidence:
     cpu_holder: CpuHolder | None = None
     held_back: HeldBack | None = None
     disk_holders: tuple[DiskHolder, ...] = ()
+    answerers: tuple[Answerer, ...] = ()
     measurement_ns: int = 0
     strangers: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ class Finding:
 
     Attributes:
         kind: forced_commits, full_journal, linear_directory, slow_disk, busy_disk, io_limit,
-            busy_cpu or host_steal.
+            busy_cpu, host_steal, or one of ``answerers.ELSEWHERE``.
         culprit: Who or what.
         mechanism: What it does to the calls.
         remedy: What to try.
@@ -139,6 +141,7 @@ def gather(
         cpu_holder=worst_holder(held, families, times),
         held_back=HeldBack(*held_back) if held_back else None,
         disk_holders=tuple(disk_holders(con, trace, families, times, window)),
+        answerers=answerers(con),
         measurement_ns=measurement_ns(held),
         strangers=taken_by_strangers(held, families, {pid for pid, _ in times}),
     )
@@ -165,6 +168,7 @@ def diagnose(found: "Explanation") -> list[Finding]:
         *_slow_disk(found),
         *_busy_disk(found),
         *_io_limit(found),
+        *_elsewhere(found),
         *_busy_cpu(found),
         *_host_steal(found),
     ]
@@ -287,6 +291,23 @@ def _io_limit(found: "Explanation") -> Iterator[Finding]:
         "the group what must not wait.",
         waited / found.filesystem_ns,
     )
+
+
+def _elsewhere(found: "Explanation") -> Iterator[Finding]:
+    """Calls that waited for a server, a thaw, a scanner, md or quota."""
+    programs = {a.cause: a for a in found.evidence.answerers}
+    for cause, about in ELSEWHERE.items():
+        waited = found.causes.get(cause, 0)
+        program = programs.get(cause)
+        # One that ended less than half of it may have done so by chance.
+        named = program is not None and 2 * program.ns >= waited
+        yield Finding(
+            about.kind,
+            f"{program.comm} (process {program.pid})" if program and named else about.culprit,
+            about.mechanism.format(waited=duration(waited)),
+            about.remedy,
+            waited / found.filesystem_ns,
+        )
 
 
 def _busy_cpu(found: "Explanation") -> Iterator[Finding]:
