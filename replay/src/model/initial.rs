@@ -92,7 +92,8 @@ impl World<'_> {
     }
 
     fn guess(&self, path: u32, op: Option<&PlanOp>) -> Attributes {
-        let directory = self.evidence.is_directory(path);
+        // The spool itself is one, whatever a call asks of it.
+        let directory = self.evidence.is_directory(path) || self.names.bytes(path).is_empty();
         let Some(op) = op else {
             let kind = if directory { libc::S_IFDIR } else { 0 };
             return Attributes {

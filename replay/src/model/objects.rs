@@ -92,8 +92,14 @@ impl Object {
     /// Takes what a call or descriptor shows of an object whose mode was a guess.
     pub fn learn_mode(&mut self, told: u32) {
         let kind = self.first.mode & libc::S_IFMT;
-        if !self.guessed || told == 0 || (kind != 0 && told & libc::S_IFMT != kind) {
+        let other = kind != 0 && told & libc::S_IFMT != kind;
+        // What a call met without telling its type was taken for a regular file.
+        let only_taken = self.tentative && semantics::is_regular(kind);
+        if !self.guessed || told == 0 || (other && !only_taken) {
             return;
+        }
+        if other {
+            self.begin_with(0);
         }
         self.guessed = false;
         self.tentative &= semantics::is_regular(told);

@@ -191,13 +191,27 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
     }
 }
 
+/// Where a symlink leads of which nothing tells it: nowhere.
+const NOWHERE: &[u8] = b".spoolscope-unknown";
+
+fn target(plan: &Plan, target: u32, attributes: &Attributes) -> Vec<u8> {
+    let text = plan.string(target);
+    let link = attributes.mode & libc::S_IFMT == libc::S_IFLNK;
+    // No symlink is empty.
+    if link && text.is_empty() {
+        NOWHERE.to_vec()
+    } else {
+        text.to_vec()
+    }
+}
+
 fn from_object(plan: &Plan, object: &Object, when: When) -> Thing {
     let (attributes, written) = match when {
         When::Start => (object.first, object.data_at_start(object.first.size)),
         When::End => (object.now, object.written.clone()),
     };
     Thing {
-        target: plan.string(object.target).to_vec(),
+        target: target(plan, object.target, &attributes),
         takes: match when {
             When::Start => written.bytes(),
             When::End => object.data_bytes(),
@@ -213,7 +227,7 @@ fn from_entry(plan: &Plan, entry: &PlanEntry) -> Thing {
     let attributes = Attributes::of_entry(entry);
     let written = Holes::of(entry.holes).data(attributes.size);
     Thing {
-        target: plan.string(entry.target).to_vec(),
+        target: target(plan, entry.target, &attributes),
         takes: written.bytes(),
         written,
         listed: is_listed(entry),

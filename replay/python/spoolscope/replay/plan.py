@@ -114,7 +114,9 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
     links = Symlinks(trace, calls, strings)
     attached = Attached(trace, lives, strings)
     before_all = held(trace, lives, strings, attached)
-    entries = on_disk.gathered(_entries(trace, strings, links), DTYPES["plan_entry"], place)
+    entries = on_disk.gathered(
+        chain(_entries(trace, strings, links), [links.entries]), DTYPES["plan_entry"], place
+    )
     entries_ = [_above(entries, strings), entries, attached.entries]
     others = chain(faults(trace, lives), read_events(trace, lives))
     pieces = in_order(_led(calls.ops(strings), links), others, len(lives.tid), place)

@@ -12,6 +12,7 @@ from stat import S_IFLNK
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.replay import told_links
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.columns import column
 from spoolscope.replay.ops import Ops, are
@@ -66,6 +67,7 @@ class Symlinks:
 
     Attributes:
         followed: Calls that got another name so far.
+        entries: Links at the start that only calls tell of, as the snapshot would have shown them.
     """
 
     def __init__(self, trace: Trace, calls: Calls, strings: Strings) -> None:
@@ -77,6 +79,14 @@ class Symlinks:
         self._known: dict[bytes, int] = {}
         self.followed = 0
         at_start = dict(_at_start(trace, strings))
+        links = told_links.told(trace, calls, strings)
+        links = links[[strings.text(int(path)) not in at_start for path in links["path"]]]
+        if len(links):
+            names = {strings.text(int(path)) for path in links["path"]}
+            links = told_links.at_start(links, self._changes(calls, names), strings)
+        said = told_links.targets(links, strings)
+        self.entries = told_links.entries(links, said, strings)
+        at_start |= said
         if at_start or calls.any_of(_MAKE):
             self._spans = self._found(calls, at_start)
         spans = [span for found in self._spans.values() for span in found]
