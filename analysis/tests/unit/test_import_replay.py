@@ -1,4 +1,4 @@
-"""Lines of strace, imported and replayed: what is known of a file only in part is made as it was."""
+"""Lines of strace, imported and replayed: what they tell only in part is made as it was."""
 
 from pathlib import Path
 
