@@ -17,6 +17,18 @@ def test_escaped_bytes_come_back() -> None:
     assert decoded("raw %FF") == b"raw \xff"
 
 
+def test_a_stray_byte_leaves_the_names_beside_it_alone() -> None:
+    assert escaped("Bücher/".encode() + b"\xfcber%") == "Bücher/%FCber%25"
+
+
+def test_random_bytes_come_back() -> None:
+    rng = random.Random(21)
+    for _ in range(3000):
+        pieces = [rng.randbytes(2), chr(rng.randrange(0xD800)).encode(), b"%", b"C3"]
+        raw = b"".join(rng.choices(pieces, k=6))
+        assert decoded(escaped(raw)) == raw
+
+
 @pytest.mark.parametrize("name", [bytes(range(1, 256)), "café 100%".encode(), b"%41", b"plain"])
 def test_every_name_comes_back(name: bytes) -> None:
     assert decoded(escaped(name)) == name

@@ -25,6 +25,8 @@ PRINTERS = {"spoolscope/cli/printing.py"}
 # What people run by hand to make a document; the screens of the live tools go through shown().
 DOCUMENTS = {"spoolscope/traces/format.py"}
 TITLE = "\x1b]0;owned\x07"
+# Of the progress bar: colours, cursor and line moves.
+OWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 NAME = f"{TITLE}\r\n\u202elive\u2066\x9b2J\x7f\u200b\t|`<b>"
 SPOOL = f"/spool/{TITLE}"
 
@@ -163,13 +165,13 @@ VERBS = {
 
 
 def under_pty(words: list[str]) -> str:
-    """Run a command on a terminal and return all that it wrote there."""
+    """Run a command on a terminal; return what it wrote there, but for the moves of its own."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
         told = b"".join(parts(ours))
     os.close(ours)
-    return told.decode(errors="surrogateescape").replace("\r\n", "\n")
+    return OWN.sub("", told.decode(errors="surrogateescape"))
 
 
 def parts(terminal: int) -> Iterator[bytes]:
@@ -194,8 +196,6 @@ def test_the_report_shows_names_as_text(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "q.html"
     words = [sys.executable, "-m", "spoolscope.cli.main", "report", str(trace), "-o", str(out)]
     told = under_pty(words)
-    # Of the progress bar: colours, cursor and line moves, all of our own.
-    told = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", told)
     assert not hidden(told)
     assert TITLE[1:-1] in out.read_text()
     plotly = re.compile(r"<script>.*?</script>", re.DOTALL)

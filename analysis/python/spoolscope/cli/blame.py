@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spoolscope.cli.output import wrapped
+from spoolscope.traces.text import shown
 
 if TYPE_CHECKING:
     from spoolscope.analysis.blame import Charge
@@ -44,7 +45,7 @@ def _charges(found: "Explanation") -> Iterable[str]:
     for row in charges.by_program[:TOP_BLAME]:
         several = "-" if row.comm.startswith("(") else "several"
         pid = several if row.pid is None else str(row.pid)
-        yield f"  {row.comm[:16]:<17}{pid:>9}{_cost(row)}"
+        yield f"  {shown(row.comm)[:16]:<17}{pid:>9}{_cost(row)}"
     yield ""
     yield f"  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for box in charges.by_mailbox[:TOP_BLAME]:
@@ -53,7 +54,7 @@ def _charges(found: "Explanation") -> Iterable[str]:
     yield f"  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
     for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
-        where = f"{row.comm[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
+        where = f"{shown(row.comm)[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
         yield f"  {where}{count(row.n):>7}{times}"
 
 
@@ -72,9 +73,9 @@ def _culprits(found: "Explanation") -> Iterable[str]:
     yield "Who kept whom waiting"
     yield f"  {'victim':<21}{'for':<16}{'culprit':<23}{'n':>7}{'time':>9}"
     for row in found.culprits[:TOP_BLAME]:
-        victim = f"{row.victim[:11]} {row.victim_call}"[:20]
+        victim = f"{shown(row.victim)[:11]} {row.victim_call}"[:20]
         pid = "" if row.culprit_pid is None else f" {row.culprit_pid}"
-        culprit = f"{row.culprit[:11]}{pid} {row.culprit_call}".removesuffix(" -")[:22]
+        culprit = f"{shown(row.culprit)[:11]}{pid} {row.culprit_call}".removesuffix(" -")[:22]
         cause = CAUSES[row.cause].label[:15]
         numbers = f"{count(row.n):>7}{duration(row.ns):>9}"
         yield f"  {victim:<21}{cause:<16}{culprit:<23}{numbers}" + ("" if row.recorded else "*")

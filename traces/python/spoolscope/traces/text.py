@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+# How surrogateescape marks a byte outside UTF-8.
+_STRAY = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 # Characters that are printable to Python and yet leave no mark: Unicode's default ignorable ones
 # outside category C, and the empty Braille cell.
@@ -14,11 +16,10 @@ _UNSEEN = re.compile(
 
 def escaped(path: bytes) -> str:
     """Return a name as text: bytes outside UTF-8 and '%' become %XX, so that nothing is lost."""
-    try:
-        text = path.decode()
-    except UnicodeDecodeError:
-        return "".join(chr(b) if b < 0x80 and b != 0x25 else f"%{b:02X}" for b in path)
-    return text.replace("%", "%25") if "%" in text else text
+    text = path.decode(errors="surrogateescape")
+    text = text.replace("%", "%25") if "%" in text else text
+    # Only those bytes: in a path the name of a directory stays what it is in others.
+    return text if text.isascii() else _STRAY.sub(lambda m: f"%{ord(m[0]) - 0xDC00:02X}", text)
 
 
 def decoded(text: str) -> bytes:
