@@ -354,6 +354,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mode_refused_it() {
+        let script = "
+            tree d mode=40755
+            A 0-10 chmod d mode=700 = 0
+            B 20-30 open d/f flags=0 = -13
+        ";
+        let kind = "mode, owner or times";
+        assert_eq!(only(script, 1), [kind, "d", "is refused by", "changes"]);
+    }
+
+    #[test]
+    fn symlinks_led_it_round() {
+        let script = "
+            tree a mode=120777 target=b
+            A 0-10 symlink a b = 0
+            B 20-30 stat a = -40
+        ";
+        assert_eq!(only(script, 1), ["name", "b", "through", "made"]);
+    }
+
+    #[test]
     fn a_lock_was_given_up() {
         let script = "
             A 0-10 fcntl fd=3 ino=7 cmd=6 lock=1 = 0

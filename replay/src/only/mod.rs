@@ -14,6 +14,7 @@ use spoolscope_traces::records::{NONE, PLAN_FORK, PlanEntry, PlanFd, PlanOp, Pla
 
 use crate::assemble::Draft;
 use crate::model::names::Names;
+use crate::model::needs;
 use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
@@ -148,8 +149,12 @@ impl Uses {
             let above = world.names.ancestors(touch.path).iter();
             things.extend(above.map(|path| Thing::Name(*path)));
             things.push(Thing::Name(touch.path));
-            if touch.makes != Makes::Same && op.ret >= 0 {
+            if op.ret >= 0 && (touch.makes != Makes::Same || changes_named(op)) {
                 changed.push(Thing::Name(touch.path));
+            }
+            // What refused it, or led it round, may be anywhere on its way.
+            if semantics::was_denied(op) || needs::went_round(op) {
+                things.extend(world.way_to(touch.path).into_iter().map(Thing::Name));
             }
         }
         let clones = semantics::kind(op) == Kind::Clone;
@@ -230,6 +235,14 @@ impl Uses {
 
 fn is_fcntl(op: &PlanOp) -> bool {
     semantics::kind(op) == Kind::Fcntl
+}
+
+/// Whether a call changes what its name leads to: such calls tell no inode.
+fn changes_named(op: &PlanOp) -> bool {
+    matches!(
+        semantics::kind(op),
+        Kind::Chmod | Kind::Chown | Kind::SetXattr | Kind::Truncate | Kind::Touch
+    )
 }
 
 /// Whether others that use the object may see a difference, or have to wait.

@@ -185,3 +185,21 @@ fn what_the_source_of_a_clone_holds_is_given() {
     let writes = kept.iter().filter(|call| call.ends_with("pwrite64"));
     assert_eq!(writes.count(), 1, "{kept:?}");
 }
+
+#[test]
+fn what_changed_the_named_file_or_refused_the_chosen_is_given() {
+    let script = "
+        tree d mode=40755
+        tree d/f ino=7
+        tree other ino=8
+        A 0-5 stat x = -2
+        B 10-20 chmod d mode=700 = 0
+        B 30-40 chmod other mode=700 = 0
+        A 50-60 open d/f flags=0 = -13
+        B 70-80 truncate d/f off=3 = 0
+        B 90-100 chown other arg=1 = 0
+        A 110-120 stat d/f ino=7 omode=100644 osize=3 = 0
+    ";
+    let kept = ["0 stat", "1 chmod", "0 open", "1 truncate", "0 stat"];
+    assert_eq!(of_first(script), kept);
+}
