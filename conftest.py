@@ -63,7 +63,8 @@ MKFS = {
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keep the notes of commands that tests kill from those of the operator."""
+    """Keep the notes of commands that tests kill from those of the operator, and keys."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     place = tmp_path_factory.mktemp("state")
     os.environ["XDG_STATE_HOME"] = str(place)
     return place

@@ -4,16 +4,17 @@ import json
 
 import pytest
 
-from spoolscope.traces.private import Private
+from spoolscope.traces.private import Hiding, Private
 
 KEY = bytes(range(32))
+PATHS = [b"/var/mail/example.org/alice/cur", b"/var/mail/example.org/bob/cur"]
 SECRETS = ("alice", "example.org", "mailhost7", "vg_mail", "filter-bob")
 
 
 def hidden(**fields: object) -> dict:
     spool = {"mount": "/var/mail", "fstype": "ext4", "source": "/dev/sda1", "options": "rw"}
     meta = {"spools": [spool | fields], "filter": {}}
-    [shown] = Private(KEY).meta(meta)["spools"]
+    [shown] = Private(Hiding(KEY)).meta(meta)["spools"]
     return shown
 
 
@@ -35,7 +36,7 @@ def test_well_known_words_of_a_mount_point_stay(mount: str, kept: str) -> None:
 
 
 def test_a_mount_point_is_hidden_as_the_same_names_in_tables_are() -> None:
-    private = Private(KEY)
+    private = Private(Hiding(KEY))
     [spool] = private.meta({"spools": [{"mount": "/var/mail/example.org"}]})["spools"]
     assert spool["mount"].encode() == private.names.path(b"/var/mail/example.org")
 
@@ -74,7 +75,8 @@ def test_what_was_asked_for_goes() -> None:
         "pids": [7],
         "command": True,
     }
-    shown = Private(KEY).meta({"filter": asked})
+    private = Private(Hiding(KEY), PATHS, [b"/var/mail"])
+    shown = private.meta({"filter": asked})
     assert not any(secret in json.dumps(shown) for secret in SECRETS)
     assert shown["filter"]["cgroups"][0].endswith("/cgroup/system.slice/dovecot.service")
     assert (shown["filter"]["pids"], shown["filter"]["command"]) == ([7], True)

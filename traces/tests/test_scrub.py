@@ -7,16 +7,18 @@ import pytest
 
 from spoolscope.traces import scrub as scrubbing
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.pseudonym import key_id
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "postfix-dovecot"
 KEY = bytes(range(32))
+HIDING = Hiding(KEY)
 
 
-def scrub(old: Path, new: Path, key: bytes = KEY) -> int:
-    return scrubbing.scrub(old, new, key, lambda _what, _share: None)
+def scrub(old: Path, new: Path, hiding: Hiding = HIDING) -> int:
+    return scrubbing.scrub(old, new, hiding, lambda _what, _share: None)
 
 
 def digests(trace: Path) -> dict[str, str]:
@@ -73,7 +75,7 @@ def test_a_name_that_is_left_is_found_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Injected fault: one of the sample's names slips through."""
-    each, let_through = scrubbing._each, []
+    each, let_through = scrubbing.mapped, []
 
     def leaky(values, hide):
         hidden = each(values, hide).to_pylist()
@@ -85,7 +87,7 @@ def test_a_name_that_is_left_is_found_and_nothing_is_written(
                 hidden[i] = text
         return scrubbing.pa.array(hidden)
 
-    monkeypatch.setattr(scrubbing, "_each", leaky)
+    monkeypatch.setattr(scrubbing, "mapped", leaky)
     with pytest.raises(SpoolscopeError, match=r"left in the copy, first in paths\.path"):
         scrub(SAMPLE, tmp_path / "new")
     assert let_through

@@ -11,6 +11,7 @@ from spoolscope.tracers.strace.importer import Begun, import_strace
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import RECORDS, ROWS, Capture
 from spoolscope.traces.flat import DTYPES
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.trace import Trace
 
 Import = Callable[..., Trace]
@@ -103,7 +104,7 @@ def imported(tmp_path: Path) -> Import:
 
     def make(
         files: dict[str, str],
-        key: bytes | None = None,
+        hiding: Hiding | None = None,
         root: str = "/spool",
         pid: int | None = None,
         cwd: str | None = None,
@@ -114,7 +115,7 @@ def imported(tmp_path: Path) -> Import:
         if output.exists():
             output = tmp_path / "trace2"
         begun = Begun(pid, Path(cwd) if cwd else None)
-        import_strace(paths, Path(root), output, key, lambda _what, _fraction: None, begun)
+        import_strace(paths, Path(root), output, hiding, lambda _what, _fraction: None, begun)
         return Trace.open(output)
 
     return make

@@ -7,6 +7,7 @@ import pytest
 
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.lives import EXIT, FORK
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.scrub import scrub
 from spoolscope.traces.trace import Trace
@@ -44,14 +45,14 @@ def tell(story) -> None:
 def test_scrubbing_gives_what_recording_with_the_key_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_story
 ) -> None:
-    for name, key in (("kept", None), ("hidden", KEY)):
+    for name, hiding in (("kept", None), ("hidden", Hiding(KEY))):
         story = new_story()
         tell(story)
         capture = story.end()
         monkeypatch.setattr("spoolscope.tracers.convert.read_capture", lambda _, c=capture: c)
         (tmp_path / name).mkdir()
-        convert([tmp_path], tmp_path / name, key)
-    n = scrub(tmp_path / "kept", tmp_path / "scrubbed", KEY, lambda _what, _share: None)
+        convert([tmp_path], tmp_path / name, hiding)
+    n = scrub(tmp_path / "kept", tmp_path / "scrubbed", Hiding(KEY), lambda _what, _share: None)
     assert n > 5
     kept, hidden, scrubbed = (
         Trace.open(tmp_path / name) for name in ("kept", "hidden", "scrubbed")

@@ -7,6 +7,7 @@ import pytest
 
 from spoolscope.tracers.strace.importer import import_strace
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.trace import Trace
 
 
@@ -64,7 +65,7 @@ def test_a_delivery(imported, calls) -> None:
 
 
 def test_no_content_and_no_name_is_in_the_trace(imported) -> None:
-    trace = imported({"log.70": DELIVERY}, key=bytes(32))
+    trace = imported({"log.70": DELIVERY}, hiding=Hiding(bytes(32)))
     assert trace.meta["pseudonymised"]
     texts = "".join(str(trace.table(name).to_pylist()) for name in trace.meta["counts"])
     for word in ("secret", "more of", "alice", "root", "passwd"):

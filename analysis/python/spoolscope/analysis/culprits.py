@@ -289,13 +289,19 @@ def longest_chains(con: duckdb.DuckDBPyConnection, limit: int = 10) -> list[list
     return found
 
 
-def write_edges(con: duckdb.DuckDBPyConnection, file: Path) -> int:
-    """Write the table ``edges`` as Parquet and return its number of rows."""
+def write_edges(con: duckdb.DuckDBPyConnection, file: Path, *, private: bool = False) -> int:
+    """Write the table ``edges`` as Parquet and return its number of rows.
+
+    Args:
+        con: Connection that has the table.
+        file: File to write.
+        private: It holds real names: only its owner may read it.
+    """
     with tempfile.TemporaryDirectory(dir=scratch()) as place:
         made = Path(place) / "edges.parquet"
         quoted = str(made).replace("'", "''")
         command = f"COPY edges TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)"
         ((n,),) = con.execute(command).fetchall()
-        with made.open("rb") as source, replacing(place_of(file)) as target:
+        with made.open("rb") as source, replacing(place_of(file), private=private) as target:
             shutil.copyfileobj(source, target)
     return int(n)

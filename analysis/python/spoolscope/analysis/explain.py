@@ -190,7 +190,8 @@ def explain(
         if edges is not None:
             if TOO_LONG in found.remarks:
                 raise SpoolscopeError(TOO_LONG, remedy="record with --rotate, and ask each part")
-            write_edges(con, edges)
+            real = opened.names is not None or not opened.meta.get("pseudonymised")
+            write_edges(con, edges, private=real)
         return found
 
 

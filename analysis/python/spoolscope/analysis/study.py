@@ -80,11 +80,13 @@ class Study:
         return doing(cause, str(spools[0].get("fstype", "")))
 
 
-def study(path: Path, name: str | None = None, comms: Mapping[int, str] | None = None) -> Study:
+def study(
+    trace: Trace | Path, name: str | None = None, comms: Mapping[int, str] | None = None
+) -> Study:
     """Study a trace.
 
     Args:
-        path: Its directory.
+        trace: It, opened, or its directory.
         name: What to call it, by default the name of the directory.
         comms: Names to use instead of the recorded ones, by thread id: in the trace of a
             replay every process is the replayer, and this tells what it stood for.
@@ -92,14 +94,14 @@ def study(path: Path, name: str | None = None, comms: Mapping[int, str] | None =
     Raises:
         SpoolscopeError: it is not a trace, or is damaged.
     """
-    trace = Trace.open(path)
+    trace = trace if isinstance(trace, Trace) else Trace.open(trace)
     with trace.connect() as con:
         if comms:
             _rename(con, comms)
         explanation = explain_with(con, trace, blame=True)
         prepare(con)
         return Study(
-            name=name or path.name,
+            name=name or trace.path.name,
             explanation=explanation,
             timeline=timeline(con),
             curves=curves(con),

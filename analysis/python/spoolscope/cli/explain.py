@@ -9,10 +9,12 @@ import click
 
 from spoolscope.cli.blame import blame_lines
 from spoolscope.cli.callers import caller_lines
+from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import claim_output, emit_json, force_option, json_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.slices import parse_slice
+from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
@@ -42,6 +44,7 @@ BAR = 24
     help="More rules (TOML); they come before the shipped ones.",
 )
 @force_option
+@names_options
 @click.option(
     "--only",
     multiple=True,
@@ -69,6 +72,8 @@ def command(
     edges: Path | None,
     rules: Path | None,
     force: bool,
+    names: bool,
+    key_file: Path | None,
     only: tuple[str, ...],
     but: tuple[str, ...],
     part: str | None,
@@ -86,17 +91,19 @@ def command(
     from spoolscope.analysis.stack_rules import load_rules
 
     selection = Selection(only, but, None if part is None else parse_slice(part))
+    opened = named(Trace.open(trace), key_file, wanted=names)
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
     with claimed:
-        found = explain(trace, load_rules(rules), blame=blame, edges=edges, selection=selection)
+        found = explain(opened, load_rules(rules), blame=blame, edges=edges, selection=selection)
     if as_json:
-        emit_json(found.to_json())
+        emit_json(marked(found.to_json(), opened))
     else:
+        said = names_lines(opened, key_file)
         lines = [*_findings(found), *_head(found), *_causes(found), *_cpu(found), *_calls(found)]
         lines += [*caller_lines(found), *_commits(found), *(blame_lines(found) if blame else ())]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
-        say(*lines, *_tail(found, trace))
+        say(*lines, *_tail(found, trace, said))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
 
@@ -247,7 +254,7 @@ def _unknown(found: "Explanation") -> Iterable[str]:
         yield "  none"
 
 
-def _tail(found: "Explanation", trace: Path) -> Iterable[str]:
+def _tail(found: "Explanation", trace: Path, said: list[str]) -> Iterable[str]:
     from spoolscope.analysis.wording import duration, percent
 
     error = found.split.sum_error_ns
@@ -256,4 +263,5 @@ def _tail(found: "Explanation", trace: Path) -> Iterable[str]:
     yield f"The parts of every call add up {exact}."
     blocked, named = duration(found.split.blocked_ns), percent(found.named_share, 2)
     yield f"Blocked {blocked}, of which {named} has a named cause."
+    yield from said
     yield f"Next: spoolscope report {trace}"

@@ -6,10 +6,12 @@ from typing import Any
 import click
 
 from spoolscope.cli.limits import PID
+from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
     force_option,
+    hide_programs_option,
     json_option,
     key_file_option,
     new_trace_option,
@@ -52,6 +54,7 @@ def command() -> None:
 @click.option("--pid", type=PID, help="The process, if the lines do not name it.")
 @new_trace_option
 @click.option("--keep-names", is_flag=True, help="Keep file names instead of hiding them.")
+@hide_programs_option
 @key_file_option
 @force_option
 @quiet_option
@@ -65,6 +68,7 @@ def strace(
     key_file: Path | None,
     *,
     keep_names: bool,
+    hide_programs: bool,
     force: bool,
     quiet: bool,
     as_json: bool,
@@ -78,14 +82,17 @@ def strace(
     not copied.
     """
     from spoolscope.tracers.strace.importer import Begun, import_strace
-    from spoolscope.traces.pseudonym import load_key
+    from spoolscope.traces.private import Hiding
 
-    key = None if keep_names else load_key(key_file, outside=output)
+    hiding = (
+        None if keep_names else Hiding.by_key_file(key_file, outside=output, programs=hide_programs)
+    )
     with claim_output(output, force=force, inputs=files), progress(quiet=quiet) as show:
-        meta = import_strace(files, root, output, key, show, Begun(pid, cwd))
+        meta = import_strace(files, root, output, hiding, show, Begun(pid, cwd))
     facts = meta["imported"]
     for sentence in _doubts(facts):
         warn(sentence)
+    warn_of_book(meta)
     if as_json:
         emit_json({"trace": str(output), "complete": meta["complete"], **facts, **_sums(meta)})
     else:

@@ -7,12 +7,14 @@ import click
 import pyarrow.compute as pc
 
 from spoolscope.analysis.beyond import beyond_calls
+from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
 from spoolscope.cli.recording_info import show_recording
 from spoolscope.cli.verified import show_verified
 from spoolscope.tracers.questions import NO, YES, answers
 from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.private import HIDDEN_ALL, HIDDEN_PRIVATE
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
@@ -32,8 +34,11 @@ Examples:
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.option("--columns", is_flag=True, help="Explain every table and column.")
 @click.option("--verify", is_flag=True, help="Only check that nothing has changed since.")
+@names_options
 @json_option
-def command(trace: Path, *, columns: bool, verify: bool, as_json: bool) -> int:
+def command(
+    trace: Path, *, columns: bool, verify: bool, names: bool, key_file: Path | None, as_json: bool
+) -> int:
     """Show what a trace holds: duration, counts, loss, tier, completeness.
 
     Given a directory of several traces ('record --rotate', '--last'), lists them
@@ -43,14 +48,14 @@ def command(trace: Path, *, columns: bool, verify: bool, as_json: bool) -> int:
         return show_verified(trace, as_json=as_json)
     if Recording.is_one(trace):
         return show_recording(Recording.open(trace), as_json=as_json)
-    opened = Trace.open(trace)
+    opened = named(Trace.open(trace), key_file, wanted=names)
     facts = gather(opened)
     if as_json:
-        emit_json(facts)
+        emit_json(marked(facts, opened))
     elif columns:
         _print_columns(opened)
     else:
-        _print(facts, opened)
+        _print(facts, opened, names_lines(opened, key_file))
     return 0 if facts["complete"] else INCOMPLETE
 
 
@@ -99,6 +104,8 @@ _MORE = (
     "spools",
     "pseudonymised",
     "key_id",
+    "program_names",
+    "unbooked",
     "filter",
     "calls_in_flight",
     "compat_calls",
@@ -140,7 +147,7 @@ def _tree(facts: dict[str, Any]) -> str:
     return text
 
 
-def _print(facts: dict[str, Any], trace: Trace) -> None:
+def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     seconds = facts["duration_ns"] / 1e9
     rate = facts["syscalls"] / seconds if seconds else 0
     lines = [
@@ -156,7 +163,7 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
         ("tier", facts["tier"]),
         *_imported(facts["imported"]),
         ("tree at start", _tree(facts)),
-        ("names", "pseudonyms" if facts["pseudonymised"] else "as they are"),
+        ("names", _names(facts)),
         ("clock drift", _drift(facts["clock_drift_ns"])),
         ("kernel", facts["kernel"]),
         ("schema", facts["schema"]),
@@ -178,7 +185,16 @@ def _print(facts: dict[str, Any], trace: Trace) -> None:
     if facts["ended"] == "disk full":
         say("The recording ended when the disk of its output was full.")
     _print_losses(trace)
-    say(f"Next: spoolscope explain {trace.path}")
+    say(*of_names, f"Next: spoolscope explain {trace.path}")
+
+
+def _names(facts: dict[str, Any]) -> str:
+    if not facts["pseudonymised"]:
+        return "as they are"
+    hidden = {HIDDEN_PRIVATE: "some programs'", HIDDEN_ALL: "all programs'"}
+    whose = hidden.get(str(facts["program_names"]))
+    text = "pseudonyms" + (f", also {whose}" if whose else "")
+    return text + (f" (not in the book of names: {facts['unbooked']})" if facts["unbooked"] else "")
 
 
 def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:

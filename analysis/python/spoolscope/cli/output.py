@@ -26,6 +26,11 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress dis
 key_file_option = click.option(
     "--key-file", type=click.Path(path_type=Path), help="Key of the pseudonyms (made if missing)."
 )
+hide_programs_option = click.option(
+    "--hide-programs",
+    is_flag=True,
+    help="Hide the names of all programs, not only those that name a mailbox, user or file.",
+)
 replayed_trace_option = click.option(
     "--trace",
     type=click.Path(path_type=Path),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from spoolscope.cli.limits import SEED
+from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import AT_LENGTH_S, emit_json, json_option, progress, quiet_option, warn
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
@@ -44,15 +45,25 @@ Examples:
     show_default=True,
     help="Of the times that copies of users begin at.",
 )
+@names_options
 @quiet_option
 @json_option
-def command(trace: Path, call: str | None, as_json: bool, quiet: bool, **options: Any) -> int:
+def command(
+    trace: Path,
+    call: str | None,
+    as_json: bool,
+    quiet: bool,
+    names: bool,
+    key_file: Path | None,
+    **options: Any,
+) -> int:
     """Show what a replay of TRACE would do, without doing it.
 
     Calls and who makes them, what is left out and why, who waits for whom,
     and the space it takes. Needs neither root nor a target.
     """
-    opened, asked = Trace.open(trace), what_if(options)
+    opened, asked = named(Trace.open(trace), key_file, wanted=names), what_if(options)
+    said = names_lines(opened, key_file)
     lengths = {"building the plan": 2, "checking the plan": 3, "ordering its calls": 3}
     shown = progress(quiet=quiet, after_s=AT_LENGTH_S)
     with (
@@ -69,7 +80,9 @@ def command(trace: Path, call: str | None, as_json: bool, quiet: bool, **options
         if call is not None:
             show("ordering its calls")
             found = explain(opened, read_plan(file), engine, options["order"], call)
-            _print(found, [line for one in found for line in _why(one)], as_json=as_json)
+            lines = [line for one in found for line in _why(one)]
+            calls = [marked(one, opened) for one in found]
+            _print(calls, [*lines, *said], as_json=as_json)
         else:
             show("checking the plan")
             whole = summary.as_dict() | engine.check()
@@ -77,7 +90,7 @@ def command(trace: Path, call: str | None, as_json: bool, quiet: bool, **options
             whole |= engine.explain(options["order"], [])
             whole.pop("path")
             whole.pop("explained")
-            _print(whole, _whole(summary, whole), as_json=as_json)
+            _print(marked(whole, opened), [*_whole(summary, whole), *said], as_json=as_json)
     return 0 if opened.meta.get("complete") else INCOMPLETE
 
 

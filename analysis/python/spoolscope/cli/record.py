@@ -6,10 +6,12 @@ from typing import Any
 import click
 
 from spoolscope.cli.limits import PID, Duration, FreezeRule, LimitType, Number, both
+from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
     force_option,
+    hide_programs_option,
     json_option,
     key_file_option,
     progress,
@@ -28,7 +30,7 @@ from spoolscope.tracers.session import (
     refuse_output_on_spool,
 )
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
-from spoolscope.traces.pseudonym import load_key
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.recording import Recording
 
 EPILOG = """\b
@@ -83,6 +85,7 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     help="Keep to this share of all CPUs: leave out stacks, then most reads and writes.",
 )
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
+@hide_programs_option
 @key_file_option
 @click.option(
     "--snapshot-rate",
@@ -133,7 +136,8 @@ def command(**options: Any) -> int:
     Records every process that touches the spool until the time is up or Ctrl-C;
     with COMMAND, runs it and records only it and its children. Targets (-p, --unit,
     --cgroup, --exe, --comm) may be mixed: whoever is any of them is recorded, and
-    whom they start. No mail content is recorded; file names are pseudonymised unless --keep-names.
+    whom they start. No mail content is recorded; file names are pseudonymised unless
+    --keep-names, those of programs where they are names of mailboxes, users or files.
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
     force = options.pop("force")
@@ -146,13 +150,17 @@ def command(**options: Any) -> int:
 
 def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     if options["recover"]:
-        key = (
+        hiding = (
             None
             if options["keep_names"]
-            else load_key(options["key_file"], outside=options["output"])
+            else Hiding.by_key_file(
+                options["key_file"],
+                outside=options["output"],
+                programs=options["hide_programs"],
+            )
         )
         with progress(quiet=quiet) as show:
-            summary = recover(options["recover"], options["output"], key, show)
+            summary = recover(options["recover"], options["output"], hiding, show)
         return _report(summary, as_json=as_json)
     request = Request(
         spools=list(options["spools"]),
@@ -166,6 +174,7 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
         comms=list(options["comms"]),
         max_overhead_percent=options["max_overhead"],
         keep_names=options["keep_names"],
+        hide_programs=options["hide_programs"],
         snapshot=options["snapshot"],
         snapshot_rate=options["snapshot_rate"],
         key_file=options["key_file"],
@@ -242,6 +251,7 @@ def _report(summary: Summary, *, as_json: bool) -> int:
         warn(f"{meta['block_trace']['lost']:,} block events were lost: block_stages has holes")
     if not meta["complete"]:
         warn(f"the trace is incomplete: see 'spoolscope info {summary.trace}'")
+    warn_of_book(meta)
     if meta["counts"]["syscalls"] == 0:
         warn("no call touched the spool: is it the right mount point, was there any load?")
     if not as_json:

@@ -1,9 +1,11 @@
 """spoolscope report: one self-contained HTML file."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
+from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -34,6 +36,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 @json_option
 @quiet_option
 @replayed_trace_option
+@names_options
 def command(
     inputs: tuple[Path, ...],
     output: Path,
@@ -41,6 +44,8 @@ def command(
     as_json: bool,
     quiet: bool,
     trace: Path | None,
+    names: bool,
+    key_file: Path | None,
 ) -> None:
     """Write an HTML report of INPUT: a trace, or replays of one trace.
 
@@ -54,19 +59,19 @@ def command(
         )
     claimed = claim_output(output, force=force, inputs=inputs)
     with claimed, progress(quiet=quiet) as show:
-        report = build(inputs, output, show, trace)
+        report = build(inputs, output, show, trace, partial(named, key_file=key_file, wanted=names))
     if as_json:
-        emit_json(
-            {
-                "report": str(report.path),
-                "bytes": report.bytes,
-                "figures": len(report.page.figures),
-                "headline": report.page.headline,
-                "word": report.page.badge,
-                "problems": list(report.page.problems),
-            }
-        )
+        facts = {
+            "report": str(report.path),
+            "bytes": report.bytes,
+            "figures": len(report.page.figures),
+            "headline": report.page.headline,
+            "word": report.page.badge,
+            "problems": list(report.page.problems),
+        }
+        emit_json(marked(facts, report.trace) if report.trace else facts)
     else:
         say(report.page.headline)
         say(report.page.sure)
+        say(*(names_lines(report.trace, key_file) if report.trace else ()))
         wrote(report.path, report.page.next_command)

@@ -6,6 +6,7 @@ import click
 
 from spoolscope.cli.output import (
     emit_json,
+    hide_programs_option,
     json_option,
     key_file_option,
     new_trace_option,
@@ -14,7 +15,8 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.cli.printing import say
-from spoolscope.traces.pseudonym import key_id, load_key
+from spoolscope.traces.private import Hiding
+from spoolscope.traces.pseudonym import key_id
 
 EPILOG = """\b
 Examples:
@@ -26,10 +28,18 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("trace", type=click.Path(path_type=Path))
 @new_trace_option
+@hide_programs_option
 @key_file_option
 @quiet_option
 @json_option
-def command(trace: Path, output: Path, key_file: Path | None, quiet: bool, as_json: bool) -> int:
+def command(
+    trace: Path,
+    output: Path,
+    hide_programs: bool,
+    key_file: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
     """Copy a trace with its names replaced by pseudonyms.
 
     For a trace recorded with --keep-names, or to give the same trace to
@@ -38,11 +48,12 @@ def command(trace: Path, output: Path, key_file: Path | None, quiet: bool, as_js
     """
     from spoolscope.traces.scrub import scrub
 
-    key = load_key(key_file, outside=output)
+    hiding = Hiding.by_key_file(key_file, outside=output, programs=hide_programs)
     with progress(quiet=quiet) as show:
-        hidden = scrub(trace, output, key, show)
+        hidden = scrub(trace, output, hiding, show)
     if as_json:
-        emit_json({"trace": str(output), "names_hidden": hidden, "key_id": key_id(key)})
+        facts = {"names_hidden": hidden, "key_id": key_id(hiding.key)}
+        emit_json({"trace": str(output), **facts})
     else:
         say(f"{hidden:,} names hidden; none of 8 bytes or more is left in the copy")
         wrote(output, f"spoolscope info {output}")

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from spoolscope.cli.limits import PID, Duration, Number
+from spoolscope.cli.names import names_options
 from spoolscope.cli.output import warn
 from spoolscope.cli.printing import say
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit, Request
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.pseudonym import HIDDEN
 from spoolscope.traces.recording import Recording
+from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY
 from spoolscope.traces.text import shown, shown_json
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ MOST = 1_000_000
     help="Processes of a screen; --json has all.",
 )
 @click.option("-C", "--no-clear", is_flag=True, help="Do not clear the screen.")
+@names_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, an interval.")
 def command(
     spools: tuple[Path, ...],
@@ -66,6 +70,8 @@ def command(
     count: int | None,
     rows: int,
     no_clear: bool,
+    names: bool,
+    key_file: Path | None,
     as_json: bool,
 ) -> int:
     """Show who uses the spool, every interval, until Ctrl-C.
@@ -89,13 +95,15 @@ def command(
             pids=list(pids),
             units=list(units),
             comms=list(comms),
-            keep_names=True,  # they are gone with the directory
+            keep_names=names,  # they are gone with the directory
+            key_file=key_file,
+            keep_book=False,
             snapshot="none",
             sample_hz=0,
             rotate=Limit(age_s=interval),
             keep=BEHIND,
         )
-        screen = Screen(request.output, rows, clear=not no_clear, as_json=as_json)
+        screen = Screen(request.output, rows, clear=not no_clear, as_json=as_json, names=names)
         summary = record(request, lambda _what, _fraction: screen.look())
         screen.look()
     if summary.failure:
@@ -113,6 +121,7 @@ class Screen:
     rows: int
     clear: bool
     as_json: bool
+    names: bool = False
     seen: set[str] = field(default_factory=set)
     segment: int = 0
     skipped: int = 0
@@ -137,11 +146,19 @@ class Screen:
 
     def _show(self, found: "Interval") -> None:
         if self.as_json:
-            say(shown_json(found.to_json()))
+            mark = {"names": DO_NOT_GIVE_AWAY} if self.names else {}
+            say(shown_json({**mark, **found.to_json()}))
             return
         if self.clear:
             click.clear()  # does nothing unless stdout is a terminal
-        say(*_lines(found, self.rows), "")
+        say(*_lines(found, self.rows), *self._of_names(found), "")
+
+    def _of_names(self, found: "Interval") -> Iterator[str]:
+        shown_rows = found.processes[: self.rows]
+        if self.names:
+            yield f"{DO_NOT_GIVE_AWAY[0].upper()}{DO_NOT_GIVE_AWAY[1:]}."
+        elif any(process.comm.startswith(HIDDEN.decode()) for process in shown_rows):
+            yield "Names that begin with + are hidden; --names shows them."
 
 
 def _lines(found: "Interval", rows: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
@@ -33,22 +33,25 @@ from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
+from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames
 from spoolscope.traces.text import shown, shown_json
 from spoolscope.traces.trace import Trace
 
 LIMIT_BYTES = 15_000_000
 # Texts of a figure with tags of ours.
 TAGGED = ("hovertemplate", "ticktext")
+Named = Callable[[Trace], Trace]
 Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was built: the file, its page, and its size."""
+    """What was built: the file, its page, its size, and the trace that it is about, if at hand."""
 
     path: Path
     page: Page
     bytes: int
+    trace: Trace | None
 
 
 def build(
@@ -56,6 +59,7 @@ def build(
     output: Path,
     progress: Progress | None = None,
     trace: Path | None = None,
+    named: Named = lambda trace: trace,
 ) -> Report:
     """Write the report of a trace, or of one or more replays of a trace.
 
@@ -64,16 +68,20 @@ def build(
         output: File to write.
         progress: Called with a sentence and the fraction done.
         trace: The replayed trace, if it is no longer where it was beside the replay.
+        named: Gives a trace real names; the report is then for its owner only.
 
     Raises:
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
     """
     show = progress or (lambda _what, _fraction: None)
     if all(is_replay(path) for path in inputs):
-        page = replay_page(inputs, show, trace)
+        found = compare(inputs, progress=show, trace=trace)
+        about = named(found.replay.trace) if found.replay.trace else None
+        page = _replay_page(found, show, about.names if about else None)
     elif len(inputs) == 1:
         show("Explaining the trace", None)
-        page = trace_page(inputs[0])
+        about = named(Trace.open(inputs[0]))
+        page = trace_page(about)
     else:
         raise SpoolscopeError(
             "a report is of one trace, or of replays of one trace",
@@ -81,6 +89,9 @@ def build(
             exit_code=USAGE,
         )
     show("Writing the report", None)
+    real = about is not None and about.names is not None
+    if real:
+        page = replace(page, eyebrow=f"{DO_NOT_GIVE_AWAY} \u00b7 {page.eyebrow}")
     html = render(page)
     size = len(html.encode())
     if size > LIMIT_BYTES:
@@ -88,13 +99,15 @@ def build(
             f"the report would be {size / 1e6:.0f} MB, browsers fail on that",
             remedy="give fewer candidates, or single traces",
         )
-    write_file(place_of(output), html)
-    return Report(output, page, size)
+    kept = about is not None and not about.meta.get("pseudonymised")
+    write_file(place_of(output), html, private=real or kept)
+    return Report(output, page, size, about)
 
 
-def trace_page(path: Path) -> Page:
+def trace_page(trace: Trace | Path) -> Page:
     """Lay out the report of a single trace."""
-    found = study(path)
+    found = study(trace)
+    path = found.explanation.trace
     studies = {found.name: found}
     explanation = found.explanation
     rows = trace_sections.hero_rows(studies)
@@ -134,13 +147,19 @@ def trace_page(path: Path) -> Page:
 
 def replay_page(inputs: Sequence[Path], progress: Progress, trace: Path | None = None) -> Page:
     """Lay out the report of a replay."""
-    found = compare(inputs, progress=progress, trace=trace)
+    return _replay_page(compare(inputs, progress=progress, trace=trace), progress)
+
+
+def _replay_page(found: Comparison, progress: Progress, names: RealNames | None = None) -> Page:
     studies: dict[str, Study] = {}
     for name, candidate in found.candidates.items():
         run = next(r for r in found.replay.runs if r.candidate == name)
         progress(f"Studying {run.directory.name}", len(studies) / len(found.candidates))
         if candidate.causes and run.trace is not None:
-            studies[name] = study(run.trace, name, found.replay.recorded_comms(run))
+            comms = found.replay.recorded_comms(run)
+            if names is not None:
+                comms = {tid: names.comm(comm) for tid, comm in comms.items()}
+            studies[name] = study(Trace.open(run.trace).with_names(names), name, comms)
     verdict = found.verdict
     certificate = certificate_section(found.replay.runs, list(found.candidates))
     sections = [

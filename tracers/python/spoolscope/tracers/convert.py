@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
 from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.waits import wait_columns
+from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.digests import write_meta
@@ -30,7 +32,7 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.join import join
 from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.phases import Phases, Progress, unseen
-from spoolscope.traces.private import Private
+from spoolscope.traces.private import KEPT, Hiding, Private
 from spoolscope.traces.schema import SCHEMA
 from spoolscope.traces.text import escaped
 
@@ -46,7 +48,7 @@ PHASES = {"reading the capture": 1, "following names": 12, "writing calls": 3, "
 def convert(
     segments: Sequence[Path],
     trace: Path,
-    key: bytes | None,
+    hiding: Hiding | None,
     frozen: str | None = None,
     progress: Progress = unseen,
 ) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def convert(
     Args:
         segments: What spoolscope-record wrote; several are consecutive ones, oldest first.
         trace: Directory to fill; must exist.
-        key: Pseudonym key, or None to keep names.
+        hiding: How names are hidden, or None to keep them.
         frozen: Why a flight recorder was frozen at the end of these segments.
         progress: Called with the phase and the share of all that is done.
 
@@ -63,7 +65,7 @@ def convert(
         SpoolscopeError: a segment cannot be read, or its records contradict one another.
     """
     try:
-        return _convert(segments, trace, key, frozen, progress)
+        return _convert(segments, trace, hiding, frozen, progress)
     except (ArithmeticError, LookupError, ValueError) as error:
         # A capture is untrusted: its checksums tell of damage, not of what somebody made up.
         raise SpoolscopeError(
@@ -75,7 +77,7 @@ def convert(
 def _convert(
     segments: Sequence[Path],
     trace: Path,
-    key: bytes | None,
+    hiding: Hiding | None,
     frozen: str | None,
     progress: Progress,
 ) -> dict[str, Any]:
@@ -83,13 +85,13 @@ def _convert(
     parts = [read_capture(file) for file in segments]
     capture = join(parts) if len(parts) > 1 else parts[0]
     parts.clear()
-    return write(capture, trace, key, frozen, BlockEvents.beside(segments[0]), progress)
+    return write(capture, trace, hiding, frozen, BlockEvents.beside(segments[0]), progress)
 
 
 def write(
     capture: Capture,
     trace: Path,
-    key: bytes | None,
+    hiding: Hiding | None,
     frozen: str | None = None,
     blocks: BlockEvents | None = None,
     progress: Progress = unseen,
@@ -99,7 +101,7 @@ def write(
     Args:
         capture: The capture; its calls are renumbered.
         trace: Directory to fill; must exist.
-        key: Pseudonym key, or None to keep names.
+        hiding: How names are hidden, or None to keep them.
         frozen: Why a flight recorder was frozen at its end.
         blocks: Block events recorded beside it.
         progress: Called with the phase and the share of all that is done.
@@ -108,7 +110,7 @@ def write(
     lives = continue_numbering(capture)
     resolved = resolve(capture, lambda done: show("following names", done))
     names = Names(capture, resolved)
-    private = Private(key) if key is not None else None
+    private = _private(capture, resolved, hiding) if hiding is not None else None
     comms = private.comms if private is not None else Comms(None)
     threads = Threads(capture, lives, comms, names.id, resolved.heirs)
 
@@ -153,6 +155,7 @@ def write(
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
     show("writing tables")
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
+    meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
 
@@ -232,6 +235,22 @@ class Names:
         }
 
 
+def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
+    """Hide what is private, told by all names that the tables may have, before one is written."""
+    mounts = [spool["mount"].encode() for spool in capture.meta.get("spools", [])]
+    below = tuple(mount.rstrip(b"/") + b"/" for mount in mounts)
+    paths = chain(resolved.paths, resolved.state.named()[2])
+    on_spool = (path for path in paths if path.startswith(below))
+    # Names that calls looked up in directories of the spool; programs to run may lie elsewhere.
+    calls = capture.records["syscall"]
+    calls = calls[~np.isin(calls["call"], [CALLS[name].id for name in ("execve", "execveat")])]
+    told = np.unique(np.concatenate([calls["path"], calls["path2"]])).tolist()
+    texts = (capture.strings[number] for number in told)
+    relative = (b"/" + text for text in texts if not text.startswith((b"/", b"..")))
+    uids = np.unique(capture.records["task"]["uid"]).tolist()
+    return Private(hiding, chain(on_spool, relative), mounts, uids)
+
+
 def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, Any]:
     native = capture.meta
     end = native.get("end_mono_ns", _last(capture))
@@ -277,6 +296,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "io_limits": native.get("io_limits", []),
         "pseudonymised": False,
         "key_id": None,
+        "program_names": KEPT,
         "filter": native.get("filter", {}),
         "imported": native.get("imported"),
     }

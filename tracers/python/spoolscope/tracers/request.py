@@ -32,6 +32,8 @@ class Request:
     """What to record; see ``spoolscope record --help``.
 
     Attributes:
+        hide_programs: Hide the names of all programs, not only private ones.
+        keep_book: Write the names that are hidden into the operator's book.
         snapshot: The whole tree, the directories that calls use, or nothing of it.
         rotate: When the next trace of a divided recording begins.
         keep: How many traces of it, or frozen windows, stay; None: all.
@@ -53,6 +55,8 @@ class Request:
     comms: list[str] = field(default_factory=list)
     max_overhead_percent: float | None = None
     keep_names: bool = False
+    hide_programs: bool = False
+    keep_book: bool = True
     snapshot: Snapshot = "full"
     blktrace: bool = False
     snapshot_rate: int | None = None

@@ -15,6 +15,7 @@ from spoolscope.tracers.request import Request
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.output import discard, place_of, publish, work_directory
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.recording import (
     CAPTURES,
     FROZEN,
@@ -40,7 +41,7 @@ class Series:
     """The output directory while it is filled."""
 
     request: Request
-    key: bytes | None
+    hiding: Hiding | None
     pending: deque[Job] = field(default_factory=deque)
     failures: list[str] = field(default_factory=list)
     skipped: int = 0
@@ -101,7 +102,7 @@ class Series:
             job = self.pending.popleft()
             self.number += 1
             output = self.path / f"{self.kind}-{self.number:06}"
-            self._running = self._worker.submit(_convert, job, output, self.key)
+            self._running = self._worker.submit(_convert, job, output, self.hiding)
 
     def _finished(self) -> None:
         if self._running is None:
@@ -150,11 +151,11 @@ def _yield_to_others() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _convert(job: Job, output: Path, key: bytes | None) -> str | None:
+def _convert(job: Job, output: Path, hiding: Hiding | None) -> str | None:
     """Make one trace; return why it failed. Then its segments stay where they are."""
     work = work_directory(output)
     try:
-        convert(job.segments, work, key, frozen=job.frozen)
+        convert(job.segments, work, hiding, frozen=job.frozen)
         publish(work, output)
     except (OSError, SpoolscopeError) as error:
         discard(work)

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.phases import Progress, unseen
-from spoolscope.traces.pseudonym import load_key
+from spoolscope.traces.private import Hiding
 from spoolscope.traces.recording import Recording
 
 CAPTURE = "capture.seg"
@@ -55,11 +55,11 @@ def record(request: Request, progress: Progress = unseen) -> Summary:
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
     """
-    key = None if request.keep_names else load_key(request.key_file, outside=request.output)
+    hiding = _hiding(request)
     check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)
     if request.is_series:
-        return _record_series(request, key, progress)
+        return _record_series(request, hiding, progress)
     work = work_directory(request.output, "recording")
     status, failure, seen = None, None, Seen()
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
@@ -74,13 +74,22 @@ def record(request: Request, progress: Progress = unseen) -> Summary:
             discard(work)
             raise
         failure = f"{error.message}: {error.remedy}"
-    meta = _finish([work / CAPTURE], work, request.output, key, progress)
+    meta = _finish([work / CAPTURE], work, request.output, hiding, progress)
     return Summary(request.output, status, meta, failure, tuple(seen.unmounted), seen.ready)
 
 
-def _record_series(request: Request, key: bytes | None, report: Progress) -> Summary:
+def _hiding(request: Request) -> Hiding | None:
+    if request.keep_names:
+        return None
+    hiding = Hiding.by_key_file(
+        request.key_file, outside=request.output, programs=request.hide_programs
+    )
+    return hiding if request.keep_book else replace(hiding, book=None)
+
+
+def _record_series(request: Request, hiding: Hiding | None, report: Progress) -> Summary:
     """Record into a directory of traces, which is there from the beginning."""
-    series = Series(request, key)
+    series = Series(request, hiding)
     status, failure, seen = None, None, Seen()
     try:
         recorder = Recorder(request, series.capture)
@@ -108,13 +117,15 @@ def _record_series(request: Request, key: bytes | None, report: Progress) -> Sum
     return Summary(request.output, status, totals, failure, tuple(seen.unmounted), seen.ready)
 
 
-def recover(capture: Path, output: Path, key: bytes | None, progress: Progress = unseen) -> Summary:
+def recover(
+    capture: Path, output: Path, hiding: Hiding | None, progress: Progress = unseen
+) -> Summary:
     """Convert a capture that an interrupted recording left behind.
 
     Args:
         capture: The capture file, or the directory that holds it; it is kept.
         output: Trace directory to write.
-        key: Pseudonym key, or None to keep names.
+        hiding: How names are hidden, or None to keep them.
         progress: Called with the phase and the share of all that is done.
     """
     files = _left(capture)
@@ -125,7 +136,7 @@ def recover(capture: Path, output: Path, key: bytes | None, progress: Progress =
             exit_code=USAGE,
         )
     check_output(output)
-    meta = _finish(files, work_directory(output), output, key, progress)
+    meta = _finish(files, work_directory(output), output, hiding, progress)
     return Summary(output, None, meta)
 
 
@@ -150,11 +161,11 @@ def _worth_keeping(capture: Path) -> bool:
 
 
 def _finish(
-    captures: list[Path], work: Path, output: Path, key: bytes | None, progress: Progress
+    captures: list[Path], work: Path, output: Path, hiding: Hiding | None, progress: Progress
 ) -> dict[str, Any]:
     """Convert in a work directory, then give it its name; a failure leaves the capture."""
     try:
-        meta = convert(captures, work, key, progress=progress)
+        meta = convert(captures, work, hiding, progress=progress)
     except OSError as error:
         raise SpoolscopeError(
             f"cannot write the trace: {error.strerror}",

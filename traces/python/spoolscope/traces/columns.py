@@ -9,6 +9,7 @@ STR = pa.string()
 SYMBOL = pa.dictionary(pa.int32(), pa.string())
 BOOL = pa.bool_()
 PATH, COMM, PROGRAM, GROUP = "path", "comm", "program", "group"
+PRIVATE = (PATH, COMM, PROGRAM, GROUP)
 
 
 @dataclass(frozen=True)

@@ -1,92 +1,52 @@
-"""Names of threads: those of well-known programs stay, any other may be a person's."""
+"""Names of threads, programs and control groups as a trace shows them."""
 
-import re
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.traces.pseudonym import Pseudonymiser
-
-COMM_BYTES = 15
-_KNOWN = {
-    name[:COMM_BYTES]
-    for name in b"""
-    dovecot anvil auth auth-worker config dict director dns-client doveadm doveadm-server doveconf
-    dovecot-auth dovecot-lda deliver health-check imap imap-hibernate imap-login imap-urlauth
-    imap-urlauth-login imap-urlauth-worker indexer indexer-worker ipc lmtp log managesieve
-    managesieve-login old-stats pop3 pop3-login quota-status replicator aggregator script
-    script-login sieve-filter sieve-test sievec ssl-params stats submission submission-login
-    tcpwrap welcome decode2text.sh rawlog tika
-    postfix master bounce cleanup defer discard dnsblog error fsstone local nqmgr oqmgr pickup
-    pipe postalias postcat postconf postdrop postfix-script postkick postlock postlog postlogd
-    postmap postmulti postqueue postscreen postsuper proxymap proxywrite qmgr qmqpd relay retry
-    scache sendmail showq smtp smtpd spawn tlsmgr tlsproxy trace trivial-rewrite verify virtual
-    newaliases mailq
-    exim exim4 exim_dumpdb exim_tidydb exiqgrep opensmtpd smtpctl qmail-local qmail-lspawn
-    qmail-queue qmail-remote qmail-rspawn qmail-send qmail-smtpd qmail-inject qmail-clean
-    qmail-pop3d splogger tcpserver sendmail-mta courier courierd courieresmtp courieresmtpd
-    courierlocal couriertcpd courierlogger authdaemond imapd imaplogin pop3d pop3login maildrop
-    maildirmake reformail procmail formail lockfile mda fdm getmail fetchmail mbsync offlineimap
-    cyrmaster cyr_expire cyr_dbtool cyrdump ctl_cyrusdb ctl_mboxlist idled lmtpd nntpd notifyd
-    ptloader proxyd quota reconstruct squatter sync_client sync_server timsieved httpd tls_prune
-    spamd spamc spamassassin sa-learn rspamd rspamc clamd clamscan clamdscan freshclam clamsmtpd
-    amavisd amavisd-new amavis opendkim opendmarc milter-greylist postgrey policyd-spf postsrsd
-    mailman mlmmj mail mailx mutt neomutt nmh stalwart stalwart-mail maddy jmapd
-    sh bash dash ash zsh ksh busybox su sudo runuser setpriv login env nice ionice timeout xargs
-    python perl ruby php lua java node awk gawk mawk sed grep egrep fgrep cat cp mv rm rmdir mkdir
-    ln ls du df dd find tar cpio gzip pigz zstd xz bzip2 rsync rclone restic borg tail head sort
-    uniq wc stat touch chmod chown chgrp sync truncate tee mktemp test true false sleep seq echo
-    basename dirname readlink realpath install which id whoami date logger flock getfacl setfacl
-    getfattr setfattr lsof fuser strace ltrace perf bpftrace bpftool ps top htop iotop vmstat
-    iostat pgrep pkill kill killall mount umount mountpoint fsck fstrim e2fsck xfs_repair btrfs
-    updatedb mlocate plocate locate make cc gcc ld git vi vim nano less more man ssh sshd scp sftp
-    sftp-server ftpd proftpd vsftpd nfsd smbd nmbd winbindd rpcbind rpc.mountd
-    init systemd systemd-journald systemd-logind systemd-udevd systemd-networkd systemd-resolved
-    systemd-timesyncd systemd-tmpfiles systemd-executor systemd-shutdown systemd-cgroups-agent
-    systemctl journalctl sd-pam udevd udev-worker dbus-daemon dbus-broker rsyslogd syslogd
-    syslog-ng klogd logrotate logwatch fail2ban-server cron crond anacron atd run-parts savelog
-    auditd agetty getty irqbalance chronyd ntpd multipathd lvmetad dmeventd mdadm smartd snapd
-    containerd containerd-shim dockerd docker runc crun podman conmon apt apt-get dpkg
-    unattended-upgrade mysqld mariadbd postgres redis-server memcached slapd nginx apache2 php-fpm
-    haproxy
-    postgresql zabbix_agentd node_exporter prometheus collectd telegraf munin-node netdata nrpe
-    spoolscope spoolscope-record spoolscope-replay
-    kthreadd ksoftirqd kswapd kcompactd khugepaged khungtaskd ksmd kdevtmpfs kauditd kblockd
-    oom_reaper writeback jfsCommit jfsIO jfsSync
-    """.split()
-}
-# Names with a number, a version or a device in them; the kernel's threads among them.
-_PATTERNS = re.compile(
-    rb"(python|perl|ruby|php|php-fpm|lua|pypy)[\d.]*|"
-    rb"(jbd2|xfsaild|xfs-[a-z]+|xfs-[a-z]+-[a-z]+|ext4-[a-z-]+|dio|kdmflush|bioset|kcopyd)/"
-    rb"(loop|sd|vd|xvd|hd|nvme|dm-|md|ram|zram|nbd|mmcblk|[\d:]|[a-z]?\d)[a-z\d:p-]*|"
-    rb"(kworker|swapper|ksoftirqd|migration|cpuhp|idle_inject|watchdog|rcuo[bps]|irq|"
-    rb"irq_work|backlog_napi|pr)/[\w:+.\-/]*|"
-    rb"btrfs-(transacti|cleaner|endio\S*|worker\S*|delalloc|cache|fixup|flush_\S*|submit\S*|"
-    rb"readahead|freespace|delayed-m|qgroup-\S*|scrub\S*|uuid|balance|discard|compressed)|"
-    rb"(f2fs_(ckpt|flush|discard|gc)|nilfs_segctor|segctord|reiserfs)\S*|"
-    rb"rcu_[a-z_]+|(loop|kswapd|kcompactd|scsi_eh_|scsi_tmf_|nvme|dm-|md|kvm-|zram)[\d_a-z]{0,9}"
-)
+from spoolscope.traces.concealed import Concealed
+from spoolscope.traces.known_programs import is_kernel_thread
+from spoolscope.traces.pseudonym import HIDDEN, Pseudonymiser
 
 
 class Comms:
-    """Names of threads as they are shown.
+    """Hides the names of programs that would give a private name away, or of all.
 
     Args:
-        names: Hides names, or None to keep all.
+        names: Makes pseudonyms; None keeps all names.
+        concealed: Tells which would.
+        hide_all: Hide all but those of the kernel's own threads.
+
+    Attributes:
+        hidden: Names that were hidden so far, and their pseudonyms.
     """
 
-    def __init__(self, names: Pseudonymiser | None) -> None:
-        self._hide: Callable[[bytes], bytes] = names.path if names is not None else bytes
+    def __init__(
+        self,
+        names: Pseudonymiser | None,
+        concealed: Concealed | None = None,
+        *,
+        hide_all: bool = False,
+    ) -> None:
+        self._names, self._concealed = names, concealed or Concealed()
+        self._hide_all = hide_all
         self._known: dict[bytes, str] = {}
+        self.hidden: dict[bytes, bytes] = {}
 
     def text(self, comm: bytes) -> str:
         """Return a name as text; what is not UTF-8 is shown as replacement characters."""
         if comm not in self._known:
-            shown = comm if is_known(comm) else self._hide(comm)
-            self._known[comm] = shown.decode(errors="replace")
+            self._known[comm] = self._shown(comm, self._concealed.hides)
         return self._known[comm]
+
+    def unit(self, name: bytes) -> str:
+        """Return the name of a unit or control group as text."""
+        return self._shown(name, self._concealed.hides_unit)
+
+    def hide(self, name: bytes) -> str:
+        """Return a name that is always hidden."""
+        return self._shown(name, lambda _name: True)
 
     def texts(self, comms: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:
         """Return fixed-size names as text."""
@@ -94,8 +54,11 @@ class Comms:
             self.text(comm)
         return np.array([self._known[comm] for comm in comms.tolist()], object)
 
+    def _shown(self, name: bytes, hides: Callable[[bytes], bool]) -> str:
+        if name and self._names is not None and (self._always(name) or hides(name)):
+            self.hidden[name] = self._names.program(name)
+            return self.hidden[name].decode()
+        return name.decode(errors="replace")
 
-def is_known(comm: bytes) -> bool:
-    """Tell whether a name is that of a program or kernel thread everybody may know."""
-    inner = comm[1:-1] if comm[:1] == b"(" and comm[-1:] == b")" else comm
-    return not comm or inner in _KNOWN or _PATTERNS.fullmatch(inner) is not None
+    def _always(self, name: bytes) -> bool:
+        return name.startswith(HIDDEN) or (self._hide_all and not is_kernel_thread(name))

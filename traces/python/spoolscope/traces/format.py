@@ -63,6 +63,17 @@ META_FIELDS = (
     ),
     ("pseudonymised, key_id", "True if names were replaced by keyed hashes; which key it was."),
     (
+        "program_names",
+        "Names of programs, threads, units and control groups: kept; private hidden: those that "
+        "name a component of the spool's paths, a mailbox, a local user or the host; or all "
+        "hidden. A hidden one begins with '+'.",
+    ),
+    (
+        "unbooked",
+        "Why the names could not be written into the operator's book beside the key, which "
+        "--names reads; null if they were, or none is kept.",
+    ),
+    (
         "filter",
         "Who was asked for: command, pids, units, cgroups, exes, comms.",
     ),

@@ -1,11 +1,16 @@
 """What of meta.json is private, and how it is hidden: as the same names are in the tables."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from spoolscope.traces.book import book_file, remember
 from spoolscope.traces.comms import Comms
+from spoolscope.traces.concealed import Concealed, counted_names, local_names
 from spoolscope.traces.programs import group, program
-from spoolscope.traces.pseudonym import Pseudonymiser, key_id
+from spoolscope.traces.pseudonym import Pseudonymiser, key_id, load_key
 from spoolscope.traces.text import escaped
 
 # Devices named by the kernel; /dev/mapper and /dev/disk hold names that people gave.
@@ -18,22 +23,68 @@ _PLAIN_OPTIONS = frozenset(
     {"compress", "compress-force", "errors", "data", "discard", "fsync_mode"}
 )
 
+# What meta.json says of the names of programs.
+KEPT, HIDDEN_PRIVATE, HIDDEN_ALL = "kept", "private hidden", "all hidden"
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """How the names of a trace are hidden.
+
+    Attributes:
+        key: Pseudonym key.
+        programs: Hide the names of all programs, not only those that are private names.
+        book: The operator's book of names that were hidden; None keeps none.
+    """
+
+    key: bytes
+    programs: bool = False
+    book: Path | None = None
+
+    @classmethod
+    def by_key_file(
+        cls, file: Path | None, *, outside: Path | None = None, programs: bool = False
+    ) -> "Hiding":
+        """Hide with the operator's key, and keep a book beside it; see ``load_key``."""
+        key = load_key(file, outside=outside)
+        return cls(key, programs, book_file(file, key_id(key)))
+
 
 class Private:
     """Hides the names of one trace with one key.
 
     Args:
-        key: Pseudonym key.
+        hiding: How.
+        paths: Absolute paths of the trace, below the mounts.
+        mounts: Mount points of its spools.
+        uids: Users in it.
 
     Attributes:
         names: Hides paths; knows afterwards what it hid.
-        comms: Hides names of threads, in the same way.
+        comms: Hides names of threads, programs and control groups.
+        counted: Components of paths that are names of mailboxes, directories or files.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self.names = Pseudonymiser(key)
-        self.comms = Comms(self.names)
-        self._key_id = key_id(key)
+    def __init__(
+        self,
+        hiding: Hiding,
+        paths: Iterable[bytes] = (),
+        mounts: Iterable[bytes] = (),
+        uids: Iterable[int] = (),
+    ) -> None:
+        self.hiding = hiding
+        self.names = Pseudonymiser(hiding.key)
+        self.counted, mailboxes = counted_names(paths, list(mounts))
+        concealed = Concealed(self.counted, mailboxes, local_names(uids))
+        self.comms = Comms(self.names, concealed, hide_all=hiding.programs)
+
+    def remember(self) -> str | None:
+        """Write what was hidden into the operator's book; return why that could not be done."""
+        if self.hiding.book is None:
+            return None
+        paths = ((self.names.component(name), name) for name in self.counted)
+        programs = ((shown, name) for name, shown in self.comms.hidden.items())
+        return remember(self.hiding.book, paths, programs)
 
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
         """Return a copy of meta.json's content without private names."""
@@ -46,7 +97,8 @@ class Private:
             ],
             "filter": {k: self._asked(k, v) for k, v in meta.get("filter", {}).items()},
             "pseudonymised": True,
-            "key_id": self._key_id,
+            "key_id": key_id(self.hiding.key),
+            "program_names": HIDDEN_ALL if self.hiding.programs else HIDDEN_PRIVATE,
         }
 
     def _spool(self, spool: dict[str, Any]) -> dict[str, Any]:
@@ -78,4 +130,6 @@ class Private:
         return self.comms.text(name) if what == "comms" else self._path(value)
 
     def _path(self, path: str) -> str:
-        return escaped(self.names.path(path.encode(errors="surrogateescape")))
+        name = path.encode(errors="surrogateescape")
+        self.counted.update(part for part in name.split(b"/") if part)
+        return escaped(self.names.path(name))

@@ -22,6 +22,7 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
@@ -60,7 +61,16 @@ _ASCII = bytes(c for c in range(0x20, 0x7F) if c not in _ALPHABET and c not in b
 _OTHER = bytes(c for c in range(1, 256) if c < 0x20 or c >= 0x7F)
 _ALL_PERMUTED, _PERMUTED = 3, 10
 _ROUNDS = 8
+_LEAST_PROGRAM, _MOST_PROGRAM = 8, 15  # the kernel keeps 15 bytes of a thread's name
+HIDDEN = b"+"
+"""First byte of a program's pseudonym."""
 _MARK = b"+"  # first byte of hashes as short as permuted names, which never have it
+
+
+def key_path(file: Path | None = None) -> Path:
+    """Return where the key lies: the given file, or that of this user."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return file or config / "spoolscope" / "pseudonym.key"
 
 
 def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
@@ -73,8 +83,7 @@ def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
     Raises:
         SpoolscopeError: the file is damaged, a link, open to others or inside the trace.
     """
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = file or config / "spoolscope" / "pseudonym.key"
+    path = key_path(file)
     if outside is not None and path.resolve().is_relative_to(outside.resolve()):
         raise SpoolscopeError(
             f"the pseudonym key {path} lies in the trace {outside}",
@@ -96,7 +105,16 @@ def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
 
 
 def _read_key(path: Path) -> bytes:
-    """Read a key that nobody else can have read or put there."""
+    with open_private(path, "the pseudonym key") as file:
+        return file.read(KEY_BYTES + 1)
+
+
+def open_private(path: Path, what: str) -> BinaryIO:
+    """Open a file of the operator's that nobody else can have read or put there.
+
+    Raises:
+        SpoolscopeError: it is a link, no file, or open to others.
+    """
     try:
         # Without NONBLOCK a pipe of that name would be waited for.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
@@ -104,25 +122,51 @@ def _read_key(path: Path) -> bytes:
         if error.errno != errno.ELOOP:
             raise
         raise SpoolscopeError(
-            f"the pseudonym key {path} is a symbolic link", remedy="give the file it leads to"
+            f"{what} {path} is a symbolic link", remedy="give the file it leads to"
         ) from None
-    with file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise SpoolscopeError(
-                f"the pseudonym key {path} is not a file", remedy="give another --key-file"
-            )
-        if mode & 0o077:
-            raise SpoolscopeError(
-                f"the pseudonym key {path} is open to others (mode {mode & 0o777:04o})",
-                remedy=f"chmod 600 {path}, or make a new one if others may have read it",
-            )
-        return file.read(KEY_BYTES + 1)
+    try:
+        _check_private(os.fstat(file.fileno()), path, what)
+    except SpoolscopeError:
+        file.close()
+        raise
+    return file
+
+
+def _check_private(found: os.stat_result, path: Path, what: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise SpoolscopeError(f"{what} {path} is not a file", remedy="give another --key-file")
+    if found.st_mode & 0o077:
+        raise SpoolscopeError(
+            f"{what} {path} is open to others (mode {found.st_mode & 0o777:04o})",
+            remedy=f"chmod 600 {path}, or make a new one if others may have read it",
+        )
 
 
 def key_id(key: bytes) -> str:
     """Return a short name of a key that does not give it away."""
     return hashlib.blake2b(b"id", key=key, digest_size=4).hexdigest()
+
+
+def private_part(component: bytes) -> bytes:
+    """Return what of a component is hidden; empty if it stays as it is."""
+    start, end = _private_part(component)
+    return component[start:end]
+
+
+def _private_part(name: bytes) -> tuple[int, int]:
+    """Return where the private part of a component begins and ends."""
+    nothing = (0, 0)
+    if name in WORDS or not name.strip(b"."):
+        return nothing
+    match = _MAILDIR.match(name)
+    stop = match.end(1) if match and (match[2] or match[3]) else len(name)
+    ending = _ENDINGS.search(name, 0, stop)
+    end = ending.start() if ending else stop
+    if name[:end] in WORDS:
+        return nothing
+    head = _HEADS.match(name, 0, end)
+    start = head.end() if head else 0
+    return nothing if name[start:end] in WORDS else (start, end)
 
 
 class Pseudonymiser:
@@ -143,25 +187,14 @@ class Pseudonymiser:
 
     def component(self, name: bytes) -> bytes:
         """Return the pseudonym of one component."""
-        if name in WORDS or not name.strip(b"."):
-            return name
-        if match := _MAILDIR.match(name):
-            base, sizes, flags = match.groups()
-            if sizes or flags:
-                return self._part(base) + sizes + (flags or b"")
-        return self._part(name)
+        start, end = _private_part(name)
+        return name[:start] + self._hash(name[start:end]) + name[end:] if start < end else name
 
-    def _part(self, name: bytes) -> bytes:
-        """Hide what lies between a known beginning and a known ending."""
-        ending = _ENDINGS.search(name)
-        end = ending.start() if ending else len(name)
-        if name[:end] in WORDS:
-            return name
-        head = _HEADS.match(name, 0, end)
-        start = head.end() if head else 0
-        if start == end or name[start:end] in WORDS:
-            return name
-        return name[:start] + self._hash(name[start:end]) + name[end:]
+    def program(self, name: bytes) -> bytes:
+        """Return the pseudonym of a program, 8 to 15 bytes: ``HIDDEN`` tells it from a name."""
+        length = min(max(len(name), _LEAST_PROGRAM), _MOST_PROGRAM)
+        text = base64.b32encode(self._digest(name, b"program")).lower()
+        return HIDDEN + text[: length - len(HIDDEN)]
 
     def _hash(self, name: bytes) -> bytes:
         if known := self._known.get(name):

@@ -88,6 +88,7 @@ class Recording:
             "lost": sum(meta["lost"] for meta in metas),
             "shed": sum(meta["shed"] for meta in metas),
             "complete": bool(metas) and gapless and all(meta["complete"] for meta in metas),
+            "unbooked": next((m["unbooked"] for m in metas if m.get("unbooked")), None),
             "tier": min((str(meta["tier"]) for meta in metas), default="unknown"),
         }
 

@@ -1,6 +1,7 @@
 """Hide the names of a trace that was recorded with them, or with another key."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,14 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.traces.columns import COMM, GROUP, PATH, PROGRAM, Table
-from spoolscope.traces.comms import is_known
 from spoolscope.traces.digests import META, write_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.known_programs import KNOWN
 from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.parquet import ROW_GROUP, write_parts
-from spoolscope.traces.private import Private
+from spoolscope.traces.private import Hiding, Private
 from spoolscope.traces.programs import group, program
-from spoolscope.traces.pseudonym import WORDS, key_id
+from spoolscope.traces.pseudonym import WORDS, key_id, private_part
+from spoolscope.traces.reveal import mapped
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import decoded, escaped
 from spoolscope.traces.trace import Trace
@@ -28,7 +30,7 @@ _PIECE = re.compile(rb"[\w\x80-\xff-]{8,}")
 Progress = Callable[[str, float | None], None]
 
 
-def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
+def scrub(old: Path, new: Path, hiding: Hiding, progress: Progress) -> int:
     """Write a copy of a trace with all private names hidden, and return how many they were.
 
     The old trace is only read; the new one appears when it is whole and was searched for every
@@ -37,7 +39,7 @@ def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
     Args:
         old: A trace, recorded with --keep-names or with another key.
         new: Directory to write.
-        key: Pseudonym key.
+        hiding: How; its book is written if the old trace has names as they are.
         progress: Told what is being done, and the share that is.
 
     Raises:
@@ -45,7 +47,7 @@ def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
             found in the copy.
     """
     trace = Trace.open(old)
-    if trace.meta.get("key_id") == key_id(key):
+    if trace.meta.get("key_id") == key_id(hiding.key):
         raise SpoolscopeError(
             f"the names of {old} are hidden with this key already",
             remedy="give another --key-file to hide them again",
@@ -54,7 +56,7 @@ def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
     check_output(new)
     work = work_directory(new)
     try:
-        hidden = _write(trace, work, Private(key), progress)
+        hidden = _write(trace, work, _private(trace, hiding), progress)
         publish(work, new)
     except BaseException:
         discard(work)
@@ -64,20 +66,35 @@ def scrub(old: Path, new: Path, key: bytes, progress: Progress) -> int:
 
 def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> int:
     meta = private.meta(trace.meta)
+    hides_names = not trace.meta.get("pseudonymised")
     footer = {name: str(meta.get(name)) for name in FOOTER}
     for i, table in enumerate(TABLES.values()):
         progress(f"hiding names of {table.name}", i / len(TABLES))
         if trace.file(table.name).exists():
             write_parts(work, table.name, _hidden_parts(trace, table, private), footer)
+    meta["unbooked"] = private.remember() if hides_names else None
     write_meta(work, meta)
     progress("searching the copy for them", None)
-    originals = list(private.names.originals())
-    if left := _left(Trace.open(work), originals):
+    if left := _left(Trace.open(work), _secret(private)):
         raise SpoolscopeError(
             f"{len(left)} names would be left in the copy, first in {left[0]}: nothing was written",
             remedy="please report it; do not give the trace away",
         )
-    return len(originals)
+    return len(list(private.names.originals())) + len(private.comms.hidden)
+
+
+def _private(trace: Trace, hiding: Hiding) -> Private:
+    mounts = [os.fsencode(str(spool["mount"])) for spool in trace.meta.get("spools", [])]
+    uids = trace.table("threads", ["uid"])["uid"].unique().to_pylist()
+    return Private(hiding, _on_spool(trace, mounts), mounts, uids)
+
+
+def _on_spool(trace: Trace, mounts: list[bytes]) -> Iterator[bytes]:
+    """Yield the paths of a trace below its mounts as absolute ones."""
+    for part in trace.parts("paths", ("path", "spool")):
+        for text, spool in zip(part["path"].to_pylist(), part["spool"].to_pylist(), strict=True):
+            if spool is not None:
+                yield mounts[spool].rstrip(b"/") + b"/" + decoded(text)
 
 
 def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict[str, Any]]:
@@ -95,27 +112,25 @@ def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict
             if column.name not in columns:  # it is newer than the trace
                 columns[column.name] = pa.nulls(len(batch), column.type)
             elif column.private:
-                columns[column.name] = _each(columns[column.name], hide[column.private])
+                values = columns[column.name].cast(pa.string())
+                columns[column.name] = mapped(values, hide[column.private])
         yield columns
 
 
-def _each(values: pa.Array, hide: Callable[[str], str]) -> pa.Array:
-    """Hide every text of a column, each distinct one once."""
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    texts = pa.array([hide(text) for text in values.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(values.indices, texts).cast(pa.string())
+def _secret(private: Private) -> set[bytes]:
+    """Return the pieces of names that may stand nowhere in the copy.
 
-
-def _left(trace: Trace, originals: list[bytes]) -> list[str]:
-    """Return where a piece of a name that was hidden still stands."""
+    What lies in directories of programs is no secret, though its path is hidden.
+    """
     known = {piece for word in WORDS for piece in _PIECE.findall(word)}
-    secret = {
-        piece
-        for name in originals
-        for piece in _PIECE.findall(name)
-        if not (piece.isdigit() or piece in known or is_known(piece))
-    }
+    names = {private_part(name) for name in private.counted} | private.comms.hidden.keys()
+    names |= {name for name in private.names.originals() if name[:1].isdigit()}
+    pieces = {piece for name in names for piece in _PIECE.findall(name)}
+    return {piece for piece in pieces - known - KNOWN if not piece.isdigit()}
+
+
+def _left(trace: Trace, secret: set[bytes]) -> list[str]:
+    """Return where a piece of a name that was hidden still stands."""
     return [where for where, text in _texts(trace) if not secret.isdisjoint(_PIECE.findall(text))]
 
 

@@ -14,6 +14,7 @@ from spoolscope.traces.digests import META, TABLES_KEY, check, read_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
 from spoolscope.traces.parquet import empty_table
+from spoolscope.traces.reveal import RealNames
 from spoolscope.traces.schema import SCHEMA, TABLES
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ class Trace:
     Attributes:
         path: Its directory.
         meta: The content of meta.json.
+        names: Shown instead of pseudonyms in all that is read of it; None: as it is.
     """
 
     path: Path
     meta: dict[str, Any]
+    names: RealNames | None = None
 
     @classmethod
     def open(cls, directory: Path | str) -> "Trace":
@@ -47,6 +50,10 @@ class Trace:
         for name in TABLES:
             trace._check(name)
         return trace
+
+    def with_names(self, names: RealNames | None) -> "Trace":
+        """Return the same trace that shows real names in all that is read of it."""
+        return self if names is None else Trace(self.path, names.meta(self.meta), names)
 
     @property
     def identity(self) -> str:
@@ -70,7 +77,7 @@ class Trace:
                 table = opened.read(columns=present)
         except (pa.ArrowException, OSError) as error:
             _damaged(self.path, file.name, error)
-        table = _with_nulls(name, table, absent)
+        table = self._named(name, _with_nulls(name, table, absent))
         return table if wanted is None else table.select(wanted)
 
     def parts(
@@ -89,7 +96,7 @@ class Trace:
                 present = [column for column in wanted if column not in absent]
                 for table in _tables(file, present, rows):
                     if table.num_rows:
-                        yield _with_nulls(name, table, absent).select(wanted)
+                        yield self._named(name, _with_nulls(name, table, absent).select(wanted))
         except (pa.ArrowException, OSError) as error:
             _damaged(self.path, self.file(name).name, error)
 
@@ -132,6 +139,8 @@ class Trace:
 
         self.verify()
         connection = duckdb.connect(":memory:")
+        if self.names:
+            self.names.register(connection)
         for name in TABLES:
             file = self.file(name)
             if file.exists():
@@ -140,10 +149,15 @@ class Trace:
                 if absent := _absent(name, pq.read_schema(file)):
                     connection.register(f"no_{name}", empty_table(name).select(absent))
                     source += f" UNION ALL BY NAME SELECT * FROM no_{name}"
+                if self.names:
+                    source = self.names.sql(source, TABLES[name])
                 connection.execute(f"CREATE VIEW {name} AS {source}")
             else:
                 connection.register(name, empty_table(name))
         return connection
+
+    def _named(self, name: str, table: pa.Table) -> pa.Table:
+        return self.names.table(table, TABLES[name]) if self.names else table
 
     def _check(self, name: str) -> None:
         expected = self.meta["counts"].get(name, 0)

@@ -19,6 +19,7 @@ from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import ROWS, Capture, Records
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.output import check_output, discard, publish, work_directory
+from spoolscope.traces.private import Hiding
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def import_strace(
     files: Sequence[Path],
     root: Path,
     output: Path,
-    key: bytes | None,
+    hiding: Hiding | None,
     progress: Progress,
     begun: Begun = Begun(),
 ) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def import_strace(
         files: What ``strace -f -o`` or ``strace -ff -o`` wrote.
         root: The directory that counts as the spool, as strace saw it; need not be here.
         output: Trace directory to write; it appears when it is whole.
-        key: Pseudonym key, or None to keep names.
+        hiding: How names are hidden, or None to keep them.
         progress: Told what is being done, and how far it is.
         begun: What the files themselves may leave open.
 
@@ -88,7 +89,7 @@ def import_strace(
     capture.meta["imported"] |= {"times": source.kind.value, "in_order": source.in_order}
     work = work_directory(output)
     try:
-        meta = write(capture, work, key, progress=progress)
+        meta = write(capture, work, hiding, progress=progress)
         publish(work, output)
     except BaseException:
         discard(work)

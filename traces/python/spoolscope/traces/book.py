@@ -1,0 +1,121 @@
+"""The operator's book of names: what each pseudonym of a key stands for.
+
+It lies beside the key and is in no trace: whoever has it, and only they, can read real names in
+traces of this key. SQLite keeps it whole when recordings write at once, when one is killed, and
+when the disk is full. Names of messages are not in it; of ``MOST`` names the ones that no trace
+had for the longest time are forgotten.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.pseudonym import key_path, open_private
+
+MOST = 1_000_000
+PATH, PROGRAM = 0, 1
+_DAY_S = 86_400
+_WAIT_S = 20.0
+_WHAT = "the book of names"
+_TABLE = """CREATE TABLE IF NOT EXISTS names (
+    kind INTEGER, hidden BLOB, original BLOB, day INTEGER, PRIMARY KEY (kind, hidden, original)
+) WITHOUT ROWID"""
+# Days, not times: what was in use yesterday and is today is not written again and again.
+_ADD = """INSERT INTO names VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET day = excluded.day WHERE day < excluded.day"""
+_FORGET = """DELETE FROM names WHERE (kind, hidden, original) IN (
+    SELECT kind, hidden, original FROM names ORDER BY day LIMIT max(0, ?))"""
+
+Pairs = Iterable[tuple[bytes, bytes]]
+
+
+def book_file(key_file: Path | None, key_id: str) -> Path:
+    """Return where the book of a key lies, beside the key."""
+    return key_path(key_file).with_name(f"{key_id}.names")
+
+
+def remember(book: Path, paths: Pairs, programs: Pairs) -> str | None:
+    """Add (pseudonym, name) of path components and of programs to a book, made if missing.
+
+    Returns:
+        Why they could not be added, or None. That never ends a recording.
+    """
+    day = int(time.time()) // _DAY_S
+    rows = (
+        (kind, hidden, name, day)
+        for kind, pairs in ((PATH, paths), (PROGRAM, programs))
+        for hidden, name in pairs
+        if hidden != name
+    )
+    try:
+        _make(book)
+        with _opened(book) as found, found:
+            found.execute("BEGIN IMMEDIATE")
+            found.execute(_TABLE)
+            found.executemany(_ADD, rows)
+            ((n,),) = found.execute("SELECT count(*) FROM names")
+            if n > MOST:
+                found.execute(_FORGET, (n - MOST,))
+    except SpoolscopeError as error:
+        return error.message
+    except (OSError, sqlite3.Error) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return None
+
+
+def recall(book: Path) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the names of path components and of programs by pseudonym.
+
+    A pseudonym that stands for two names, which is rare, is left out.
+
+    Raises:
+        SpoolscopeError: it is damaged, a link or open to others.
+    """
+    found: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
+    doubtful: list[tuple[int, bytes]] = []
+    try:
+        with _opened(book) as opened:
+            for kind, hidden, name in opened.execute("SELECT kind, hidden, original FROM names"):
+                if not _is_name(kind, hidden, name):
+                    continue
+                if hidden in found[kind]:
+                    doubtful.append((kind, hidden))
+                found[kind][hidden] = name
+    except sqlite3.Error as error:
+        raise SpoolscopeError(
+            f"{_WHAT} {book} cannot be read: {error}",
+            remedy="remove it; the next recording begins another",
+        ) from error
+    for kind, hidden in doubtful:
+        found[kind].pop(hidden, None)
+    return found
+
+
+def _is_name(kind: object, hidden: object, name: object) -> bool:
+    """Tell whether a row is one that was written here; SQLite takes any type in any column."""
+    if not (isinstance(hidden, bytes) and isinstance(name, bytes)):
+        return False
+    return kind == PROGRAM or (kind == PATH and b"/" not in name and b"\0" not in name)
+
+
+def _make(book: Path) -> None:
+    """Make an empty book that only its owner can read; SQLite keeps to its mode."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        os.close(os.open(book, flags, 0o600))
+    except FileExistsError:
+        open_private(book, _WHAT).close()
+
+
+@contextmanager
+def _opened(book: Path) -> Iterator[sqlite3.Connection]:
+    open_private(book, _WHAT).close()
+    uri = f"{book.absolute().as_uri()}?mode=rw"
+    connected = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
+    with closing(connected):
+        connected.execute("PRAGMA trusted_schema = OFF")
+        yield connected

@@ -1,0 +1,199 @@
+"""Names that nobody may read in a trace, whatever else they name: mailboxes, users, hosts.
+
+A program, thread, unit or control group keeps its name unless that would tell one of these:
+
+* a component of a path of the spool, or of its mount point (``whole``: the same name). A name
+  that paths keep as well (``WORDS``: imap, dovecot, cur) tells nothing, nor does what lies in a
+  directory of programs, or in those of the system if all of it is the spool;
+* a mailbox, a local user, this host (``within``: also as a part of it: ``imap-alice``).
+
+Accounts that packages make are nobody: below uid 1000, without a shell to log in with.
+"""
+
+import os
+import pwd
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from spoolscope.traces.known_programs import COMM_BYTES, KNOWN
+from spoolscope.traces.pathclass import user_of
+from spoolscope.traces.pseudonym import WORDS, private_part
+
+_FIRST_PERSON, _FIRST_OF_PACKAGES, _NOBODY = 1000, 100, 65534
+_NO_LOGIN = ("nologin", "false", "sync", "shutdown", "halt")
+_SYSTEM = re.compile(rb"/(usr|etc|bin|sbin|lib\w*|opt|snap|boot|dev|proc|sys)(/|$)")
+_PROGRAM_PLACES = frozenset((b"bin", b"sbin", b"libexec"))
+_MESSAGES = frozenset((b"new", b"cur", b"tmp"))
+_IN_MAILBOX = _MESSAGES | {b"storage", b"mailboxes", b"dbox-Mails"}
+_SEPARATORS = re.compile(rb"[^0-9a-z\x80-\xff]+")
+_LEAST_WORD, _LEAST_ANYWHERE, _LEAST_CUT = 3, 5, 4
+
+
+def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
+    """Return the components of paths that count as names, and those of mailboxes among them.
+
+    Args:
+        paths: Absolute, below the mounts.
+        mounts: Mount points of the spools.
+    """
+    places = [mount.rstrip(b"/") for mount in mounts]
+    found = _Components(all_is_spool=b"" in places)
+    for path in paths:
+        found.add(path)
+    mailboxes = found.mailboxes(places)
+    of_mounts = {part for mount in places for part in mount.split(b"/") if part}
+    return found.names | of_mounts, mailboxes - of_mounts
+
+
+@dataclass
+class _Components:
+    """Gathers components of paths, each directory once."""
+
+    all_is_spool: bool
+    names: set[bytes] = field(default_factory=set)
+    directories: dict[bytes, bool] = field(default_factory=dict)
+    in_mailboxes: set[bytes] = field(default_factory=set)
+
+    def add(self, path: bytes) -> None:
+        """Add a path and the directories above that are new; a message has no name of its own."""
+        directory, _, name = path.rpartition(b"/")
+        if name[:1].isdigit() and directory.rpartition(b"/")[2] in _MESSAGES:
+            path = directory
+        while path:
+            directory, _, name = path.rpartition(b"/")
+            counts = self.directories.get(directory)
+            known = counts is not None
+            if counts is None:
+                counts = self.directories[directory] = self._counts(directory)
+            if counts:
+                self.names.add(name)
+            if name in _IN_MAILBOX:
+                self.in_mailboxes.add(path)
+            path = b"" if known else directory
+
+    def _counts(self, directory: bytes) -> bool:
+        """Tell whether what is in a directory is named by people."""
+        if self.all_is_spool and _SYSTEM.match(directory):
+            return False
+        return directory.rpartition(b"/")[2] not in _PROGRAM_PLACES
+
+    def mailboxes(self, mounts: Iterable[bytes]) -> set[bytes]:
+        """Return the components that lead to a mailbox, or look like its address."""
+        found: set[bytes] = set()
+        for path in self.in_mailboxes:
+            above = max((m for m in mounts if path.startswith(m + b"/")), key=len, default=b"")
+            user = user_of(path[len(above) :].decode("latin-1")) or ""
+            found.update(user.encode("latin-1").split(b"/"))
+        return (found | {name for name in self.names if b"@" in name}) & self.names
+
+
+class Concealed:
+    """Tells which names of programs would give a private name away.
+
+    Args:
+        names: Components of paths.
+        mailboxes: Those of them that are of mailboxes.
+        persons: Local users and hosts.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[bytes] = (),
+        mailboxes: Iterable[bytes] = (),
+        persons: Iterable[bytes] = (),
+    ) -> None:
+        within = {part.lower() for name in (*mailboxes, *persons) for part in _parts(name)}
+        self._within = {name for name in within if len(name) >= _LEAST_WORD and not name.isdigit()}
+        self._whole = within | {part.lower() for name in names for part in _shapes(name)}
+        self._whole |= {name.lower() for name in persons if name not in WORDS}
+        self._whole.discard(b"")
+        self._sorted = sorted(self._whole)
+        self._starts = sorted(self._within)
+
+    def hides(self, name: bytes) -> bool:
+        """Tell whether a program or thread of this name would give a name away."""
+        if not name or name in WORDS:
+            return False
+        low = name.lower().removesuffix(b" (deleted)").strip(b"()")
+        if low in self._whole:
+            return True
+        cut = len(name) == COMM_BYTES
+        if cut and _is_start(low, self._sorted):
+            return True
+        return name not in KNOWN and self._tells(low, cut=cut)
+
+    def hides_unit(self, name: bytes) -> bool:
+        """Tell whether a unit or control group of this name would."""
+        plain = re.sub(rb"\\x([0-9a-f]{2})", lambda code: bytes([int(code[1], 16)]), name)
+        stem = re.sub(rb"\.(service|slice|scope|socket|mount|timer)$", b"", plain)
+        template, _, instance = stem.partition(b"@")
+        pieces = {plain, stem, template, instance, *instance.split(b"-")}
+        if plain.endswith((b".mount", b".slice")):  # "-" stands for a level of the path
+            pieces |= set(stem.split(b"-"))
+        asked = (piece for piece in pieces if piece not in WORDS and not piece.isdigit())
+        return any(piece.lower() in self._whole for piece in asked) or self._tells(plain.lower())
+
+    def _tells(self, low: bytes, *, cut: bool = False) -> bool:
+        """Tell whether the name of a mailbox, user or host is a part of a name."""
+        words = [word for word in _SEPARATORS.split(low) if word not in KNOWN]
+        for word in words:
+            if any(word[:n] in self._within for n in range(_LEAST_WORD, len(word) + 1)):
+                return True
+        if cut and words and len(words[-1]) >= _LEAST_CUT and _is_start(words[-1], self._starts):
+            return True
+        return any(
+            low[at:end] in self._within
+            for at in range(len(low))
+            for end in range(at + _LEAST_ANYWHERE, len(low) + 1)
+        )
+
+
+def _is_start(text: bytes, names: list[bytes]) -> bool:
+    at = bisect_left(names, text)
+    return at < len(names) and names[at].startswith(text)
+
+
+def _shapes(component: bytes) -> Iterator[bytes]:
+    """A component, what of it is hidden, and the names in that of a Maildir++ folder."""
+    part = private_part(component)
+    if part:
+        yield from (component, part)
+        if part.startswith(b"."):
+            yield from (name for name in part.split(b".") if name not in WORDS)
+
+
+def _parts(name: bytes) -> Iterator[bytes]:
+    """A mailbox, user or host; its local part and domain; and the words of a domain."""
+    for part in (name, *name.split(b"@")) if b"@" in name else (name,):
+        if private_part(part):
+            yield part
+        labels = part.split(b".")[:-1] if not part.startswith(b".") else []
+        yield from (label for label in labels if label not in WORDS and label not in KNOWN)
+
+
+def local_names(uids: Iterable[int] = ()) -> set[bytes]:
+    """Return the names of this host and of its users.
+
+    Args:
+        uids: Users to ask for one by one, too: a directory service may not list its users.
+    """
+    users = {user.pw_name for user in pwd.getpwall() if _is_person(user)}
+    for uid in {int(uid) for uid in uids}:
+        try:
+            user = pwd.getpwuid(uid)
+        except (KeyError, OverflowError, OSError):
+            continue
+        if _is_person(user):
+            users.add(user.pw_name)
+    host = os.uname().nodename
+    names = {os.fsencode(name) for name in (*users, host, host.partition(".")[0])}
+    return names - WORDS - {b"localhost"}
+
+
+def _is_person(user: pwd.struct_passwd) -> bool:
+    if user.pw_uid >= _FIRST_PERSON:
+        return user.pw_uid != _NOBODY
+    logs_in = user.pw_shell.rpartition("/")[2] not in ("", *_NO_LOGIN)
+    return user.pw_uid >= _FIRST_OF_PACKAGES and logs_in and os.fsencode(user.pw_name) not in KNOWN
