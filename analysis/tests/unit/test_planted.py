@@ -1,6 +1,7 @@
 """Whatever somebody plants where a command writes, nothing else is written."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +129,37 @@ def test_rules_that_are_no_file_are_refused_at_once(what: str, trace: Path, tmp_
     )  # fmt: skip
     assert done.returncode in (1, 2)
     assert "--rules" in done.stderr
+
+
+def test_a_pipe_in_other_places_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
+    """In a recording of several traces, in a replay, and in what --force would remove."""
+    places = ("recording.json", "replay.json", "capture.seg")
+    place = tmp_path / "place"
+    place.mkdir()
+    for name in (*places, "meta.json"):
+        os.mkfifo(place / name)
+    for words in (["freeze", str(place)], ["compare", str(place)], ["info", str(place)],
+                  ["record", "--recover", str(place), "-o", str(tmp_path / "new")],
+                  ["import", "strace", str(place / "capture.seg"), "--root", "/x",
+                   "-o", str(tmp_path / "new")],
+                  ["report", str(trace), "-o", str(place / "meta.json"), "--force"],
+                  ["replay", str(trace), "--on", "ext4", "-o", str(place), "--resume"],
+                  ["replay", str(trace), "--on", "ext4", "-o", str(place), "--force"]):  # fmt: skip
+        done = subprocess.run([*SPOOLSCOPE, *words], capture_output=True, text=True, timeout=20)
+        assert done.returncode in (1, 2), words
+        assert "spoolscope: error:" in done.stderr
+    assert sorted(file.name for file in place.iterdir()) == sorted([*places, "meta.json"])
+
+
+def test_a_damaged_trace_of_a_recording_is_named(trace: Path, tmp_path: Path) -> None:
+    from spoolscope.traces.recording import write_control
+
+    place = tmp_path / "recording"
+    place.mkdir()
+    write_control(place, {"kind": "trace", "recorder_pid": 1, "recorder_started": None,
+                          "ended": True, "skipped": 0})  # fmt: skip
+    shutil.copytree(trace, place / "trace-000001")
+    (place / "trace-000001/meta.json").write_text('{"digest": "00"}')
+    done = subprocess.run([*SPOOLSCOPE, "info", str(place)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "trace-000001 is damaged: meta.json: it has changed" in done.stderr

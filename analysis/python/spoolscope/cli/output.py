@@ -16,6 +16,7 @@ import click
 
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import regular
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.text import shown, shown_json
@@ -153,7 +154,7 @@ def _is_ours(directory: Path) -> bool:
     if Recording.is_one(directory):
         return Recording.open(directory).recorder() is None
     try:
-        meta = json.loads((directory / "meta.json").read_text())
+        meta = json.loads(regular(directory / "meta.json").read_text())
     except (OSError, ValueError):
         return False
     return isinstance(meta, dict) and str(meta.get("schema", "")).startswith("spoolscope/")

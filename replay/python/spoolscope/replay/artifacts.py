@@ -15,7 +15,7 @@ from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
 from spoolscope.traces.digests import digest_of, sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.files import write_file
+from spoolscope.traces.files import regular, write_file
 
 HEADER, RUN = "replay.json", "run.json"
 READ_LATER = "outcomes.parquet", "divergences.json"
@@ -141,7 +141,7 @@ def write_json(path: Path, value: Any) -> None:
 def finished_runs(out: Path) -> tuple[int, int] | None:
     """Return how many runs of a replay are finished, and of how many; None if it has none."""
     try:
-        header = json.loads((out / HEADER).read_text())
+        header = json.loads(regular(out / HEADER).read_text())
         done, wanted = len(header["runs"]), len(header["order"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -154,7 +154,7 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     Raises:
         SpoolscopeError: it was asked for otherwise, or on another kernel.
     """
-    before = json.loads((job.out / HEADER).read_text())
+    before = json.loads(regular(job.out / HEADER).read_text())
     rows = [dict(row, run=str(job.out / row["run"])) for row in before["runs"]]
     # As a file holds it: tuples are lists there.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))

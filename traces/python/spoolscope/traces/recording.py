@@ -4,7 +4,6 @@
 that are not converted yet lie in ``.capture``.
 """
 
-import contextlib
 import itertools
 import json
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Any
 
 from spoolscope.traces.digests import META, read_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.files import write_file
+from spoolscope.traces.files import regular, write_file
+from spoolscope.traces.trace import damaged
 
 CONTROL = "recording.json"
 CAPTURES = ".capture"
@@ -43,7 +43,7 @@ class Recording:
             SpoolscopeError: the directory is none.
         """
         try:
-            control = json.loads((directory / CONTROL).read_text())
+            control = json.loads(regular(directory / CONTROL).read_text())
         except (OSError, ValueError):
             control = None
         if not isinstance(control, dict) or control.get("format") != FORMAT:
@@ -67,11 +67,18 @@ class Recording:
         """Return each trace and its meta.json, oldest first.
 
         A recorder may add a trace meanwhile, or remove one: --keep.
+
+        Raises:
+            SpoolscopeError: the meta.json of one is damaged.
         """
         found = []
         for trace in self.traces():
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 found.append((trace, read_meta(trace)))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                raise damaged(trace, META, error) from None
         return found
 
     def totals(self, metas: list[dict[str, Any]]) -> dict[str, Any]:

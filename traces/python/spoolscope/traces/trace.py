@@ -254,9 +254,14 @@ def _foreign(path: Path) -> NoReturn:
 
 
 def _damaged(path: Path, part: str, why: object) -> NoReturn:
-    raise SpoolscopeError(
+    raise damaged(path, part, why) from None
+
+
+def damaged(path: Path, part: str, why: object) -> SpoolscopeError:
+    """Return the error of a trace of which a file cannot be used, and why."""
+    return SpoolscopeError(
         f"trace {path} is damaged: {part}: {_one_line(why)}", remedy=RECORD_AGAIN
-    ) from None
+    )
 
 
 def _one_line(why: object) -> str:
