@@ -236,7 +236,8 @@ FAULTS = {
         Fault(
             "small-memory",
             "A control group has 12 MiB, writes take 5 ms; a process in it writes pages all over.",
-            _causes("memory", "dirty_throttle"),
+            # Reclaim that waits for one of the slow writes is a wait for that write.
+            _causes("memory", "dirty_throttle", "writeback"),
             ({"role": "scatter", "n": 1, "pages": 16384},),
             (Delay("write", 5 * MS),),
             limit=("memory_bytes", 12 * MIB),
