@@ -41,10 +41,6 @@ use crate::scale;
 use crate::semantics::{self, Kind};
 use crate::verify;
 
-/// Modes of fallocate after which a file takes no more than before.
-const TAKE_NOTHING: u32 = (libc::FALLOC_FL_PUNCH_HOLE
-    | libc::FALLOC_FL_COLLAPSE_RANGE
-    | libc::FALLOC_FL_INSERT_RANGE) as u32;
 /// Exit code of a replay that was interrupted.
 const INTERRUPTED: u8 = 130;
 
@@ -171,7 +167,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 
 /// Most bytes that the files may have at once: those at the start, and what calls add.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
-    let writes = |kind| semantics::is_copy(kind) || matches!(kind, Kind::Fallocate | Kind::Write);
+    let writes = |kind| semantics::is_copy(kind) || kind == Kind::Write;
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
     beyond.fold(known, i64::saturating_add)
@@ -180,11 +176,8 @@ fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
 /// Bytes that a call may write here and that no recorded size of a file tells.
 fn beyond_record(op: &PlanOp) -> i64 {
     match semantics::kind(op) {
-        // It may keep the size that the file had, and may make or move holes.
-        Kind::Fallocate if op.flags & TAKE_NOTHING == 0 => op.size.max(0),
         // When recorded it failed, or stopped short.
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
-        Kind::CopyRange => op.ret.max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,
     }

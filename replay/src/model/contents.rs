@@ -34,6 +34,9 @@ impl World<'_> {
         if let Some(pages) = self.dirtied.get_mut(&object) {
             pages.cut(size);
         }
+        if size < self.object(object).now.size {
+            self.release(object, size, i64::MAX);
+        }
         self.counted(object, |entry| {
             entry.changed |= size != entry.now.size;
             entry.now.size = size;
@@ -104,16 +107,42 @@ impl World<'_> {
     pub fn allocate(&mut self, op: &PlanOp, object: u32) {
         const HOLE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u32;
         const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
+        const PUNCH: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
         self.resize(object, op.obj_size);
+        let end = op.offset.saturating_add(op.size);
+        match op.flags & (PUNCH | MOVE) {
+            0 => self.reserve(object, op.offset, end),
+            PUNCH => self.release(object, op.offset, end),
+            _ => {}
+        }
         let entry = self.object_mut(object);
         // Room that was never written is no data.
         entry.changed |= op.flags & (HOLE | MOVE) != 0;
         if op.flags & HOLE != 0 {
-            entry
-                .written
-                .punch(op.offset, op.offset.saturating_add(op.size));
+            entry.written.punch(op.offset, end);
         }
         entry.blurred |= op.flags & MOVE != 0;
+    }
+
+    /// Room for a range of a file, which is taken once, however often it is asked for.
+    fn reserve(&mut self, object: u32, start: i64, end: i64) {
+        let new = self.reserved.entry(object).or_default().add(start, end);
+        if self.object(object).nlink > 0 {
+            self.grow(new);
+        }
+    }
+
+    /// Room of a range of a file that is not reserved any more: free, or counted as written.
+    fn release(&mut self, object: u32, start: i64, end: i64) {
+        let Some(room) = self.reserved.get_mut(&object) else {
+            return;
+        };
+        let before = room.bytes();
+        room.punch(start, end);
+        let freed = before - room.bytes();
+        if self.object(object).nlink > 0 {
+            self.grow(-freed);
+        }
     }
 
     /// A clone: contents that come from another file are not foretold.
@@ -174,6 +203,8 @@ impl World<'_> {
             self.fill_somewhere(object, op.ret);
             return self.resize(object, size);
         };
+        self.release(object, at, at + op.ret);
+        let entry = self.object_mut(object);
         let before = entry.written.ranges().len();
         let new = entry.written.add(at, at + op.ret);
         match entry.written.ranges().len() > before {
@@ -249,10 +280,12 @@ impl World<'_> {
     /// Contents that came from another file are not foretold.
     pub fn blur_output(&mut self, op: &PlanOp) {
         if let Some(object) = self.second_of(op).filter(|_| op.ret > 0) {
-            self.fill_somewhere(object, op.ret);
-            let object = self.object_mut(object);
-            object.blurred = true;
-            object.unsized_ = true;
+            self.counted(object, |entry| {
+                entry.filled = entry.filled.saturating_add(op.ret + 2 * BLOCK);
+                entry.changed = true;
+                entry.blurred = true;
+                entry.unsized_ = true;
+            });
         }
     }
 }

@@ -134,3 +134,66 @@ fn more_holes_than_bytes_are_refused() {
         assert!(refused.is_err());
     }
 }
+
+#[test]
+fn room_that_is_given_back_is_there_again() {
+    let file = "ino=7 omode=100644";
+    let mut script = format!(
+        "A 0-1 open f flags=102 mode=644 {file} osize=0 = 3
+         A 2-3 fallocate fd=3 off=0 size=1000000 {file} osize=1000000 = 0"
+    );
+    assert_eq!(most_bytes(&script), 1_000_000);
+    for at in (10..50).step_by(4) {
+        script += &format!(
+            "\n A {at}-{} ftruncate fd=3 off=0 {file} osize=0 = 0
+             A {}-{} fallocate fd=3 off=0 size=1000000 {file} osize=1000000 = 0",
+            at + 1,
+            at + 2,
+            at + 3
+        );
+    }
+    assert_eq!(most_bytes(&script), 1_000_000);
+    let twice = format!(
+        "{script}\n A 60-61 fallocate flags=1 fd=3 off=500000 size=1000000 {file} osize=1000000 = 0"
+    );
+    assert_eq!(most_bytes(&twice), 1_500_000);
+    let gone = format!(
+        "{script}\n A 60-61 unlink f = 0
+         A 62-63 open g flags=102 mode=644 ino=8 omode=100644 osize=0 = 4
+         A 64-65 fallocate fd=4 off=0 size=900000 ino=8 omode=100644 osize=900000 = 0"
+    );
+    assert_eq!(most_bytes(&gone), 1_000_000);
+}
+
+#[test]
+fn what_is_written_where_room_was_reserved_takes_no_more() {
+    let file = "ino=7 omode=100644";
+    let script = format!(
+        "A 0-1 open f flags=102 mode=644 {file} osize=0 = 3
+         A 2-3 fallocate fd=3 off=0 size=1000000 {file} osize=1000000 = 0
+         A 4-5 pwrite64 fd=3 off=0 size=600000 {file} osize=1000000 = 600000
+         A 6-7 pwrite64 fd=3 off=600000 size=300000 {file} osize=1000000 = 300000"
+    );
+    // The first stretch may begin and end within a block.
+    assert_eq!(most_bytes(&script), 1_000_000 + 2 * 4096);
+}
+
+#[test]
+fn copies_that_are_removed_need_room_once() {
+    let mut script = String::from(
+        "tree a ino=5 size=1000000
+         A 0-1 open a flags=0 ino=5 omode=100644 osize=1000000 = 3",
+    );
+    for n in 0..10 {
+        let at = 10 + 10 * n;
+        let ino = 100 + n;
+        script += &format!(
+            "\n A {at}-{} open b{n} flags=102 mode=644 ino={ino} omode=100644 osize=0 = 4
+             A {}-{} copy_file_range fd=3 fd2=4 ino=5 omode=100644 osize=1000000 size=1000000 off=-1 = 1000000
+             A {}-{} close fd=4 = 0
+             A {}-{} unlink b{n} = 0",
+            at + 1, at + 2, at + 3, at + 4, at + 5, at + 6, at + 7
+        );
+    }
+    assert_eq!(most_bytes(&script), 2_000_000 + 2 * 4096);
+}

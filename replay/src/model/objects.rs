@@ -55,7 +55,11 @@ impl Object {
 
     /// Bytes that it takes on the disk, at most.
     pub fn takes(&self) -> i64 {
-        self.now.size.min(self.filled)
+        if self.unsized_ {
+            self.filled
+        } else {
+            self.now.size.min(self.filled)
+        }
     }
 
     /// As `takes`, and no more than was written, where that is known.

@@ -64,6 +64,8 @@ pub struct World<'a> {
     pub(super) xattrs: Xattrs,
     /// Pages of files that were written to through mappings.
     pub(super) dirtied: HashMap<u32, Extents>,
+    /// What is preallocated of files, and not written yet.
+    pub(super) reserved: HashMap<u32, Extents>,
     /// The most bytes, without holes, that linked files had more than at the start.
     pub peak_bytes: i64,
 }
@@ -102,6 +104,7 @@ impl<'a> World<'a> {
             changes: Vec::new(),
             xattrs: Xattrs::default(),
             dirtied: HashMap::new(),
+            reserved: HashMap::new(),
             peak_bytes: 0,
         };
         world.show_xattrs(plan);
@@ -336,12 +339,15 @@ impl<'a> World<'a> {
     }
 
     pub fn remove(&mut self, path: u32) {
-        if let Slot::Present(object) = self.slot(path) {
-            let object = self.object_mut(object);
+        if let Slot::Present(number) = self.slot(path) {
+            let object = self.object_mut(number);
             object.nlink = object.nlink.saturating_sub(1);
             if object.nlink == 0 && semantics::is_regular(object.now.mode) {
                 let takes = object.takes();
-                self.live_bytes = self.live_bytes.saturating_sub(takes);
+                let reserved = self.reserved.remove(&number).map_or(0, |room| room.bytes());
+                self.live_bytes = self
+                    .live_bytes
+                    .saturating_sub(takes.saturating_add(reserved));
             }
         }
         self.put(path, Slot::Absent);

@@ -182,9 +182,8 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     directory = job.out / slot.name
     directory.mkdir(parents=True)
     engine = Engine(job.plan_file, job.begin.content)
-    told, age = job.summary, job.begin.age
-    content = max(told.tree_bytes, job.fixture_bytes) + told.written_bytes
-    content = max(content, job.peak_bytes)  # also what is allocated, or written through mappings
+    age = job.begin.age
+    content = max(job.summary.tree_bytes, job.fixture_bytes, job.peak_bytes)
     size = image_bytes(content, job.names, age)
     if slot.candidate.directory is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
