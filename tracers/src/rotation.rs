@@ -15,6 +15,7 @@ use crate::host::Spool;
 use crate::probes::Probes;
 use crate::segments::Segments;
 use crate::snapshot::{self, Part, Scan};
+use crate::trigger::Freeze;
 use crate::{answer, signals, symbols};
 
 /// After a border both segments stay open so long: a record that is being made at the border
@@ -55,7 +56,7 @@ pub struct Rotation<'a> {
     first_meta: Value,
     phase: Phase,
     /// Why the recorder is being frozen at the border under way.
-    freezing: Option<String>,
+    freezing: Option<Freeze>,
     last_freeze: Option<Instant>,
     ring: VecDeque<Closed>,
 }
@@ -112,14 +113,14 @@ impl<'a> Rotation<'a> {
         self.segments.borrow_mut().abandon_next()
     }
 
-    fn asked_to_freeze(&mut self) -> Option<String> {
+    fn asked_to_freeze(&mut self) -> Option<Freeze> {
         let rule = self.segments.borrow_mut().broken.take();
         let signal = signals::freeze_asked();
         if !self.options.keeps_last() {
             return None;
         }
         if signal {
-            return Some("signal".to_owned());
+            return Some(Freeze::because("signal"));
         }
         // A rule that stays broken would freeze again and again.
         let window = Duration::from_secs_f64(self.options.last_seconds.unwrap_or(0.0));
@@ -262,7 +263,7 @@ impl<'a> Rotation<'a> {
             (last.number(), close(last, &meta)?)
         };
         if self.options.keeps_last() {
-            self.freeze("end", Some(number))?;
+            self.freeze(&Freeze::because("end"), Some(number))?;
         } else if self.options.rotates() {
             self.say_closed(number)?;
         }
@@ -277,13 +278,15 @@ impl<'a> Rotation<'a> {
     }
 
     /// Hands the window over: what comes next begins a new one.
-    pub fn freeze(&mut self, why: &str, last: Option<u32>) -> Result<()> {
+    pub fn freeze(&mut self, freeze: &Freeze, last: Option<u32>) -> Result<()> {
         let kept = self.ring.drain(..).map(|segment| segment.number);
         let numbers: Vec<u32> = kept.chain(last).collect();
         self.last_freeze = Some(Instant::now());
         answer::say(
             self.options,
-            &json!({"event": "frozen", "why": why, "numbers": numbers}),
+            &json!({
+                "event": "frozen", "why": freeze.why, "call": freeze.call, "numbers": numbers,
+            }),
         )
     }
 

@@ -20,7 +20,7 @@ use crate::host;
 use crate::rows::Names;
 use crate::threads::Threads;
 use crate::touched::Touched;
-use crate::trigger::Rules;
+use crate::trigger::{Freeze, Rules};
 
 /// A segment that is being written, and its threads.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Segments {
     current: Segment,
     other: Other,
     /// A rule of --freeze-on that a call broke.
-    pub broken: Option<String>,
+    pub broken: Option<Freeze>,
     full: bool,
     /// Kernel threads whose switches are recorded; every segment names them.
     watched: BTreeMap<u32, Task>,

@@ -1,5 +1,6 @@
 //! Rules that freeze a flight recorder: judged on every call that is stored.
 
+use serde_json::{Value, json};
 use spoolscope_traces::records::Syscall;
 
 use crate::cli::Options;
@@ -21,15 +22,41 @@ impl Rules {
     }
 
     /// Why this call freezes the recorder; it names no file.
-    pub fn broken_by(&self, call: &Syscall) -> Option<String> {
+    pub fn broken_by(&self, call: &Syscall) -> Option<Freeze> {
         let took_ns = call.end_ns - call.start_ns;
-        let who = || format!("call {} of thread {} took {took_ns} ns", call.seq, call.tid);
-        if self.slow_ns.is_some_and(|limit| took_ns > limit) {
-            return Some(format!("slow: {}", who()));
-        }
-        match self.errno {
-            Some(errno) if call.ret == -errno => Some(format!("errno {errno}: {}", who())),
-            _ => None,
+        let who = || {
+            let (seq, tid) = (call.seq, call.tid);
+            format!("call {seq} of thread {tid} took {took_ns} ns")
+        };
+        let why = if self.slow_ns.is_some_and(|limit| took_ns > limit) {
+            format!("slow: {}", who())
+        } else if self.errno.is_some_and(|errno| call.ret == -errno) {
+            format!("errno {}: {}", -call.ret, who())
+        } else {
+            return None;
+        };
+        Some(Freeze {
+            why,
+            call: Some(json!({"tid": call.tid, "start_ns": call.start_ns})),
+        })
+    }
+}
+
+/// Why the recorder is frozen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freeze {
+    /// In words.
+    pub why: String,
+    /// The call that broke a rule: its thread and begin.
+    pub call: Option<Value>,
+}
+
+impl Freeze {
+    /// Without a call that did it.
+    pub fn because(why: &str) -> Freeze {
+        Freeze {
+            why: why.to_owned(),
+            call: None,
         }
     }
 }
@@ -51,7 +78,9 @@ mod tests {
             ..Syscall::default()
         };
         assert_eq!(rules.broken_by(&call(600, 0)), None);
-        assert!(rules.broken_by(&call(601, 0)).is_some());
+        let slow = rules.broken_by(&call(601, 0)).expect("it is slow");
+        assert_eq!(slow.why, "slow: call 0 of thread 0 took 501 ns");
+        assert_eq!(slow.call, Some(json!({"tid": 0, "start_ns": 100})));
         assert!(rules.broken_by(&call(101, -5)).is_some());
         assert_eq!(rules.broken_by(&call(101, -2)), None);
         assert_eq!(Rules::default().broken_by(&call(1 << 40, -5)), None);

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,9 +124,18 @@ def test_a_slow_call_freezes_once_per_window(spool, tmp_path):
         wait_for(lambda: Recording.open(output).traces(), process)
         _waiting_for_a_lock(mount / "lock", 0.4)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 0, process.communicate()
+        _, told = process.communicate(timeout=40)
+        assert process.returncode == 0, told
     first, last = (Trace.open(trace) for trace in Recording.open(output).traces())
     assert first.meta["frozen"]["why"].startswith("slow: call ")
+    words = r"by fcntl on lock of python\d* \(process \d+\), which took \d{3} ms and ended at"
+    assert re.search(r"the recording froze at .* UTC: slow: call", told)
+    assert re.search(rf"^frozen-000001: frozen {words}", told, re.M)
+    assert "frozen-000002: frozen because the recording ended" in told
+    explained = subprocess.run([*CLI, "explain", first.path], capture_output=True, text=True)
+    assert re.match(f"Frozen {words} .* UTC: file lock", " ".join(explained.stdout.split()))
+    listed = subprocess.run([*CLI, "info", output], capture_output=True, text=True).stdout
+    assert re.search(f", frozen {words}", listed)
     assert last.meta["frozen"]["why"] == "end"
     slow = "SELECT count(*) FROM syscalls WHERE syscall = 'fcntl' AND dur_ns > 200000000"
     assert [t.connect().execute(slow).fetchall() for t in (first, last)] == [[(1,)], [(1,)]]
@@ -186,6 +196,31 @@ def test_a_killed_recorder_leaves_its_window(spool, tmp_path):
     # Records are written once a second at the latest.
     safe = {i for i, ns in made.items() if meta["start_ns"] < ns < killed_ns - 1_200_000_000}
     assert safe <= created_in(trace)
+
+
+def test_a_full_disk_is_told_at_once_and_afterwards(spool, tmp_path):
+    mount, small = spool("ext4"), tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", small], check=True)
+    busy = f"i=0; while :; do : > {mount}/f$((i%50)); i=$((i+1)); done"
+    load = subprocess.Popen(["sh", "-c", f"exec 2>/dev/null; {busy}"])
+    try:
+        with recording(mount, small / "box", "--last", "1h") as process:
+            told = ""
+            while "ended early" not in told and (line := process.stderr.readline()):
+                told += line
+            load.kill()  # else what is converted at low priority waits for it
+            process.communicate(timeout=60)
+        listed = subprocess.run(
+            [*CLI, "info", small / "box"], capture_output=True, text=True, check=False
+        ).stdout
+    finally:
+        load.kill()
+        load.wait()
+        subprocess.run(["umount", "-l", small], check=True)
+    early = r"recording ended early at 20.* UTC: the disk of its output was full"
+    assert re.search(f"^spoolscope: warning: the {early}$", told, re.M)
+    assert re.search(f"^The {early}\\.$", listed, re.M)
 
 
 def test_freeze_refuses_what_it_cannot_freeze(spool, tmp_path):

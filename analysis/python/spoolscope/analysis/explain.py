@@ -24,6 +24,7 @@ from spoolscope.analysis.culprits import (
 )
 from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
 from spoolscope.analysis.families import Families
+from spoolscope.analysis.frozen import FrozenBy, frozen_by
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
@@ -84,6 +85,7 @@ class Explanation:
         selection: Which of its calls are shown; all sums are of those.
         callers: Their time by who made them, and by mailbox.
         askers: Who asked for commits.
+        frozen: The call that froze the flight recorder at the end of this trace, if one did.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -106,6 +108,7 @@ class Explanation:
     selection: Selection = WHOLE
     callers: Callers = field(default_factory=Callers)
     askers: Askers = field(default_factory=Askers)
+    frozen: FrozenBy | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -134,6 +137,7 @@ class Explanation:
             "trace": str(self.trace),
             "calls": self.n_calls,
             "findings": [asdict(finding) for finding in diagnose(self)],
+            "frozen": asdict(self.frozen) | {"text": self.frozen.words} if self.frozen else None,
             "shown": self.selection.label,
             "latency_ns": self.latency_ns,
             "filesystem_ns": self.filesystem_ns,
@@ -229,6 +233,7 @@ def explain_with(
         evidence=gather(con, trace, families, callers.of_process, askers.forcing, shown.window),
         selection=selection,
         callers=callers,
+        frozen=frozen_by(con, trace.meta),
         askers=askers,
     )
     per_sample = _ns_per_sample(explanation.cpu)

@@ -99,13 +99,26 @@ def command(
         emit_json(marked(found.to_json(), opened))
     else:
         said = names_lines(opened, key_file)
-        lines = [*_findings(found), *_head(found), *_causes(found), *_cpu(found), *_calls(found)]
+        lines = [
+            *_frozen(found),
+            *_findings(found),
+            *_head(found),
+            *_causes(found),
+            *_cpu(found),
+            *_calls(found),
+        ]
         lines += [*caller_lines(found), *_commits(found), *(blame_lines(found) if blame else ())]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
         say(*lines, *_tail(found, trace, said))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
+
+
+def _frozen(found: "Explanation") -> Iterable[str]:
+    if found.frozen is not None:
+        yield from wrapped(f"Frozen {found.frozen.words}: {found.frozen.split}.")
+        yield ""
 
 
 def _findings(found: "Explanation") -> Iterable[str]:

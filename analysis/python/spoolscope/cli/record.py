@@ -31,7 +31,8 @@ from spoolscope.tracers.session import (
 )
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.private import Hiding
-from spoolscope.traces.recording import Recording
+from spoolscope.traces.recording import DISK_FULL, Recording
+from spoolscope.traces.trace import Trace
 
 EPILOG = """\b
 Examples:
@@ -189,8 +190,20 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     )
     _check(request)
     with ending_on_signals(), progress(quiet=quiet) as show:
-        summary = record(request, show)
+        summary = record(request, show, _tell, _made)
     return _report(summary, as_json=as_json)
+
+
+def _tell(what: str) -> None:
+    warn(f"the recording {what}")
+
+
+def _made(trace: Path) -> None:
+    """Say by which call a flight recorder was frozen, as soon as that is known."""
+    from spoolscope.analysis.frozen import frozen_words
+
+    if said := frozen_words(Trace.open(trace)):
+        say(f"{trace.name}: {said}", err=True)
 
 
 def _check(request: Request) -> None:
@@ -245,6 +258,8 @@ def _report(summary: Summary, *, as_json: bool) -> int:
             " (and before COMMAND began, if there is one): give it more time,"
             " or --snapshot touched"
         )
+    if meta.get("ended") == DISK_FULL:
+        warn("the recording ended early: the disk of its output was full")
     if summary.command_status:
         warn(f"the command ended with status {summary.command_status}")
     if (meta.get("block_trace") or {}).get("lost"):

@@ -1,12 +1,16 @@
 """What info says of a directory of several traces."""
 
+import contextlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from spoolscope.analysis.frozen import frozen_words
 from spoolscope.cli.output import emit_json
 from spoolscope.cli.printing import say
-from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.recording import Recording
+from spoolscope.traces.trace import Trace
 
 _SHOWN = ("start_ns", "duration_ns", "lost", "complete", "segment", "frozen", "ended")
 
@@ -17,6 +21,7 @@ def show_recording(recording: Recording, *, as_json: bool) -> int:
     traces = [
         {"name": path.name, "syscalls": meta["counts"]["syscalls"]}
         | {key: meta.get(key) for key in _SHOWN}
+        | {"frozen_words": _frozen(path)}
         for path, meta in described
     ]
     totals = recording.totals([meta for _, meta in described])
@@ -27,6 +32,7 @@ def show_recording(recording: Recording, *, as_json: bool) -> int:
         "duration_ns": totals["duration_ns"],
         "lost": totals["lost"],
         "complete": totals["complete"],
+        "ended_early": recording.control.get("early"),
         "segments_pending": len(recording.pending()),
         "segments_skipped": recording.control["skipped"],
         "traces": traces,
@@ -38,11 +44,18 @@ def show_recording(recording: Recording, *, as_json: bool) -> int:
     return 0 if facts["complete"] else INCOMPLETE
 
 
+def _frozen(trace: Path) -> str | None:
+    """Say by what a flight recorder was frozen; a trace may be removed meanwhile: --keep."""
+    with contextlib.suppress(SpoolscopeError, OSError):
+        return frozen_words(Trace.open(trace))
+    return None
+
+
 def _print(facts: dict[str, Any], recording: Recording) -> None:
     for trace in facts["traces"]:
         began = datetime.fromtimestamp(trace["start_ns"] / 1e9, UTC)
         state = "complete" if trace["complete"] else f"NOT complete, lost {trace['lost']:,}"
-        why = f", frozen: {trace['frozen']['why']}" if trace["frozen"] else ""
+        why = f", {trace['frozen_words']}" if trace["frozen_words"] else ""
         say(
             f"{trace['name']}  {began:%Y-%m-%d %H:%M:%S} UTC  {trace['duration_ns'] / 1e9:8.1f} s"
             f"  {trace['syscalls']:>11,} calls  {state}{why}"
@@ -51,6 +64,8 @@ def _print(facts: dict[str, Any], recording: Recording) -> None:
         f"{len(facts['traces'])} traces, {facts['syscalls']:,} calls in"
         f" {facts['duration_ns'] / 1e9:.1f} s, lost {facts['lost']:,}"
     )
+    if facts["ended_early"]:
+        say(f"The recording {facts['ended_early']}.")
     if pid := facts["recorder_pid"]:
         say(f"Process {pid} records; {facts['segments_pending']} segments are open.")
     elif facts["segments_pending"]:

@@ -1,6 +1,6 @@
 """Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -49,7 +49,7 @@ def convert(
     segments: Sequence[Path],
     trace: Path,
     hiding: Hiding | None,
-    frozen: str | None = None,
+    frozen: Mapping[str, Any] | None = None,
     progress: Progress = unseen,
 ) -> dict[str, Any]:
     """Write the trace directory of a capture and return its meta.
@@ -58,7 +58,8 @@ def convert(
         segments: What spoolscope-record wrote; several are consecutive ones, oldest first.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: Why a flight recorder was frozen at the end of these segments.
+        frozen: Why a flight recorder was frozen at the end of these segments (``why``), and the
+            ``call`` that did it, by ``tid`` and ``start_ns``, if one did.
         progress: Called with the phase and the share of all that is done.
 
     Raises:
@@ -78,7 +79,7 @@ def _convert(
     segments: Sequence[Path],
     trace: Path,
     hiding: Hiding | None,
-    frozen: str | None,
+    frozen: Mapping[str, Any] | None,
     progress: Progress,
 ) -> dict[str, Any]:
     Phases(progress, PHASES)("reading the capture")
@@ -92,7 +93,7 @@ def write(
     capture: Capture,
     trace: Path,
     hiding: Hiding | None,
-    frozen: str | None = None,
+    frozen: Mapping[str, Any] | None = None,
     blocks: BlockEvents | None = None,
     progress: Progress = unseen,
 ) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def write(
         capture: The capture; its calls are renumbered.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: Why a flight recorder was frozen at its end.
+        frozen: Why a flight recorder was frozen at its end (``why``), and by which ``call``.
         blocks: Block events recorded beside it.
         progress: Called with the phase and the share of all that is done.
     """
@@ -146,7 +147,12 @@ def write(
     meta = _meta(capture, resolved, losses)
     if frozen is not None:
         end_ns = meta["start_ns"] + meta["duration_ns"]
-        meta["frozen"] = {"why": frozen, "at_ns": end_ns, "window_ns": meta["duration_ns"]}
+        meta["frozen"] = {
+            "why": frozen["why"],
+            "at_ns": end_ns,
+            "window_ns": meta["duration_ns"],
+            "call": _frozen_by(capture, frozen.get("call")),
+        }
     meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
@@ -158,6 +164,14 @@ def write(
     meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
+
+
+def _frozen_by(capture: Capture, call: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return where the call that froze a recorder stands in ``syscalls``: its thread and begin."""
+    if call is None:
+        return None
+    shift = capture.start_real_ns - capture.start_mono_ns
+    return {"tid": int(call["tid"]), "ts_ns": int(call["start_ns"]) + shift}
 
 
 class Names:

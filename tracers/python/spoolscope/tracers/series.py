@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from spoolscope.tracers.convert import convert
@@ -18,6 +20,7 @@ from spoolscope.traces.output import discard, place_of, publish, work_directory
 from spoolscope.traces.private import Hiding
 from spoolscope.traces.recording import (
     CAPTURES,
+    DISK_FULL,
     FROZEN,
     ROTATED,
     Recording,
@@ -33,19 +36,25 @@ class Job:
     """Segments that become one trace."""
 
     segments: list[Path]
-    frozen: str | None = None
+    frozen: Event | None = None
 
 
 @dataclass
 class Series:
-    """The output directory while it is filled."""
+    """The output directory while it is filled.
+
+    ``tell`` is called with what an operator should know at once, ``made`` with each new trace.
+    """
 
     request: Request
     hiding: Hiding | None
+    tell: Callable[[str], None] = lambda _what: None
+    made: Callable[[Path], None] = lambda _trace: None
     pending: deque[Job] = field(default_factory=deque)
     failures: list[str] = field(default_factory=list)
     skipped: int = 0
     number: int = 0
+    early: str | None = None
 
     def __post_init__(self) -> None:
         """Make the directory; its name must be free."""
@@ -66,6 +75,7 @@ class Series:
             "recorder_pid": recorder.pid,
             "recorder_started": None if ended else started_at(recorder.pid),
             "ended": ended,
+            "early": self.early,
             "skipped": self.skipped,
         }
         write_control(self.path, control)
@@ -76,7 +86,12 @@ class Series:
             self._add(Job([self._segment(event["number"])]))
         elif event["event"] == "frozen":
             segments = [self._segment(number) for number in event["numbers"]]
-            self._add(Job(segments, event["why"]))
+            self._add(Job(segments, event))
+            if event["why"] != "end":
+                self.tell(f"froze at {_now()}: {event['why']}")
+        elif event["event"] == "done" and event["meta"].get("ended") == DISK_FULL:
+            self.early = f"ended early at {_now()}: the disk of its output was full"
+            self.tell(self.early)
 
     def _segment(self, number: int) -> Path:
         return self.captures / f"capture-{number:06}.seg"
@@ -111,6 +126,8 @@ class Series:
         self._running = None
         if failure:
             self.failures.append(str(failure))
+        else:
+            self.made(self.path / f"{self.kind}-{self.number:06}")
         made = sorted(self.path.glob(f"{self.kind}-*"))
         for old in made[: -self.request.keep] if self.request.keep else []:
             shutil.rmtree(old)
@@ -121,7 +138,7 @@ class Series:
         self._wait()
         left = [s for s in Recording.open(self.path).pending() if s not in known]
         if left and self.request.last:
-            self._add(Job(left, "the recorder died"))
+            self._add(Job(left, {"event": "frozen", "why": "the recorder died"}))
         else:
             for segment in left:
                 self._add(Job([segment]))
@@ -136,6 +153,10 @@ class Series:
     def _wait(self) -> None:
         if self._running is not None:
             self._running.exception()
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _new_worker() -> ProcessPoolExecutor:

@@ -3,7 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,11 +46,22 @@ class Summary:
     ready: bool = True
 
 
-def record(request: Request, progress: Progress = unseen) -> Summary:
+def record(
+    request: Request,
+    progress: Progress = unseen,
+    tell: Callable[[str], None] = lambda _what: None,
+    made: Callable[[Path], None] = lambda _trace: None,
+) -> Summary:
     """Record into a new trace directory.
 
     Ctrl-C ends the recording in order; the trace is whole. The directory appears under its
     final name only when it is complete.
+
+    Args:
+        request: What to record.
+        progress: Called with the phase and the share of all that is done.
+        tell: Of a recording in several traces: called with what an operator should know at once.
+        made: Likewise, with each trace that is whole.
 
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
@@ -59,7 +70,7 @@ def record(request: Request, progress: Progress = unseen) -> Summary:
     check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)
     if request.is_series:
-        return _record_series(request, hiding, progress)
+        return _record_series(Series(request, hiding, tell, made), progress)
     work = work_directory(request.output, "recording")
     status, failure, seen = None, None, Seen()
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
@@ -87,9 +98,9 @@ def _hiding(request: Request) -> Hiding | None:
     return hiding if request.keep_book else replace(hiding, book=None)
 
 
-def _record_series(request: Request, hiding: Hiding | None, report: Progress) -> Summary:
+def _record_series(series: Series, report: Progress) -> Summary:
     """Record into a directory of traces, which is there from the beginning."""
-    series = Series(request, hiding)
+    request = series.request
     status, failure, seen = None, None, Seen()
     try:
         recorder = Recorder(request, series.capture)

@@ -31,7 +31,11 @@ META_FIELDS = (
     ("complete", "True if nothing was lost and the recording ended in order."),
     ("segment", "Which part of a rotated recording this is, from 1."),
     ("ended", "Why the recorder ended: asked, command ended, disk full; null if it did not say."),
-    ("frozen", "A flight recorder's trace: why and when it was frozen, length of the window."),
+    (
+        "frozen",
+        "A flight recorder's trace: why and when it was frozen, length of the window; the call "
+        "that did it, by tid and ts_ns, if one did.",
+    ),
     ("lost", "Number of calls lost; the table losses says where."),
     ("shed", "Number of reads and writes left out to keep to --max-overhead."),
     ("overhead_ppm", "Median and p95 share of all CPUs that recording took, in 1e-6."),

@@ -17,6 +17,8 @@ from spoolscope.traces.trace import damaged
 
 CONTROL = "recording.json"
 CAPTURES = ".capture"
+DISK_FULL = "disk full"
+"""Why a recording ended, in the meta.json of its last trace."""
 ROTATED, FROZEN = "trace", "frozen"
 FORMAT = "spoolscope-recording/1"
 
@@ -28,8 +30,8 @@ class Recording:
     Attributes:
         path: The directory.
         control: The content of recording.json: format, kind (trace or frozen), recorder_pid,
-            recorder_started (clock ticks, proc(5)), ended, skipped (segments that --keep dropped
-            before they were converted).
+            recorder_started (clock ticks, proc(5)), ended, early (when and why it ended early, in
+            words, or null), skipped (segments that --keep dropped before they were converted).
     """
 
     path: Path
@@ -96,6 +98,7 @@ class Recording:
             "shed": sum(meta["shed"] for meta in metas),
             "complete": bool(metas) and gapless and all(meta["complete"] for meta in metas),
             "unbooked": next((m["unbooked"] for m in metas if m.get("unbooked")), None),
+            "ended": metas[-1].get("ended") if metas else None,
             "tier": min((str(meta["tier"]) for meta in metas), default="unknown"),
         }
 
