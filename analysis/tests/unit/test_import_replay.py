@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from spoolscope.cli.main import group
 from spoolscope.replay.run import replay
 from spoolscope.tracers.strace.importer import import_strace
 
@@ -57,3 +59,25 @@ def test_an_import_is_replayed_as_it_was(case: str, tmp_path: Path) -> None:
     assert row["executed"] == len(CASES[case])
     assert (row["divergent"], row["skipped"]) == (0, 0)
     assert row["final_state"]["mismatched"] == 0
+
+
+@pytest.mark.parametrize(
+    ("head", "said", "warned"),
+    [
+        ("", "with no times, in the order of lines", "without the pauses"),
+        ("16:02:01 ", "with times of day, in the order of lines", "whole seconds"),
+        ("16:02:01.000001 ", "with times of day", "tell no day"),
+        ("     0.000001 ", "with relative times", "tell no beginning"),
+    ],
+)
+def test_what_the_lines_left_open_is_said(
+    head: str, said: str, warned: str, tmp_path: Path
+) -> None:
+    log, trace = tmp_path / "log", tmp_path / "trace"
+    log.write_text(f'{head}mkdir("/spool/d", 0700) = 0\n{head}rmdir("d") = 0\n')
+    words = ("strace", log, "--pid", 70, "--cwd", "/spool", "--root", "/spool", "-o", trace)
+    made = CliRunner().invoke(group, ["import", *map(str, words), "--keep-names"])
+    assert made.exit_code == 0, made.output
+    assert warned in made.stderr
+    info = CliRunner().invoke(group, ["info", str(trace)])
+    assert f"2 lines of strace {said}, 2 without duration" in info.stdout

@@ -1,8 +1,11 @@
 """How much room a replay asks for: bytes that are written, not the size of files with holes."""
 
+import pytest
+
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 REG = 0o100600
@@ -59,3 +62,17 @@ def test_pages_written_through_a_mapping_take_room_each_once(script, tmp_path):
         for at, page, write in ((9, 50, True), (10, 50, True), (11, 51, True), (12, 90, False))
     ]  # fmt: skip
     assert peak_bytes(script, tmp_path) == FILLED + 2 * 4096
+
+
+def test_a_remedy_is_that_of_the_cause_not_of_a_word_in_the_path(script, tmp_path) -> None:
+    script.call(10, 1, "stat", "a", ret=-2)
+    build(Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan")
+    engine, target = Engine(tmp_path / "plan"), tmp_path / "freezer is not empty"
+    with pytest.raises(SpoolscopeError, match="cannot be opened") as absent:
+        engine.fixture(target)
+    assert absent.value.remedy == "record the trace again, or report this"
+    target.mkdir()
+    (target / "free").touch()
+    with pytest.raises(SpoolscopeError, match="is not empty") as full:
+        engine.fixture(target)
+    assert full.value.remedy == "give an empty directory"

@@ -197,6 +197,9 @@ def _names(facts: dict[str, Any]) -> str:
     return text + (f" (not in the book of names: {facts['unbooked']})" if facts["unbooked"] else "")
 
 
+_TIMES = {"day": "times of day", "relative": "relative times", "none": "no times"}
+
+
 def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Say what an import could not tell."""
     if not facts:
@@ -211,6 +214,10 @@ def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     )
     said = [f"{facts[name]:,} {name.replace('_', ' ')}" for name in open_points if facts.get(name)]
     lines = f"{facts['lines']:,} lines of {facts['from']}"
+    if (times := facts.get("times")) in _TIMES:
+        lines += f" with {_TIMES[times]}"
+    if facts.get("in_order"):
+        lines += ", in the order of lines"
     return [("imported", ", ".join([lines, *said]))]
 
 

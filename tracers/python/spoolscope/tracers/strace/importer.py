@@ -123,7 +123,8 @@ def _capture(read: Reading, root: bytes, cwd: bytes | None, progress: Progress) 
     if not following.below:
         raise SpoolscopeError(
             f"no call below {os.fsdecode(root) or '/'} in these files",
-            remedy=f"give the directory as strace saw it with --root, and use '{OPTIONS}'",
+            remedy="give the directory as strace saw it with --root, and where relative names "
+            f"begin with --cwd, or use '{OPTIONS}'",
         )
     capture.records["syscall"] = calls[following.kept]
     capture.records["open_file"] = _open_files(following, read, lives)
