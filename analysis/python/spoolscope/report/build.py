@@ -170,7 +170,7 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
         replay_sections.fidelity_section(found),
         *([certificate] if certificate else []),
         *([trace_sections.quality_section(studies)] if studies else []),
-        _environment(replay_sections.environment_rows(found), studies),
+        _environment(replay_sections.environment_rows(found), studies, mounts=False),
     ]
     replayed = Path(str(found.replay.header["trace"])).name
     notes = [] if studies else ["The runs were not recorded: causes are left out."]
@@ -255,13 +255,20 @@ def _trace_facts(found: Study) -> list[Fact]:
     ]
 
 
-def _environment(rows: list[list[str]], studies: dict[str, Study]) -> Section:
+def _at(spool: dict[str, Any]) -> str:
+    return f"{spool.get('mount')} "
+
+
+def _environment(
+    rows: list[list[str]], studies: dict[str, Study], *, mounts: bool = True
+) -> Section:
+    """Return the last section; where a replay was mounted for its time is nobody's business."""
     for name, found in studies.items():
         meta = found.explanation.meta
         rows.append([f"{name}: kernel", f"{meta.get('kernel', '?')} {meta.get('arch', '')}, "
                                         f"{meta.get('cpus') or '?'} CPUs"])  # fmt: skip
         rows += [
-            [f"{name}: spool", f"{s.get('mount')} {s.get('fstype')} ({s.get('options')})"]
+            [f"{name}: spool", f"{_at(s) if mounts else ''}{s.get('fstype')} ({s.get('options')})"]
             for s in meta.get("spools", [])
         ]
         if missing := meta.get("programs", {}).get("missing"):
