@@ -78,6 +78,16 @@ def test_the_spool_and_what_was_asked_for_come_back(traces) -> None:
     assert meta["filter"] == old.meta["filter"]
 
 
+def test_what_was_not_hidden_is_not_revealed() -> None:
+    """A number of an option, a device: they may look like the pseudonym of a short name."""
+    names = RealNames({b"5": b"a", b"loop8": b"alice", b"ext4": b"bobs"}, {})
+    spool = {"mount": "/5", "source": "/dev/loop8", "options": "rw,subvolid=5,subvol=/5"}
+    meta = names.meta({"spools": [{**spool, "fstype": "ext4"}]})
+    assert meta["spools"] == [
+        {**spool, "fstype": "ext4", "mount": "/a", "options": "rw,subvolid=5,subvol=/a"}
+    ]
+
+
 def test_a_foreign_key_id_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "secret.names").write_text("")
     key = tmp_path / "below" / "key"

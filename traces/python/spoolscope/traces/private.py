@@ -1,7 +1,7 @@
 """What of meta.json is private, and how it is hidden: as the same names are in the tables."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,23 @@ _OPTION_VALUE = re.compile(r"v?\d+(\.\d+)?[kKmMgG]?|0x[0-9a-f]+|on|off|none|sys|
 _PLAIN_OPTIONS = frozenset(
     {"compress", "compress-force", "errors", "data", "discard", "fsync_mode"}
 )
+
+
+def changed_spool(spool: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a spool of meta.json with what is private in it changed: hidden, or revealed."""
+
+    def option(text: str) -> str:
+        word, equals, value = text.partition("=")
+        if not equals or word in _PLAIN_OPTIONS or _OPTION_VALUE.fullmatch(value):
+            return text
+        return f"{word}={change(value)}"
+
+    source, fstype = str(spool.get("source", "")), spool.get("fstype")
+    if source != fstype and not _DEVICE.fullmatch(source):
+        source = change(source)
+    options = ",".join(map(option, str(spool.get("options", "")).split(",")))
+    return {**spool, "mount": change(str(spool["mount"])), "source": source, "options": options}
+
 
 # What meta.json says of the names of programs.
 KEPT, HIDDEN_PRIVATE, HIDDEN_ALL = "kept", "private hidden", "all hidden"
@@ -102,18 +119,7 @@ class Private:
         }
 
     def _spool(self, spool: dict[str, Any]) -> dict[str, Any]:
-        source, fstype = str(spool.get("source", "")), spool.get("fstype")
-        if source != fstype and not _DEVICE.fullmatch(source):
-            source = self._path(source)
-        options = ",".join(map(self._option, str(spool.get("options", "")).split(",")))
-        mount = self._path(str(spool["mount"]))
-        return {**spool, "mount": mount, "source": source, "options": options}
-
-    def _option(self, option: str) -> str:
-        word, equals, value = option.partition("=")
-        if not equals or word in _PLAIN_OPTIONS or _OPTION_VALUE.fullmatch(value):
-            return option
-        return f"{word}={self._path(value)}"
+        return changed_spool(spool, self._path)
 
     def _asked(self, what: str, value: Any) -> Any:
         """Names that were asked for are names, too."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spoolscope.traces.book import book_file, recall
 from spoolscope.traces.columns import COMM, GROUP, PATH, PRIVATE, PROGRAM, Table
+from spoolscope.traces.private import changed_spool
 from spoolscope.traces.text import decoded, escaped
 
 if TYPE_CHECKING:
@@ -83,16 +84,10 @@ class RealNames:
         """Return meta.json's content with real names."""
         return {
             **meta,
-            "spools": [self._spool(spool) for spool in meta.get("spools", [])],
+            "spools": [changed_spool(spool, self.path) for spool in meta.get("spools", [])],
             "io_limits": [self._limit(limit) for limit in meta.get("io_limits") or []],
             "filter": {k: self._asked(k, v) for k, v in (meta.get("filter") or {}).items()},
         }
-
-    def _spool(self, spool: dict[str, Any]) -> dict[str, Any]:
-        said: dict[str, Any] = {k: self.path(spool[k]) for k in ("mount", "source") if k in spool}
-        options = str(spool.get("options", "")).split(",")
-        shown = (f"{word}{equals}{self.path(value)}" for word, equals, value in map(_cut, options))
-        return {**spool, **said, "options": ",".join(shown)}
 
     def _limit(self, limit: dict[str, Any]) -> dict[str, Any]:
         return {**limit, "cgroup": self._asked("cgroups", limit.get("cgroup"))}
@@ -104,10 +99,6 @@ class RealNames:
             return value
         programs = what in ("comms", "exes", "cgroups", "units")
         return self.place(value) if programs else self.path(value)
-
-
-def _cut(option: str) -> tuple[str, str, str]:
-    return option.partition("=")
 
 
 def real_names(meta: dict[str, Any], key_file: Path | None = None) -> Path | None:
