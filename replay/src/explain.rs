@@ -368,7 +368,7 @@ mod tests {
     fn symlinks_led_it_round() {
         let script = "
             tree a mode=120777 target=b
-            A 0-10 symlink a b = 0
+            A 0-10 symlink b a = 0
             B 20-30 stat a = -40
         ";
         assert_eq!(only(script, 1), ["name", "b", "through", "made"]);

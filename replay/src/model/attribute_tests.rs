@@ -152,3 +152,18 @@ fn data_without_inodes_is_that_of_the_file() {
     ";
     assert_eq!(edges(script), [(2, 0), (3, 1), (4, 1), (4, 3)]);
 }
+
+#[test]
+fn a_refusal_that_overlapped_what_explains_it_comes_after_that() {
+    let script = "
+        tree d mode=40755
+        tree d/f ino=5
+        A 0-1 setuid arg=1000 = 0
+        B 10-50 chmod d mode=700 = 0
+        A 20-30 open d/f flags=0 = -13
+        B 60-90 chmod d mode=755 = 0
+        A 70-100 open d/f flags=0 = -13
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2, 4, 3], 0));
+    assert_eq!(edges(script), [(2, 1), (3, 4)]);
+}

@@ -6,6 +6,7 @@
 use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::edges::{Access, Edges, Key};
+use crate::model::refusals;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
@@ -53,36 +54,34 @@ impl Edges<'_> {
             self.change(op, world, access, Key::Attributes);
         } else if self.inherits && semantics::may_make(op) {
             if let Some(directory) = world.names.directory(op.path) {
-                self.look(at, subject_at(directory, world));
+                self.look(at, subject_at(directory, world), false);
             }
         } else if semantics::asks_to_execute(op) {
             if let Some(subject) = subject_of(op, world) {
-                self.look(at, subject);
+                self.look(at, subject, false);
             }
         }
     }
 
     /// All that is on the way to the names of a call, or what its descriptor leads to.
     fn add_denied(&mut self, at: u32, op: &PlanOp, world: &World) {
+        let definite = !refusals::is_missing(world, op);
         if !semantics::uses_path(op) {
             if let Some(subject) = subject_of(op, world) {
-                self.look(at, subject);
+                self.look(at, subject, definite);
             }
             return;
         }
         let second = Some(op.path2).filter(|path| semantics::has_second_path(op) && *path != NONE);
         for path in [op.path].into_iter().chain(second) {
             for name in world.way_to(path) {
-                self.look(at, subject_at(name, world));
+                self.look(at, subject_at(name, world), definite);
             }
         }
     }
 
-    fn look(&mut self, at: u32, subject: Subject) {
-        let access = Access {
-            op: at,
-            definite: false,
-        };
+    fn look(&mut self, at: u32, subject: Subject, definite: bool) {
+        let access = Access { op: at, definite };
         self.access(Key::Attributes(subject), false, access);
     }
 
@@ -123,13 +122,13 @@ impl Edges<'_> {
 }
 
 /// What a call works on.
-fn subject_of(op: &PlanOp, world: &World) -> Option<Subject> {
+pub fn subject_of(op: &PlanOp, world: &World) -> Option<Subject> {
     let object = world.target_of(op).map(Subject::Object);
     let name = (op.path != NONE).then_some(op.path);
     object.or_else(|| name.or(world.shown_name(op.ino)).map(Subject::Name))
 }
 
-fn subject_at(name: u32, world: &World) -> Subject {
+pub fn subject_at(name: u32, world: &World) -> Subject {
     match world.slot(name) {
         Slot::Present(object) => Subject::Object(object),
         _ => Subject::Name(name),

@@ -17,7 +17,8 @@ pub fn changes_anything(op: &PlanOp) -> bool {
             .flatten()
             .any(|touch| touch.makes != Makes::Same)
     };
-    releases || closes || changes_size(op) || names()
+    let permits = matches!(semantics::kind(op), Kind::Chmod | Kind::Chown);
+    releases || closes || permits || changes_size(op) || names()
 }
 
 /// Names come, go and move; what was there before is learnt.
@@ -101,7 +102,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
             observe(world, op, object);
             world.dirty(op, object);
         }
-        Kind::Chown => world.object_mut(object).chown(op.arg),
+        Kind::Chown => world.object_mut(object).now.chown(op.arg),
         _ => observe(world, op, object),
     }
 }

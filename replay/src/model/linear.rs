@@ -20,6 +20,7 @@ use crate::model::grants::Flight;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::any_need;
+use crate::model::refusals;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
 use crate::model::sizes::Seen;
@@ -309,7 +310,9 @@ impl<'a> Linear<'a> {
                 break;
             }
         }
-        if fits == Some(false) && self.locks_fit(at) {
+        // Groups and capabilities, too, permit or deny something.
+        let refused = !refusals::is_missing(&self.world, &self.ops[at as usize]);
+        if fits == Some(false) && refused && self.locks_fit(at) {
             self.unexplained.push(at);
         }
     }
@@ -346,6 +349,7 @@ impl<'a> Linear<'a> {
         named && !self.turns.contains_key(&at)
             || self.size_explained_by(op, cause)
             || self.locks.explained_by(op, cause, &self.world)
+            || refusals::explained_by(&self.world, op, cause)
     }
 
     /// Whether a name that nobody touched yet cannot have been so before `cause`.
@@ -385,7 +389,8 @@ impl<'a> Linear<'a> {
             sure &= met.is_some();
             met == Some(false)
         });
-        match !contradicted && self.size_fits(op) && self.locks_fit(at) {
+        let refused = !refusals::is_missing(&self.world, op);
+        match !contradicted && refused && self.size_fits(op) && self.locks_fit(at) {
             false => Some(false),
             true => sure.then_some(true),
         }
@@ -436,8 +441,10 @@ impl<'a> Linear<'a> {
     fn must_precede(&self, other: u32, at: u32) -> bool {
         let (op, before) = (&self.ops[at as usize], &self.ops[other as usize]);
         let named = || !self.turns.contains_key(&at) && self.spoils_name(op, before);
-        let spoils =
-            named() || self.spoils_size(op, before) || self.locks.spoils(op, before, &self.world);
+        let spoils = named()
+            || self.spoils_size(op, before)
+            || self.locks.spoils(op, before, &self.world)
+            || refusals::spoilt_by(&self.world, before, op);
         spoils && self.fits(other) != Some(false)
     }
 

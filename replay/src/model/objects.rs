@@ -112,30 +112,34 @@ impl Object {
 
     pub fn chmod(&mut self, mode: u32) {
         self.guessed = false;
-        self.now.mode = self.now.mode & libc::S_IFMT | mode & 0o7777;
+        self.now.chmod(mode);
+    }
+}
+
+impl Attributes {
+    pub fn chmod(&mut self, mode: u32) {
+        self.mode = self.mode & libc::S_IFMT | mode & 0o7777;
     }
 
     /// Takes `uid | gid << 32`; all ones keep an id. A regular file loses its set-id bits.
     pub fn chown(&mut self, ids: i64) {
         let (uid, gid) = (ids as u32, (ids as u64 >> 32) as u32);
         if uid != u32::MAX {
-            self.now.uid = uid;
+            self.uid = uid;
         }
         if gid != u32::MAX {
-            self.now.gid = gid;
+            self.gid = gid;
         }
-        if !self.is_directory() {
-            let group = if self.now.mode & libc::S_IXGRP != 0 {
+        if !semantics::is_directory(self.mode) {
+            let group = if self.mode & libc::S_IXGRP != 0 {
                 libc::S_ISGID
             } else {
                 0
             };
-            self.now.mode &= !(libc::S_ISUID | group);
+            self.mode &= !(libc::S_ISUID | group);
         }
     }
-}
 
-impl Attributes {
     /// What the snapshot shows; sizes of directories mean nothing elsewhere.
     pub fn of_entry(entry: &PlanEntry) -> Self {
         Self {
