@@ -139,6 +139,10 @@ def test_whoever_only_gets_the_trace_sees_no_name_and_no_hint(recorded, tmp_path
         said = spoolscope(tmp_path / "stranger", *words)
         assert "--names" not in said
         assert [name for name in (*SECRET, str(mount)) if name in said] == []
+    page = tmp_path / "page.html"
+    said = spoolscope(tmp_path / "stranger", "report", trace, "-o", page, "-q").splitlines()
+    assert "" not in said
+    assert not any("--names" in line for line in said)
     refused = spoolscope(tmp_path / "stranger", "explain", trace, "--names", code=(2,))
     assert "no book of the names" in refused
     assert not (tmp_path / "stranger").exists()

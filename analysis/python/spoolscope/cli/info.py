@@ -47,7 +47,8 @@ def command(
     if verify:
         return show_verified(trace, as_json=as_json)
     if Recording.is_one(trace):
-        return show_recording(Recording.open(trace), as_json=as_json)
+        recording = Recording.open(trace)
+        return show_recording(recording, key_file, names=names, as_json=as_json)
     opened = named(Trace.open(trace), key_file, wanted=names)
     facts = gather(opened)
     if as_json:

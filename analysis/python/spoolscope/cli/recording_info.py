@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.analysis.frozen import frozen_words
+from spoolscope.cli.names import marked, named, names_lines
 from spoolscope.cli.output import emit_json
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
@@ -15,13 +16,21 @@ from spoolscope.traces.trace import Trace
 _SHOWN = ("start_ns", "duration_ns", "lost", "complete", "segment", "frozen", "ended")
 
 
-def show_recording(recording: Recording, *, as_json: bool) -> int:
+def show_recording(
+    recording: Recording, key_file: Path | None, *, names: bool, as_json: bool
+) -> int:
     """List the traces of a recording and their sums; return the exit code."""
     described = recording.described()
+    opened = {path: _opened(path) for path, _ in described}
+    shown = {
+        path: named(trace, key_file, wanted=names)
+        for path, trace in opened.items()
+        if trace is not None
+    }
     traces = [
         {"name": path.name, "syscalls": meta["counts"]["syscalls"]}
         | {key: meta.get(key) for key in _SHOWN}
-        | {"frozen_words": _frozen(path)}
+        | {"frozen_words": _frozen(shown.get(path))}
         for path, meta in described
     ]
     totals = recording.totals([meta for _, meta in described])
@@ -38,20 +47,28 @@ def show_recording(recording: Recording, *, as_json: bool) -> int:
         "traces": traces,
     }
     if as_json:
-        emit_json(facts)
+        emit_json(marked(facts, list(shown.values())[-1]) if shown else facts)
     else:
-        _print(facts, recording)
+        last = list(shown.values())[-1:]
+        _print(facts, recording, [line for trace in last for line in names_lines(trace, key_file)])
     return 0 if facts["complete"] else INCOMPLETE
 
 
-def _frozen(trace: Path) -> str | None:
-    """Say by what a flight recorder was frozen; a trace may be removed meanwhile: --keep."""
+def _opened(trace: Path) -> Trace | None:
+    """Open a trace of a recording; it may be removed meanwhile: --keep."""
     with contextlib.suppress(SpoolscopeError, OSError):
-        return frozen_words(Trace.open(trace))
+        return Trace.open(trace)
     return None
 
 
-def _print(facts: dict[str, Any], recording: Recording) -> None:
+def _frozen(trace: Trace | None) -> str | None:
+    """Say by what a flight recorder was frozen; its trace may be removed meanwhile, too."""
+    with contextlib.suppress(SpoolscopeError, OSError):
+        return None if trace is None else frozen_words(trace)
+    return None
+
+
+def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> None:
     for trace in facts["traces"]:
         began = datetime.fromtimestamp(trace["start_ns"] / 1e9, UTC)
         state = "complete" if trace["complete"] else f"NOT complete, lost {trace['lost']:,}"
@@ -75,5 +92,7 @@ def _print(facts: dict[str, Any], recording: Recording) -> None:
         )
     if facts["segments_skipped"]:
         say(f"{facts['segments_skipped']} segments were dropped unread: --keep allows it.")
+    for line in of_names:
+        say(line)
     if facts["traces"]:
         say(f"Next: spoolscope explain {recording.path / facts['traces'][-1]['name']}")

@@ -73,5 +73,6 @@ def command(
     else:
         say(report.page.headline)
         say(report.page.sure)
-        say(*(names_lines(report.trace, key_file) if report.trace else ()))
+        for line in names_lines(report.trace, key_file) if report.trace else ():
+            say(line)
         wrote(report.path, report.page.next_command)
