@@ -167,7 +167,7 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
 
 /// Most bytes that the files may have at once: those at the start, and what calls add.
 fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
-    let writes = |kind| semantics::is_copy(kind) || kind == Kind::Write;
+    let writes = |kind| semantics::is_copy(kind) || matches!(kind, Kind::Fallocate | Kind::Write);
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
     let known = tree.bytes().saturating_add(linear.world.peak_bytes);
     beyond.fold(known, i64::saturating_add)
@@ -176,7 +176,8 @@ fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
 /// Bytes that a call may write here and that no recorded size of a file tells.
 fn beyond_record(op: &PlanOp) -> i64 {
     match semantics::kind(op) {
-        // When recorded it failed, or stopped short.
+        // When recorded it failed, or stopped short: here it may succeed.
+        Kind::Fallocate if op.ret < 0 => op.size.max(0),
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,

@@ -126,10 +126,9 @@ impl World<'_> {
 
     /// Room for a range of a file, which is taken once, however often it is asked for.
     fn reserve(&mut self, object: u32, start: i64, end: i64) {
+        // Also of a file without a name, which has it until it is closed.
         let new = self.reserved.entry(object).or_default().add(start, end);
-        if self.object(object).nlink > 0 {
-            self.grow(new);
-        }
+        self.grow(new);
     }
 
     /// Room of a range of a file that is not reserved any more: free, or counted as written.
@@ -140,9 +139,7 @@ impl World<'_> {
         let before = room.bytes();
         room.punch(start, end);
         let freed = before - room.bytes();
-        if self.object(object).nlink > 0 {
-            self.grow(-freed);
-        }
+        self.grow(-freed);
     }
 
     /// A clone: contents that come from another file are not foretold.
