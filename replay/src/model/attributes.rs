@@ -1,6 +1,6 @@
 //! Edges of what objects have besides names and contents: mode, owner, times, extended attributes.
 //!
-//! Who changes them waits for who changed them before, whatever name it uses. A call that was not
+//! A call that changes them waits for those that did before, whatever name it uses. One that was not
 //! permitted waits for all that made the objects on its way what they were, and is waited for.
 
 use spoolscope_traces::records::{NONE, PlanOp};
@@ -18,7 +18,7 @@ pub enum Subject {
     Name(u32),
 }
 
-/// Whether directories may hand down their group: some have the set-group-ID bit.
+/// Directories may hand down their group: some have the set-group-ID bit.
 pub fn may_be_inherited(plan: &Plan) -> bool {
     let is_set = |mode: u32| mode & libc::S_ISGID != 0;
     let shown = |mode: u32| semantics::is_directory(mode) && is_set(mode);
@@ -27,7 +27,7 @@ pub fn may_be_inherited(plan: &Plan) -> bool {
         || plan.of_kind(|kind| kind == Kind::Chmod).any(set)
 }
 
-/// Whether a successful call changes mode, owner or times.
+/// A call changed mode, owner or times.
 pub fn changes_attributes(op: &PlanOp, world: &World) -> bool {
     let is_acl = || {
         let name = semantics::whole_xattr(world.names.bytes(op.path2));
@@ -121,7 +121,7 @@ impl Edges<'_> {
     }
 }
 
-/// What a call works on.
+/// The object that a call works on.
 pub fn subject_of(op: &PlanOp, world: &World) -> Option<Subject> {
     let object = world.target_of(op).map(Subject::Object);
     let name = (op.path != NONE).then_some(op.path);

@@ -50,7 +50,7 @@ impl Edges<'_> {
     }
 }
 
-/// What an operation reads or writes; calls by name tell no inode.
+/// The data that an operation reads or writes; calls by name tell no inode.
 fn data_of(op: &PlanOp, world: &World) -> Option<Key> {
     match op.ino {
         0 => Some(key_of(world.target_of(op)?, world)),

@@ -323,7 +323,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Whether somebody used something that is neither a name nor data.
+    /// An operation used it; names and data are not asked about.
     pub(super) fn knows(&self, key: Key) -> bool {
         self.tracks.contains_key(&key)
     }

@@ -41,7 +41,7 @@ impl LockKey {
         }
     }
 
-    /// Whether an operation may turn out to take or give up such a lock: it names no other file.
+    /// An operation may turn out to take or give up such a lock: it names no other file.
     pub fn may_be_changed_by(&self, op: &PlanOp) -> bool {
         let known = self.ino().filter(|_| op.ino != 0);
         match semantics::kind(op) {

@@ -46,7 +46,7 @@ pub fn is_evidence(op: &PlanOp, touch: &Touch) -> bool {
     touch.makes != Makes::Same || touch.need != Need::Any || looked_in_vain
 }
 
-/// Whether a call met more symlinks than the kernel follows: all of them must have been there.
+/// A call met more symlinks than the kernel follows: all of them must have been there.
 pub fn went_round(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::ELOOP)
 }

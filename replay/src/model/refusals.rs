@@ -14,18 +14,18 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 const SEARCH: u32 = 1;
 
-/// Whether a call was denied what it is permitted in the present state.
+/// A call was denied what it is permitted in the present state.
 pub fn is_missing(world: &World, op: &PlanOp) -> bool {
     semantics::was_denied(op) && Judge::of(world, op, None).permits(op)
 }
 
-/// Whether `cause` is what makes the present state deny a call what it was denied.
+/// `cause` makes the present state deny a call what it was denied.
 pub fn explained_by(world: &World, op: &PlanOp, cause: &PlanOp) -> bool {
     let after = || Some(Judge::of(world, op, Some(after(world, cause)?)));
     is_missing(world, op) && after().is_some_and(|judge| !judge.permits(op))
 }
 
-/// Whether `op` would permit what `before` was denied.
+/// `op` would permit what `before` was denied.
 pub fn spoilt_by(world: &World, before: &PlanOp, op: &PlanOp) -> bool {
     if !semantics::was_denied(before) || is_missing(world, before) {
         return false;
@@ -33,7 +33,7 @@ pub fn spoilt_by(world: &World, before: &PlanOp, op: &PlanOp) -> bool {
     after(world, op).is_some_and(|changed| Judge::of(world, before, Some(changed)).permits(before))
 }
 
-/// What a call that changes mode or owner leaves.
+/// The attributes that a change of mode or owner leaves.
 fn after(world: &World, op: &PlanOp) -> Option<(Subject, Attributes)> {
     let subject = attributes::subject_of(op, world)?;
     let mut left = before(world, subject)?;
@@ -89,7 +89,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// What a call needs besides finding its name.
+    /// The rights that a call needs besides those to find its name.
     fn permits_there(
         &self,
         op: &PlanOp,

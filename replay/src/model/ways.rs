@@ -47,7 +47,7 @@ impl World<'_> {
         met
     }
 
-    /// What the symlink says that a name is.
+    /// The target of the symlink at a name, if it is one.
     fn link_at(&self, name: u32) -> Option<&[u8]> {
         let (mode, target) = match self.slot(name) {
             Slot::Present(object) => (self.object(object).now.mode, self.object(object).target),

@@ -152,7 +152,7 @@ impl Uses {
             if op.ret >= 0 && (touch.makes != Makes::Same || changes_named(op)) {
                 changed.push(Thing::Name(touch.path));
             }
-            // What refused it, or led it round, may be anywhere on its way.
+            // The cause of a refusal, or of a loop, may be anywhere on its way.
             if semantics::was_denied(op) || needs::went_round(op) {
                 things.extend(world.way_to(touch.path).into_iter().map(Thing::Name));
             }
@@ -237,7 +237,7 @@ fn is_fcntl(op: &PlanOp) -> bool {
     semantics::kind(op) == Kind::Fcntl
 }
 
-/// Whether a call changes what its name leads to: such calls tell no inode.
+/// A call changes what its name leads to: such calls tell no inode.
 fn changes_named(op: &PlanOp) -> bool {
     matches!(
         semantics::kind(op),

@@ -210,7 +210,7 @@ pub fn is_empty_path(op: &PlanOp) -> bool {
         )
 }
 
-/// Whether calls of a kind may close descriptors.
+/// Calls of a kind may close descriptors.
 pub fn may_close(kind: Kind) -> bool {
     matches!(
         kind,
@@ -223,7 +223,7 @@ pub fn has_second_path(op: &PlanOp) -> bool {
     matches!(kind(op), Kind::Rename | Kind::Link)
 }
 
-/// Whether a call may have made what it names, with the group of its directory.
+/// A call may have made what it names, with the group of its directory.
 pub fn may_make(op: &PlanOp) -> bool {
     let makes = match kind(op) {
         Kind::Open => open_flags(op) & libc::O_CREAT != 0,
@@ -233,7 +233,7 @@ pub fn may_make(op: &PlanOp) -> bool {
     op.ret >= 0 && uses_path(op) && makes
 }
 
-/// Whether a call was told that a file may be executed, which nobody may if its mode says so.
+/// A call was told that a file may be executed, which its mode can forbid to everybody.
 pub fn asks_to_execute(op: &PlanOp) -> bool {
     op.ret >= 0 && kind(op) == Kind::Access && op.mode & libc::X_OK as u32 != 0
 }
