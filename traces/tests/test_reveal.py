@@ -94,3 +94,12 @@ def test_a_foreign_key_id_leads_nowhere(tmp_path: Path) -> None:
     for key_id in ("../secret", "", None, 7, ["0123abcd"], "0123abcd\n", "0123ABCD", "missing0"):
         assert real_names({"key_id": key_id}, key) is None
     assert real_names({}, key) is None
+
+
+def test_an_empty_book_is_none(tmp_path: Path) -> None:
+    """A full disk leaves one, if it was full before the first name."""
+    book = tmp_path / "0123abcd.names"
+    book.touch(0o600)
+    assert real_names({"key_id": "0123abcd"}, tmp_path / "key") is None
+    book.write_bytes(b"SQLite format 3")
+    assert real_names({"key_id": "0123abcd"}, tmp_path / "key") == book

@@ -112,7 +112,8 @@ def real_names(meta: dict[str, Any], key_file: Path | None = None) -> Path | Non
     if not isinstance(key_id, str) or not re.fullmatch(r"[0-9a-f]{8}", key_id):
         return None
     book = book_file(key_file, key_id)
-    return book if book.is_file() else None
+    # A full disk may have kept a book from getting its first name.
+    return book if book.is_file() and book.stat().st_size else None
 
 
 def _on_columns(change: Reveal) -> Callable[[Any], Any]:
