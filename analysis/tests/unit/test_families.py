@@ -116,3 +116,27 @@ def test_a_script_forces_commits_if_it_makes_most_and_others_wait(
         assert "40 of 50 commits" in forced[0].mechanism
         assert forced[0].share == pytest.approx(160 / 240, abs=0.01)
         assert "of the time in calls of others" in forced[0].text
+
+
+READ = "folio_wait_bit_common < filemap_get_pages < vfs_read"
+
+
+def test_who_had_the_disk_is_summed_over_short_processes(builder):
+    """Ten cats of find and a reader take turns at the disk, 10 ms each; writeback is nobody's."""
+    builder.thread(900, "find")
+    for n in range(10):
+        pid, at = 1000 + n, n * 30 * MS
+        builder.thread(pid, "cat", parent_pid=900)
+        for tid, comm, begin in ((pid, "cat", at), (7, "imap", at + 10 * MS)):
+            # The reader asks while the cat is being served, and waits for both.
+            asked = at if comm == "imap" else begin
+            builder.call("read", asked, 0, ((READ, begin + 10 * MS - asked),), tid=tid, comm=comm)
+            builder.block_io(begin, device_ns=10 * MS, op="read", pid=tid, tid=tid, comm=comm)
+        builder.block_io(at + 20 * MS, device_ns=MS, pid=3, tid=3, comm="kworker/u8:1")
+    held = {one.name: one for one in explain(builder.write()).evidence.disk_holders}
+    assert set(held) == {"cat", "imap"}
+    cat = held["cat"]
+    assert cat.who == "cat (10 processes started by find, process 900)"
+    assert (cat.n, cat.ns, cat.busy_ns) == (10, 100 * MS, 210 * MS)
+    assert (cat.others_ns, cat.outside_ns) == (100 * MS, 200 * MS)
+    assert held["imap"].others_ns == 0

@@ -24,6 +24,8 @@ _DISKS = """
 SELECT DISTINCT parent_dev, dev FROM block_ios WHERE parent_dev IS NOT NULL
 """
 BATCH = 200_000
+_COMM_BITS = 30
+"""A pid and the place of a name, which has so many bits, are one number."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +129,17 @@ def _named(large: list["_Served"]) -> Iterator["_Served"]:
 
 def _sum(turns: Turns, busy: dict[int, Counter[Key]], numbers: dict[int, Counter[Key]]) -> None:
     """Add up requests by disk and process; those of a loop device are the same once more."""
-    real = ~turns.looped
-    who = np.stack([turns.disk[real], turns.pid[real], turns.comm[real]])
-    keys, places = np.unique(who, axis=1, return_inverse=True)
-    length = (turns.to_ns - turns.from_ns)[real]
-    ns, n = np.zeros(keys.shape[1], np.int64), np.bincount(places.ravel())
-    np.add.at(ns, places.ravel(), length)
-    for (disk, pid, comm), took, times in zip(
-        keys.T.tolist(), ns.tolist(), n.tolist(), strict=True
-    ):
-        busy[disk][pid, turns.names[comm]] += took
-        numbers[disk][pid, turns.names[comm]] += times
+    real, length = ~turns.looped, turns.to_ns - turns.from_ns
+    who = turns.pid << _COMM_BITS | turns.comm
+    for disk in np.unique(turns.disk[real]).tolist():
+        here = real & (turns.disk == disk)
+        keys, places = np.unique(who[here], return_inverse=True)
+        ns, n = np.zeros(len(keys), np.int64), np.bincount(places)
+        np.add.at(ns, places, length[here])
+        for key, took, times in zip(keys.tolist(), ns.tolist(), n.tolist(), strict=True):
+            pid, comm = key >> _COMM_BITS, turns.names[key & (1 << _COMM_BITS) - 1]
+            busy[disk][pid, comm] += took
+            numbers[disk][pid, comm] += times
 
 
 class _Served:
