@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.callers import NO_UNIT, CallerTime
+from spoolscope.analysis.causes import charged
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.page import Section, Split, TableBlock
@@ -40,11 +41,11 @@ def _table(name: str, what: str, rows: Sequence[CallerTime], total: int) -> Tabl
         [
             [row.name, *([_processes(row)] if of_processes else []), count(row.n),
              duration(row.filesystem_ns), percent(row.filesystem_ns / total if total else None),
-             Split.of(row.causes)]
+             Split.of(charged(row.causes))]
             for row in shown
         ],
-        f"Shares are of {duration(total)}, the time of all calls but waits for file locks of "
-        f"other programs.{more}",
+        f"Of {duration(total)}, the time of all calls without the waits of programs for other "
+        f"programs.{more}",
     )  # fmt: skip
 
 
