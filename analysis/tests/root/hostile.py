@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-COMM = b"\x1b]0;owned\x07"
+COMM = b"\x1b]0;titled\x07"  # no file has it: such a name would be hidden
 NAMES = (
     b"\x1b]0;owned\x07",
     b"carriage\rreturn",

@@ -107,7 +107,7 @@ def test_no_verb_lets_a_name_through(verb: str, trace: Path, tmp_path: Path) -> 
         assert told
         assert not hidden(told), verb
     if "--json" not in verb and verb.startswith(("explain kept.trace --blame", "plan --expl")):
-        assert r"\x1b]0;owned\x07" in told, "the program is named"
+        assert r"\x1b]0;titled\x07" in told, "the program is named"
     for page in place.glob("*.html"):
         html = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
         assert not hidden(html) - {"\t"}
@@ -147,7 +147,7 @@ def test_top_shows_the_program(place: Path) -> None:
             load.kill()
     assert code in (0, 3), told
     assert not hidden(told)
-    assert r"\x1b]0;owned\x07" in told
+    assert r"\x1b]0;titled\x07" in told
 
 
 def test_errors_quote_the_mount(place: Path) -> None:
