@@ -1,8 +1,11 @@
 //! Directories: opened without leaving a trace where that is allowed, entered, listed.
 
 use std::ffi::{CStr, CString};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 
@@ -32,6 +35,16 @@ pub fn open(path: &CStr) -> io::Result<OwnedFd> {
         }
     }
     Err(io::Error::last_os_error())
+}
+
+/// Keeps a spool in sight of `watch_kernel_threads`, which learns its superblock by that; what cannot
+/// be opened is not.
+pub fn hold(mount: &Path) -> io::Result<fs::File> {
+    let options = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    fs::File::options()
+        .read(true)
+        .custom_flags(options)
+        .open(mount)
 }
 
 /// Makes it the working directory of the calling thread.

@@ -39,6 +39,7 @@ mod targets;
 mod threads;
 mod touched;
 mod trigger;
+mod unjudged;
 mod views;
 mod walk;
 mod workers;

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::host;
 use crate::iterators;
 use crate::skel::RecorderProgs;
+use crate::unjudged;
 
 /// Iterators and counters; what they say is read at every border and at the end.
 #[allow(missing_debug_implementations)] // BPF maps have none
@@ -19,6 +20,7 @@ pub struct Probes<'a> {
     counts: &'a MapMut<'a>,
     exits: &'a MapMut<'a>,
     requests: &'a MapMut<'a>,
+    unjudged: &'a MapMut<'a>,
     files: Link,
     tasks: Link,
     told: RefCell<Counters>,
@@ -32,11 +34,13 @@ impl<'a> Probes<'a> {
         counts: &'a MapMut<'a>,
         exits: &'a MapMut<'a>,
         requests: &'a MapMut<'a>,
+        unjudged: &'a MapMut<'a>,
     ) -> Result<Probes<'a>> {
         Ok(Probes {
             counts,
             exits,
             requests,
+            unjudged,
             files: iterators::attach(&progs.dump_open_files)?,
             tasks: iterators::attach(&progs.dump_tasks)?,
             told: RefCell::default(),
@@ -74,6 +78,7 @@ impl<'a> Probes<'a> {
         now.less(KIND_TASK.into(), self.rescued.get());
         let cpu_ns = host::cpu_time();
         let mut meta = now.since(&self.told.replace(now.clone())).meta();
+        meta["unjudged"] = unjudged::take(self.unjudged)?;
         meta["end_mono_ns"] = end.0.into();
         meta["end_real_ns"] = end.1.into();
         meta["requests_unfinished"] = self.requests.keys().count().into();

@@ -27,7 +27,8 @@ use crate::targets::Targets;
 use crate::touched::Touched;
 use crate::views::Views;
 use crate::{
-    aliases, answer, drain, iterators, privileges, rings, sampling, settings, signals, workers,
+    aliases, answer, directory, drain, iterators, privileges, rings, sampling, settings, signals,
+    workers,
 };
 
 /// Calls on names seldom take longer.
@@ -109,8 +110,7 @@ fn record(
     let failure: RefCell<Option<anyhow::Error>> = RefCell::new(None);
     say_first(&segments, &first)?;
     let made = rings::make(&skel.maps.rings, options.ring_mib)?;
-    let watched = iterators::tasks(&iterators::attach(&skel.progs.watch_kernel_threads)?)?;
-    store_tasks(&segments, &watched)?;
+    store_tasks(&segments, &watched(skel, spools)?)?;
     let mut links = coverage::attach(skel.object_mut(), coverage)?;
     links.extend(sampled(skel, options, coverage));
     let (views, asked) = (&skel.maps.views, &skel.maps.views_asked);
@@ -128,6 +128,7 @@ fn record(
         &skel.maps.counts,
         &skel.maps.unreported_exits,
         &skel.maps.requests,
+        &skel.maps.unjudged_calls,
     )?;
 
     let mut builder = RingBufferBuilder::new();
@@ -190,6 +191,15 @@ fn until_end(
     let (end, status) = pump.until_stopped(rotation, command)?;
     pump.until_listed(end)?;
     Ok((end, status))
+}
+
+/// The kernel threads whose switches are recorded. Their iterator learns the spools' superblocks, too,
+/// whose root directories are held open for that.
+fn watched(skel: &RecorderSkel<'_>, spools: &[Spool]) -> Result<Vec<Task>> {
+    let held: Vec<_> = spools.iter().map(|s| directory::hold(&s.mount)).collect();
+    let watched = iterators::tasks(&iterators::attach(&skel.progs.watch_kernel_threads)?);
+    drop(held);
+    watched
 }
 
 fn say_first(segments: &RefCell<Segments>, meta: &Value) -> Result<()> {

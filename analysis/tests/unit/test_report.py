@@ -154,8 +154,11 @@ def test_inputs_that_do_not_belong_together_are_refused(trace, replay, tmp_path)
 
 
 def test_a_report_says_what_no_call_shows(builder):
-    trace = builder.write(compat_calls=1234, calls_unjudged=5)
+    calls = {"comm": "php-fpm", "pid": 7, "cgroup": "/a/web.service", "calls": 5}
+    trace = builder.write(
+        compat_calls=1234, calls_unjudged=5, unjudged=[{**calls, "why": "not looked at"}]
+    )
     build([trace], trace.with_suffix(".html"))
     text = trace.with_suffix(".html").read_text()
     assert "1,234 calls of 32-bit programs were seen, not decoded" in text
-    assert "5 calls by absolute names came from containers or chroots" in text
+    assert "5 calls by absolute names of php-fpm (process 7, web.service) came before" in text

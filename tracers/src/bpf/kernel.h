@@ -178,6 +178,7 @@ struct qstr {
 };
 
 struct dentry {
+	struct dentry *d_parent;
 	struct qstr d_name;
 	struct inode *d_inode;
 	struct super_block *d_sb;

@@ -7,15 +7,6 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct vfsmount {
-	int mnt_flags;
-};
-
-struct mount {
-	struct vfsmount mnt;
-	int mnt_id;
-};
-
 struct ns_common {
 	unsigned int inum;
 };
@@ -23,6 +14,37 @@ struct ns_common {
 struct mnt_namespace {
 	struct ns_common ns;
 	u64 event;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+	int mnt_flags;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+	struct mount *mnt_next_for_sb; /* the next mount of the same superblock */
+	struct mnt_namespace *mnt_ns;
+	int mnt_id;
+};
+
+struct super_block___mounted {
+	struct mount *s_mounts;
+};
+
+/* Until "fs: use a different list for mounts of a superblock" (6.18) they were in a list. */
+struct list_head {
+	struct list_head *next;
+};
+
+struct mount___listed {
+	struct list_head mnt_instance;
+};
+
+struct super_block___listed {
+	struct list_head s_mounts;
 };
 
 struct nsproxy {

@@ -67,15 +67,37 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
+/* Superblocks of the spools, of which the recorder holds the root directories: mounted.bpf.h. */
+static long note_block(u32 i, struct descriptors *own)
+{
+	struct file *f = (struct file *)MEMBER(struct hlist_head, own->first + i, first);
+	struct super_block *block;
+	s32 spool;
+
+	if (!f)
+		return 0;
+	block = MEMBER(struct inode, inode_of(f), i_sb);
+	spool = spool_index(MEMBER(struct super_block, block, s_dev));
+	/* An address as a number, as above. */
+	if (spool >= 0 && spool < MAX_SPOOLS)
+		bpf_probe_read_kernel(&spool_blocks[spool], sizeof(u64), &block);
+	return 0;
+}
+
 /* Kernel threads that do a journal's work: their switches are recorded too. */
 SEC("iter/task")
 int watch_kernel_threads(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
+	struct descriptors own = {};
 	struct spsc_task rec = {};
 	struct task_state *st;
 	u8 watch = 0;
 
+	if (t && t->tgid == self_pid) {
+		own.first = t->files->fdt->fd;
+		bpf_loop(t->files->fdt->max_fds, note_block, &own, 0);
+	}
 	if (!t || !(t->flags & PF_KTHREAD))
 		return 0;
 	BPF_CORE_READ_STR_INTO(&rec.comm, t, comm);

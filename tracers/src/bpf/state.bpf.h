@@ -114,6 +114,18 @@ u32 shed; /* enum spsc_shed_level */
 
 /* ---- per-task state ------------------------------------------------------ */
 
+/* On the way up from a mount of a spool, see mounted.bpf.h. Addresses are numbers: all is read as it
+ * was a moment ago, without a lock. Here as the stack of a program has not that much room. */
+struct climb {
+	u64 mount, dentry; /* where it is; dentry 0: the next mount is to be taken */
+	u64 next; /* of the superblock: struct mount or, in older kernels, its list_head */
+	u64 end; /* of that list */
+	u64 ns, root_mount, root_dentry;
+	u64 name[2]; /* the last one on that way, as far as it fits */
+	u64 wanted[2]; /* with which the name asked for begins; 0: with any */
+	u64 found;
+};
+
 struct task_state {
 	/* the call under way; call == 0: none */
 	u64 start_ns;
@@ -157,7 +169,8 @@ struct task_state {
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 waits; /* counted in `waiting`: turns.bpf.h */
-	u8 unjudged; /* a name of this call could lead anywhere: views.bpf.h */
+	u8 unjudged; /* a name of this call could lead anywhere: enum unjudged_why */
+	struct climb climb;
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
 	char head[PATH_SHORT]; /* start of the path, read at entry */

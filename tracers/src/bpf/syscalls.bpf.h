@@ -119,7 +119,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
 	if (!away && !wanted(t, st, s)) {
 		if (st->unjudged)
-			count(COUNT_UNJUDGED);
+			count_unjudged(st->unjudged);
 		return 0;
 	}
 	st->cwd_spool = cwd_on_spool(t);
@@ -177,7 +177,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 	else if (st->certain || turned_out_on_spool(t, st, s, ret))
 		emit_call(t, st, ret, bpf_ktime_get_ns(), 0);
 	else if (st->unjudged)
-		count(COUNT_UNJUDGED);
+		count_unjudged(st->unjudged);
 	st->call = 0;
 	return 0;
 }

@@ -170,7 +170,7 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 		/* Another file's read or write: nothing later will change that. */
 		if (!(op.flags & SPSC_URING_ON_SPOOL) && !opens(op.opcode)) {
 			if (st->unjudged)
-				count(COUNT_UNJUDGED);
+				count_unjudged(st->unjudged);
 			return 0;
 		}
 	}

@@ -9,8 +9,7 @@
 #ifndef SPOOLSCOPE_VIEWS_BPF_H
 #define SPOOLSCOPE_VIEWS_BPF_H
 
-#include "kernel_mounts.h"
-#include "names.bpf.h"
+#include "mounted.bpf.h"
 
 /* Where absolute names begin. */
 struct view_key {
@@ -45,6 +44,28 @@ struct {
 	__type(key, struct view_key);
 	__type(value, u64);
 } views_asked SEC(".maps");
+
+/* Calls that could not be judged, by where their names begin; the first of them stands for all.
+ * Read and emptied by the recorder. Full: COUNT_UNJUDGED alone tells. */
+struct unjudged {
+	u64 calls;
+	u64 cgroup_id;
+	u32 pid;
+	u32 why; /* enum unjudged_why */
+	char comm[SPSC_COMM];
+};
+
+enum unjudged_why {
+	UNJUDGED_NEW = 1, /* nobody has looked at its mounts yet */
+	UNJUDGED_MANY = 2, /* there are more names of the spools than are compared */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct view_key);
+	__type(value, struct unjudged);
+} unjudged_calls SEC(".maps");
 
 struct ring_view {
 	struct ring_head head;
@@ -86,6 +107,25 @@ static __always_inline struct view_key view_key_of(struct task_struct *t)
 		.root_mount = root_mount_of(t),
 		.mount_ns = t->nsproxy->mnt_ns->ns.inum,
 	};
+}
+
+/* A function of its own: the stacks of those that call it have no room for this. */
+__noinline int count_unjudged(u32 why)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct view_key key = view_key_of(t);
+	struct unjudged first = {.calls = 1, .pid = t->tgid, .why = why};
+	struct unjudged *known = bpf_map_lookup_elem(&unjudged_calls, &key);
+
+	count(COUNT_UNJUDGED);
+	if (known) {
+		__sync_fetch_and_add(&known->calls, 1);
+		return 0;
+	}
+	first.cgroup_id = bpf_get_current_cgroup_id();
+	BPF_CORE_READ_STR_INTO(&first.comm, t, comm);
+	bpf_map_update_elem(&unjudged_calls, &key, &first, BPF_ANY);
+	return 0;
 }
 
 /* No absolute name that begins with these eight bytes leads to a spool from where the current
@@ -157,7 +197,7 @@ __noinline bool named_in_view(const struct path_head *head)
 	if (!head)
 		return false;
 	if (!st) { /* a thread of the kernel that submits for a ring */
-		count(COUNT_UNJUDGED);
+		count_unjudged(UNJUDGED_NEW);
 		return false;
 	}
 	if (!view || view->event != event)
@@ -168,9 +208,11 @@ __noinline bool named_in_view(const struct path_head *head)
 		st->view = VIEW_ASSUMED;
 		return false;
 	}
+	if (!view && !spool_below_root(head))
+		return false;
 	if (!view) {
 		st->view = VIEW_UNKNOWN;
-		st->unjudged = 1;
+		st->unjudged = UNJUDGED_NEW;
 		return false;
 	}
 	st->view = view->number;
@@ -178,7 +220,7 @@ __noinline bool named_in_view(const struct path_head *head)
 		if (begins_with(&view->ways[i], head))
 			return true;
 	if (view->unsure)
-		st->unjudged = 1;
+		st->unjudged = UNJUDGED_MANY;
 	return false;
 }
 

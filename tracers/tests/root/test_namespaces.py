@@ -178,6 +178,10 @@ def test_absolute_names_are_those_of_the_spool(
     assert trace.meta["paths_unresolved"] == 0
     # Only where the root directory is another one is it known that something was not seen.
     assert (trace.meta["calls_unjudged"] > 0) == (begun == "during" and before == CONTAINER)
+    unjudged = trace.meta["unjudged"]
+    assert sum(calls["calls"] for calls in unjudged) == trace.meta["calls_unjudged"]
+    assert {calls["why"] for calls in unjudged} <= {"not looked at"}
+    assert all(calls["comm"] in ("python3", "sh", "chroot", "mount") for calls in unjudged)
     if before == CONTAINER:
         (row,) = replay(trace.path, ["ext4"], tmp_path / "replayed")
         # Its own root directory has no name here.

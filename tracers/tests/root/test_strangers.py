@@ -15,6 +15,18 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 ROUNDS = 25
+# A container without the spool, which ends at once.
+CONTAINER = """set -e
+mount -t tmpfs none "$0"
+mkdir "$0/usr" "$0/old" "$0/proc"
+mount --bind /usr "$0/usr"
+for dir in lib lib64 bin; do ln -s usr/$dir "$0/$dir"; done
+cd "$0"
+pivot_root . old
+mount -t proc none proc
+umount -l old
+for name in /etc/passwd /nothing /usr/nothing; do [ ! -e $name ]; done
+exec true"""
 # What cron jobs and daemons do that have nothing to do with the spool; it ends with how often.
 STRANGERS = f"""
 import os, subprocess, sys, threading
@@ -32,6 +44,7 @@ for number in range({ROUNDS}):
         os.closerange(3, 1 << 20); os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     os.sync()
+    subprocess.run(["unshare", "-m", "sh", "-c", sys.argv[2], sys.argv[1]], check=True)
 print(number + 1)
 """
 
@@ -56,13 +69,14 @@ def begun(program: str, *words: object) -> "subprocess.Popen[str]":
 def test_an_idle_spool_beside_strangers_has_no_records(spool, tmp_path, when_ready):
     mount, root, said = spool("ext4"), tmp_path / "root", []
     root.mkdir()
-    process = begun(STRANGERS, root)
+    process = begun(STRANGERS, root, CONTAINER)
     trace = during(mount, tmp_path, when_ready, lambda: said.extend(process.communicate("go\n")))
     assert (said[0], process.returncode) == (f"{ROUNDS}\n", 0)
     assert ask(trace, "SELECT syscall, pid, comm FROM syscalls") == []
     assert ask(trace, "SELECT comm FROM threads WHERE kind = 'task'") == []
     assert trace.meta["complete"]
     assert trace.meta["paths_unresolved"] == 0
+    assert (trace.meta["calls_unjudged"], trace.meta["unjudged"]) == (0, [])
 
 
 # It works elsewhere, as another user and with another mask, until it reaches the spool by a name

@@ -1,5 +1,8 @@
 """What happened on the spool beside the recorded system calls, in plain sentences."""
 
+from collections import Counter
+from typing import Any
+
 import pyarrow.compute as pc
 
 from spoolscope.traces.trace import Trace
@@ -7,7 +10,7 @@ from spoolscope.traces.trace import Trace
 
 def beyond_calls(trace: Trace) -> list[str]:
     """Return a sentence on each way to the spool that no recorded call shows."""
-    return [*_mappings(trace), *_uring(trace), *_compat(trace), *_unjudged(trace)]
+    return [*_mappings(trace), *_uring(trace), *_compat(trace)]
 
 
 def _mappings(trace: Trace) -> list[str]:
@@ -39,10 +42,37 @@ def _compat(trace: Trace) -> list[str]:
     ]
 
 
-def _unjudged(trace: Trace) -> list[str]:
-    if not (n := trace.meta.get("calls_unjudged", 0)):
-        return []
-    return [
-        f"{n:,} calls by absolute names came from containers or chroots of which the recorder did "
-        "not know all names of the spool: those that were about it are in no table."
+_WHY = {
+    "not looked at": "before the recorder had looked at its mounts, which have the spool; begin "
+    "the recording when it runs",
+    "many names": "where it has more, or longer, names of the spool than are compared; mount it "
+    "there at fewer and shorter places",
+}
+_SHOWN = 5
+
+
+def unjudged_calls(meta: dict[str, Any]) -> list[str]:
+    """Return a sentence on each program of a container or chroot whose calls were not judged.
+
+    Args:
+        meta: What meta.json says.
+    """
+    found: Counter[tuple[str, str, str]] = Counter()
+    pids: dict[tuple[str, str, str], list[int]] = {}
+    for one in meta.get("unjudged") or []:
+        who = (one["comm"], one["cgroup"], one["why"])
+        found[who] += one["calls"]
+        pids.setdefault(who, []).append(one["pid"])
+    sentences = [
+        f"{n:,} calls by absolute names of {_named(comm, group, pids[comm, group, why])} came "
+        f"{_WHY[why]}: those about it are in no table."
+        for (comm, group, why), n in found.most_common(_SHOWN)
     ]
+    more = len(found) - _SHOWN
+    return [*sentences, f"So did those of {more:,} more programs."] if more > 0 else sentences
+
+
+def _named(comm: str, group: str, pids: list[int]) -> str:
+    which = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids):,} processes"
+    unit = f", {group.rsplit('/', 1)[-1]}" if group.strip("/") else ""
+    return f"{comm or 'a thread'} ({which}{unit})"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
-from spoolscope.analysis.beyond import beyond_calls
+from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
@@ -80,7 +80,7 @@ def gather(trace: Trace) -> dict[str, Any]:
         "bytes_per_syscall": round(calls_size / n, 2) if n else None,
         "tier": meta["tier"],
         "schema": meta["schema"],
-        "beyond_calls": beyond_calls(trace),
+        "beyond_calls": [*beyond_calls(trace), *unjudged_calls(meta)],
         "cannot": _cannot(meta),
         **{key: meta.get(key) for key in _MORE},
     }
@@ -111,6 +111,7 @@ _MORE = (
     "calls_in_flight",
     "compat_calls",
     "calls_unjudged",
+    "unjudged",
     "requests_unfinished",
     "recorder_cpu_ns",
     "records_rescued",

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from spoolscope.analysis.beyond import unjudged_calls
 from spoolscope.cli.limits import PID, Duration, FreezeRule, LimitType, Number, both
 from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
@@ -67,7 +68,12 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     show_default=True,
     help="Trace directory to write.",
 )
-@click.option("-d", "--duration", type=Duration(), help="Stop after this time: 30, 10s, 5m, 1h.")
+@click.option(
+    "-d",
+    "--duration",
+    type=Duration(),
+    help="Stop after this time, the snapshot included: 30, 10s, 5m.",
+)
 @click.option("-p", "--pid", "pids", multiple=True, type=PID, help="Only this process tree.")
 @click.option("--unit", "units", multiple=True, help="Only this systemd unit.")
 @click.option("--cgroup", "cgroups", multiple=True, help="Only this cgroup directory.")
@@ -191,7 +197,7 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
     _check(request)
     with ending_on_signals(), progress(quiet=quiet) as show:
         summary = record(request, show, _tell, _made)
-    return _report(summary, as_json=as_json)
+    return _report(summary, as_json=as_json, command=bool(request.command))
 
 
 def _tell(what: str) -> None:
@@ -236,7 +242,7 @@ def _check(request: Request) -> None:
         )
 
 
-def _report(summary: Summary, *, as_json: bool) -> int:
+def _report(summary: Summary, *, as_json: bool, command: bool = False) -> int:
     meta = summary.meta
     if as_json:
         emit_json({"trace": summary.trace, "command_status": summary.command_status, **meta})
@@ -252,10 +258,12 @@ def _report(summary: Summary, *, as_json: bool) -> int:
             f"the spool {mount} was unmounted: of what was done after that nothing may be recorded;"
             " mount it and record again"
         )
+    for told in unjudged_calls(meta):
+        warn(told)
     if not summary.ready:
+        begun = ", and COMMAND did not begin" if command else ""
         warn(
-            "the recording ended before the snapshot was whole"
-            " (and before COMMAND began, if there is one): give it more time,"
+            f"the recording ended before the snapshot was whole{begun}: give it more time,"
             " or --snapshot touched"
         )
     if meta.get("ended") == DISK_FULL:

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from spoolscope.analysis.beyond import beyond_calls
+from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.compare import Comparison, compare
 from spoolscope.analysis.explain import Explanation
@@ -274,7 +274,7 @@ def _environment(
         if missing := meta.get("programs", {}).get("missing"):
             said = "; ".join(f"{program}: {reason}" for program, reason in missing.items())
             rows.append([f"{name}: not traced", said])
-        beside = beyond_calls(Trace.open(found.explanation.trace))
+        beside = [*beyond_calls(Trace.open(found.explanation.trace)), *unjudged_calls(meta)]
         rows += [[f"{name}: beside calls", sentence] for sentence in beside]
         pseudonyms = "yes" if meta.get("pseudonymised") else "no"
         rows.append([f"{name}: names pseudonymised", pseudonyms])

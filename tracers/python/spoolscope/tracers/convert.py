@@ -299,6 +299,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "calls_in_flight": calls_in_flight(capture),
         "compat_calls": native.get("compat_calls", 0),
         "calls_unjudged": native.get("calls_unjudged", 0),
+        "unjudged": _unjudged(native),
         "requests_not_completed": native.get("requests_not_completed", 0),
         "records_rescued": native.get("records_rescued", 0),
         "recorder_cpu_ns": native.get("recorder_cpu_ns"),
@@ -314,6 +315,21 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
         "filter": native.get("filter", {}),
         "imported": native.get("imported"),
     }
+
+
+def _unjudged(native: dict[str, Any]) -> list[dict[str, Any]]:
+    """Whose the calls were that could not be judged, and why."""
+    groups = native.get("cgroups", {})
+    return [
+        {
+            "comm": str(calls["comm"]),
+            "pid": int(calls["pid"]),
+            "cgroup": str(groups.get(str(calls["cgroup_id"]), "")),
+            "calls": int(calls["calls"]),
+            "why": "many names" if calls["why"] == "many names" else "not looked at",
+        }
+        for calls in native.get("unjudged", [])
+    ]
 
 
 def _snapshot(native: dict[str, Any]) -> dict[str, Any]:

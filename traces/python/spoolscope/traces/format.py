@@ -43,10 +43,12 @@ META_FIELDS = (
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("compat_calls", "Calls of 32-bit programs, which are not decoded: they are in no table."),
     (
-        "calls_unjudged",
-        "Calls by absolute names of processes with another root or other mounts, at which the "
-        "recorder had not looked yet, or which have more than 16 names of the spools, or longer "
-        "ones than 126 bytes: whether they were about a spool is not known.",
+        "calls_unjudged, unjudged",
+        "Calls by absolute names of processes with another root or mounts that have a spool, "
+        "at which the recorder had not looked yet, or which have more than 16 names of the spools, "
+        "or longer ones than 126 bytes: whether they were about a spool is not known. How many; "
+        "and for each root directory comm, pid and cgroup of the first one, hidden as in tables, "
+        "calls, and why: not looked at, many names.",
     ),
     (
         "snapshot_ns",

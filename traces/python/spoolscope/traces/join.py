@@ -103,5 +103,6 @@ def _meta(metas: list[dict[str, Any]]) -> dict[str, Any]:
     for member in (member for member in _ENDS if member not in metas[-1]):
         known.pop(member, None)
     known |= {k: sum(meta.get(k, 0) for meta in metas) for k in _SUMS if k in known}
+    known["unjudged"] = [calls for meta in metas for calls in meta.get("unjudged", [])]
     known |= {k: metas[0].get(k) for k in _BEGINNINGS}
     return {**known, "lost_records": dict(lost)}

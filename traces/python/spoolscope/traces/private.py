@@ -112,6 +112,14 @@ class Private:
                 {**limit, "cgroup": self._asked("cgroups", limit["cgroup"])}
                 for limit in meta.get("io_limits", [])
             ],
+            "unjudged": [
+                {
+                    **calls,
+                    "comm": self._asked("comms", calls["comm"]),
+                    "cgroup": self._asked("cgroups", calls["cgroup"]),
+                }
+                for calls in meta.get("unjudged", [])
+            ],
             "filter": {k: self._asked(k, v) for k, v in meta.get("filter", {}).items()},
             "pseudonymised": True,
             "key_id": key_id(self.hiding.key),
