@@ -81,6 +81,9 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         return;
     }
     let Some(object) = world.target_of(op) else {
+        if semantics::kind(op) == Kind::Fallocate {
+            world.grow(op.size.max(0)); // of a file that nothing is known of
+        }
         return;
     };
     world.learn_ino(object, op.ino);
