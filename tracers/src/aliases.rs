@@ -7,10 +7,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::host::{Spool, is_reachable, mounts};
+use crate::host::Spool;
+use crate::mounts::Mounts;
 
 /// Directories in which a symbolic link to a mail spool is usual.
 const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
@@ -27,34 +28,39 @@ pub fn of_all(spools: &[Spool]) -> Result<BTreeMap<PathBuf, PathBuf>> {
 /// Alias -> what it stands for, a directory of the spool.
 pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let mut aliases = links(spool);
-    aliases.extend(mounted(spool, &mounts()?));
+    let mounts = Mounts::own().context("Failed to read mounts")?;
+    aliases.extend(mounted(spool, &mounts));
     aliases.remove(&spool.mount);
     Ok(aliases)
 }
 
 /// The directories above these names: where a process works that reaches a spool by a relative
 /// name for the first time, the kernel side tells by device and inode only.
-pub fn above<'a>(names: impl Iterator<Item = &'a PathBuf>) -> Vec<Value> {
+pub fn above<'a>(names: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> Vec<Value> {
     let mut directories: Vec<&Path> = names.flat_map(|name| name.ancestors().skip(1)).collect();
     directories.sort_unstable();
     directories.dedup();
     let known = directories.into_iter().filter_map(|path| {
-        let dev = Spool::holding(path).ok()?.dev;
+        let dev = mounts.holding(path)?.dev;
         let ino = fs::metadata(path).ok()?.ino();
         Some(json!({"path": path, "dev": dev, "ino": ino}))
     });
     known.collect()
 }
 
-/// Where these mounts show the spool, also if that is its own mount point.
-pub fn mounted(spool: &Spool, mounts: &[Spool]) -> BTreeMap<PathBuf, PathBuf> {
+/// Where these mounts show the spool, also if that is its own name.
+pub fn mounted(spool: &Spool, mounts: &Mounts) -> BTreeMap<PathBuf, PathBuf> {
     let mut found = BTreeMap::new();
-    let shows = |other: &&Spool| other.dev == spool.dev && is_reachable(other, mounts);
-    for other in mounts.iter().filter(shows) {
-        if let Ok(below) = other.root.strip_prefix(&spool.root) {
-            found.insert(other.mount.clone(), join(&spool.mount, below));
+    for other in mounts.all.iter().filter(|other| other.dev == spool.dev) {
+        let shown = if let Ok(below) = other.root.strip_prefix(&spool.root) {
+            (other.mount.clone(), join(&spool.mount, below))
         } else if let Ok(above) = spool.root.strip_prefix(&other.root) {
-            found.insert(join(&other.mount, above), spool.mount.clone());
+            (join(&other.mount, above), spool.mount.clone())
+        } else {
+            continue;
+        };
+        if mounts.is_reachable(other) {
+            found.insert(shown.0, shown.1);
         }
     }
     found
@@ -103,16 +109,19 @@ pub fn join(base: &Path, rest: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::parse_mounts;
 
     /// Names of the filesystem 7:0, mounted at /home/mail, as these lines of mountinfo show it.
     fn names(lines: &str) -> Vec<String> {
-        let mounts = parse_mounts(lines);
         let spool = Spool {
             mount: PathBuf::from("/home/mail"),
-            ..parse_mounts("2 1 7:0 / /x rw - ext4 d rw").remove(0)
+            root: PathBuf::from("/"),
+            dev: 7 << 20,
+            fstype: String::new(),
+            options: String::new(),
+            source: String::new(),
+            id: 2,
         };
-        let found = mounted(&spool, &mounts).into_keys();
+        let found = mounted(&spool, &Mounts::parse(lines)).into_keys();
         found.map(|name| name.display().to_string()).collect()
     }
 

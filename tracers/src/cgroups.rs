@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::host::mounts;
 use crate::io_limits::IoLimits;
+use crate::mounts::Mounts;
 
 /// How often the groups are listed again.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ impl Hierarchies {
     /// What is mounted here.
     pub fn mounted() -> Result<Self> {
         let mut found = Self::default();
-        for mount in mounts()? {
+        for mount in Mounts::own().context("Failed to read mounts")?.all {
             let has = |option| mount.options.split(',').any(|o| o == option);
             match mount.fstype.as_str() {
                 "cgroup2" if found.unified.is_none() => found.unified = Some(mount.mount),

@@ -21,7 +21,7 @@ pub enum Verb {
     Doctor,
     /// Print the disks below spools, one major:minor a line.
     Disks {
-        /// Mount point of a spool; may be repeated.
+        /// Mount point of a spool, or a directory below one; may be repeated.
         #[arg(long = "spool", required = true)]
         spools: Vec<PathBuf>,
     },
@@ -52,7 +52,7 @@ impl Snapshot {
 /// What to record and where to.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Mount point of a spool; may be repeated.
+    /// Mount point of a spool, or a directory below one; may be repeated.
     #[arg(long = "spool", required = true)]
     pub spools: Vec<PathBuf>,
     /// Capture file to create.

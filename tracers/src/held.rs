@@ -19,16 +19,16 @@ use crate::snapshot::Found;
 /// Readings of the list of locks at most.
 const READINGS: usize = 9;
 
-/// Sends every lock on files of these devices, held or waited for.
+/// Sends every lock on wanted files, held or waited for.
 ///
 /// The kernel gives the list out page by page, counting: of locks that come and go meanwhile,
 /// anybody's, another one is told twice or not at all. So it is read until two readings in a row
 /// are the same, or else what most of them have is taken.
-pub fn locks(devices: &[u32], to: &SyncSender<Found>) -> Result<()> {
-    let (mut ts_ns, first) = read_locks(devices)?;
+pub fn locks(wanted: impl Fn(u32, u64) -> bool, to: &SyncSender<Found>) -> Result<()> {
+    let (mut ts_ns, first) = read_locks(&wanted)?;
     let mut readings = vec![first];
     while readings.len() < READINGS {
-        let (at_ns, next) = read_locks(devices)?;
+        let (at_ns, next) = read_locks(&wanted)?;
         ts_ns = at_ns;
         let last = &readings[readings.len() - 1];
         if bytemuck::cast_slice::<_, u8>(&next) == bytemuck::cast_slice::<_, u8>(last) {
@@ -64,25 +64,25 @@ fn of_most(readings: &[Vec<HeldLock>]) -> Vec<HeldLock> {
     most.map(|(lock, _)| *lock).collect()
 }
 
-/// The locks on files of these devices, and when that was.
-fn read_locks(devices: &[u32]) -> Result<(u64, Vec<HeldLock>)> {
+/// The locks on wanted files, and when that was.
+fn read_locks(wanted: impl Fn(u32, u64) -> bool) -> Result<(u64, Vec<HeldLock>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
     let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
     let locks = text.lines().filter_map(parse_lock);
     Ok((
         ts_ns,
-        locks.filter(|lock| devices.contains(&lock.dev)).collect(),
+        locks.filter(|lock| wanted(lock.dev, lock.ino)).collect(),
     ))
 }
 
-/// Every mapping that a process has of files of these devices, with its path.
-pub fn mappings(pid: u32, devices: &[u32]) -> Vec<(Mapping, Vec<u8>)> {
+/// Every mapping that a process has of files of wanted devices, with its path.
+pub fn mappings(pid: u32, wanted: impl Fn(u32) -> bool) -> Vec<(Mapping, Vec<u8>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
     // A process that has ended meanwhile has none.
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n').filter_map(parse_mapping);
     lines
-        .filter(|(mapping, _)| devices.contains(&mapping.dev))
+        .filter(|(mapping, _)| wanted(mapping.dev))
         .map(|(mapping, path)| {
             (
                 Mapping {

@@ -1,4 +1,4 @@
-//! Facts about this host: spool mounts, their disks, clocks.
+//! Facts about this host: spools, their disks, clocks.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -7,82 +7,59 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::settings::LONGEST_NAME;
+use crate::aliases::join;
+use crate::mounts::{Mount, Mounts};
 
-/// A mounted filesystem that is recorded.
+/// A filesystem that is recorded, or a directory of one.
 #[derive(Debug, Clone)]
 pub struct Spool {
+    /// Its directory: the mount point, or one below.
     pub mount: PathBuf,
     pub fstype: String,
     pub options: String,
     pub source: String,
     /// `super_block.s_dev` as the kernel packs it: major << 20 | minor.
     pub dev: u32,
-    /// Directory of the filesystem that is mounted here; "/" unless it is a bind mount.
+    /// The same directory as seen from the root of the filesystem; "/": all of it is the spool.
     pub root: PathBuf,
+    /// The mount that it lies on.
     pub id: u32,
-    /// The mount that its mount point lies on.
-    pub parent: u32,
 }
 
 impl Spool {
-    /// The mount at exactly this path; the error names the mount that holds it.
+    /// The spool that a directory is.
     pub fn at(path: &Path) -> Result<Spool> {
-        let Ok(path) = path.canonicalize() else {
+        let Some(path) = path.canonicalize().ok().filter(|path| path.is_dir()) else {
             bail!(
-                "no such directory: {}: name the mount point of the spool",
+                "no such directory: {}: name the mount point of the spool, or a directory below",
                 path.display()
             );
         };
-        let holder = Spool::holding(&path)?;
-        if holder.mount != path {
-            bail!(
-                "{} is not a mount point; it lies on the filesystem mounted at {}: \
-                 use --spool {}",
-                path.display(),
-                holder.mount.display(),
-                holder.mount.display()
-            );
-        }
-        if holder.mount.as_os_str().len() > LONGEST_NAME {
-            bail!(
-                "the mount path {} is longer than {LONGEST_NAME} bytes: mount it at a shorter one",
-                path.display()
-            );
-        }
-        Ok(holder)
+        let mount = mount_of(&path)?;
+        Ok(Spool {
+            root: join(&mount.root, path.strip_prefix(&mount.mount)?),
+            mount: path,
+            fstype: mount.fstype,
+            options: mount.options,
+            source: mount.source,
+            dev: mount.dev,
+            id: mount.id,
+        })
     }
 
-    /// The mount that a path lies on.
-    pub fn holding(path: &Path) -> Result<Spool> {
-        let Ok(path) = path.canonicalize() else {
-            bail!("no such directory: {}: mkdir it", path.display());
-        };
-        // The last mount on a directory hides the earlier ones.
-        let mut holder: Option<Spool> = None;
-        for mount in mounts()? {
-            let deeper = holder
-                .as_ref()
-                .is_none_or(|h| mount.mount.starts_with(&h.mount));
-            if deeper && path.starts_with(&mount.mount) {
-                holder = Some(mount);
-            }
-        }
-        holder.context("Failed to find the mount of a path")
+    /// Other directories of its filesystem are none of it.
+    pub fn is_part(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    /// Whether a place in the filesystem `dev`, as seen from its root, belongs to it.
+    pub fn holds(&self, dev: u32, place: &Path) -> bool {
+        self.dev == dev && place.starts_with(&self.root)
     }
 
     /// Disks below it, kernel-packed; empty for filesystems without one.
     pub fn disks(&self) -> Vec<u32> {
-        let btrfs = btrfs_disks(&self.source);
-        if !btrfs.is_empty() {
-            return btrfs;
-        }
-        fs::metadata(&self.source)
-            .ok()
-            .filter(|m| m.mode() & libc::S_IFMT == libc::S_IFBLK)
-            .map(|m| whole_disk(libc::major(m.rdev()), libc::minor(m.rdev())))
-            .into_iter()
-            .collect()
+        disks_of(&self.source)
     }
 
     /// Features that mkfs decided; None where they are not known.
@@ -95,9 +72,33 @@ impl Spool {
         json!({
             "mount": self.mount, "fstype": self.fstype, "options": self.options,
             "source": self.source, "dev": self.dev, "size_bytes": size_bytes(&self.mount),
-            "features": self.features(),
+            "features": self.features(), "part": self.is_part(),
         })
     }
+}
+
+/// The mount that a path lies on.
+pub fn mount_of(path: &Path) -> Result<Mount> {
+    let Ok(path) = path.canonicalize() else {
+        bail!("no such directory: {}: mkdir it", path.display());
+    };
+    let mounts = Mounts::own().context("Failed to read mounts")?;
+    let found = mounts.holding(&path).cloned();
+    found.context("Failed to find the mount of a path")
+}
+
+/// Disks that hold what was mounted from `source`.
+fn disks_of(source: &str) -> Vec<u32> {
+    let btrfs = btrfs_disks(source);
+    if !btrfs.is_empty() {
+        return btrfs;
+    }
+    fs::metadata(source)
+        .ok()
+        .filter(|m| m.mode() & libc::S_IFMT == libc::S_IFBLK)
+        .map(|m| whole_disk(libc::major(m.rdev()), libc::minor(m.rdev())))
+        .into_iter()
+        .collect()
 }
 
 /// Where the superblock of ext2, ext3 and ext4 lies, and what in it says of features: as in
@@ -162,9 +163,9 @@ fn disks_below(disk: u32) -> Vec<u32> {
     if let Ok(file) = fs::read_to_string(sys.join("loop/backing_file")) {
         let holder = Path::new(file.trim_end())
             .parent()
-            .map(Spool::holding)
+            .map(mount_of)
             .and_then(Result::ok);
-        return holder.map(|h| h.disks()).unwrap_or_default();
+        return holder.map(|h| disks_of(&h.source)).unwrap_or_default();
     }
     let Ok(members) = fs::read_dir(sys.join("slaves")) else {
         return Vec::new();
@@ -186,93 +187,6 @@ pub fn running() -> Result<Vec<u32>> {
     Ok(names
         .filter_map(|name| name.to_str()?.parse().ok())
         .collect())
-}
-
-/// Every mount, in the order they were made.
-pub fn mounts() -> Result<Vec<Spool>> {
-    mounts_of("self").context("Failed to read mounts")
-}
-
-/// Every mount below the root directory of a task, by the names it has there.
-pub fn mounts_of(task: impl std::fmt::Display) -> std::io::Result<Vec<Spool>> {
-    let text = fs::read(format!("/proc/{task}/mountinfo"))?;
-    Ok(parse_mounts(&String::from_utf8_lossy(&text)))
-}
-
-/// The lines of mountinfo.
-pub fn parse_mounts(text: &str) -> Vec<Spool> {
-    text.lines().filter_map(parse_mount).collect()
-}
-
-/// "36 35 98:0 /root /mount options - fstype source superoptions", proc(5).
-fn parse_mount(line: &str) -> Option<Spool> {
-    let (left, right) = line.split_once(" - ")?;
-    let left: Vec<&str> = left.split(' ').collect();
-    let right: Vec<&str> = right.split(' ').collect();
-    let (major, minor) = left.get(2)?.split_once(':')?;
-    Some(Spool {
-        root: PathBuf::from(unescape(left.get(3)?)),
-        mount: PathBuf::from(unescape(left.get(4)?)),
-        fstype: (*right.first()?).to_owned(),
-        options: format!("{},{}", left.get(5)?, right.get(2)?),
-        source: unescape(right.get(1)?),
-        dev: pack(major.parse().ok()?, minor.parse().ok()?),
-        id: left.first()?.parse().ok()?,
-        parent: left.get(1)?.parse().ok()?,
-    })
-}
-
-/// Whether names lead to a mount: no later one hides it, or a mount that it lies on.
-pub fn is_reachable(mount: &Spool, mounts: &[Spool]) -> bool {
-    let hides = |other: &Spool, mount: &Spool| {
-        let on_it = other.parent == mount.id && other.mount == mount.mount;
-        let beside = other.parent == mount.parent && other.id != mount.parent;
-        let above = mount.mount.starts_with(&other.mount) && mount.mount != other.mount;
-        on_it || beside && above
-    };
-    let (mut at, mut from) = (Some(mount), mount.id);
-    while let Some(here) = at {
-        // What the names come from on their way up is not what hides them.
-        let mut others = mounts.iter().filter(|m| m.id != here.id && m.id != from);
-        if others.any(|other| hides(other, here)) {
-            return false;
-        }
-        from = here.id;
-        at = mounts
-            .iter()
-            .find(|m| m.id == here.parent && m.id != here.id);
-    }
-    true
-}
-
-/// Octal escapes of mountinfo: space, tab, newline, backslash.
-fn unescape(text: &str) -> String {
-    text.replace("\\040", " ")
-        .replace("\\011", "\t")
-        .replace("\\012", "\n")
-        .replace("\\134", "\\")
-}
-
-/// The id of the mount that a path lies on.
-pub fn mount_id(path: &Path) -> std::io::Result<u32> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: an all-zero statx is valid.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: path is NUL-terminated, the buffer is ours.
-    let done = unsafe {
-        libc::statx(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            0,
-            libc::STATX_MNT_ID,
-            &raw mut found,
-        )
-    };
-    if done != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(found.stx_mnt_id as u32)
 }
 
 /// The device of a superblock, as the kernel packs it; 0 where stat(2) has another one: that of

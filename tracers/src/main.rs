@@ -20,6 +20,7 @@ mod iterators;
 mod kthreads;
 mod lister;
 mod mounted;
+mod mounts;
 mod privileges;
 mod probes;
 mod pump;
@@ -37,11 +38,13 @@ mod statistics;
 mod symbols;
 mod targets;
 mod threads;
+mod tops;
 mod touched;
 mod trigger;
 mod unjudged;
 mod views;
 mod walk;
+mod ways;
 mod workers;
 
 // Generated code: the workspace's lints are not its concern.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::host::{self, Spool};
+use crate::mounts::Mounts;
 
 /// Looks at the mounts when the kernel says that they changed.
 #[derive(Debug)]
@@ -36,10 +37,10 @@ impl Watch {
         if !std::mem::take(&mut self.due) && !self.changed() {
             return Ok(Vec::new());
         }
-        let mounts = host::mounts()?;
+        let mounts = Mounts::own().context("Failed to read mounts")?;
         let mut found = Vec::new();
         for (spool, gone_ns) in self.spools.iter().zip(&mut self.gone_ns) {
-            if gone_ns.is_none() && !mounts.iter().any(|mount| mount.id == spool.id) {
+            if gone_ns.is_none() && !mounts.all.iter().any(|mount| mount.id == spool.id) {
                 *gone_ns = Some(host::clock(libc::CLOCK_REALTIME));
                 found.push(spool.mount.clone());
             }

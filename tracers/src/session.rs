@@ -17,6 +17,7 @@ use crate::command::{Command, exit_code};
 use crate::coverage::{self, Coverage};
 use crate::host::{self, Spool};
 use crate::mounted::Watch;
+use crate::mounts::Mounts;
 use crate::probes::Probes;
 use crate::pump::{End, Pump};
 use crate::rotation::{Rotation, merged};
@@ -24,8 +25,10 @@ use crate::segments::Segments;
 use crate::skel::{RecorderSkel, RecorderSkelBuilder, types};
 use crate::statistics::Switch;
 use crate::targets::Targets;
+use crate::tops::Tops;
 use crate::touched::Touched;
-use crate::views::Views;
+use crate::views::{ViewMaps, Views};
+use crate::ways::{self, Ways};
 use crate::{
     aliases, answer, directory, drain, iterators, privileges, rings, sampling, settings, signals,
     workers,
@@ -62,12 +65,24 @@ pub fn run(options: &Options) -> Result<()> {
         .rodata_data
         .as_deref_mut()
         .context("no constants in the object")?;
-    settings::apply(rodata, &spools, &targets, command.is_some())?;
+    let tops = Tops::open(&spools)?;
+    let ways = own_ways(&spools)?;
+    settings::apply(rodata, &spools, &tops, &ways, &targets, command.is_some())?;
+    open.maps.ways.set_max_entries(ways.room())?;
+    open.maps.places.set_max_entries(ways.n_places())?;
     open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
     open.maps.turns.set_max_entries(rings::cpus()?)?;
     let mut skel = open.load().context("Failed to load the BPF programs")?;
     let own = command.as_ref().map(|c| c.pid as u32);
     targets.name(&skel.maps.target_pids, own)?;
+    ways.enter(&skel.maps.ways, &skel.maps.places)?;
+    let known = || {
+        skel.maps
+            .bss_data
+            .as_ref()
+            .map_or(Vec::new(), |data| data.tops.to_vec())
+    };
+    tops.find(&skel.progs.find_tops, known)?;
     workers::name(&skel.maps.work_functions, &spools)?;
     record(
         &mut skel,
@@ -79,14 +94,27 @@ pub fn run(options: &Options) -> Result<()> {
     )
 }
 
+/// The names of the spools, and how they are seen from the directories above.
+fn own_ways(spools: &[Spool]) -> Result<Ways> {
+    let mounts = Mounts::own().context("Failed to read mounts")?;
+    let aliases = aliases::of_all(spools)?;
+    let names = spools
+        .iter()
+        .map(|spool| &spool.mount)
+        .chain(aliases.keys());
+    Ok(Ways::of(&ways::names(names, &mounts), &mounts))
+}
+
 /// A recorder that writes to the spool it records would record itself for ever.
 fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
     let parent = match options.output.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => std::path::Path::new("."),
     };
-    let holder = Spool::holding(parent)?;
-    if spools.iter().any(|s| s.dev == holder.dev) {
+    let parent = parent.canonicalize()?;
+    let mount = host::mount_of(&parent)?;
+    let place = aliases::join(&mount.root, parent.strip_prefix(&mount.mount)?);
+    if spools.iter().any(|spool| spool.holds(mount.dev, &place)) {
         bail!(
             "{} lies on the spool itself: choose another -o",
             options.output.display()
@@ -113,8 +141,8 @@ fn record(
     store_tasks(&segments, &watched(skel, spools)?)?;
     let mut links = coverage::attach(skel.object_mut(), coverage)?;
     links.extend(sampled(skel, options, coverage));
-    let (views, asked) = (&skel.maps.views, &skel.maps.views_asked);
-    let views = RefCell::new(Views::of_now(views, asked, spools)?);
+    let maps = ViewMaps::of(&skel.maps.views, &skel.maps.views_asked, &skel.maps.ways);
+    let views = RefCell::new(Views::of_now(&maps, spools)?);
     // Again, for those forked since; their own children inherit.
     targets.name(&skel.maps.target_pids, None)?;
     let variables = skel
@@ -225,6 +253,7 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
             .iter()
             .map(|spool| &spool.mount)
             .chain(aliases.keys()),
+        &Mounts::own().context("Failed to read mounts")?,
     );
     Ok(json!({
         "kernel": kernel,

@@ -1,18 +1,19 @@
 //! Fills the BPF object's constants: which calls, which spools, which tasks.
 
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use spoolscope_traces::calls::{self, Call};
 
-use crate::aliases;
 use crate::host::{self, Spool};
 use crate::kthreads;
+use crate::mounts;
 use crate::rings;
 use crate::skel::types;
 use crate::targets::Targets;
+use crate::tops::Tops;
+use crate::ways::Ways;
 
 const EXTRA_STAT: u8 = 1;
 const EXTRA_STATX: u8 = 2;
@@ -36,9 +37,6 @@ const SOCKET: u16 = 1024;
 const RANGE: u16 = 2048;
 const ROOT: u16 = 4096;
 
-/// Bytes of a name that the kernel side compares.
-pub const LONGEST_NAME: usize = 126;
-
 /// Calls that a budget may leave out: they name nothing and change no name.
 const DATA: [&str; 10] = [
     "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
@@ -49,18 +47,23 @@ const DATA: [&str; 10] = [
 pub fn apply(
     rodata: &mut types::rodata,
     spools: &[Spool],
+    tops: &Tops,
+    ways: &Ways,
     targets: &Targets,
     command: bool,
 ) -> Result<()> {
     calls(rodata);
-    spool_table(rodata, spools)?;
+    spool_table(rodata, spools, tops)?;
+    (rodata.own_heads.word, rodata.own_heads.mask) = (ways.heads.word, ways.heads.mask);
+    rodata.own_heads.n = ways.heads.n;
+    rodata.above = ways.bits();
     rodata.last_ring = rings::cpus()?;
     kthreads::apply(rodata, spools);
     rodata.jiffy_ns = host::jiffy_ns();
     rodata.self_pid = std::process::id();
     let root = std::fs::metadata("/")?;
     (rodata.root_ino, rodata.root_dev) = (root.ino(), host::device(&root));
-    rodata.root_mount = host::mount_id(Path::new("/"))?;
+    rodata.root_mount = mounts::mount_id(Path::new("/"))?;
     rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
     rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
     rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
@@ -162,72 +165,22 @@ fn disk_table(rodata: &mut types::rodata, spools: &[Spool]) {
     rodata.n_disks = disks.len() as u32;
 }
 
-fn spool_table(rodata: &mut types::rodata, spools: &[Spool]) -> Result<()> {
+fn spool_table(rodata: &mut types::rodata, spools: &[Spool], tops: &Tops) -> Result<()> {
     if spools.len() > rodata.spools.len() {
-        bail!("at most {} spools in one recording", rodata.spools.len());
+        bail!(
+            "at most {} spools in one recording: name a directory above them, or record twice",
+            rodata.spools.len()
+        );
     }
     disk_table(rodata, spools);
     rodata.n_spools = spools.len() as u32;
-    for (slot, spool) in rodata.spools.iter_mut().zip(spools) {
+    for ((slot, spool), top) in rodata.spools.iter_mut().zip(spools).zip(tops.descriptors()) {
         slot.dev = spool.dev;
+        slot.part = top.is_some().into();
+        slot.top_fd = top.unwrap_or(0);
+        rodata.n_parts += slot.part;
     }
-    let mut names: Vec<PathBuf> = spools.iter().map(|s| s.mount.clone()).collect();
-    for spool in spools {
-        names.extend(aliases::of(spool)?.into_keys());
-    }
-    names.retain(|name| name.as_os_str().len() <= LONGEST_NAME);
-    let ways: Vec<types::way_in> = names.iter().flat_map(|name| ways_in(name)).collect();
-    if ways.len() > rodata.ways_in.len() {
-        bail!(
-            "the mount points lie too deep: {} directories above them",
-            ways.len()
-        );
-    }
-    rodata.ways_in[..ways.len()].copy_from_slice(&ways);
-    rodata.n_ways = ways.len() as u32;
     Ok(())
-}
-
-/// The absolute path, and the path as seen from every directory above it.
-fn ways_in(name: &Path) -> Vec<types::way_in> {
-    let mut ways = vec![way_in(name, Path::new("/"), 0, 0)];
-    for above in name.ancestors().skip(1) {
-        let Ok(meta) = std::fs::metadata(above) else {
-            continue;
-        };
-        ways.push(way_in(name, above, meta.ino(), host::device(&meta)));
-    }
-    ways
-}
-
-/// The name of a spool as seen from a directory above it; `ino` 0: from the root directory.
-pub fn way_in(mount: &Path, above: &Path, ino: u64, dev: u32) -> types::way_in {
-    let relative = mount.strip_prefix(above).unwrap_or(mount);
-    let mut path = relative.as_os_str().as_bytes().to_vec();
-    if ino == 0 && !path.is_empty() {
-        path.insert(0, b'/');
-    }
-    let mut bytes = [0u8; 128];
-    let mut mask = [0u8; 128];
-    bytes[..path.len()].copy_from_slice(&path);
-    mask[..path.len()].fill(0xff);
-    let mut way = types::way_in {
-        ino,
-        dev,
-        length: path.len() as u32,
-        ..Default::default()
-    };
-    for i in 0..16 {
-        way.word[i] = word(&bytes, i);
-        way.mask[i] = word(&mask, i);
-    }
-    way
-}
-
-fn word(bytes: &[u8; 128], i: usize) -> u64 {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
-    u64::from_ne_bytes(eight)
 }
 
 fn filters(rodata: &mut types::rodata, targets: &Targets) -> Result<()> {

@@ -4,9 +4,10 @@
 //! Taken after attaching, so that nothing falls between snapshot and stream; the
 //! reader reconciles the two by their times.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,17 +144,18 @@ fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
     let goes_on = |_: &u32| !stop.load(Ordering::Relaxed);
     match part {
         Part::Processes { open_files, spools } => {
-            let devices: Vec<u32> = spools.iter().map(|spool| spool.dev).collect();
             let mut views = Foreign::new(&spools)?;
-            files(open_files, |_| true, &mut views, to)?;
+            let open = files(open_files, |_| true, &mut views, to)?;
             let cgroups = Hierarchies::mounted()?.unified;
             for pid in host::running()?.into_iter().take_while(goes_on) {
                 task(pid, cgroups.as_deref(), &mut views, to)?;
-                for (mapping, path) in held::mappings(pid, &devices) {
-                    to.send(Found::Mapping(mapping, views.here(pid, path)))?;
-                }
+                mappings(pid, &spools, &mut views, to)?;
             }
-            held::locks(&devices, to)?;
+            // A lock is on a file that somebody has open.
+            held::locks(
+                |dev, ino| is_whole(&spools, dev) || open.contains(&(dev, ino)),
+                to,
+            )?;
         }
         Part::Forked {
             open_files,
@@ -179,13 +181,32 @@ fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
     Ok(!stop.load(Ordering::Relaxed))
 }
 
-/// Open files of some processes.
+/// Whether all of a filesystem is a spool.
+fn is_whole(spools: &[Spool], dev: u32) -> bool {
+    let mut whole = spools.iter().filter(|spool| !spool.is_part());
+    whole.any(|spool| spool.dev == dev)
+}
+
+/// Mappings that a process has of the spools' files.
+fn mappings(pid: u32, spools: &[Spool], views: &mut Foreign, to: &SyncSender<Found>) -> Result<()> {
+    for (mapping, path) in held::mappings(pid, |dev| spools.iter().any(|s| s.dev == dev)) {
+        let path = views.here(pid, path);
+        let named = Path::new(OsStr::from_bytes(&path));
+        if is_whole(spools, mapping.dev) || spools.iter().any(|s| named.starts_with(&s.mount)) {
+            to.send(Found::Mapping(mapping, path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Open files of some processes; returns which they are, by device and inode.
 fn files(
     open_files: OwnedFd,
     wanted: impl Fn(u32) -> bool,
     views: &mut Foreign,
     to: &SyncSender<Found>,
-) -> Result<()> {
+) -> Result<FxHashSet<(u32, u64)>> {
+    let mut found = FxHashSet::default();
     for line in iterators::read_all(open_files)?.chunks_exact(OPEN_LINE) {
         let mut file: OpenFile = bytemuck::pod_read_unaligned(&line[..size_of::<OpenFile>()]);
         if !wanted(file.pid) {
@@ -193,10 +214,11 @@ fn files(
         }
         let length = (file.path as usize).min(PATH_LONG);
         file.path = 0;
+        found.insert((file.dev, file.ino));
         let path = line[size_of::<OpenFile>()..][..length].to_vec();
         to.send(Found::OpenFile(file, views.here(file.pid, path)))?;
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The moment that the snapshot is brought to; what is known of processes was read before it.

@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapMut};
 
 use crate::cgroups::{self, Hierarchies};
 use crate::cli::Options;
-use crate::host::Spool;
+use crate::host;
 
 /// The targets that were named, as the kernel side knows them.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn exe(path: &Path) -> Result<(u32, u64)> {
             path.display()
         );
     };
-    Ok((Spool::holding(path)?.dev, meta.ino()))
+    Ok((host::mount_of(path)?.dev, meta.ino()))
 }
 
 fn descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {

@@ -4,6 +4,7 @@
 //! and is wished for again at its next use.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -118,7 +119,7 @@ impl Asked {
 pub struct Touched {
     spools: Vec<Spool>,
     rate: Option<u32>,
-    aliases: Vec<(Vec<u8>, Vec<u8>)>,
+    aliases: FxHashMap<Vec<u8>, Vec<u8>>,
     processes: FxHashMap<u32, Process>,
     /// Of the segment before.
     pub facts_before: Value,
@@ -147,8 +148,7 @@ impl Touched {
     ) -> Touched {
         let (wishes, waiting) = channel();
         let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
-        let mut aliases: Vec<_> = aliases.iter().map(|(a, b)| (bytes(a), bytes(b))).collect();
-        aliases.sort_by_key(|(alias, _)| std::cmp::Reverse(alias.len()));
+        let aliases = aliases.iter().map(|(a, b)| (bytes(a), bytes(b))).collect();
         let control = Control::default();
         control.segment.store(1, Ordering::Relaxed);
         Touched {
@@ -359,17 +359,19 @@ impl Touched {
 
     /// As it reads below the spool's mount point; None if it lies on no spool.
     fn real(&self, path: Vec<u8>) -> Option<Vec<u8>> {
-        let below = |path: &[u8], top: &[u8]| {
-            path.strip_prefix(top)
-                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        let alias = self.aliases.iter().find(|(alias, _)| below(&path, alias));
-        let path = match alias {
-            Some((alias, target)) => [target, &path[alias.len()..]].concat(),
-            None => path,
-        };
-        let mut mounts = self.spools.iter().map(|s| s.mount.as_os_str().as_bytes());
-        mounts.any(|mount| below(&path, mount)).then_some(path)
+        let named = |path: &[u8]| PathBuf::from(OsStr::from_bytes(path));
+        let mut names = std::iter::successors(Some(path.as_slice()), |name| {
+            Some(above(name)).filter(|above| above.len() < name.len())
+        });
+        let real = names.find_map(|name| {
+            let target = self.aliases.get(name)?;
+            Some([target, &path[name.len()..]].concat())
+        });
+        let path = real.unwrap_or(path);
+        let mut mounts = self.spools.iter().map(|spool| &spool.mount);
+        mounts
+            .any(|mount| named(&path).starts_with(mount))
+            .then_some(path)
     }
 
     /// Wishes for the directory that a name lies in; a spool's mount point has none.

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapFlags, MapMut};
 use rustc_hash::{FxHashMap, FxHashSet};
 use spoolscope_traces::calls;
@@ -18,14 +17,13 @@ use spoolscope_traces::records::{CALL_OTHER_VIEW, Syscall};
 
 use crate::aliases::{self, join};
 use crate::host::{self, Spool};
-use crate::settings::{LONGEST_NAME, way_in};
+use crate::mounts::{Mounts, mount_id};
+use crate::ways::{self, Heads};
 
 /// `mnt_namespace.event` cannot be read here, and is never this: the first call asks.
 const UNKNOWN_EVENT: u64 = u64::MAX;
 /// A view that could not be looked at so often, as where /proc hides processes, is left unknown.
 const FAILURES: u32 = 8;
-/// `VIEW_WAYS` of state.bpf.h.
-const WAYS: usize = 16;
 
 /// `struct view_key`: where absolute names begin.
 #[repr(C)]
@@ -41,7 +39,7 @@ impl Key {
         let root = PathBuf::from(format!("/proc/{task}/root"));
         Ok(Key {
             root_ino: fs::metadata(&root)?.ino(),
-            root_mount: host::mount_id(&root)?,
+            root_mount: mount_id(&root)?,
             mount_ns: namespace(&task)?,
         })
     }
@@ -51,27 +49,14 @@ fn namespace(task: impl std::fmt::Display) -> io::Result<u32> {
     Ok(fs::metadata(format!("/proc/{task}/ns/mnt"))?.ino() as u32)
 }
 
-/// `struct way_in`.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Way {
-    word: [u64; 16],
-    mask: [u64; 16],
-    ino: u64,
-    dev: u32,
-    length: u32,
-}
-
 /// `struct view`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct View {
     event: u64,
     number: u32,
-    n_ways: u32,
     unsure: u32,
-    pad: u32,
-    ways: [Way; WAYS],
+    heads: Heads,
 }
 
 /// `struct ring_view` without its head.
@@ -85,63 +70,59 @@ pub struct Question {
 }
 
 /// How absolute names of one view read here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Names {
-    /// Names of the spools and what each of them is here, longest first.
-    spools: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names of the spools and what each of them is here.
+    spools: FxHashMap<Vec<u8>, Vec<u8>>,
     /// It has our root directory: other names are the same here.
     same_root: bool,
 }
 
 impl Names {
-    fn new(found: BTreeMap<PathBuf, PathBuf>, same_root: bool) -> Names {
-        let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
+    fn new(found: &BTreeMap<PathBuf, PathBuf>, same_root: bool) -> Names {
+        let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
         let pairs = found
-            .into_iter()
+            .iter()
             .map(|(alias, here)| (bytes(alias), bytes(here)));
         // A filesystem mounted as the root directory is known by its device.
-        let mut pairs: Vec<_> = pairs.filter(|(alias, _)| alias != b"/").collect();
-        pairs.sort_by_key(|(alias, _)| std::cmp::Reverse(alias.len()));
         Names {
-            spools: pairs,
+            spools: pairs.filter(|(alias, _)| alias != b"/").collect(),
             same_root,
         }
     }
 
-    /// An absolute path of that view as it reads here; None if it has no name here.
+    /// An absolute path of that view, which may have "//" and "/./" in it, as it reads here; None
+    /// if it has no name here. Of names that fit the longest counts.
     fn here(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let below = |(alias, here): &(Vec<u8>, Vec<u8>)| {
-            below(path, alias).map(|rest| [here, rest].concat())
-        };
-        let found = self.spools.iter().find_map(below);
+        let (mut name, mut rest, mut found) = (Vec::new(), path, None);
+        loop {
+            let part = skip_slashes(rest);
+            let end = part.iter().position(|byte| *byte == b'/');
+            let end = end.unwrap_or(part.len());
+            if end == 0 {
+                break;
+            }
+            name.push(b'/');
+            name.extend(&part[..end]);
+            rest = &part[end..];
+            if let Some(here) = self.spools.get(&name) {
+                found = Some([here, rest].concat());
+            }
+        }
         found.or_else(|| self.same_root.then(|| path.to_vec()))
     }
 }
 
-fn mounted(spools: &[Spool], mounts: &[Spool]) -> BTreeMap<PathBuf, PathBuf> {
+fn mounted(spools: &[Spool], mounts: &Mounts) -> BTreeMap<PathBuf, PathBuf> {
     let found = spools.iter().map(|spool| aliases::mounted(spool, mounts));
     found.flatten().collect()
 }
 
 /// What is mounted as the root directory: the filesystem, and which directory of it.
-fn root_of(mounts: &[Spool]) -> Option<(u32, PathBuf)> {
-    let root = mounts.iter().rfind(|mount| mount.mount == Path::new("/"))?;
+fn root_of(mounts: &Mounts) -> Option<(u32, PathBuf)> {
+    let mut roots = mounts.all.iter();
+    let root = roots.rfind(|mount| mount.mount == Path::new("/"))?;
     Some((root.dev, root.root.clone()))
-}
-
-/// What follows a name in a path, which may have "//" and "/./" in it.
-fn below<'a>(path: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let mut rest = path;
-    for part in name
-        .split(|byte| *byte == b'/')
-        .filter(|part| !part.is_empty())
-    {
-        rest = skip_slashes(rest).strip_prefix(part)?;
-        if !matches!(rest.first(), None | Some(b'/')) {
-            return None;
-        }
-    }
-    Some(rest)
 }
 
 /// Without the slashes, and "." between slashes, that it begins with.
@@ -155,11 +136,27 @@ fn skip_slashes(mut path: &[u8]) -> &[u8] {
     }
 }
 
+/// What was found out about one view.
+#[derive(Debug, Default)]
+struct Found {
+    names: Names,
+    /// Names that lead to the spools, and off them.
+    ways: ways::Names,
+    /// There may be others.
+    unsure: bool,
+}
+
+/// The names of a view that are in `ways`, and its number.
+#[derive(Debug)]
+struct Entered {
+    number: u32,
+    ways: ways::Names,
+}
+
 /// All views that were looked at.
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct Views<'a> {
-    map: &'a MapMut<'a>,
-    asked: &'a MapMut<'a>,
+    maps: &'a ViewMaps<'a>,
     spools: &'a [Spool],
     own: Key,
     root: Option<(u32, PathBuf)>,
@@ -167,24 +164,39 @@ pub struct Views<'a> {
     links: BTreeMap<PathBuf, PathBuf>,
     /// By their number, from 1.
     known: Vec<Names>,
+    entered: FxHashMap<Key, Entered>,
+    /// Taken from their views a moment ago: calls may be looking at them.
+    old: Vec<Entered>,
     failures: FxHashMap<Key, u32>,
+}
+
+/// What the kernel side has of them.
+#[allow(missing_debug_implementations)] // BPF maps have none
+pub struct ViewMaps<'a> {
+    views: &'a MapMut<'a>,
+    asked: &'a MapMut<'a>,
+    ways: &'a MapMut<'a>,
+}
+
+impl<'a> ViewMaps<'a> {
+    pub fn of(views: &'a MapMut<'a>, asked: &'a MapMut<'a>, ways: &'a MapMut<'a>) -> Self {
+        Self { views, asked, ways }
+    }
 }
 
 impl<'a> Views<'a> {
     /// Those that there are now.
-    pub fn of_now(
-        map: &'a MapMut<'a>,
-        asked: &'a MapMut<'a>,
-        spools: &'a [Spool],
-    ) -> Result<Views<'a>> {
+    pub fn of_now(maps: &'a ViewMaps<'a>, spools: &'a [Spool]) -> Result<Views<'a>> {
+        let mounts = Mounts::own().context("Failed to read mounts")?;
         let mut views = Views {
-            map,
-            asked,
+            maps,
             spools,
             own: Key::of("self").context("Failed to read the own root directory")?,
-            root: root_of(&host::mounts()?),
+            root: root_of(&mounts),
             links: spools.iter().flat_map(aliases::links).collect(),
             known: Vec::new(),
+            entered: FxHashMap::default(),
+            old: Vec::new(),
             failures: FxHashMap::default(),
         };
         views.look()?;
@@ -197,9 +209,9 @@ impl<'a> Views<'a> {
         for pid in host::running()? {
             if let Ok(key) = Key::of(pid)
                 && seen.insert(key)
-                && let Ok(names) = self.names_of(pid, &key)
+                && let Ok(found) = self.find(pid, &key)
             {
-                self.enter(key, UNKNOWN_EVENT, names);
+                self.enter(key, UNKNOWN_EVENT, found);
             }
         }
         Ok(())
@@ -207,27 +219,28 @@ impl<'a> Views<'a> {
 
     /// Answers the kernel side. If the task that asked is gone, the next one asks again.
     pub fn answer(&mut self, question: &Question) {
-        if let Ok(names) = self.names_of(question.tid, &question.key) {
+        if let Ok(found) = self.find(question.tid, &question.key) {
             self.failures.remove(&question.key);
-            return self.enter(question.key, question.event, names);
+            return self.enter(question.key, question.event, found);
         }
         let failures = self.failures.entry(question.key).or_default();
         *failures += 1;
         if *failures < FAILURES {
-            let _ = self.asked.delete(bytemuck::bytes_of(&question.key));
+            let _ = self.maps.asked.delete(bytemuck::bytes_of(&question.key));
         }
     }
 
     /// The names that a task has for the spools; an error if it has another view by now.
-    fn names_of(&self, task: u32, key: &Key) -> io::Result<Names> {
-        let mounts = host::mounts_of(task)?;
+    fn find(&self, task: u32, key: &Key) -> io::Result<Found> {
+        let mounts = Mounts::of(task)?;
         // A root directory that is no mount has no line.
-        let roots = mounts.iter().filter(|m| m.mount == Path::new("/"));
+        let roots = mounts.all.iter().filter(|m| m.mount == Path::new("/"));
         let roots: Vec<u32> = roots.map(|root| root.id).collect();
         if !roots.is_empty() && !roots.contains(&key.root_mount) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let mut found = mounted(self.spools, &mounts);
+        let unsure = roots.is_empty() && !self.add_below_root(task, key, &mut found)?;
         let same_root = self.root.is_some() && root_of(&mounts) == self.root;
         if same_root {
             // They lead to a spool only where that is mounted as it is here.
@@ -239,25 +252,70 @@ impl<'a> Views<'a> {
                 }
             }
         }
-        Ok(Names::new(found, same_root))
+        Ok(Found {
+            ways: ways::names(found.keys(), &mounts),
+            names: Names::new(&found, same_root),
+            unsure,
+        })
     }
 
-    fn enter(&mut self, key: Key, event: u64, names: Names) {
-        let fit = names.spools.iter().map(|(alias, _)| alias);
-        let fit = fit.filter(|alias| alias.len() <= LONGEST_NAME);
-        let ways: Vec<Way> = fit.map(|alias| way(alias)).take(WAYS).collect();
-        let mut view = View {
+    /// Adds the spools below a root directory that is no mount: those that are a directory of its
+    /// filesystem are no mount either. False if it has a place that cannot be found out.
+    fn add_below_root(
+        &self,
+        task: u32,
+        key: &Key,
+        found: &mut BTreeMap<PathBuf, PathBuf>,
+    ) -> io::Result<bool> {
+        if !self.spools.iter().any(Spool::is_part) {
+            return Ok(true);
+        }
+        if key.mount_ns != self.own.mount_ns {
+            return Ok(false);
+        }
+        let root = fs::read_link(format!("/proc/{task}/root"))?;
+        for spool in self.spools {
+            if let Ok(rest) = spool.mount.strip_prefix(&root) {
+                found.insert(join(Path::new("/"), rest), spool.mount.clone());
+            }
+        }
+        Ok(true)
+    }
+
+    /// A view whose names are the same as before keeps its number.
+    fn enter(&mut self, key: Key, event: u64, found: Found) {
+        let before = self.entered.get(&key);
+        let same = before.filter(|before| before.ways == found.ways);
+        let same = same.map(|same| same.number);
+        let number = same.unwrap_or(self.known.len() as u32 + 1);
+        let fits = same.is_some() || ways::enter_view(self.maps.ways, number, &found.ways);
+        let view = View {
             event,
-            number: self.known.len() as u32 + 1,
-            n_ways: ways.len() as u32,
-            unsure: u32::from(ways.len() < names.spools.len()),
-            ..View::zeroed()
+            number,
+            unsure: u32::from(found.unsure || !fits),
+            heads: Heads::of(&found.ways),
         };
-        view.ways[..ways.len()].copy_from_slice(&ways);
-        self.known.push(names);
+        if same.is_some() {
+            self.known[number as usize - 1] = found.names;
+        } else {
+            self.known.push(found.names);
+        }
         // A full map leaves the view unknown, and its calls unjudged.
-        let (key, view) = (bytemuck::bytes_of(&key), bytemuck::bytes_of(&view));
-        let _ = self.map.update(key, view, MapFlags::ANY);
+        let (at, view) = (bytemuck::bytes_of(&key), bytemuck::bytes_of(&view));
+        let _ = self.maps.views.update(at, view, MapFlags::ANY);
+        if same.is_none() {
+            let ways = found.ways;
+            self.forget();
+            self.old
+                .extend(self.entered.insert(key, Entered { number, ways }));
+        }
+    }
+
+    /// Takes away names that views had before.
+    fn forget(&mut self) {
+        for old in self.old.drain(..) {
+            ways::remove_view(self.maps.ways, old.number, &old.ways);
+        }
     }
 
     /// The names of a view by its number; None if nobody had looked yet.
@@ -280,22 +338,6 @@ pub fn rewrite(names: Option<&Names>, call: &mut Syscall, path: &mut Vec<u8>, pa
             *text = names.and_then(|names| names.here(text)).unwrap_or_default();
             *longer = text.len() as i16 - before;
         }
-    }
-}
-
-fn way(alias: &[u8]) -> Way {
-    let way = way_in(
-        Path::new(std::ffi::OsStr::from_bytes(alias)),
-        Path::new("/"),
-        0,
-        0,
-    );
-    Way {
-        word: way.word,
-        mask: way.mask,
-        ino: way.ino,
-        dev: way.dev,
-        length: way.length,
     }
 }
 
@@ -337,12 +379,12 @@ impl Foreign {
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
         let (spools, top) = (&self.spools, root.clone());
         let names = || {
-            let found = mounted(spools, &host::mounts_of(pid).ok()?).into_iter();
+            let found = mounted(spools, &Mounts::of(pid).ok()?).into_iter();
             let below = found.map(|(alias, here)| {
                 let name = alias.strip_prefix("/").unwrap_or(&alias);
                 (join(&top, name), here)
             });
-            Some(Rc::new(Names::new(below.collect(), true)))
+            Some(Rc::new(Names::new(&below.collect(), true)))
         };
         self.by_root
             .entry((number, root))
@@ -359,7 +401,7 @@ mod tests {
         let pairs = pairs
             .iter()
             .map(|(a, b)| (PathBuf::from(a), PathBuf::from(b)));
-        Names::new(pairs.collect(), false)
+        Names::new(&pairs.collect(), false)
     }
 
     fn here(names: &Names, path: &str) -> Option<String> {

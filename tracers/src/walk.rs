@@ -18,7 +18,8 @@ use anyhow::{Context, Result};
 
 use crate::attributes;
 use crate::directory::{self, enter, entries};
-use crate::host::{self, Spool, clock};
+use crate::host::{Spool, clock};
+use crate::mounts;
 use crate::rows::Rows;
 use crate::snapshot::Found;
 
@@ -100,7 +101,7 @@ impl<'a> Walk<'a> {
     /// Walks one spool; false if it is no longer mounted in its place, which mounted.rs tells. The
     /// calling thread gets a working directory of its own and moves it.
     pub fn spool(&mut self, spool: &Spool) -> Result<bool> {
-        if host::mount_id(&spool.mount).ok() != Some(spool.id) {
+        if mounts::mount_id(&spool.mount).ok() != Some(spool.id) {
             return Ok(false);
         }
         directory::roam()?;
@@ -302,7 +303,8 @@ impl<'a> Walk<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Spool, Walk, host};
+    use super::{Found, Spool, Walk};
+    use crate::mounts;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
@@ -342,8 +344,7 @@ mod tests {
             source: String::new(),
             dev: 0,
             root: PathBuf::from("/"),
-            id: host::mount_id(top).unwrap(),
-            parent: 0,
+            id: mounts::mount_id(top).unwrap(),
         };
         thread::spawn(move || found.iter().count());
         let goes_on = AtomicBool::new(false);

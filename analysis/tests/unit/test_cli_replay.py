@@ -35,7 +35,7 @@ def test_a_recorder_that_failed_is_named(
     failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
     monkeypatch.setattr(session, "record", lambda _request, _show: failed)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    recorder = replay._recorder([])
+    recorder = replay._recorder()
     assert recorder is not None
     assert recorder(Path("m"), ["engine"], Path("x"), unseen) == 0
     assert "the recorder ended with code -9" in capsys.readouterr().err

@@ -155,7 +155,7 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 
 	if ((s->flags & SHAPE_CHDIR) && r->ret == 0) {
 		there = s->flags & SHAPE_ROOT ? t->fs->root.dentry : t->fs->pwd.dentry;
-		if (is_spool(there->d_sb->s_dev))
+		if (dentry_on_spool(there, there->d_sb->s_dev))
 			note_object(st, there->d_inode, there->d_sb->s_dev);
 		return;
 	}
@@ -246,14 +246,14 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 	e->head.stride = room;
 	e->head.view = view_told(st);
 	if (s->flags & SHAPE_EXEC) {
-		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
+		bpf_probe_read_kernel(text, PATH_SHORT, st->name.text);
 		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
 		return;
 	}
-	if (s->path >= 0 && st->head_bytes && st->head_bytes < PATH_SHORT) {
+	if (s->path >= 0 && st->name_read && st->name_read < PATH_SHORT) {
 		/* read at entry already, and whole */
-		bpf_probe_read_kernel(text, PATH_SHORT, st->head);
-		e->head.len1 = cut_socket(st, s, st->head_bytes - 1);
+		bpf_probe_read_kernel(text, PATH_SHORT, st->name.text);
+		e->head.len1 = cut_socket(st, s, st->name_read - 1);
 	} else if (s->path >= 0) {
 		e->head.len1 =
 			cut_socket(st, s, read_text(&e->rec, text, room, arg_of(st, s->path)));
@@ -309,10 +309,10 @@ static __always_inline void emit_one(struct task_struct *t, struct task_state *s
 	if (!e)
 		return;
 	fill_call(t, st, &e->c.rec, ret, now, flags);
-	e->c.head.len1 = cut_socket(st, s, st->head_bytes - 1);
+	e->c.head.len1 = cut_socket(st, s, st->name_read - 1);
 	e->c.head.stride = sizeof(e->text);
 	e->c.head.view = view_told(st);
-	__builtin_memcpy(e->text, st->head, sizeof(e->text));
+	__builtin_memcpy(e->text, st->name.text, sizeof(e->text));
 	submit_call(st, e);
 }
 
@@ -341,7 +341,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 		submit_call(st, plain);
 		return;
 	}
-	if (s->path2 < 0 && s->text < 0 && st->head_bytes && st->head_bytes <= PATH_ONE) {
+	if (s->path2 < 0 && s->text < 0 && st->name_read && st->name_read <= PATH_ONE) {
 		emit_one(t, st, ret, now, flags);
 		return;
 	}

@@ -116,7 +116,7 @@ static __always_inline bool of_spool(struct address_space *mapping)
 {
 	struct inode *inode = mapping->host;
 
-	return armed && inode && is_spool(inode->i_sb->s_dev);
+	return armed && inode && inode_on_spool(inode, inode->i_sb->s_dev);
 }
 
 SEC("tp_btf/mm_filemap_fault")

@@ -26,9 +26,31 @@ static __always_inline u32 dev_of(struct inode *inode)
 	return MEMBER(struct super_block, MEMBER(struct inode, inode, i_sb), s_dev);
 }
 
+static __always_inline struct dentry *name_of(struct file *f)
+{
+	return MEMBER(struct file, f, f_path.dentry);
+}
+
+static __always_inline bool file_on_spool(struct file *f, u32 dev)
+{
+	if (!is_spool(dev))
+		return false;
+	return !n_parts || dentry_on_spool(name_of(f), dev);
+}
+
 static __always_inline bool cwd_on_spool(struct task_struct *t)
 {
-	return is_spool(t->fs->pwd.dentry->d_sb->s_dev);
+	struct dentry *cwd = t->fs->pwd.dentry;
+
+	return dentry_on_spool(cwd, cwd->d_sb->s_dev);
+}
+
+/* The cwd lies above a spool: names relative to it may lead there. */
+static __always_inline bool cwd_above_spool(struct task_struct *t)
+{
+	struct dentry *cwd = t->fs->pwd.dentry;
+
+	return is_place(cwd->d_inode->i_ino, cwd->d_sb->s_dev);
 }
 
 static __always_inline void note_cwd(struct task_struct *t, struct task_state *st)
@@ -72,59 +94,102 @@ static __always_inline void note_object(struct task_state *st, struct inode *ino
 	st->obj_mode = MEMBER(struct inode, inode, i_mode);
 }
 
-/* No way to a spool leads through this directory. */
-__noinline bool no_way_from(u64 ino, u32 dev)
-{
-	if (is_spool(dev))
-		return false;
-	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
-		if (ways_in[i].ino == ino && (!ways_in[i].dev || ways_in[i].dev == dev))
-			return false;
-	return true;
-}
+#define DOTS 0x2e2e /* ".." */
 
 /* A first look at a path: enough for most that have nothing to do with a spool, and right
  * where it says so; path_on_spool() decides the rest. */
 static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user)
 {
-	struct dentry *cwd;
 	struct inode *inode;
 	struct file *dir;
 	u64 first;
+	u32 dev;
 
 	if (bpf_probe_read_user(&first, sizeof(first), (void *)user))
 		return false;
+	if ((first & 0xffff) == DOTS)
+		return false;
 	if (*(const char *)&first == '/') {
-		if (root_on_spool(t))
-			return false;
-		return sees_our_mounts(t) ? no_spool_begins_with(first) : no_spool_in_view(first);
+		if (sees_our_mounts(t))
+			return no_spool_begins_with(first);
+		return !root_on_spool(t) && no_spool_in_view(first);
 	}
-	if (dirfd == AT_FDCWD) {
-		cwd = t->fs->pwd.dentry;
-		return no_way_from(cwd->d_inode->i_ino, cwd->d_sb->s_dev);
-	}
+	if (dirfd == AT_FDCWD)
+		return !cwd_on_spool(t) && !cwd_above_spool(t);
 	dir = file_of_fd(t, dirfd);
 	if (!dir)
 		return true;
 	inode = inode_of(dir);
-	return no_way_from(MEMBER(struct inode, inode, i_ino), dev_of(inode));
+	dev = dev_of(inode);
+	return !file_on_spool(dir, dev) && !is_place(MEMBER(struct inode, inode, i_ino), dev);
 }
 
 enum answer { NO, YES, MAYBE };
 
-/* Relative names: the directory is on a spool, or above a mount point. */
-static __always_inline enum answer from_directory(struct task_state *st, u64 ino, u32 dev)
+static __always_inline bool absolute_on_spool(struct task_struct *t, struct task_state *st)
 {
-	return is_spool(dev) || head_on_spool(tidied(st), ino, dev) ? YES : NO;
+	u32 up;
+	bool tidy = tidied(st, &up);
+
+	if (sees_our_mounts(t))
+		return way_of(st, tidy, 0, 0) == WAY_IN;
+	if (root_on_spool(t))
+		return !leaves_root(tidy);
+	return named_in_view(tidy);
 }
 
-static __always_inline enum answer absolute_on_spool(struct task_struct *t, struct task_state *st)
+/* A directory, as addresses: a global function takes pointers to memory only. */
+struct directory {
+	u64 dentry, mnt;
+};
+
+/* As "..", also from where a filesystem is mounted. */
+static __always_inline void go_up(struct directory *at, u32 times)
 {
-	if (root_on_spool(t))
-		return YES;
-	if (sees_our_mounts(t))
-		return head_on_spool(tidied(st), 0, 0) ? YES : NO;
-	return named_in_view(tidied(st)) ? YES : NO;
+	for (u32 i = 0; i < PATH_SHORT && times; i++) {
+		struct mount *mount;
+
+		if (at->dentry != (u64)MEMBER(struct vfsmount, at->mnt, mnt_root)) {
+			at->dentry = (u64)MEMBER(struct dentry, at->dentry, d_parent);
+			times--;
+			continue;
+		}
+		mount = (void *)(at->mnt - bpf_core_field_offset(struct mount, mnt));
+		at->dentry = (u64)MEMBER(struct mount, mount, mnt_mountpoint);
+		mount = MEMBER(struct mount, mount, mnt_parent);
+		if ((u64)mount + bpf_core_field_offset(struct mount, mnt) == at->mnt)
+			return; /* the root directory */
+		at->mnt = (u64)mount + bpf_core_field_offset(struct mount, mnt);
+	}
+}
+
+/* Does a relative path, `up` directories above one, lead to a spool? If no name of a spool begins
+ * there, all below a directory of a spool does. */
+__noinline bool leads_from(const struct directory *from, u32 up, bool tidy)
+{
+	struct task_state *st;
+	struct directory at;
+	struct inode *inode;
+	struct ascent ascent;
+	u64 ino;
+	int way;
+	u32 dev;
+
+	if (!from)
+		return false;
+	at = *from;
+	go_up(&at, up);
+	inode = MEMBER(struct dentry, at.dentry, d_inode);
+	ino = MEMBER(struct inode, inode, i_ino);
+	dev = dev_of(inode);
+	if (is_place(ino, dev)) {
+		st = state_of(bpf_get_current_task_btf());
+		way = st ? way_of(st, tidy, ino, dev) : WAY_NONE;
+		if (way != WAY_NONE)
+			return way == WAY_IN;
+	}
+	ascent = (struct ascent){.at = at.dentry};
+	return is_spool(dev) && (!n_parts || is_whole(dev) || below_top(&ascent));
 }
 
 /*
@@ -134,27 +199,31 @@ static __always_inline enum answer absolute_on_spool(struct task_struct *t, stru
 static __always_inline enum answer path_on_spool(struct task_struct *t, struct task_state *st,
 						 s64 dirfd, u64 user)
 {
-	long n = bpf_probe_read_user_str(st->head, sizeof(st->head), (void *)user);
-	struct dentry *cwd;
-	struct inode *inode;
+	long n = bpf_probe_read_user_str(st->name.text, sizeof(st->name.text), (void *)user);
+	struct directory from = {};
 	struct file *dir;
+	bool tidy;
+	u32 up;
 
-	st->head_bytes = n > 0 ? n : 0;
+	st->name_read = n > 0 ? n : 0;
 	if (n < 0 && user)
 		return MAYBE;
 	if (n < 0) /* futimens(fd) is utimensat(fd, NULL) */
-		st->head[0] = 0;
-	if (st->head[0] == '/')
-		return absolute_on_spool(t, st);
+		st->name.text[0] = 0;
+	if (st->name.text[0] == '/')
+		return absolute_on_spool(t, st) ? YES : NO;
 	if ((s32)dirfd == AT_FDCWD) {
-		cwd = t->fs->pwd.dentry;
-		return from_directory(st, cwd->d_inode->i_ino, cwd->d_sb->s_dev);
+		from.dentry = (u64)t->fs->pwd.dentry;
+		from.mnt = (u64)t->fs->pwd.mnt;
+	} else {
+		dir = file_of_fd(t, (s32)dirfd);
+		if (!dir)
+			return NO;
+		from.dentry = (u64)MEMBER(struct file, dir, f_path.dentry);
+		from.mnt = (u64)MEMBER(struct file, dir, f_path.mnt);
 	}
-	dir = file_of_fd(t, (s32)dirfd);
-	if (!dir)
-		return NO;
-	inode = inode_of(dir);
-	return from_directory(st, MEMBER(struct inode, inode, i_ino), dev_of(inode));
+	tidy = tidied(st, &up);
+	return leads_from(&from, up, tidy) ? YES : NO;
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */
@@ -179,7 +248,7 @@ static __always_inline bool mapped_on_spool(struct task_struct *t, struct task_s
 		return false;
 	inode = inode_of(m.file);
 	dev = dev_of(inode);
-	if (!is_spool(dev))
+	if (!file_on_spool(m.file, dev))
 		return false;
 	note_object(st, inode, dev);
 	return true;

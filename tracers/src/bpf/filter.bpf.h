@@ -24,7 +24,7 @@ static __always_inline enum answer object_on_spool(struct task_struct *t, struct
 	if (s->fd >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd)))) {
 		inode = inode_of(f);
 		dev = dev_of(inode);
-		if (is_spool(dev)) {
+		if (file_on_spool(f, dev)) {
 			note_object(st, inode, dev);
 			st->pos = MEMBER(struct file, f, f_pos);
 			answer = YES;
@@ -32,7 +32,7 @@ static __always_inline enum answer object_on_spool(struct task_struct *t, struct
 	}
 	if (s->fd2 >= 0 && (f = file_of_fd(t, (s32)arg_of(st, s->fd2)))) {
 		inode = inode_of(f);
-		if (is_spool(dev_of(inode))) {
+		if (file_on_spool(f, dev_of(inode))) {
 			st->ino2 = MEMBER(struct inode, inode, i_ino);
 			answer = YES;
 		}
@@ -62,14 +62,14 @@ static __always_inline void note_empty_path(struct task_struct *t, struct task_s
 	struct file *f;
 	u32 dev;
 
-	if (s->dirfd < 0 || s->path < 0 || st->head[0])
+	if (s->dirfd < 0 || s->path < 0 || st->name.text[0])
 		return;
 	f = file_of_fd(t, (s32)arg_of(st, s->dirfd));
 	if (!f)
 		return;
 	inode = inode_of(f);
 	dev = dev_of(inode);
-	if (is_spool(dev))
+	if (file_on_spool(f, dev))
 		note_object(st, inode, dev);
 }
 
@@ -81,12 +81,16 @@ static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
 	if (s->flags & (SHAPE_TASK | SHAPE_NEVER_RETURNS)) {
 		st->certain = filter_tasks || process_touched(t, st);
 		if (s->flags & SHAPE_EXEC)
-			bpf_probe_read_user_str(st->head, sizeof(st->head),
+			bpf_probe_read_user_str(st->name.text, sizeof(st->name.text),
 						(void *)arg_of(st, s->path));
 		return st->certain;
 	}
 	if (s->flags & SHAPE_RANGE) {
-		st->certain = filter_tasks || any_on_spool(t, arg_of(st, 0), arg_of(st, 1));
+		/* No verifier follows each of them up to the directory that is a spool. */
+		if (n_parts)
+			st->certain = filter_tasks || process_touched(t, st);
+		else
+			st->certain = filter_tasks || any_on_spool(t, arg_of(st, 0), arg_of(st, 1));
 		return st->certain;
 	}
 	if (s->flags & SHAPE_ADDRESS) {

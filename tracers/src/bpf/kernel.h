@@ -48,6 +48,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -113,6 +114,14 @@ struct address_space {
 	struct xarray i_pages;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	u16 i_mode;
 	unsigned long i_ino;
@@ -120,6 +129,9 @@ struct inode {
 	struct super_block *i_sb;
 	struct rw_semaphore i_rwsem;
 	struct address_space i_data;
+	union {
+		struct hlist_head i_dentry;
+	};
 };
 
 struct file_lock_core {
@@ -177,13 +189,6 @@ struct qstr {
 	const unsigned char *name;
 };
 
-struct dentry {
-	struct dentry *d_parent;
-	struct qstr d_name;
-	struct inode *d_inode;
-	struct super_block *d_sb;
-};
-
 struct path {
 	struct vfsmount *mnt;
 	struct dentry *dentry;
@@ -201,14 +206,6 @@ struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
 	unsigned long *close_on_exec;
-};
-
-struct hlist_node {
-	struct hlist_node *next;
-};
-
-struct hlist_head {
-	struct hlist_node *first;
 };
 
 struct files_struct {

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* The kernel types of mounts and their namespaces; as in kernel.h only the members that are read. */
+/* The kernel types of names, mounts and their namespaces; as in kernel.h only the members that
+ * are read. */
 #ifndef SPOOLSCOPE_KERNEL_MOUNTS_H
 #define SPOOLSCOPE_KERNEL_MOUNTS_H
 
 #include "kernel.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+	struct super_block *d_sb;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+};
 
 struct ns_common {
 	unsigned int inum;

@@ -56,17 +56,17 @@ static __always_inline void note_last(struct climb *c, struct dentry *dentry)
 }
 
 /* The first component of an absolute path, likewise; nothing if it is "." or "..", or empty. */
-static __always_inline void want_first(struct climb *c, const struct path_head *head)
+static __always_inline void want_first(struct climb *c, const char *text)
 {
 	char *name = (char *)c->wanted;
 
 	c->wanted[0] = c->wanted[1] = 0;
-	if (head->text[1] == '.')
+	if (text[1] == '.')
 		return;
 	for (u32 i = 0; i < sizeof(c->wanted) - 1; i++) {
-		if (!head->text[i + 1] || head->text[i + 1] == '/')
+		if (!text[i + 1] || text[i + 1] == '/')
 			break;
-		name[i] = head->text[i + 1];
+		name[i] = text[i + 1];
 	}
 }
 
@@ -111,7 +111,7 @@ static long climb_on(u32 i, struct climbing *climbing)
 }
 
 /* Whether that name could lead to a spool, but by symbolic links; true also if it is not known. */
-__noinline bool spool_below_root(const struct path_head *head)
+__noinline bool spool_below_root(bool tidy)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct task_state *st = state_of(t);
@@ -119,14 +119,15 @@ __noinline bool spool_below_root(const struct path_head *head)
 	struct climb *c;
 	u64 block;
 
-	if (!head || !st)
+	/* A directory that is a spool is no mount. */
+	if (!st || n_parts)
 		return true;
 	climbing.climb = c = &st->climb;
 	c->ns = (u64)t->nsproxy->mnt_ns;
 	c->root_mount = (u64)t->fs->root.mnt - bpf_core_field_offset(struct mount, mnt);
 	c->root_dentry = (u64)t->fs->root.dentry;
 	c->found = false;
-	want_first(c, head);
+	want_first(c, tidy ? st->tidy.text : st->name.text);
 	for (u32 i = 0; i < MAX_SPOOLS && i < n_spools; i++) {
 		block = spool_blocks[i];
 		if (!block || BPF_CORE_READ((struct super_block *)block, s_dev) != spools[i].dev)

@@ -5,45 +5,61 @@
 
 #include "state.bpf.h"
 
-/* What of a path is compared. Functions that read it are global: the verifier looks at
- * them once, not on every way to them. */
-struct path_head {
-	char text[PATH_HEAD];
+enum way {
+	WAY_NONE,
+	WAY_OUT, /* to another filesystem, mounted below a spool */
+	WAY_IN,
 };
 
-/* Does a path begin with the name of a way in? Compared word by word. */
-static __always_inline bool begins_with(const volatile struct way_in *way,
-					const struct path_head *head)
-{
-	const u64 *word = (const u64 *)head;
-	u64 differs = 0;
-	char next;
+/*
+ * Where names lead. A key is a directory and the beginning of a path seen from it, which ends
+ * behind a '/' or with its NUL; the longest that fits counts. Directory (0, 0) stands for
+ * absolute paths, (VIEW_PLACE, n) for those of view n. Written by ways.rs. A name that a key has
+ * no room for is cut: what agrees so far is taken for it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, NAME_KEY); /* of struct name */
+	__uint(value_size, sizeof(u32));
+	__uint(max_entries, 1 << 16); /* set by the recorder */
+} ways SEC(".maps");
 
-	if ((word[0] & way->mask[0]) != way->word[0])
-		return false;
-	for (u32 w = 0; w < MOUNT_WORDS; w++)
-		differs |= (word[w] & way->mask[w]) ^ way->word[w];
-	next = head->text[way->length & (PATH_HEAD - 1)];
-	return !differs && (next == '/' || next == 0);
+#define VIEW_PLACE (~0U)
+
+struct place {
+	u64 ino;
+	u32 dev, pad;
+};
+
+/* key: a directory from which relative names lead to a spool. Set by the recorder. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct place);
+	__type(value, u8);
+} places SEC(".maps");
+
+/* Relative names lead to a spool from this directory. */
+__noinline bool is_place(u64 ino, u32 dev)
+{
+	struct place place = {.ino = ino, .dev = dev};
+
+	return above[ino >> 6 & 63] >> (ino & 63) & 1 && bpf_map_lookup_elem(&places, &place);
 }
 
-/* Does the path in `head`, seen from directory (dev, ino), lie below a spool's
- * mount point? ino 0 stands for an absolute path. */
-__noinline bool head_on_spool(const struct path_head *head, u64 ino, u32 dev)
+/* Where does the path that was read, or the tidy one, lead as seen from directory (dev, ino)? 6.1
+ * takes a key from the value of another map, and from no argument of a global function. */
+static __always_inline int way_of(struct task_state *st, bool tidy, u64 ino, u32 dev)
 {
-	if (!head)
-		return false;
-	for (u32 i = 0; i < MAX_WAYS; i++) {
-		const volatile struct way_in *way = &ways_in[i];
+	struct name *name = tidy ? &st->tidy : &st->name;
+	u32 *way;
 
-		if (i >= n_ways)
-			break;
-		if (way->ino != ino || (way->dev && way->dev != dev))
-			continue;
-		if (begins_with(way, head))
-			return true;
-	}
-	return false;
+	name->ino = ino;
+	name->dev = dev;
+	name->bits = 8 * (NAME_KEY - sizeof(name->bits));
+	way = bpf_map_lookup_elem(&ways, name);
+	return way ? *way : WAY_NONE;
 }
 
 /* Not 0 if "//" or "/." is among these eight bytes; `next` is the same one byte further. */
@@ -58,16 +74,18 @@ static __always_inline u64 untidy_word(u64 word, u64 next)
 	       (((again - ones) & ~again) | ((dot - ones) & ~dot));
 }
 
-/* "//" or "/." in the part that is compared? */
-__noinline bool untidy(const struct path_head *head, u32 bytes)
+/* "//" or "/." in the part that is compared? Functions that read a path are global: the verifier
+ * looks at them once, not on every way to them. */
+__noinline bool untidy(const struct name *name, u32 bytes)
 {
-	const u64 *word = (const u64 *)head;
+	const u64 *word;
 	u64 found;
 
-	if (!head)
+	if (!name)
 		return false;
-	found = head->text[0] == '.';
-	for (u32 i = 0; i < PATH_HEAD / 8 - 1 && i * 8 < bytes; i++) {
+	word = (const u64 *)name->text;
+	found = name->text[0] == '.';
+	for (u32 i = 0; i < PATH_SHORT / 8 - 1 && i * 8 < bytes; i++) {
 		found |= untidy_word(word[i], word[i] >> 8 | word[i + 1] << 56);
 	}
 	return found;
@@ -75,46 +93,68 @@ __noinline bool untidy(const struct path_head *head, u32 bytes)
 
 struct tidying {
 	struct task_state *st;
-	u32 used;
+	u32 used, skip;
+	u32 up;
 	char before;
 };
 
 static long tidy_byte(u32 i, struct tidying *t)
 {
-	char c = t->st->head[i & (PATH_HEAD - 1)];
-	char next = t->st->head[(i + 1) & (PATH_HEAD - 1)];
+	const char *text = t->st->name.text;
+	char c = text[i & (PATH_SHORT - 1)];
+	char next = text[(i + 1) & (PATH_SHORT - 1)];
+	char third = text[(i + 2) & (PATH_SHORT - 1)];
 
 	if (!c)
 		return 1;
+	if (t->skip) {
+		t->skip--;
+		return 0;
+	}
 	if (t->before == '/' && (c == '/' || (c == '.' && (next == '/' || !next))))
 		return 0;
-	t->st->tidy[t->used & (PATH_HEAD - 1)] = c;
+	if (t->before == '/' && !t->used && c == '.' && next == '.' && (third == '/' || !third)) {
+		t->up++;
+		t->skip = 1;
+		return 0;
+	}
+	t->st->tidy.text[t->used & (PATH_SHORT - 1)] = c;
 	t->used++;
 	t->before = c;
 	return 0;
 }
 
-/* The path as the mount path is written; names with ".." stay as they are. */
-static __always_inline const struct path_head *tidied(struct task_state *st)
+/* Writes the path as names of spools are written to `tidy`; false if it is so already. How often
+ * ".." leads up before it begins is in `up`; names with ".." elsewhere stay as they are. */
+static __always_inline bool tidied(struct task_state *st, u32 *up)
 {
-	struct tidying t = {.st = st, .before = st->head[0] == '/' ? 0 : '/'};
+	struct tidying t = {.st = st, .before = st->name.text[0] == '/' ? 0 : '/'};
 
-	if (!untidy((const struct path_head *)st->head, st->head_bytes))
-		return (const struct path_head *)st->head;
-	bpf_loop(PATH_HEAD - 1, tidy_byte, &t, 0);
-	st->tidy[t.used & (PATH_HEAD - 1)] = 0;
-	return (const struct path_head *)st->tidy;
+	*up = 0;
+	if (!untidy(&st->name, st->name_read))
+		return false;
+	bpf_loop(PATH_SHORT - 1, tidy_byte, &t, 0);
+	st->tidy.text[t.used & (PATH_SHORT - 1)] = 0;
+	*up = t.up;
+	return true;
 }
+
+/* No name of these begins with these eight bytes. */
+#define NONE_BEGINS_WITH(heads, first)                                                             \
+	({                                                                                         \
+		bool none_ = true;                                                                 \
+		for (u32 i_ = 0; i_ < MAX_HEADS && i_ < (heads)->n; i_++)                          \
+			if (((first) & (heads)->mask[i_]) == (heads)->word[i_])                    \
+				none_ = false;                                                     \
+		none_;                                                                             \
+	})
 
 /* No absolute name of a spool begins with these eight bytes. */
 __noinline bool no_spool_begins_with(u64 first)
 {
 	if (untidy_word(first, first >> 8))
 		return false;
-	for (u32 i = 0; i < MAX_WAYS && i < n_ways; i++)
-		if (!ways_in[i].ino && (first & ways_in[i].mask[0]) == ways_in[i].word[0])
-			return false;
-	return true;
+	return NONE_BEGINS_WITH(&own_heads, first);
 }
 
 #endif

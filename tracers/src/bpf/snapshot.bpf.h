@@ -34,6 +34,17 @@ static __always_inline u32 cloexec_of(struct task_struct *t, u32 fd)
 	return word >> (fd % 64) & 1 ? O_CLOEXEC : 0;
 }
 
+/* Addresses of open files that are the recorder's: it, and what it forks, has them. */
+u64 top_files[MAX_SPOOLS];
+
+static __always_inline bool is_ours(struct file *f)
+{
+	for (u32 i = 0; i < MAX_SPOOLS && i < n_spools; i++)
+		if (top_files[i] == (u64)f)
+			return true;
+	return false;
+}
+
 SEC("iter/task_file")
 int dump_open_files(struct bpf_iter__task_file *ctx)
 {
@@ -43,7 +54,7 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	u32 zero = 0;
 	long n;
 
-	if (!f || !t || !is_spool(dev_of(inode_of(f))))
+	if (!f || !t || !file_on_spool(f, dev_of(inode_of(f))) || is_ours(f))
 		return 0;
 	out = bpf_map_lookup_elem(&line, &zero);
 	if (!out)
@@ -81,6 +92,23 @@ static long note_block(u32 i, struct descriptors *own)
 	/* An address as a number, as above. */
 	if (spool >= 0 && spool < MAX_SPOOLS)
 		bpf_probe_read_kernel(&spool_blocks[spool], sizeof(u64), &block);
+	return 0;
+}
+
+/* What the recorder has open as spools that are directories. */
+SEC("iter/task_file")
+int find_tops(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct file *f = ctx->file;
+
+	if (!f || !t || t->tgid != self_pid)
+		return 0;
+	for (u32 i = 0; i < MAX_SPOOLS && i < n_spools; i++)
+		if (spools[i].part && spools[i].top_fd == ctx->fd) {
+			*(struct inode *volatile *)&tops[i] = f->f_inode;
+			*(struct file *volatile *)&top_files[i] = f;
+		}
 	return 0;
 }
 

@@ -14,17 +14,16 @@
 
 #define MAX_SPOOLS 8
 #define MAX_DISKS 16
-#define MAX_WAYS 64
-#define VIEW_WAYS 16
+#define MAX_HEADS 16
 #define VIEW_UNKNOWN (~0U) /* nobody has looked at it yet */
 #define VIEW_ASSUMED (~1U) /* likewise, but with our root directory: names as ours */
 #define MAX_CALLS 128
 #define MAX_NR 512
-#define MOUNT_WORDS 16 /* a spool's mount path: at most 127 bytes */
 #define PATH_ONE 128 /* most calls: one path, not longer */
 #define PATH_SHORT 256
 #define PATH_LONG 4096
-#define PATH_HEAD 128 /* compared with the mount path */
+#define NAME_KEY 260 /* bytes: the longest key of a trie */
+#define NAME_COMPARED (NAME_KEY - 16) /* bytes of a path */
 #define NAME_LONGEST 255 /* NAME_MAX */
 #define SKIP_BPF_FRAMES 2 /* bpf_prog_*, bpf_trace_run*: the innermost, on every stack */
 
@@ -70,30 +69,29 @@ enum shape_flags {
 
 struct spool {
 	u32 dev; /* super_block.s_dev */
+	u32 part; /* only the directory in `tops` is the spool */
+	u32 top_fd; /* what the recorder has that directory open as */
 };
 
-/* A way in: names below directory `ino` that begin with `word` lie on a spool.
- * One per spool for absolute paths (ino 0), one per directory above the mount
- * point for relative paths (cwd /var, path spool/mail/x). */
-struct way_in {
-	u64 word[MOUNT_WORDS]; /* path without trailing '/', zero-padded */
-	u64 mask[MOUNT_WORDS];
-	u64 ino;
-	u32 dev; /* of the directory; 0: do not compare (btrfs subvolumes) */
-	u32 length;
+/* Enough of a path to see that it leads to no spool: names of spools begin with one of these. */
+struct heads {
+	u64 word[MAX_HEADS];
+	u64 mask[MAX_HEADS];
+	u32 n, pad;
 };
 
 const volatile u8 call_of_nr[MAX_NR]; /* id in calls.txt + 1; 0 = not traced */
 const volatile struct call_shape shapes[MAX_CALLS];
 const volatile struct spool spools[MAX_SPOOLS];
 const volatile u32 n_spools;
-const volatile struct way_in ways_in[MAX_WAYS];
-const volatile u32 n_ways;
+const volatile u32 n_parts; /* spools that are only a part of their filesystem */
+const volatile struct heads own_heads;
+const volatile u64 above[64]; /* bits, by the lowest of its inode: a directory in `places`? */
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
 const volatile u32 n_own_disks; /* the first of them: not of loop, dm or md */
 const volatile u64 root_ino; /* the recorder's root directory */
-const volatile u32 root_dev; /* 0: do not compare, as for ways_in */
+const volatile u32 root_dev; /* 0: do not compare */
 const volatile u32 root_mount; /* id of the mount it lies on */
 const volatile u32 last_ring; /* index in `rings` */
 const volatile u32 self_pid; /* the recorder never records itself */
@@ -112,6 +110,10 @@ bool armed;
 /* What is left out at present; written by budget.rs. */
 u32 shed; /* enum spsc_shed_level */
 
+/* Addresses of the inodes of spools that are directories; snapshot.bpf.h finds them. The recorder
+ * has them open, so they stay. */
+u64 tops[MAX_SPOOLS];
+
 /* ---- per-task state ------------------------------------------------------ */
 
 /* On the way up from a mount of a spool, see mounted.bpf.h. Addresses are numbers: all is read as it
@@ -126,6 +128,14 @@ struct climb {
 	u64 found;
 };
 
+/* A path, and the directory from which it is seen: what `ways` is asked for. */
+struct name {
+	u32 bits; /* of all that follows, as a trie wants it */
+	u32 dev;
+	u64 ino;
+	char text[PATH_SHORT]; /* the first NAME_COMPARED bytes are compared */
+};
+
 struct task_state {
 	/* the call under way; call == 0: none */
 	u64 start_ns;
@@ -138,7 +148,7 @@ struct task_state {
 	u64 ino, ino2;
 	s64 pos;
 	u32 dev;
-	u32 head_bytes; /* of the path in head[], with NUL; 0: not read yet */
+	u32 name_read; /* bytes of the path in name.text, with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
 	u32 view; /* how absolute names are meant: views.bpf.h; 0: as the recorder means them */
@@ -173,8 +183,8 @@ struct task_state {
 	struct climb climb;
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
-	char head[PATH_SHORT]; /* start of the path, read at entry */
-	char tidy[PATH_HEAD]; /* the same without "//" and "/./" */
+	struct name name; /* start of the path, read at entry */
+	struct name tidy; /* the same without "//" and "/./" */
 };
 
 enum watch {

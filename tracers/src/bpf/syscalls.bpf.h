@@ -20,7 +20,7 @@ static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *r
 	s32 fd = at == 0 ? PT_REGS_PARM1_SYSCALL(regs) : PT_REGS_PARM5_SYSCALL(regs);
 	struct file *f = file_of_fd(t, fd);
 
-	return f && is_spool(dev_of(inode_of(f)));
+	return f && file_on_spool(f, dev_of(inode_of(f)));
 }
 
 static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs *regs, s8 dirfd)
@@ -108,14 +108,14 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if (s->flags & SHAPE_SOCKET)
 		st->args[1] += sizeof(u16);
 	st->inode = st->ino = st->ino2 = 0;
-	st->head_bytes = 0;
+	st->name_read = 0;
 	st->pos = -1;
 	st->dev = 0;
 	st->obj_mode = 0;
 	st->certain = 0;
 	st->view = 0;
 	st->unjudged = 0;
-	st->head[0] = 0;
+	st->name.text[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
 	if (!away && !wanted(t, st, s)) {
 		if (st->unjudged)
@@ -142,7 +142,7 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 
 	if (s->flags & SHAPE_CHDIR) {
 		/* Its path was not readable at entry, and its root may be another one now. */
-		if (s->path >= 0 && !st->head_bytes && !sees_our_mounts(t))
+		if (s->path >= 0 && !st->name_read && !sees_our_mounts(t))
 			st->view = VIEW_UNKNOWN;
 		if (ret == 0)
 			st->unjudged = 0; /* where it led tells */
@@ -151,11 +151,11 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 	}
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
-		opened = f && is_spool(dev_of(inode_of(f)));
+		opened = f && file_on_spool(f, dev_of(inode_of(f)));
 		st->unjudged = 0; /* the file tells */
 		if (opened && st->view == VIEW_ASSUMED)
 			st->view = VIEW_UNKNOWN; /* not as ours: that name leads elsewhere here */
-		if (!opened || st->head_bytes || s->path < 0)
+		if (!opened || st->name_read || s->path < 0)
 			return opened;
 		/* How its name is meant is not known yet. */
 	}

@@ -81,7 +81,7 @@ static __always_inline void note_file(struct spsc_uring *op, struct file *f)
 	if (!f)
 		return;
 	inode = inode_of(f);
-	if (!is_spool(dev_of(inode)))
+	if (!file_on_spool(f, dev_of(inode)))
 		return;
 	op->dev = dev_of(inode);
 	op->ino = MEMBER(struct inode, inode, i_ino);

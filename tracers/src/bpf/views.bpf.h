@@ -10,6 +10,7 @@
 #define SPOOLSCOPE_VIEWS_BPF_H
 
 #include "mounted.bpf.h"
+#include "tops.bpf.h"
 
 /* Where absolute names begin. */
 struct view_key {
@@ -21,11 +22,9 @@ struct view_key {
 /* How the spools are named there. */
 struct view {
 	u64 event; /* mnt_namespace.event when it was asked for; another one after each mount */
-	u32 number; /* from 1, of this answer; views.rs knows its names */
-	u32 n_ways;
-	u32 unsure; /* there are more names than these */
-	u32 pad;
-	struct way_in ways[VIEW_WAYS];
+	u32 number; /* from 1, of this answer; views.rs knows its names, `ways` where they lead */
+	u32 unsure; /* there are names that are not in `ways` */
+	struct heads heads;
 };
 
 /* value: entered by user space. Full: what is not found stays unjudged. */
@@ -78,7 +77,9 @@ struct ring_view {
 /* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
 static __always_inline bool root_on_spool(struct task_struct *t)
 {
-	return is_spool(t->fs->root.dentry->d_sb->s_dev);
+	struct dentry *root = t->fs->root.dentry;
+
+	return dentry_on_spool(root, root->d_sb->s_dev);
 }
 
 static __always_inline u32 root_mount_of(struct task_struct *t)
@@ -138,12 +139,9 @@ __noinline bool no_spool_in_view(u64 first)
 
 	if (!view || view->unsure || view->event != t->nsproxy->mnt_ns->event)
 		return false;
-	if (view->n_ways && untidy_word(first, first >> 8))
+	if (view->heads.n && untidy_word(first, first >> 8))
 		return false;
-	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
-		if ((first & view->ways[i].mask[0]) == view->ways[i].word[0])
-			return false;
-	return true;
+	return NONE_BEGINS_WITH(&view->heads, first);
 }
 
 /* An ancestor that sees the same, for most programs of a delivery end before they are looked
@@ -180,35 +178,43 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/*
- * Does the absolute path in `head` lead to a spool from where the current task sees it?
- * After a mount the older names hold until user space has looked again. Until it has
- * looked at all, a namespace with our root directory has our names: that is how services
- * begin.
- */
-__noinline bool named_in_view(const struct path_head *head)
+/* What is known of how the current task sees names; asks for what is not. */
+static __always_inline struct view *view_of(struct task_struct *t)
 {
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct task_state *st = state_of(t);
 	struct view_key key = view_key_of(t);
 	u64 event = t->nsproxy->mnt_ns->event;
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	if (!head)
-		return false;
+	if (!view || view->event != event)
+		ask_for_view(t, &key, event);
+	return view;
+}
+
+/*
+ * Does an absolute path lead to a spool from where the current task sees it?
+ * After a mount the older names hold until user space has looked again. Until it has
+ * looked at all, a namespace with our root directory has our names: that is how services
+ * begin.
+ */
+__noinline bool named_in_view(bool tidy)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
+	struct view *view;
+	int way;
+
 	if (!st) { /* a thread of the kernel that submits for a ring */
 		count_unjudged(UNJUDGED_NEW);
 		return false;
 	}
-	if (!view || view->event != event)
-		ask_for_view(t, &key, event);
+	view = view_of(t);
 	if (!view && has_our_root(t)) {
-		if (head_on_spool(head, 0, 0))
+		if (way_of(st, tidy, 0, 0) == WAY_IN)
 			return true;
 		st->view = VIEW_ASSUMED;
 		return false;
 	}
-	if (!view && !spool_below_root(head))
+	if (!view && !spool_below_root(tidy))
 		return false;
 	if (!view) {
 		st->view = VIEW_UNKNOWN;
@@ -216,12 +222,24 @@ __noinline bool named_in_view(const struct path_head *head)
 		return false;
 	}
 	st->view = view->number;
-	for (u32 i = 0; i < VIEW_WAYS && i < view->n_ways; i++)
-		if (begins_with(&view->ways[i], head))
-			return true;
-	if (view->unsure)
+	way = way_of(st, tidy, view->number, VIEW_PLACE);
+	if (view->unsure && way == WAY_NONE)
 		st->unjudged = UNJUDGED_MANY;
-	return false;
+	return way == WAY_IN;
+}
+
+/* Where the root directory lies on a spool, does an absolute path lead off it, to what is
+ * mounted below? */
+__noinline bool leaves_root(bool tidy)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
+	struct view *view;
+
+	if (!st)
+		return false;
+	view = view_of(t);
+	return view && way_of(st, tidy, view->number, VIEW_PLACE) == WAY_OUT;
 }
 
 #endif

@@ -10,7 +10,7 @@ from spoolscope.traces.trace import Trace
 
 def beyond_calls(trace: Trace) -> list[str]:
     """Return a sentence on each way to the spool that no recorded call shows."""
-    return [*_mappings(trace), *_uring(trace), *_compat(trace)]
+    return [*_mappings(trace), *_uring(trace), *_compat(trace), *_edge(trace)]
 
 
 def _mappings(trace: Trace) -> list[str]:
@@ -76,3 +76,23 @@ def _named(comm: str, group: str, pids: list[int]) -> str:
     which = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids):,} processes"
     unit = f", {group.rsplit('/', 1)[-1]}" if group.strip("/") else ""
     return f"{comm or 'a thread'} ({which}{unit})"
+
+
+def _edge(trace: Trace) -> list[str]:
+    """Say what a spool that is a directory of its filesystem has in common with the rest."""
+    edge = trace.meta.get("edge") or {}
+    said = []
+    if n := edge.get("linked_elsewhere", 0):
+        said.append(
+            f"{n:,} files have names outside the recorded directory, too: what was done by these "
+            "is in no table."
+        )
+    came, went = (
+        edge.get(f"renamed_{way}", 0) + edge.get(f"linked_{way}", 0) for way in ("in", "out")
+    )
+    if came or went:
+        said.append(
+            f"{came:,} files or directories came into the recorded one by rename or link, and "
+            f"{went:,} left it: what was done with them outside is in no table."
+        )
+    return said

@@ -112,6 +112,7 @@ _MORE = (
     "compat_calls",
     "calls_unjudged",
     "unjudged",
+    "edge",
     "requests_unfinished",
     "recorder_cpu_ns",
     "records_rescued",

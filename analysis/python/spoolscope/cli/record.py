@@ -276,7 +276,7 @@ def _report(summary: Summary, *, as_json: bool, command: bool = False) -> int:
         warn(f"the trace is incomplete: see 'spoolscope info {summary.trace}'")
     warn_of_book(meta)
     if meta["counts"]["syscalls"] == 0:
-        warn("no call touched the spool: is it the right mount point, was there any load?")
+        warn("no call touched the spool: is it the right directory, was there any load?")
     if not as_json:
         then = "info" if Recording.is_one(summary.trace) else "explain"
         wrote(summary.trace, f"spoolscope {then} {summary.trace}")

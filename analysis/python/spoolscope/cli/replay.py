@@ -1,6 +1,6 @@
 """The verb replay."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from spoolscope.cli.printing import say
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
-from spoolscope.replay.candidates import PRESETS, check_recordable, parse
+from spoolscope.replay.candidates import PRESETS
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.job import CACHES, Begin, Recorder
@@ -141,7 +141,7 @@ def command(**options: Any) -> int:
             rounds=options["rounds"],
             pace=options["pace"],
             seed=options["seed"],
-            recorder=None if options["no_record"] else _recorder(options["candidates"]),
+            recorder=None if options["no_record"] else _recorder(),
             progress=show,
             work=options["work"],
             what_if=asked,
@@ -192,7 +192,7 @@ def _telling_how_to_go_on(output: Path) -> Iterator[None]:
         raise
 
 
-def _recorder(candidates: Iterable[str]) -> Recorder | None:
+def _recorder() -> Recorder | None:
     """Record each replay with the recorder of production, or say why not."""
     import os
 
@@ -201,8 +201,6 @@ def _recorder(candidates: Iterable[str]) -> Recorder | None:
     if os.geteuid() != 0:
         warn("not root: the replays are not recorded, so nothing says why they differ")
         return None
-    for name in candidates:
-        check_recordable(parse(name))
 
     def run(mount: Path, words: list[str], output: Path, show: Progress) -> int:
         # The names are those of the trace: already pseudonyms, or kept on purpose.

@@ -137,23 +137,6 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
         )
 
 
-def check_recordable(candidate: Candidate) -> None:
-    """Make sure that the recorder, which takes whole mounts, can record on a candidate.
-
-    Raises:
-        SpoolscopeError: a directory is no mount point.
-    """
-    directory = candidate.directory
-    if directory is None or not directory.is_dir():
-        return  # an image of our own, or refused in other words
-    if _as_in_mountinfo(directory.resolve()) not in _mounts():
-        raise SpoolscopeError(
-            f"target {directory} is not a mount point, and only those are recorded",
-            remedy="mount a filesystem there, or add --no-record",
-            exit_code=USAGE,
-        )
-
-
 def _check_directory(directory: Path, meta: dict[str, Any]) -> None:
     if not directory.is_dir():
         raise SpoolscopeError(
@@ -216,20 +199,25 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def _is(spool: dict[str, Any], directory: Path) -> bool:
-    """Tell whether a directory lies on the filesystem that was recorded, whatever its name is.
+    """Tell whether a directory lies on the spool that was recorded, whatever its name is.
 
-    The mount point may be a pseudonym, which keeps its length.
+    The name may be a pseudonym, which keeps its length.
     """
+    length = len(decoded(spool["mount"]))
+    above = (directory, *directory.parents)
+    place = next((place for place in above if len(os.fsencode(place)) == length), None)
     mounts = _mounts()
-    holder = directory
-    while (name := _as_in_mountinfo(holder)) not in mounts:
+    holder = place
+    while holder is not None and (name := _as_in_mountinfo(holder)) not in mounts:
         if holder == holder.parent:
             return False  # in a chroot, whose root is no mount point
         holder = holder.parent
+    if holder is None or (holder != place and not spool.get("part")):
+        return False
     major, minor = map(int, mounts[name].split(":"))
     size = os.statvfs(holder)
-    same = major << 20 | minor, size.f_blocks * size.f_frsize, len(os.fsencode(holder))
-    return same == (spool.get("dev"), spool.get("size_bytes"), len(decoded(spool["mount"])))
+    same = major << 20 | minor, size.f_blocks * size.f_frsize
+    return same == (spool.get("dev"), spool.get("size_bytes"))
 
 
 def _mounts() -> dict[str, str]:

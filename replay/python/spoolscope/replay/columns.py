@@ -30,8 +30,17 @@ def filled(table: pa.Table, name: str, missing: int) -> npt.NDArray[Any]:
 
 
 def are_several(trace: Trace) -> bool:
-    """Tell whether a trace is of several spools."""
-    return len(trace.meta.get("spools", [])) > 1
+    """Tell whether a trace is of several spools, each of which is a directory of the target.
+
+    So it is one with what came into its spool, or left it: that has a directory beside.
+    """
+    return len(trace.meta.get("spools", [])) > 1 or has_crossings(trace)
+
+
+def has_crossings(trace: Trace) -> bool:
+    """Tell whether something was renamed or linked into the spool, or out of it."""
+    edge = trace.meta.get("edge") or {}
+    return any(edge.get(f"{how}_{way}") for how in ("renamed", "linked") for way in ("in", "out"))
 
 
 def numbers(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:

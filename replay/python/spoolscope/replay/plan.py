@@ -21,6 +21,7 @@ from spoolscope.replay.columns import S_IFMT, column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
+from spoolscope.replay.outside import Outside
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.symlinks import Symlinks
 from spoolscope.replay.threads import Lives, late_ns, read_lives
@@ -113,13 +114,14 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
     calls = Calls(trace, lives, Asked(lives, strings, what_if.since(late_ns(trace)), what_if.only))
     links = Symlinks(trace, calls, strings)
     attached = Attached(trace, lives, strings)
+    outside = Outside(trace, strings)
     before_all = held(trace, lives, strings, attached)
     entries = on_disk.gathered(
         chain(_entries(trace, strings, links), [links.entries]), DTYPES["plan_entry"], place
     )
-    entries_ = [_above(entries, strings), entries, attached.entries]
+    entries_ = [_above(entries, strings), entries, attached.entries, outside.entries]
     others = chain(faults(trace, lives), read_events(trace, lives))
-    pieces = in_order(_led(calls.ops(strings), links), others, len(lives.tid), place)
+    pieces = in_order(_led(calls.ops(strings), outside, links), others, len(lives.tid), place)
     stream = _Stream(what_if, len(lives.tid), lambda n: show(n / trace.meta["counts"]["syscalls"]))
     sections = {
         "threads": [_threads(lives, strings)],
@@ -223,8 +225,9 @@ def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:
     return threads
 
 
-def _led(pieces: Iterator[Ops], links: Symlinks) -> Iterator[Ops]:
+def _led(pieces: Iterator[Ops], outside: Outside, links: Symlinks) -> Iterator[Ops]:
     for ops in pieces:
+        outside.name(ops)
         links.follow(ops)
         yield ops
 

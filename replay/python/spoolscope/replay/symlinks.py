@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from spoolscope.replay import told_links
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.columns import column
+from spoolscope.replay.columns import are_several, column
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.strings import Strings
 from spoolscope.traces.calls import CALLS
@@ -74,7 +74,7 @@ class Symlinks:
         self._strings = strings
         self._mounts = _mounts(trace, strings)
         # Each of several spools is a directory of the target.
-        self._depth = int(len(self._mounts) > 1)
+        self._depth = int(are_several(trace))
         self._spans: dict[bytes, list[_Span]] = {}
         self._known: dict[bytes, int] = {}
         self.followed = 0

@@ -7,12 +7,17 @@ class Aliases:
     """Other names of the spools: bind mounts and symbolic links, as the recorder found them."""
 
     def __init__(self, meta: dict[str, Any]) -> None:
-        pairs = ((a.encode(), t.encode()) for a, t in meta.get("aliases", {}).items())
-        self._pairs: list[tuple[bytes, bytes]] = sorted(pairs, key=lambda pair: -len(pair[0]))
+        pairs: dict[str, str] = meta.get("aliases", {})
+        self._real = {alias.encode(): target.encode() for alias, target in pairs.items()}
+        self._depths = sorted({alias.count(b"/") for alias in self._real}, reverse=True)
 
     def real(self, path: bytes) -> bytes:
-        """Return a path as it reads below the spool's mount point."""
-        for alias, target in self._pairs:
-            if path == alias or path.startswith(alias + b"/"):
-                return target + path[len(alias) :]
+        """Return a path as it reads below the spool's mount point; the longest alias counts."""
+        if not self._depths:
+            return path
+        ends = [i for i, byte in enumerate(path) if byte == b"/"[0]]
+        ends.append(len(path))
+        for depth in self._depths:
+            if depth < len(ends) and (target := self._real.get(path[: ends[depth]])) is not None:
+                return target + path[ends[depth] :]
         return path

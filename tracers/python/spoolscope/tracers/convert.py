@@ -13,6 +13,7 @@ from spoolscope.tracers import events
 from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
+from spoolscope.tracers.edge import edge
 from spoolscope.tracers.faults import fault_columns
 from spoolscope.tracers.held import lock_columns, mapping_columns
 from spoolscope.tracers.inodes import Inodes
@@ -145,6 +146,7 @@ def write(
         tables["block_stages"] = lambda: blocks.columns(capture, comms)
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
+    meta["edge"] = edge(capture, resolved, names.device)
     if frozen is not None:
         end_ns = meta["start_ns"] + meta["duration_ns"]
         meta["frozen"] = {

@@ -53,7 +53,13 @@ class Answer:
 
 
 QUESTIONS = (
-    Question("calls", "which calls, with arguments and results", ("on_enter", "on_exit")),
+    Question(
+        "calls",
+        "which calls, with arguments and results",
+        ("on_enter", "on_exit"),
+        better=("find_tops",),
+        coarser="a spool has to be a mount point",
+    ),
     Question(
         "processes",
         "which process made them, and who forked it",

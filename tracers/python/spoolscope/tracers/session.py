@@ -193,26 +193,27 @@ def _finish(
 
 def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
     """Before anything is created: not even a temporary directory may change the spool."""
-    _, device = _mount_of(output.resolve().parent)
+    device, place = _place_of(output.resolve().parent)
     for spool in spools:
-        mount, of_spool = _mount_of(spool.resolve())
-        # Whether it is a mount point at all the recorder tells.
-        if of_spool == device and mount == str(spool.resolve()):
+        of_spool, top = _place_of(spool.resolve())
+        if of_spool == device and place.is_relative_to(top):
             raise SpoolscopeError(f"{output} lies on the spool itself", remedy="choose another -o")
 
 
-def _mount_of(path: Path) -> tuple[str, str]:
-    """Return the mount point that a path lies below, and major:minor of its superblock.
+def _place_of(path: Path) -> tuple[str, Path]:
+    """Return major:minor of the filesystem that a path lies on, and its path from that one's root.
 
     stat(2) gives every btrfs subvolume a device number of its own; mountinfo, proc(5), does not.
     """
-    found = ("", "")
+    mount, device, root = "", "", ""
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        words = line.split(" ")
-        mount = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[4])
-        if path.is_relative_to(mount) and len(mount) >= len(found[0]):
-            found = mount, words[2]  # of mounts on one place the last one is seen
-    return found
+        words = [
+            re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)
+            for word in line.split(" ")[:5]
+        ]
+        if path.is_relative_to(words[4]) and len(words[4]) >= len(mount):
+            device, root, mount = words[2:5]  # of mounts on one place the last one is seen
+    return device, Path(root) / path.relative_to(mount)
 
 
 @dataclass

@@ -17,9 +17,9 @@ META_FIELDS = (
     (
         "spools",
         "Filesystems recorded: mount, fstype, options, source, dev, size_bytes, features (of ext2, "
-        "ext3 and ext4, e.g. dir_index; null if unknown), unmounted_ns: when it was found "
-        "unmounted meanwhile, since the epoch, else null; names in mount, options and source are "
-        "hidden as in the tables.",
+        "ext3 and ext4, e.g. dir_index; null if unknown), part (only the directory mount of the "
+        "filesystem was recorded), unmounted_ns: when it was found unmounted meanwhile, since the "
+        "epoch, else null; names in mount, options and source are hidden as in the tables.",
     ),
     ("tier", "T0: calls; T1: and the split of their time; T2: and journals and block requests."),
     (
@@ -45,10 +45,17 @@ META_FIELDS = (
     (
         "calls_unjudged, unjudged",
         "Calls by absolute names of processes with another root or mounts that have a spool, "
-        "at which the recorder had not looked yet, or which have more than 16 names of the spools, "
-        "or longer ones than 126 bytes: whether they were about a spool is not known. How many; "
+        "at which the recorder had not looked yet, or more of whose names of the spools than "
+        "the kernel keeps: whether they were about a spool is not known. How many; "
         "and for each root directory comm, pid and cgroup of the first one, hidden as in tables, "
         "calls, and why: not looked at, many names.",
+    ),
+    (
+        "edge",
+        "Of a spool that is a directory of its filesystem (part in spools): calls that succeeded "
+        "with one name on it and one outside (renamed_in, renamed_out, linked_in, linked_out), and "
+        "linked_elsewhere: files of the snapshot with names outside, by which they can be changed "
+        "unseen. Else null.",
     ),
     (
         "snapshot_ns",
