@@ -24,3 +24,12 @@ def test_phases_without_length_are_no_division_by_zero() -> None:
     seen: list[float | None] = []
     Phases(lambda _, share: seen.append(share), {"a": 0.0})("a", 1.0)
     assert seen == [0.0]
+
+
+def test_what_reports_one_phase_moves_only_within_it() -> None:
+    seen: list[tuple[str, float | None]] = []
+    phases = Phases(lambda *what: seen.append(what), {"a": 1, "b": 1}, prefix="x: ")
+    inside = phases.sub("b")
+    for share in (None, 0.5, 1.0):
+        inside("c", share)
+    assert seen == [("x: c", 0.5), ("x: c", 0.75), ("x: c", 1.0)]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spoolscope.analysis.explain import explain
+from spoolscope.analysis.explain import PHASES, explain
 from spoolscope.analysis.latency import (
     IN_FLIGHT,
     QUANTILES,
@@ -95,3 +95,12 @@ def test_curves_of_a_trace_are_those_of_all_its_calls_at_once():
         found = curves(con)
     assert found == family_curves(names, calls["dur_ns"].to_numpy()[done])
     assert {curve.name for curve in found} >= {"sync", "open", "read", "write", "other"}
+
+
+def test_an_explanation_shows_how_far_it_is():
+    seen = []
+    explain(SAMPLE, blame=True, progress=lambda what, share: seen.append((what, share)))
+    assert [what for what, _ in seen] == list(PHASES)
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares)
+    assert shares[0] == 0

@@ -34,6 +34,7 @@ from spoolscope.analysis.split import Split, split
 from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
 
 LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
@@ -41,6 +42,15 @@ LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
 million; the rest is Python, and what DuckDB does not count."""
 
 TOO_LONG = "What kept the calls waiting needs more memory than is allowed for a trace this long."
+
+SPLITTING, ADDING, CAUSING, BLAMING = (
+    "splitting the time of calls",
+    "adding up causes and latencies",
+    "looking at commits and callers",
+    "finding out what kept calls waiting",
+)
+PHASES = {SPLITTING: 2, ADDING: 1, CAUSING: 7, BLAMING: 7}
+"""Phases of an explanation, and how long they take against each other."""
 
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = f"""
@@ -173,6 +183,7 @@ def explain(
     blame: bool = False,
     edges: Path | None = None,
     selection: Selection = WHOLE,
+    progress: Progress = unseen,
 ) -> Explanation:
     """Split the time of every call of a trace by cause.
 
@@ -182,6 +193,7 @@ def explain(
         blame: Also find out who kept whom waiting.
         edges: Write that, wait by wait, to this Parquet file.
         selection: Which calls are shown. Those who kept them waiting may be others.
+        progress: Called with the phase and the share of all that is done.
 
     Raises:
         SpoolscopeError: the directory is not a trace, or is damaged; no call is selected.
@@ -189,7 +201,12 @@ def explain(
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     with opened.connect() as con:
         found = explain_with(
-            con, opened, rules, blame=blame or edges is not None, selection=selection
+            con,
+            opened,
+            rules,
+            blame=blame or edges is not None,
+            selection=selection,
+            progress=progress,
         )
         if edges is not None:
             if TOO_LONG in found.remarks:
@@ -206,14 +223,19 @@ def explain_with(
     *,
     blame: bool = False,
     selection: Selection = WHOLE,
+    progress: Progress = unseen,
 ) -> Explanation:
     """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
     bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+    show = Phases(progress, PHASES if blame else {**PHASES, BLAMING: 0})
+    show(SPLITTING)
     shown = select(con, trace, selection)
     parts = split(con, rules, shown.condition)
+    show(ADDING)
     by_call = latencies(con)
     causes = _causes_by_syscall(con)
     totals = {cause: sum(c.get(cause, 0) for c in causes.values()) for cause in CAUSES}
+    show(CAUSING)
     commits = study_commits(con)
     families = Families(con)
     callers = study_callers(con, families)
@@ -242,6 +264,7 @@ def explain_with(
     )
     explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
     if blame:
+        show(BLAMING)
         try:
             find_culprits(con)
             found = culprits(con), longest_chains(con), origins(con)

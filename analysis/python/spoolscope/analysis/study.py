@@ -23,6 +23,7 @@ from spoolscope.analysis.latency import Curve, curves
 from spoolscope.analysis.timeline import Timeline, timeline
 from spoolscope.analysis.why import by_family, doing, family_label
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.trace import Trace
 
 
@@ -81,7 +82,10 @@ class Study:
 
 
 def study(
-    trace: Trace | Path, name: str | None = None, comms: Mapping[int, str] | None = None
+    trace: Trace | Path,
+    name: str | None = None,
+    comms: Mapping[int, str] | None = None,
+    progress: Progress = unseen,
 ) -> Study:
     """Study a trace.
 
@@ -90,6 +94,7 @@ def study(
         name: What to call it, by default the name of the directory.
         comms: Names to use instead of the recorded ones, by thread id: in the trace of a
             replay every process is the replayer, and this tells what it stood for.
+        progress: Called with the phase and the share of all that is done.
 
     Raises:
         SpoolscopeError: it is not a trace, or is damaged.
@@ -98,7 +103,7 @@ def study(
     with trace.connect() as con:
         if comms:
             _rename(con, comms)
-        explanation = explain_with(con, trace, blame=True)
+        explanation = explain_with(con, trace, blame=True, progress=progress)
         prepare(con)
         return Study(
             name=name or trace.path.name,

@@ -10,7 +10,16 @@ import click
 from spoolscope.cli.blame import blame_lines
 from spoolscope.cli.callers import caller_lines
 from spoolscope.cli.names import marked, named, names_lines, names_options
-from spoolscope.cli.output import claim_output, emit_json, force_option, json_option, wrapped
+from spoolscope.cli.output import (
+    AT_LENGTH_S,
+    claim_output,
+    emit_json,
+    force_option,
+    json_option,
+    progress,
+    quiet_option,
+    wrapped,
+)
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.slices import parse_slice
@@ -64,6 +73,7 @@ BAR = 24
     metavar="FROM..TO",
     help="Show only calls that began in this part of the recording: 10s..1m, 90.. or ..500ms.",
 )
+@quiet_option
 def command(
     trace: Path,
     as_json: bool,
@@ -77,6 +87,7 @@ def command(
     only: tuple[str, ...],
     but: tuple[str, ...],
     part: str | None,
+    quiet: bool,
 ) -> int:
     """Split the time of every call in TRACE by cause.
 
@@ -93,8 +104,15 @@ def command(
     selection = Selection(only, but, None if part is None else parse_slice(part))
     opened = named(Trace.open(trace), key_file, wanted=names)
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
-    with claimed:
-        found = explain(opened, load_rules(rules), blame=blame, edges=edges, selection=selection)
+    with claimed, progress(quiet=quiet, after_s=AT_LENGTH_S) as show:
+        found = explain(
+            opened,
+            load_rules(rules),
+            blame=blame,
+            edges=edges,
+            selection=selection,
+            progress=show,
+        )
     if as_json:
         emit_json(marked(found.to_json(), opened))
     else:

@@ -171,56 +171,61 @@ def progress(*, quiet: bool = False, after_s: float = 0.0) -> Iterator[Progress]
     """
     if quiet:
         yield unseen
-    elif sys.stderr.isatty():
-        with _bar() as show:
-            yield show
-    else:
-        plain = _Plain(after_s)
-        with _beating(plain):
-            yield plain
-
-
-@contextmanager
-def _beating(plain: "_Plain") -> Iterator[None]:
+        return
+    display = _Bar(after_s) if sys.stderr.isatty() else _Plain(after_s)
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(1):
-            plain.beat()
+            display.beat()
 
     beater = threading.Thread(target=beat, daemon=True)
     beater.start()
     try:
-        yield
+        yield display
     finally:
         over.set()
         beater.join()
+        display.end()
 
 
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Display
+class _Bar:
+    """Progress for a terminal: one line that moves, and is gone in the end."""
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
-    )
-    with Display(*columns, console=Console(stderr=True), transient=True) as display:
-        task, pace = display.add_task("", total=None), Pace()
+    def __init__(self, after_s: float = 0.0) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
 
-        def show(what: str, fraction: float | None) -> None:
-            total = None if fraction is None else 1.0
-            if pace.at(0.0, fraction) and fraction is not None:
-                display.reset(task, total=total)
-            display.update(task, description=shown(what), total=total, completed=fraction or 0.0)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+        )
+        self._display = Display(*columns, console=Console(stderr=True), transient=True)
+        self._task, self._pace = self._display.add_task("", total=None), Pace()
+        self._visible_from = time.monotonic() + after_s
+        self.beat()
 
-        yield show
+    def __call__(self, what: str, fraction: float | None) -> None:
+        total = None if fraction is None else 1.0
+        if self._pace.at(0.0, fraction) and fraction is not None:
+            self._display.reset(self._task, total=total)
+        self._display.update(
+            self._task, description=shown(what), total=total, completed=fraction or 0.0
+        )
+
+    def beat(self) -> None:
+        """Show it, once there is time for that."""
+        if time.monotonic() >= self._visible_from:
+            self._display.start()
+
+    def end(self) -> None:
+        """Take it away."""
+        self._display.stop()
 
 
 class _Plain:
@@ -253,6 +258,9 @@ class _Plain:
         with self._lock:
             if self._what and self._is_due(now):
                 self._show(now)
+
+    def end(self) -> None:
+        """Leave what was shown."""
 
     def _is_due(self, now: float) -> bool:
         return now - self._shown >= PLAIN_INTERVAL_S

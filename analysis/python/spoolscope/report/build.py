@@ -33,6 +33,7 @@ from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
+from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames
 from spoolscope.traces.text import shown, shown_json
 from spoolscope.traces.trace import Trace
@@ -41,7 +42,6 @@ LIMIT_BYTES = 15_000_000
 # Texts of a figure with tags of ours.
 TAGGED = ("hovertemplate", "ticktext")
 Named = Callable[[Trace], Trace]
-Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,14 @@ def build(
     Raises:
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
     """
-    show = progress or (lambda _what, _fraction: None)
+    show = progress or unseen
     if all(is_replay(path) for path in inputs):
         found = compare(inputs, progress=show, trace=trace)
         about = named(found.replay.trace) if found.replay.trace else None
         page = _replay_page(found, show, about.names if about else None)
     elif len(inputs) == 1:
-        show("Explaining the trace", None)
         about = named(Trace.open(inputs[0]))
-        page = trace_page(about)
+        page = trace_page(about, show)
     else:
         raise SpoolscopeError(
             "a report is of one trace, or of replays of one trace",
@@ -104,9 +103,9 @@ def build(
     return Report(output, page, size, about)
 
 
-def trace_page(trace: Trace | Path) -> Page:
+def trace_page(trace: Trace | Path, progress: Progress = unseen) -> Page:
     """Lay out the report of a single trace."""
-    found = study(trace)
+    found = study(trace, progress=progress)
     path = found.explanation.trace
     studies = {found.name: found}
     explanation = found.explanation
@@ -154,12 +153,15 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
     studies: dict[str, Study] = {}
     for name, candidate in found.candidates.items():
         run = next(r for r in found.replay.runs if r.candidate == name)
-        progress(f"Studying {run.directory.name}", len(studies) / len(found.candidates))
+        part = len(studies) / len(found.candidates), (len(studies) + 1) / len(found.candidates)
+        show = Phases(progress, {"studied": 1}, part=part, prefix=f"{run.directory.name}: ")
         if candidate.causes and run.trace is not None:
             comms = found.replay.recorded_comms(run)
             if names is not None:
                 comms = {tid: names.comm(comm) for tid, comm in comms.items()}
-            studies[name] = study(Trace.open(run.trace).with_names(names), name, comms)
+            studies[name] = study(
+                Trace.open(run.trace).with_names(names), name, comms, show.sub("studied")
+            )
     verdict = found.verdict
     certificate = certificate_section(found.replay.runs, list(found.candidates))
     sections = [

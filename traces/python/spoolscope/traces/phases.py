@@ -45,6 +45,10 @@ class Phases:
         part = self._at(phase, 0.0), self._at(phase, 1.0)
         return Phases(self._report, lengths, part=part, prefix=self._prefix + prefix)
 
+    def sub(self, phase: str) -> Progress:
+        """Return what reports the share that is done of one of these phases."""
+        return lambda what, done: self._report(self._prefix + what, self._at(phase, done or 0.0))
+
     def _at(self, phase: str, done: float) -> float:
         names = list(self._lengths)
         before = sum(self._lengths[name] for name in names[: names.index(phase)])
