@@ -35,6 +35,7 @@ def command(dry_run: bool, as_json: bool) -> int:
         if dry_run:
             continue
         try:
+            _put_back(one)
             clear(one.place)
         except SpoolscopeError as error:
             failed[str(one.place)] = f"{error.message}; {error.remedy}"
@@ -45,6 +46,16 @@ def command(dry_run: bool, as_json: bool) -> int:
     elif not found:
         say("Nothing is left of killed commands.")
     return ERROR if failed else 0
+
+
+def _put_back(one: Unfinished) -> None:
+    """Give what was to be replaced its name again, if nothing has taken that."""
+    if one.kind == "replaced" and _is_free(one.output):
+        (one.place / one.output.name).rename(one.output)
+
+
+def _is_free(output: Path) -> bool:
+    return not output.exists() and not output.is_symlink()
 
 
 def warn_of_left() -> None:
@@ -70,6 +81,8 @@ def _what(one: Unfinished) -> str:
             return f"the plan and images, perhaps mounted, of a replay to {one.output}"
         case "output":
             return f"the begin of {one.output}, which never became whole"
+        case "replaced":
+            return f"the {one.output} that was to be replaced"
 
 
 def _ways(one: Unfinished) -> list[tuple[str, str]]:
@@ -81,7 +94,8 @@ def _ways(one: Unfinished) -> list[tuple[str, str]]:
         ways.append((shlex.join(recover), "makes a trace of it"))
     if one.kind == "replay" and one.command and (one.output / "replay.json").is_file():
         ways.append((resuming(one.command), "goes on with it"))
-    return [*ways, ("spoolscope clean", "removes it")]
+    back = one.kind == "replaced" and _is_free(one.output)
+    return [*ways, ("spoolscope clean", "puts it back" if back else "removes it")]
 
 
 def resuming(command: str) -> str:

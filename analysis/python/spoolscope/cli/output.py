@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 import threading
@@ -15,8 +14,10 @@ from typing import Any
 import click
 
 from spoolscope.cli.printing import say
+from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
+from spoolscope.traces.output import discard
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.text import shown, shown_json
@@ -92,6 +93,7 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
         )
     _check_removable(path, inputs)
     place = Path(tempfile.mkdtemp(prefix=f".{path.name}.replaced-", dir=path.parent))
+    unfinished.begin(place, "replaced", path)
     aside = path.rename(place / path.name)
     try:
         yield
@@ -100,7 +102,7 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
             aside.rename(path)
         raise
     finally:
-        shutil.rmtree(place)
+        discard(place)
 
 
 def _is_there(path: Path) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["recording", "series", "replay", "output"]
+Kind = Literal["recording", "series", "replay", "output", "replaced"]
 
 _locks: dict[Path, int] = {}
 """Descriptors that hold the locks of this process's own directories."""
@@ -34,7 +34,7 @@ class Unfinished:
         place: The directory, absolute.
         inode: Its inode number, by which another directory of that name is told apart.
         kind: recording: a capture; series: the captures of one; replay: a plan, images, mounts;
-            output: what was to become a trace.
+            output: what was to become a trace; replaced: what the output was to replace.
         output: What the command was to write.
         command: How it was begun, as a shell takes it; None if not by the command line.
     """
