@@ -132,3 +132,12 @@ def test_mailboxes_are_those_below_the_mount() -> None:
 def test_a_very_deep_path_is_taken_apart() -> None:
     names, _ = counted_names([b"/m" + b"/d" * 2000 + b"/leaf"], [b"/m"])
     assert names == {b"m", b"d", b"leaf"}
+
+
+def test_hosts_in_names_of_messages_are_hidden_in_programs() -> None:
+    paths = [b"/m/alice/new/1700000001.M1P3.relay~9", b"/m/alice/cur/1700000002.V2I3.mx7,S=5:2,S"]
+    assert counted_names(paths, [b"/m"])[1] >= {b"relay~9", b"mx7"}
+    found = comms(paths, mounts=(b"/m",))
+    assert found.text(b"relay~9-thread").startswith("+")
+    assert found.text(b"to-mx7").startswith("+")
+    assert found.text(b"relay") == "relay"

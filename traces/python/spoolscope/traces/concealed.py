@@ -27,12 +27,15 @@ _SYSTEM = re.compile(rb"/(usr|etc|bin|sbin|lib\w*|opt|snap|boot|dev|proc|sys)(/|
 _PROGRAM_PLACES = frozenset((b"bin", b"sbin", b"libexec"))
 _MESSAGES = frozenset((b"new", b"cur", b"tmp"))
 _IN_MAILBOX = _MESSAGES | {b"storage", b"mailboxes", b"dbox-Mails"}
+_HOST = re.compile(rb"\d+\.[^.]+\.([^,:]+)")
 _SEPARATORS = re.compile(rb"[^0-9a-z\x80-\xff]+")
 _LEAST_WORD, _LEAST_ANYWHERE, _LEAST_CUT = 3, 5, 4
 
 
 def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
-    """Return the components of paths that count as names, and those of mailboxes among them.
+    """Return components of paths that count as names, and what names mailboxes or hosts.
+
+    A host stands in the names of messages (``TIME.UNIQUE.HOST``), which are no names by themselves.
 
     Args:
         paths: Absolute, below the mounts.
@@ -44,7 +47,7 @@ def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[
         found.add(path)
     mailboxes = found.mailboxes(places)
     of_mounts = {part for mount in places for part in mount.split(b"/") if part}
-    return found.names | of_mounts, mailboxes - of_mounts
+    return found.names | of_mounts, (mailboxes - of_mounts) | found.hosts
 
 
 @dataclass
@@ -55,11 +58,14 @@ class _Components:
     names: set[bytes] = field(default_factory=set)
     directories: dict[bytes, bool] = field(default_factory=dict)
     in_mailboxes: set[bytes] = field(default_factory=set)
+    hosts: set[bytes] = field(default_factory=set)
 
     def add(self, path: bytes) -> None:
         """Add a path and the directories above that are new; a message has no name of its own."""
         directory, _, name = path.rpartition(b"/")
         if name[:1].isdigit() and directory.rpartition(b"/")[2] in _MESSAGES:
+            if host := _HOST.match(name):
+                self.hosts.add(host[1])
             path = directory
         while path:
             directory, _, name = path.rpartition(b"/")
@@ -94,7 +100,7 @@ class Concealed:
 
     Args:
         names: Components of paths.
-        mailboxes: Those of them that are of mailboxes.
+        mailboxes: Names of mailboxes and hosts.
         persons: Local users and hosts.
     """
 
