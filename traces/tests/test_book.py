@@ -122,3 +122,16 @@ def test_others_neither_read_it_nor_lead_it_astray(tmp_path: Path) -> None:
     link.symlink_to(victim)
     assert "symbolic link" in str(remember(link, [(b"c", b"d")], []))
     assert victim.read_text() == ""
+
+
+def test_the_reason_does_not_say_where_it_lies(tmp_path: Path) -> None:
+    """It goes into meta.json, and a directory may be called after a user."""
+    (tmp_path / "annika").mkdir()
+    open_to_others, link = tmp_path / "annika" / "a", tmp_path / "annika" / "b"
+    open_to_others.touch(mode=0o644)
+    open_to_others.chmod(0o644)
+    link.symlink_to(open_to_others)
+    for place in (open_to_others, link):
+        reason = remember(place, [(b"x", b"y")], [])
+        assert reason
+        assert "annika" not in reason

@@ -28,7 +28,9 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace, Path
     meta = json.loads((place / "old" / "meta.json").read_text())
     spools = [{**spool, "mount": MOUNT} for spool in meta["spools"]]
     asked = {"comms": ["imap", "Zeppelin-job"], "exes": ['/usr/bin/zeppelin\'s "box"']}
-    write_meta(place / "old", meta | {"pseudonymised": False, "spools": spools, "filter": asked})
+    calls = {"comm": "Zeppelin-job", "pid": 7, "cgroup": "/zeppelin", "calls": 3, "why": "late"}
+    changed = {"pseudonymised": False, "spools": spools, "filter": asked, "unjudged": [calls]}
+    write_meta(place / "old", meta | changed)
     book = place / "book"
     hiding = Hiding(bytes(32), programs=True, book=book)
     scrub(place / "old", place / "new", hiding, lambda _what, _share: None)
@@ -76,6 +78,8 @@ def test_the_spool_and_what_was_asked_for_come_back(traces) -> None:
     assert "zeppelin" not in json.dumps(new.meta).lower()
     assert [spool["mount"] for spool in meta["spools"]] == [MOUNT]
     assert meta["filter"] == old.meta["filter"]
+    assert new.meta["unjudged"] != old.meta["unjudged"]
+    assert meta["unjudged"] == old.meta["unjudged"]
 
 
 def test_what_was_not_hidden_is_not_revealed() -> None:

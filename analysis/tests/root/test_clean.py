@@ -119,8 +119,11 @@ def test_an_interrupted_replay_is_taken_up_by_the_command_that_it_prints(
     command = said.partition("go on by '")[2].partition("'\n")[0]
     words = shlex.split(command)
     assert words[-1] == "--resume"
+    planned = (out / "plan.json").read_bytes()
     other = spoolscope(*words[words.index("spoolscope") + 1 :], "--pace", "afap")
     assert other.returncode == 2
+    assert spoolscope(*replay_words(out), "--slice", "..1s", "--resume").returncode == 2
+    assert (out / "plan.json").read_bytes() == planned
     assert "was made otherwise: pace" in other.stderr
     done = spoolscope(*words[words.index("spoolscope") + 1 :])
     assert done.returncode in (0, 3), done.stderr

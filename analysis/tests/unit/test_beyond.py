@@ -30,3 +30,8 @@ def test_nothing_is_told_where_nobody_is_known():
     assert unjudged_calls({"calls_unjudged": 1, "unjudged": []}) == []
     assert unjudged_calls({"calls_unjudged": 1}) == []
     assert len(unjudged_calls({"unjudged": [calls(f"p{n}", n, 1) for n in range(9)]})) == 6
+
+
+def test_a_process_that_several_segments_name_is_one():
+    (told,) = unjudged_calls({"unjudged": [calls("imap", 7, 3), calls("imap", 7, 4)]})
+    assert told.startswith("7 calls by absolute names of imap (process 7) came")

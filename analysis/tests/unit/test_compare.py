@@ -114,11 +114,11 @@ def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
     assert found.verdict.word == "inconclusive"
     assert found.verdict.headline.startswith(
         "Undecided between ext4 and btrfs: 35 % less time, but about as much of it was waiting "
-        "for CPUs that other programs of this machine had"
+        "for CPUs that programs outside the replay had"
     )
     assert found.verdict.reasons == [
-        "No merit of ext4: calls waited 249 ms less on it than on btrfs for CPUs that other "
-        "programs of this machine had."
+        "No merit of ext4: calls waited 249 ms less on it than on btrfs for CPUs that "
+        "programs outside the replay, the recorder included, had."
     ]
     assert pair.cause_deltas == {}
 

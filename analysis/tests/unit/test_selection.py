@@ -93,3 +93,26 @@ def test_both_at_once_and_by_process_id(sample):
 def test_what_means_no_call_is_refused(sample, selection, says):
     with pytest.raises(SpoolscopeError, match=says):
         explain(sample, selection=selection)
+
+
+def test_a_process_is_meant_by_its_leader_s_name_whatever_its_threads_are_called(builder):
+    builder.thread(50, "mysqld")
+    builder.thread(60, "imap")
+    builder.call("fsync", 0, 700, tid=51, pid=50, comm="ib_log_writer")
+    builder.call("read", 0, 300, tid=60, pid=60, comm="imap")
+    trace = builder.write()
+    assert explain(trace, selection=Selection(only=("mysqld",))).latency_ns == 700
+    assert explain(trace, selection=Selection(but=("mysqld",))).latency_ns == 300
+    assert explain(trace, selection=Selection(only=("ib_log_writer",))).latency_ns == 700
+
+
+def test_calls_without_a_length_are_explained(builder, capsys):
+    """As strace without -T leaves them."""
+    from spoolscope.cli.main import main
+
+    for tid, comm in ((50, "imap"), (60, "lmtp")):
+        builder.call("read", 0, 0, tid=tid, comm=comm)
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", str(builder.write())])
+    assert ended.value.code == 0
+    assert "2 calls, 0 in calls" in capsys.readouterr().out

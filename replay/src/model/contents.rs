@@ -126,8 +126,25 @@ impl World<'_> {
 
     /// Room for a range of a file, which is taken once, however often it is asked for.
     fn reserve(&mut self, object: u32, start: i64, end: i64) {
-        // Also of a file without a name, which has it until it is closed.
-        let new = self.reserved.entry(object).or_default().add(start, end);
+        let entry = self.object(object);
+        if entry.nlink == 0 {
+            return; // as what is written to a file without a name
+        }
+        let inside = |range: &&(i64, i64)| range.1 > start && range.0 < end;
+        let data: Vec<_> = entry
+            .written
+            .ranges()
+            .iter()
+            .filter(inside)
+            .copied()
+            .collect();
+        let room = self.reserved.entry(object).or_default();
+        let before = room.bytes();
+        room.add(start, end);
+        for (from, to) in data {
+            room.punch(from, to);
+        }
+        let new = room.bytes() - before;
         self.grow(new);
     }
 

@@ -197,3 +197,37 @@ fn copies_that_are_removed_need_room_once() {
     }
     assert_eq!(most_bytes(&script), 2_000_000 + 2 * 4096);
 }
+
+#[test]
+fn room_where_data_is_takes_no_more() {
+    let file = "ino=7 omode=100644";
+    let script = format!(
+        "A 0-1 open f flags=102 mode=644 {file} osize=0 = 3
+         A 2-3 pwrite64 fd=3 off=0 size=600000 {file} osize=600000 = 600000
+         A 4-5 fallocate fd=3 off=0 size=1000000 {file} osize=1000000 = 0"
+    );
+    assert_eq!(most_bytes(&script), 1_000_000);
+}
+
+#[test]
+fn room_of_files_without_a_name_does_not_add_up() {
+    let mut script = String::new();
+    for n in 0..10 {
+        let at = 10 * n;
+        let file = format!("ino={} omode=100644", 100 + n);
+        script += &format!(
+            "A {at}-{} open f flags=102 mode=644 {file} osize=0 = 3
+             A {}-{} unlink f = 0
+             A {}-{} fallocate fd=3 off=0 size=1000000 {file} osize=1000000 = 0
+             A {}-{} close fd=3 = 0\n",
+            at + 1,
+            at + 2,
+            at + 3,
+            at + 4,
+            at + 5,
+            at + 6,
+            at + 7
+        );
+    }
+    assert!(most_bytes(&script) <= 1_000_000);
+}

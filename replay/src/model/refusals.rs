@@ -3,7 +3,7 @@
 //! Only what modes, owners and the user and group of a thread tell is judged: where another reason
 //! denied a call, nothing follows from it.
 
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::attributes::{self, Subject};
 use crate::model::objects::Attributes;
@@ -78,7 +78,8 @@ impl<'a> Judge<'a> {
             return self.permits_there(op, own, None);
         }
         let mut names = vec![op.path];
-        names.extend(semantics::has_second_path(op).then_some(op.path2));
+        // A second name outside the spool is none.
+        names.extend(Some(op.path2).filter(|path| semantics::has_second_path(op) && *path != NONE));
         names.into_iter().all(|path| {
             let way = self.world.way_to(path);
             let above = way.iter().filter(|name| **name != path);

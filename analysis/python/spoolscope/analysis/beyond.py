@@ -58,11 +58,11 @@ def unjudged_calls(meta: dict[str, Any]) -> list[str]:
         meta: What meta.json says.
     """
     found: Counter[tuple[str, str, str]] = Counter()
-    pids: dict[tuple[str, str, str], list[int]] = {}
+    pids: dict[tuple[str, str, str], set[int]] = {}
     for one in meta.get("unjudged") or []:
         who = (one["comm"], one["cgroup"], one["why"])
         found[who] += one["calls"]
-        pids.setdefault(who, []).append(one["pid"])
+        pids.setdefault(who, set()).add(one["pid"])  # each segment may name it
     sentences = [
         f"{n:,} calls by absolute names of {_named(comm, group, pids[comm, group, why])} came "
         f"{_WHY[why]}: those about it are in no table."
@@ -72,8 +72,8 @@ def unjudged_calls(meta: dict[str, Any]) -> list[str]:
     return [*sentences, f"So did those of {more:,} more programs."] if more > 0 else sentences
 
 
-def _named(comm: str, group: str, pids: list[int]) -> str:
-    which = f"process {pids[0]}" if len(pids) == 1 else f"{len(pids):,} processes"
+def _named(comm: str, group: str, pids: set[int]) -> str:
+    which = f"process {min(pids)}" if len(pids) == 1 else f"{len(pids):,} processes"
     unit = f", {group.rsplit('/', 1)[-1]}" if group.strip("/") else ""
     return f"{comm or 'a thread'} ({which}{unit})"
 

@@ -226,6 +226,6 @@ def narrowest(candidates: Iterable[tuple[Group, int]]) -> Group | None:
     """
     best: tuple[Group, int] | None = None
     for group, holds in candidates:
-        if best is None or holds >= GAIN * best[1]:
+        if best is None or (holds > best[1] and holds >= GAIN * best[1]):
             best = group, holds
     return best[0] if best else None

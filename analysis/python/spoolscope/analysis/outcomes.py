@@ -1,6 +1,7 @@
 """Read the output of a replay: its runs, and the latency of every call in each of them."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,11 +173,13 @@ def _candidate(row: dict[str, Any]) -> str:
 def _check_one_trace(outputs: Sequence[Path], headers: Sequence[dict[str, Any]]) -> None:
     """Refuse replays of different traces: by what the traces hold, in older replays by place."""
     known = [header.get("trace_identity") for header in headers]
-    places = [path / str(header["trace"]) for path, header in zip(outputs, headers, strict=True)]
-    same = [known[0]] * len(known) == known if all(known) else len(set(places)) == 1
+    given = zip(outputs, headers, strict=True)
+    places = [os.path.realpath(path / str(header["trace"])) for path, header in given]
+    alike = len(set(filter(None, known))) <= 1
+    same = alike and (all(known) or len(set(places)) == 1)
     if not same:
         raise SpoolscopeError(
-            f"the replays are of different traces: {', '.join(sorted(set(map(str, places))))}",
+            f"the replays are of different traces: {', '.join(sorted(set(places)))}",
             remedy="compare replays of one trace",
             exit_code=USAGE,
         )

@@ -131,7 +131,13 @@ def _means(con: duckdb.DuckDBPyConnection, word: str, table: str) -> str:
     """
     con.execute(_MEANT.format(table=table), [word.strip("/")] * 2)
     quoted = word.replace("'", "''")
-    found = f"pid = {word}" if word.isdecimal() else f"comm GLOB '{quoted}'"
+    if word.isascii() and word.isdecimal():
+        found = f"pid = {word}"
+    else:
+        # Threads have names of their own; tables call all of a process by its leader's.
+        leaders = "SELECT pid FROM threads WHERE tid = pid AND kind = 'task' GROUP BY pid "
+        named = f"HAVING count(DISTINCT comm) = 1 AND any_value(comm) GLOB '{quoted}'"
+        found = f"comm GLOB '{quoted}' OR pid IN ({leaders}{named})"
     if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall():
         found += f" OR coalesce(path_id IN (SELECT path_id FROM {table}), false)"
         found += f" OR coalesce(path2_id IN (SELECT path_id FROM {table}), false)"

@@ -8,7 +8,7 @@ from spoolscope.analysis.certificate import certificates
 from spoolscope.analysis.metrics import PRIMARY
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.rerun import more_rounds
-from spoolscope.analysis.stats import MINIMUM_ROUNDS, Estimate, rounds_wanted
+from spoolscope.analysis.stats import MINIMUM_EFFECT, MINIMUM_ROUNDS, Estimate, rounds_wanted
 from spoolscope.analysis.wording import change, count, duration, interval
 
 if TYPE_CHECKING:
@@ -95,15 +95,15 @@ def _doubt(pair: "Pair", said: str) -> str:
     estimate = pair.primary
     if pair.chance:
         return (
-            f"{said} time, but about as much of it was waiting for CPUs that other programs of "
-            "this machine had"
+            f"{said} time, but about as much of it was waiting for CPUs that programs outside the "
+            "replay had"
         )
     if estimate.low is None or estimate.high is None:
         return f"{said} time"
     bounds = interval(estimate.low, estimate.high)
     if estimate.low <= 1 <= estimate.high:
         return f"anything from {bounds} is possible"
-    return f"from {bounds} is possible, and 5 % counts as no difference"
+    return f"from {bounds} is possible, and {100 * MINIMUM_EFFECT:.0f} % counts as no difference"
 
 
 def _unfaithful(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
@@ -130,7 +130,7 @@ def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
     more = pair.reference if less == pair.candidate else pair.candidate
     return [
         f"No merit of {less}: calls waited {duration(abs(pair.strangers_ns))} less on it than on "
-        f"{more} for CPUs that other programs of this machine had."
+        f"{more} for CPUs that programs outside the replay, the recorder included, had."
     ]
 
 

@@ -1,5 +1,6 @@
 """The lines of explain on who made the calls: programs, units and mailboxes."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -62,10 +63,11 @@ def _mostly(row: "CallerTime") -> str:
 def _hint(found: "Explanation", rows: Sequence["CallerTime"]) -> Iterable[str]:
     from spoolscope.analysis.wording import percent
 
-    if len(rows) > 1 and rows[0].filesystem_ns >= MOST * found.filesystem_ns:
-        share = percent(rows[0].filesystem_ns / found.filesystem_ns, 0)
+    whole = found.filesystem_ns
+    if whole and len(rows) > 1 and rows[0].filesystem_ns >= MOST * whole:
+        share = percent(rows[0].filesystem_ns / whole, 0)
         yield from wrapped(
-            f"{rows[0].name} is {share} of all shares here: --except {rows[0].name} shows the "
-            "others by themselves.",
+            f"{rows[0].name} has {share} of this time: --except {shlex.quote(rows[0].name)} shows "
+            "the others by themselves.",
             indent="  ",
         )

@@ -158,12 +158,12 @@ def _head(found: "Explanation") -> Iterable[str]:
     if not found.selection.is_whole:
         yield from wrapped(f"Shown: {found.selection.label}; shares are of these.")
     yield f"{count(found.n_calls)} calls, {duration(found.latency_ns)} in calls"
+    if measured := found.evidence.measurement_ns:
+        yield f"of which {duration(measured)} waiting for a CPU that this recording had"
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
         yield f"of which {waited} waiting for other programs: file locks, vfork (no share below)"
     yield f"recorded {recorded} on {spools}, tier {found.meta.get('tier', '?')}, {state}"
-    if measured := found.evidence.measurement_ns:
-        yield f"of which {duration(measured)} waiting for a CPU that this recording had"
     for remark in found.remarks:
         yield from wrapped(f"Partial: {remark}")
 

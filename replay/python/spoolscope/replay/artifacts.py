@@ -13,7 +13,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
-from spoolscope.traces.digests import digest_of, sealed
+from spoolscope.traces.digests import check_sealed, digest_of, sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular, write_file
 
@@ -152,10 +152,16 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     """Return the rows of an interrupted replay, and remove what its last run had begun.
 
     Raises:
-        SpoolscopeError: it was asked for otherwise, or on another kernel.
+        SpoolscopeError: it was asked for otherwise, or on another kernel, or is damaged.
     """
-    before = json.loads(regular(job.out / HEADER).read_text())
-    rows = [dict(row, run=str(job.out / row["run"])) for row in before["runs"]]
+    try:
+        before = json.loads(regular(job.out / HEADER).read_text())
+        check_sealed(before)
+        rows = [dict(row, run=str(job.out / row["run"])) for row in before["runs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpoolscopeError(
+            f"{job.out / HEADER} is damaged: {error}", remedy="give another -o, without --resume"
+        ) from error
     # As a file holds it: tuples are lists there.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))
     differing = [key for key in now if key not in _MOVING and now[key] != before.get(key)]

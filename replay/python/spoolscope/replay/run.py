@@ -100,10 +100,11 @@ def replay(
         whole = {PLAN: sum(planning.values()), RUNS: len(chosen) * rounds * (run_s + OVERHEAD_S)}
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
-        job = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
+        job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
         order_of_runs = slots(chosen, rounds, seed)
         runs = phases.within(RUNS, {slot.name: 1.0 for slot in order_of_runs})
         rows = finished_rows(job, order_of_runs, seed) if resume else []
+        write_plan(job, checked)
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
         write_header(job, order_of_runs, rows, seed)
         for slot in order_of_runs[len(rows) :]:
@@ -124,7 +125,7 @@ def _job(
     what_if: WhatIf,
     order: str,
     show: Phases,
-) -> Job:
+) -> tuple[Job, dict[str, Any]]:
     plan_file = scratch / "replay.plan"
     summary, told = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
     if not summary.syscalls:
@@ -152,8 +153,7 @@ def _job(
         what_if=told,
         order=order,
     )
-    write_plan(job, checked)
-    return job
+    return job, checked
 
 
 def _planning_s(trace: Trace) -> dict[str, float]:

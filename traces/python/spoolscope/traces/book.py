@@ -61,7 +61,8 @@ def remember(book: Path, paths: Pairs, programs: Pairs) -> str | None:
             if n > MOST:
                 found.execute(_FORGET, (n - MOST,))
     except SpoolscopeError as error:
-        return error.message
+        # The reason goes into meta.json, which must not name a directory of the operator.
+        return error.message.replace(f" {book}", "")
     except (OSError, sqlite3.Error) as error:
         return str(getattr(error, "strerror", None) or error)
     return None

@@ -87,6 +87,10 @@ class RealNames:
             "spools": [changed_spool(spool, self.path) for spool in meta.get("spools", [])],
             "io_limits": [self._limit(limit) for limit in meta.get("io_limits") or []],
             "filter": {k: self._asked(k, v) for k, v in (meta.get("filter") or {}).items()},
+            "unjudged": [
+                {**calls, "comm": self.comm(calls["comm"]), "cgroup": self.place(calls["cgroup"])}
+                for calls in meta.get("unjudged") or []
+            ],
         }
 
     def _limit(self, limit: dict[str, Any]) -> dict[str, Any]:

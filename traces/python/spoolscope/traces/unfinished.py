@@ -19,7 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from spoolscope.traces.files import write_file
+
 Kind = Literal["recording", "series", "replay", "output", "replaced"]
+
+_TRIES = 5
+"""A command that ends removes an empty state directory, perhaps just before a note is put there."""
 
 _locks: dict[Path, int] = {}
 """Descriptors that hold the locks of this process's own directories."""
@@ -112,12 +117,15 @@ def _directory() -> Path:
 
 def _write(made: Unfinished) -> Path:
     directory = _directory()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     note = directory / f"{time.time_ns()}-{os.getpid()}.json"
-    descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(asdict(made), file, default=str)
-    return note
+    text = json.dumps(asdict(made), default=str)
+    for _ in range(_TRIES):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            # Another command that looks at the notes meanwhile sees a whole one, or none.
+            write_file(note, text, private=True)
+            return note
+    raise OSError(f"{directory} is removed again and again")
 
 
 def _all_notes() -> list[Path]:
