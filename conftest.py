@@ -72,7 +72,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_notes(own_state: Path) -> None:
-    """Let no test be told of what another has killed."""
+    """Let no test see notes on commands that another has killed."""
     shutil.rmtree(own_state / "spoolscope", ignore_errors=True)
 
 

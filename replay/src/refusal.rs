@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is wrong; the number is the exit status, as `engine.py` knows it.
+/// The kind of error; the number is the exit status, as `engine.py` knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {

@@ -52,7 +52,7 @@ impl Spool {
         self.root != Path::new("/")
     }
 
-    /// Whether a place in the filesystem `dev`, as seen from its root, belongs to it.
+    /// A place in the filesystem `dev`, as seen from its root, belongs to it.
     pub fn holds(&self, dev: u32, place: &Path) -> bool {
         self.dev == dev && place.starts_with(&self.root)
     }

@@ -1,4 +1,4 @@
-//! Whether the spools are still mounted: their calls are recorded by device, so that nothing else
+//! Notices when spools are unmounted: their calls are recorded by device, so that nothing else
 //! would tell.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What is mounted where: the lines of mountinfo.
+//! Mounts and their places: the lines of mountinfo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -71,11 +71,11 @@ impl Mounts {
         found.map(|i| &self.all[*i])
     }
 
-    /// Whether names lead to a mount: no later one hides it, or a mount that it lies on.
+    /// Names lead to a mount: no later one hides it, or a mount that it lies on.
     pub fn is_reachable(&self, mount: &Mount) -> bool {
         let (mut here, mut from) = (mount, mount.id);
         loop {
-            // What the names come from on their way up is not what hides them.
+            // The mount that the names come from on their way up does not hide them.
             if self.hides(here, from) {
                 return false;
             }
@@ -87,7 +87,7 @@ impl Mounts {
         }
     }
 
-    /// Whether another mount than `but` hides this one: on it, or beside it further up.
+    /// Another mount than `but` hides this one: on it, or beside it further up.
     fn hides(&self, mount: &Mount, but: u32) -> bool {
         let at = |parent: u32, place: &Path| {
             let there = self.on.get(&parent).and_then(|places| places.get(place));

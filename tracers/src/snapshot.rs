@@ -130,7 +130,7 @@ impl Scan {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is whole; all of `found` must have been received.
+    /// Returns true if it is whole; all of `found` must have been received.
     pub fn end(self) -> Result<bool> {
         match self.thread.join() {
             Ok(taken) => taken.context("Failed to take the snapshot"),
@@ -181,7 +181,7 @@ fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
     Ok(!stop.load(Ordering::Relaxed))
 }
 
-/// Whether all of a filesystem is a spool.
+/// All of a filesystem is a spool.
 fn is_whole(spools: &[Spool], dev: u32) -> bool {
     let mut whole = spools.iter().filter(|spool| !spool.is_part());
     whole.any(|spool| spool.dev == dev)

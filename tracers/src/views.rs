@@ -136,7 +136,7 @@ fn skip_slashes(mut path: &[u8]) -> &[u8] {
     }
 }
 
-/// What was found out about one view.
+/// The facts found out about one view.
 #[derive(Debug, Default)]
 struct Found {
     names: Names,
@@ -170,7 +170,7 @@ pub struct Views<'a> {
     failures: FxHashMap<Key, u32>,
 }
 
-/// What the kernel side has of them.
+/// The kernel side's part of them.
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct ViewMaps<'a> {
     views: &'a MapMut<'a>,

@@ -186,7 +186,7 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Of names that lead to spools: eight bytes, or fewer where that would be too many.
+    /// The heads of names that lead to spools: eight bytes, or fewer where that would be too many.
     pub fn of(names: &Names) -> Heads {
         let spools = names.iter().filter(|(_, way)| **way == Way::In);
         let spools: Vec<&[u8]> = spools

@@ -1,4 +1,4 @@
-"""What has changed since a trace was written is told; an old trace without digests is read."""
+"""A change since a trace was written is reported; an old trace without digests is read."""
 
 import json
 import shutil

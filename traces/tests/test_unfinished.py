@@ -1,4 +1,4 @@
-"""What a killed command leaves is found, and nothing else."""
+"""The remains of a killed command are found, and nothing else."""
 
 import json
 import os

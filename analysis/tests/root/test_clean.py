@@ -1,4 +1,4 @@
-"""What killed commands leave is named by the next one, and removed by clean, and nothing else."""
+"""Remains of killed commands are named by the next one, and removed by clean, and nothing else."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Many short processes of one script: they are summed up, and named with who started them."""
+"""Many short processes of one script: summed up, and named with the one that started them."""
 
 import re
 import subprocess

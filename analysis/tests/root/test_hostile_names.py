@@ -16,7 +16,7 @@ import pytest
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 HOSTILE = Path(__file__).with_name("hostile.py")
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
-# What rich and click send themselves: colours, moves of the cursor, a cleared screen.
+# Sequences that rich and click send themselves: colours, moves of the cursor, a cleared screen.
 OWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
@@ -164,7 +164,7 @@ def test_errors_quote_the_mount(place: Path) -> None:
 
 
 def test_json_keeps_the_names(trace: Path) -> None:
-    """What is hidden from a terminal is not lost to a program."""
+    """Characters that are hidden from a terminal are not lost to a program."""
     done = subprocess.run([*SPOOLSCOPE, "info", str(trace), "--json"], capture_output=True)
     (spool,) = json.loads(done.stdout)["spools"]
     assert spool["mount"] == mount_of(trace.parent)

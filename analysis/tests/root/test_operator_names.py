@@ -1,4 +1,4 @@
-"""Real names: in no byte of a trace or report, and all there for whoever has the book."""
+"""Real names: in no byte of a trace or report, and all there for the owner of the book."""
 
 import json
 import os

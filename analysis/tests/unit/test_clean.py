@@ -1,4 +1,4 @@
-"""What --force was replacing when it was killed is not lost."""
+"""An output that --force was replacing when it was killed is not lost."""
 
 import subprocess
 import sys

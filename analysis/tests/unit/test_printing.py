@@ -22,10 +22,10 @@ from spoolscope.traces.errors import SpoolscopeError
 
 ROOT = Path(__file__).resolve().parents[3]
 PRINTERS = {"spoolscope/cli/printing.py"}
-# What people run by hand to make a document; the screens of the live tools go through shown().
+# Programs run by hand to make a document; the screens of the live tools go through shown().
 DOCUMENTS = {"spoolscope/traces/format.py"}
 TITLE = "\x1b]0;owned\x07"
-# Of the progress bar: colours, cursor and line moves.
+# Sequences of the progress bar: colours, cursor and line moves.
 OWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 NAME = f"{TITLE}\r\n\u202elive\u2066\x9b2J\x7f\u200b\t|`<b>"
 SPOOL = f"/spool/{TITLE}"

@@ -1,4 +1,4 @@
-"""A part of the calls: what is shown of them adds up, and who kept them waiting may be others."""
+"""A part of the calls: those shown add up, and those that kept them waiting may be others."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def exact(found):
 
 
 def of_rows(trace, where):
-    """What the rows of the table say of it."""
+    """The sums of it by the rows of the table."""
     from spoolscope.traces.trace import Trace
 
     query = f"SELECT count(*), CAST(sum(dur_ns) AS BIGINT) FROM syscalls WHERE {where}"

@@ -11,7 +11,7 @@ use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
-/// An object, or a name as long as nobody told what it leads to.
+/// An object, or a name as long as no call told what it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     Object(u32),
@@ -108,7 +108,7 @@ impl Edges<'_> {
         }
     }
 
-    /// Changes what others may have looked at before anybody told what the name leads to.
+    /// Changes what others may have looked at before any call told what the name leads to.
     fn change(&mut self, op: &PlanOp, world: &World, access: Access, key: impl Fn(Subject) -> Key) {
         let Some(subject) = subject_of(op, world) else {
             return;

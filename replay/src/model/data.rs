@@ -1,4 +1,4 @@
-//! Edges of size and contents: who reads what another wrote.
+//! Edges of size and contents: a call reads what another wrote.
 
 use spoolscope_traces::records::PlanOp;
 

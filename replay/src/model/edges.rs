@@ -43,7 +43,7 @@ pub enum Key {
     Attributes(Subject),
     /// An extended attribute, and its name.
     Xattr(Subject, u32),
-    /// All extended attributes, for who lists them.
+    /// All extended attributes, for calls that list them.
     Xattrs(Subject),
     /// An inode that leases were asked for: what is open tells whether one is given.
     Lease(u64),
@@ -104,7 +104,7 @@ pub struct Edges<'a> {
     /// Those of inodes that may be written to; what is only read needs none.
     of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
-    /// What is made in a directory may get its group.
+    /// A file made in a directory may get its group.
     pub(super) inherits: bool,
     waited: Vec<HashMap<u32, u32>>,
     /// (operation, thread waited for, operations it must have finished).

@@ -97,7 +97,7 @@ impl Object {
     pub fn learn_mode(&mut self, told: u32) {
         let kind = self.first.mode & libc::S_IFMT;
         let other = kind != 0 && told & libc::S_IFMT != kind;
-        // What a call met without telling its type was taken for a regular file.
+        // An object that a call met without telling its type was taken for a regular file.
         let only_taken = self.tentative && semantics::is_regular(kind);
         if !self.guessed || told == 0 || (other && !only_taken) {
             return;

@@ -64,7 +64,7 @@ pub struct World<'a> {
     pub(super) xattrs: Xattrs,
     /// Pages of files that were written to through mappings.
     pub(super) dirtied: HashMap<u32, Extents>,
-    /// What is preallocated of files, and not written yet.
+    /// Ranges of files that are preallocated, and not written yet.
     pub(super) reserved: HashMap<u32, Extents>,
     /// The most bytes, without holes, that linked files had more than at the start.
     pub peak_bytes: i64,

@@ -233,7 +233,7 @@ pub fn may_make(op: &PlanOp) -> bool {
     op.ret >= 0 && uses_path(op) && makes
 }
 
-/// A call was told that a file may be executed, which its mode can forbid to everybody.
+/// A call learned that a file may be executed, which its mode can forbid to everybody.
 pub fn asks_to_execute(op: &PlanOp) -> bool {
     op.ret >= 0 && kind(op) == Kind::Access && op.mode & libc::X_OK as u32 != 0
 }

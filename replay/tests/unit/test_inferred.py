@@ -9,7 +9,7 @@ from spoolscope.traces.digests import write_meta
 
 SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
 SNAPSHOT = ("tree", "missed_names", "xattrs")
-# Of 147,348 calls; here none of them differed.
+# The limit for 147,348 calls; here none of them differed.
 FEW = 15
 
 

@@ -70,7 +70,7 @@ static __always_inline void want_first(struct climb *c, const char *text)
 	}
 }
 
-/* What a loop is given lies on the stack. */
+/* The arguments of a loop lie on the stack. */
 struct climbing {
 	struct climb *climb;
 };
@@ -110,7 +110,7 @@ static long climb_on(u32 i, struct climbing *climbing)
 	return 0;
 }
 
-/* Whether that name could lead to a spool, but by symbolic links; true also if it is not known. */
+/* That name could lead to a spool, but by symbolic links; true also if it is not known. */
 __noinline bool spool_below_root(bool tidy)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

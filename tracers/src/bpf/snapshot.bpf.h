@@ -95,7 +95,7 @@ static long note_block(u32 i, struct descriptors *own)
 	return 0;
 }
 
-/* What the recorder has open as spools that are directories. */
+/* The directories that the recorder has open as spools. */
 SEC("iter/task_file")
 int find_tops(struct bpf_iter__task_file *ctx)
 {

@@ -178,7 +178,7 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* What is known of how the current task sees names; asks for what is not. */
+/* All that is known of how the current task sees names; asks for what is not. */
 static __always_inline struct view *view_of(struct task_struct *t)
 {
 	struct view_key key = view_key_of(t);

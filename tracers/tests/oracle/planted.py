@@ -1,4 +1,4 @@
-"""What strace tells of files that a command opened where somebody may have planted a link."""
+"""Files that a command opened where somebody may have planted a link, by strace."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A recording ends in order whenever it is asked to, and with whoever waits for it."""
+"""A recording ends in order whenever it is asked to, and with any process that waits for it."""
 
 import signal
 import subprocess

@@ -46,7 +46,7 @@ def created(trace: Trace) -> dict[str, int]:
 
 
 def test_many_names_of_one_spool(spool, bind, tmp_path, when_ready):
-    """Every way into it is told by a file that it alone makes."""
+    """Every way into it is found by a file that it alone makes."""
     mount = spool("ext4")
     (mount / "home/alice").mkdir(parents=True)
     places = [tmp_path / f"jails/user{i}/rather/deep/below/home" for i in range(100)]

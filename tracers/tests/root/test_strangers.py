@@ -27,7 +27,7 @@ mount -t proc none proc
 umount -l old
 for name in /etc/passwd /nothing /usr/nothing; do [ ! -e $name ]; done
 exec true"""
-# What cron jobs and daemons do that have nothing to do with the spool; it ends with how often.
+# Calls of cron jobs and daemons that have nothing to do with the spool; it ends with how often.
 STRANGERS = f"""
 import os, subprocess, sys, threading
 for number in range({ROUNDS}):

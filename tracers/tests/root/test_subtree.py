@@ -23,7 +23,7 @@ pytestmark = pytest.mark.root
 
 
 FORKS = ("fork", "vfork", "clone", "clone3")
-# Of these nobody can say by their arguments that they are not about the spool.
+# These have no arguments by which one could say that they are not about the spool.
 LIFE = {name for name, call in CALLS.items() if call.klass == "task"} | {
     "close_range", "inotify_rm_watch", "sync", "chdir", "fchdir", "chroot",
 }  # fmt: skip
@@ -69,7 +69,7 @@ def test_every_call_is_recorded_and_none_of_the_neighbours(part, allcalls, requi
     logs, rows = strace_log.read(tmp_path, "log"), comparison.rows_by_thread(trace)
     seen = expected.calls_on_spool(logs, str(part))
     assert sum(map(len, seen.values())) > 500
-    # Of the neighbour, which belongs to the command, nothing but its life as a process.
+    # The neighbour, which belongs to the command, left nothing but its life as a process.
     runs = f'{neighbour}"]'
     (first,) = (tid for tid, lines in logs.items() if any(runs in raw(x) for x in lines))
     beside = {first} | children(logs, first)

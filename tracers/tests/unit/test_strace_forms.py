@@ -1,4 +1,4 @@
-"""What strace writes with other options than the recommended ones."""
+"""Files that strace writes with other options than the recommended ones."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ import duckdb
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What is said of one cause of this kind.
+    """The words for one cause of this kind.
 
     Attributes:
         kind: Of the finding.

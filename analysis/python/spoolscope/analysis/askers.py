@@ -1,4 +1,4 @@
-"""Who makes the journal commit, summed up at the level that holds the share."""
+"""Processes that make the journal commit, summed up at the level that holds the share."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import duckdb
 from spoolscope.analysis.families import PROCESS, PROGRAM, Families, Group, Key, grouped, narrowest
 
 FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
-"""Who triggers this many commits, this part of them, this often the next one's, forces them."""
+"""A process forces commits by this many, this part of all, this many times the next one's."""
 LEAST_OTHERS = 0.1
 """Several processes force commits only upon others that take this part of the time."""
 
@@ -63,7 +63,7 @@ class Asker:
 
     @property
     def forces(self) -> bool:
-        """Whether far more commits are theirs than anybody else's."""
+        """Far more commits are theirs than anybody else's."""
         least = max(FORCED_COMMITS, FORCED_SHARE * self.n_commits, FORCED_TIMES * self.n_next)
         return self.n >= least
 
@@ -75,12 +75,12 @@ class Asker:
 
 @dataclass(frozen=True)
 class Askers:
-    """Who asked for commits.
+    """The processes that asked for commits.
 
     Attributes:
         programs: By program, most commits first.
         n_programs: How many there are.
-        forcing: Who forces them, at the level that holds the share; None if nobody does.
+        forcing: The one that forces them, at the level that holds the share; None if none does.
     """
 
     programs: list[Asker] = field(default_factory=list)
@@ -95,13 +95,13 @@ def study_askers(
     *,
     whole: bool = True,
 ) -> Askers:
-    """Sum up the commits by who asked for them.
+    """Sum up the commits by the processes that asked for them.
 
     Args:
         con: Needs the tables of ``study_commits``.
         families: Where processes belong.
         times: Time of the calls that are shown, by process.
-        whole: All calls are shown. Else those who made the calls that are shown are the ones that
+        whole: All calls are shown. Else those that made the calls that are shown are the ones that
             are asked about, and nobody is compared with them.
     """
     rows = con.execute(_COMMITS).fetchall()
@@ -141,7 +141,7 @@ def _next(top: Group, groups: Mapping[int, list[Group]], own: set[int]) -> int:
 
 
 class _Study:
-    """What commits cost, by who asked for them."""
+    """The cost of commits, by the processes that asked for them."""
 
     def __init__(
         self,

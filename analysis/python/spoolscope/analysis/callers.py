@@ -1,4 +1,4 @@
-"""Time in calls by who made them: processes, programs, units; and by mailbox."""
+"""Time in calls by their callers: processes, programs, units; and by mailbox."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from spoolscope.analysis.families import Families, Key
 from spoolscope.traces.pathclass import mailbox_sql
 
 LISTED = 200
-"""Of more rows the others are one."""
+"""The rows beyond these are summed up in one."""
 
 OTHERS = "(others)"
 NO_UNIT, NO_MAILBOX = "(none known)", "(no spool file)"

@@ -13,7 +13,7 @@ class Cause:
         group: journal, device, read, lock, machine or cpu; one hue in figures.
         meaning: One sentence.
         objects: What calls wait for, as in "waits for journal commits".
-        at_disk: Requests to a disk are under way: who keeps that busy is to blame.
+        at_disk: Requests to a disk are under way: the process that keeps it busy is to blame.
         ends_with_request: The wait ends when one request does.
         of_commit: A commit of the journal has to end.
     """

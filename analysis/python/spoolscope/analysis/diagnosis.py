@@ -68,7 +68,7 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rules look at besides the causes, and two sums that are not for them.
+    """The facts that the rules look at besides the causes, and two sums that are not for them.
 
     ``measurement_ns`` is how long calls waited for a CPU which the recorder had, ``strangers`` how
     long for one that any other program had which made no call of the trace: {call: {cause: ns}}.
@@ -130,7 +130,7 @@ def gather(
         trace: The trace.
         families: Where processes belong.
         times: Time of the calls that are shown, by process.
-        forcing: Who forces commits.
+        forcing: The one that forces commits.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
     held_back = con.execute(_HELD_BACK).fetchone()

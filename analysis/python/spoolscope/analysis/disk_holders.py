@@ -1,4 +1,4 @@
-"""Who had the disk that calls of others waited for, summed at the level that holds the share."""
+"""Processes that had the disk while others waited for it, at the level that holds the share."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from spoolscope.analysis.services import Turns, Window, disk_turns
 from spoolscope.traces.trace import Trace
 
 LEAST_SHARE = 0.4
-"""Who had the disk for less of its time does not keep others from it."""
+"""A process that had the disk for less of its time does not keep others from it."""
 
 _WAITS = f"""
 SELECT dev, ts_ns, dur_ns, pid FROM named_waits
@@ -63,7 +63,7 @@ def disk_holders(
     times: Mapping[Key, int],
     window: Window = None,
 ) -> list[DiskHolder]:
-    """Return who had much of a disk while others waited for it, the worst first.
+    """Return the processes that had much of a disk while others waited for it, the worst first.
 
     Args:
         con: Needs ``named_waits``.
@@ -107,7 +107,7 @@ def disk_holders(
 def _large(charges: Counter[Key], families: Families, everybody: Iterable[Key]) -> list[Group]:
     """Return the groups that had much of a disk, the narrowest first.
 
-    What the kernel's threads ask for they ask on behalf of others.
+    The kernel's threads ask for the disk on behalf of others.
     """
     theirs = {key: ns for key, ns in charges.items() if not families.is_kernel(key)}
     groups = grouped(theirs, families, everybody)

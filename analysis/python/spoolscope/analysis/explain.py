@@ -93,8 +93,8 @@ class Explanation:
         origins: What waits for others come from, at the end of their chains; empty likewise.
         evidence: What ``diagnose`` looks at besides the causes.
         selection: Which of its calls are shown; all sums are of those.
-        callers: Their time by who made them, and by mailbox.
-        askers: Who asked for commits.
+        callers: Their time by their callers, and by mailbox.
+        askers: The processes that asked for commits.
         frozen: The call that froze the flight recorder at the end of this trace, if one did.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
@@ -192,7 +192,7 @@ def explain(
         rules: By default the shipped ones.
         blame: Also find out who kept whom waiting.
         edges: Write that, wait by wait, to this Parquet file.
-        selection: Which calls are shown. Those who kept them waiting may be others.
+        selection: Which calls are shown. Those that kept them waiting may be others.
         progress: Called with the phase and the share of all that is done.
 
     Raises:

@@ -58,7 +58,7 @@ class FrozenBy:
 
     @property
     def words(self) -> str:
-        """The call in words: who, what, on what, when, how long, for what."""
+        """The call in words: its process, name, file, time, duration and causes."""
         when = datetime.fromtimestamp((self.ts_ns + self.dur_ns) // 10**9, UTC)
         on = f" on {self.path}" if self.path else ""
         failed = f" and failed with {errno.errorcode.get(self.error, self.error)}"
@@ -68,7 +68,7 @@ class FrozenBy:
 
     @property
     def split(self) -> str:
-        """What its time went into, the largest parts."""
+        """The largest parts of its time."""
         return ", ".join(
             f"{CAUSES[cause].label} {duration(ns)} ({percent(ns / self.dur_ns, 0)} of it)"
             for cause, ns in list(self.causes.items())[:LISTED]
@@ -78,7 +78,7 @@ class FrozenBy:
 def frozen_by(con: duckdb.DuckDBPyConnection, meta: dict[str, Any]) -> FrozenBy | None:
     """Return the call that froze the recorder of a trace; None if no call did.
 
-    Its causes are told if there is a table ``named_waits``.
+    Its causes are named if there is a table ``named_waits``.
     """
     call = (meta.get("frozen") or {}).get("call")
     if not call:

@@ -80,7 +80,7 @@ class Turns:
         from_ns: Since when it was served: a request that is behind others in the device is not
             served before the one ahead is done, so that no two turns on a disk overlap.
         to_ns: When it was done.
-        pid: Who made it; ``comm`` is a place in ``names``.
+        pid: The process that made it; ``comm`` is a place in ``names``.
         looped: A loop device made it of another request.
     """
 

@@ -39,7 +39,7 @@ def _charges(found: "Explanation") -> Iterable[str]:
 
     charges = found.commits.charges
     yield ""
-    yield f"Who caused the {duration(charges.commit_ns)} of commits"
+    yield f"Processes that caused the {duration(charges.commit_ns)} of commits"
     yield f"  charged {duration(charges.charged_ns)}, not charged {duration(charges.uncharged_ns)}"
     yield f"  {'program':<17}{'pid':>9}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for row in charges.by_program[:TOP_BLAME]:
@@ -70,7 +70,7 @@ def _culprits(found: "Explanation") -> Iterable[str]:
     from spoolscope.analysis.wording import count, duration
 
     yield ""
-    yield "Who kept whom waiting"
+    yield "Culprits and their victims"
     yield f"  {'victim':<21}{'for':<16}{'culprit':<23}{'n':>7}{'time':>9}"
     for row in found.culprits[:TOP_BLAME]:
         victim = f"{shown(row.victim)[:11]} {row.victim_call}"[:20]

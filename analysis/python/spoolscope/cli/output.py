@@ -48,7 +48,7 @@ new_trace_option = click.option(
 
 PLAIN_INTERVAL_S = 5.0
 AT_LENGTH_S = 2.0
-"""Of commands that are mostly over at once, logs show no progress before."""
+"""Logs show no progress before, as most commands are over at once."""
 LEAST_DONE = 0.02
 """Before this share is done, nothing is said of the rest."""
 
@@ -166,7 +166,7 @@ def _is_ours(directory: Path) -> bool:
 def progress(*, quiet: bool = False, after_s: float = 0.0) -> Iterator[Progress]:
     """Show progress with an ETA on stderr while the block runs.
 
-    What is over before ``after_s`` shows nothing in a log.
+    A phase that is over before ``after_s`` shows nothing in a log.
 
     Yields a function ``show(what, fraction)``; a fraction of None means "no end known".
     A terminal gets a bar, anything else a line whenever the step changes or 5 s have passed.

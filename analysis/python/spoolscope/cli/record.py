@@ -142,8 +142,8 @@ def command(**options: Any) -> int:
 
     Records every process that touches the spool until the time is up or Ctrl-C;
     with COMMAND, runs it and records only it and its children. Targets (-p, --unit,
-    --cgroup, --exe, --comm) may be mixed: whoever is any of them is recorded, and
-    whom they start. No mail content is recorded; file names are pseudonymised unless
+    --cgroup, --exe, --comm) may be mixed: a process that is any of them is recorded,
+    and those it starts. No mail content is recorded; file names are pseudonymised unless
     --keep-names, those of programs where they are names of mailboxes, users or files.
     """
     as_json, quiet = options.pop("as_json"), options.pop("quiet")

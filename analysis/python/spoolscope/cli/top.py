@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Intervals that may wait to be converted: a machine too slow for all shows the newest.
 BEHIND = 3
-# Of intervals, and of rows.
+# The limit of intervals, and of rows.
 MOST = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""What info --verify says: whether the files of traces are as they were written."""
+"""The answer of info --verify: whether the files of traces are as they were written."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path

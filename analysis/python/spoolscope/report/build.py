@@ -46,7 +46,7 @@ Named = Callable[[Trace], Trace]
 
 @dataclass(frozen=True)
 class Report:
-    """What was built: the file, its page, its size, and the trace that it is about, if at hand."""
+    """A built report: the file, its page, its size, and the trace that it is about, if at hand."""
 
     path: Path
     page: Page

@@ -1,4 +1,4 @@
-"""The section on who made the calls: programs, units and mailboxes."""
+"""The section on the callers: programs, units and mailboxes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,13 +12,13 @@ SHOWN = 15
 
 
 def callers_section(studies: Mapping[str, Study]) -> Section:
-    """Time by who spent it."""
+    """Time by the callers that spent it."""
     blocks = [block for name, study in studies.items() for block in _blocks(name, study)]
     intro = (
-        "The same time, by who spent it. What one of them spends is not what another waits for: "
+        "The same time, by its callers. What one of them spends is not what another waits for: "
         "'spoolscope explain TRACE --only' or '--except' shows some of them by themselves."
     )
-    return Section("callers", "By whom", "Whose time", intro, blocks)
+    return Section("callers", "By caller", "Whose time", intro, blocks)
 
 
 def _blocks(name: str, study: Study) -> list[TableBlock]:

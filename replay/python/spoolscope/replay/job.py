@@ -1,4 +1,4 @@
-"""What one replay is: the plan, the candidates in their rounds, what all runs share."""
+"""One replay: the plan, the candidates in their rounds, what all runs share."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Job:
-    """What all runs of one replay share."""
+    """All that the runs of one replay share."""
 
     trace: Trace
     plan_file: Path

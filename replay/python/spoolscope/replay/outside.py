@@ -1,4 +1,4 @@
-"""What was renamed or linked into a spool, or out of it, and where it is in a replay meanwhile.
+"""Files renamed or linked into a spool, or out of it, and their places in a replay meanwhile.
 
 Only a spool that is a directory of its filesystem has an edge that can be crossed. Outside it lies
 beside the spool in the target, under a name of its own for each time that it came or went: what
@@ -48,7 +48,7 @@ class Outside:
             self._read(trace)
         self.entries = np.zeros(len(self._at_start), DTYPES["plan_entry"])
         self.entries["path"], self.entries["target"] = self._at_start, NONE
-        # Of files the calls tell more (mode 0: unknown).
+        # The calls tell more of files (mode 0: unknown).
         self.entries["mode"][:1], self.entries["flags"][:1] = _DIRECTORY, _TYPE_ONLY
 
     def _read(self, trace: Trace) -> None:

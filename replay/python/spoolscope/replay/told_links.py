@@ -1,6 +1,6 @@
 """Symlinks that calls tell of and no snapshot shows: that they are links, and how long.
 
-What they say is not recorded. They get a target of the same length beside them that no recorded
+Their targets are not recorded. They get one of the same length beside them that no recorded
 name is; what was reached through them is then planned under that name (see ``symlinks.py``).
 """
 

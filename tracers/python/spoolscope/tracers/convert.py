@@ -252,7 +252,7 @@ class Names:
 
 
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
-    """Hide what is private, told by all names that the tables may have, before one is written."""
+    """Hide what is private, judged by all names that the tables may have, before one is written."""
     mounts = [spool["mount"].encode() for spool in capture.meta.get("spools", [])]
     below = tuple(mount.rstrip(b"/") + b"/" for mount in mounts)
     paths = chain(resolved.paths, resolved.state.named()[2])
@@ -320,7 +320,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
 
 
 def _unjudged(native: dict[str, Any]) -> list[dict[str, Any]]:
-    """Whose the calls were that could not be judged, and why."""
+    """Return the processes whose calls could not be judged, and why."""
     groups = native.get("cgroups", {})
     return [
         {

@@ -1,4 +1,4 @@
-"""What crosses the edge of a spool that is only a directory of its filesystem."""
+"""Calls that cross the edge of a spool that is only a directory of its filesystem."""
 
 from collections.abc import Callable
 

@@ -218,7 +218,7 @@ def _place_of(path: Path) -> tuple[str, Path]:
 
 @dataclass
 class Seen:
-    """What the recorder said of the recording as a whole; see ``Summary``."""
+    """The recorder's words on the recording as a whole; see ``Summary``."""
 
     unmounted: list[str] = field(default_factory=list)
     ready: bool = False

@@ -1,6 +1,6 @@
 """The operator's book of names: what each pseudonym of a key stands for.
 
-It lies beside the key and is in no trace: whoever has it, and only they, can read real names in
+It lies beside the key and is in no trace: the owner of it, and nobody else, can read real names in
 traces of this key. SQLite keeps it whole when recordings write at once, when one is killed, and
 when the disk is full. Names of messages are not in it; of ``MOST`` names the ones that no trace
 had for the longest time are forgotten.

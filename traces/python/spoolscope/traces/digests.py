@@ -1,4 +1,4 @@
-"""Digests of files: what has changed since it was written is told, never read as it is.
+"""Digests of files: a file changed since it was written is reported, never read as it is.
 
 meta.json of a trace holds one of every table, and one of itself; replay.json likewise. Parquet's
 own page checksums would not do (they leave out headers and footers, and DuckDB does not look at

@@ -1,6 +1,6 @@
 """Single files: written so that nobody leads us astray, read only if they are files.
 
-What runs is often root, in directories where others may write: a name that can be guessed may be a
+Commands often run as root where others may write: a name that can be guessed may be a
 symbolic link to a file of root's by the time it is opened.
 """
 

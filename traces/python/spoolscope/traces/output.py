@@ -108,7 +108,7 @@ def work_directory(output: Path, kind: unfinished.Kind = "output") -> Path:
     """
     place = place_of(output)
     work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    # Of two commands at once each sees the lock of the other, if not both: none goes on unseen.
+    # One of two commands at once sees the lock of the other, if not both: none goes on unseen.
     unfinished.begin(work, kind, place)
     others = re.compile(rf"\.{re.escape(place.name)}\.[a-z0-9_]{{8}}")
     for found in place.parent.iterdir():

@@ -40,7 +40,7 @@ def changed_spool(spool: dict[str, Any], change: Callable[[str], str]) -> dict[s
     return {**spool, "mount": change(str(spool["mount"])), "source": source, "options": options}
 
 
-# What meta.json says of the names of programs.
+# The words of meta.json for the names of programs.
 KEPT, HIDDEN_PRIVATE, HIDDEN_ALL = "kept", "private hidden", "all hidden"
 
 

@@ -22,7 +22,7 @@ Reveal = Callable[[str], str]
 
 @dataclass(frozen=True)
 class RealNames:
-    """What the pseudonyms of a key stand for.
+    """The names that the pseudonyms of a key stand for.
 
     Attributes:
         paths: Components of paths by pseudonym.

@@ -120,7 +120,7 @@ def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict
 def _secret(private: Private) -> set[bytes]:
     """Return the pieces of names that may stand nowhere in the copy.
 
-    What lies in directories of programs is no secret, though its path is hidden.
+    A name in a directory of programs is no secret, though its path is hidden.
     """
     known = {piece for word in WORDS for piece in _PIECE.findall(word)}
     names = {private_part(name) for name in private.counted} | private.comms.hidden.keys()

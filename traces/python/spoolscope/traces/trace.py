@@ -57,7 +57,7 @@ class Trace:
 
     @property
     def identity(self) -> str:
-        """What tells it from other traces wherever it lies: its begin, length and calls."""
+        """A key that sets it apart wherever it lies: its begin, length and calls."""
         return (
             f"{self.meta['start_ns']}-{self.meta['duration_ns']}-{self.meta['counts']['syscalls']}"
         )

@@ -19,7 +19,7 @@ _DURATION = re.compile(r"<(\d{1,9})\.(\d{1,9})>\s*$")
 
 
 class Kind(Enum):
-    """What the times of a file count from; the values are those of meta.json, and of TIME."""
+    """The origin of the times of a file; the values are those of meta.json, and of TIME."""
 
     UNIX = "unix"
     DAY = "day"

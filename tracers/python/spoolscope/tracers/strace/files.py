@@ -111,7 +111,7 @@ def _read(file: Path, clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
 def _texts(file: Path) -> Iterator[str]:
     """Yield lines that say something, one character a byte, without strace's words between them.
 
-    Of one that is too long it is the first part, without its end.
+    A line that is too long is cut: its first part, without its end.
     """
     held = ""
     for text in _pieces(file):

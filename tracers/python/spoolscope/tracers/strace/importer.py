@@ -24,7 +24,7 @@ from spoolscope.traces.private import Hiding
 
 @dataclass(frozen=True)
 class Begun:
-    """What strace's files may leave open.
+    """The facts that strace's files may leave open.
 
     Attributes:
         pid: Process of the lines that name none.
