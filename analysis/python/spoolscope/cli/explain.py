@@ -40,12 +40,14 @@ BAR = 24
 @json_option
 @click.option("--unknown", is_flag=True, help="List the stacks that no rule knows.")
 @click.option(
-    "--blame", is_flag=True, help="Say who made the journal work, and who kept whom waiting."
+    "--blame",
+    is_flag=True,
+    help="Say what made the journal work, and which process kept which waiting.",
 )
 @click.option(
     "--edges",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write who kept whom waiting, wait by wait (Parquet).",
+    help="Write which process kept which waiting, wait by wait (Parquet).",
 )
 @click.option(
     "--rules",

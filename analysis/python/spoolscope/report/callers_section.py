@@ -18,7 +18,7 @@ def callers_section(studies: Mapping[str, Study]) -> Section:
         "The same time, by its callers. What one of them spends is not what another waits for: "
         "'spoolscope explain TRACE --only' or '--except' shows some of them by themselves."
     )
-    return Section("callers", "By caller", "Whose time", intro, blocks)
+    return Section("callers", "By caller", "Time by caller", intro, blocks)
 
 
 def _blocks(name: str, study: Study) -> list[TableBlock]:

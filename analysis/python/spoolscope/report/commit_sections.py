@@ -26,10 +26,10 @@ def commits_section(studies: Mapping[str, Study]) -> Section:
 
 
 def culprits_section(studies: Mapping[str, Study]) -> Section:
-    """Who kept whom waiting."""
+    """Culprits and their victims."""
     blocks = [_culprits(name, study) for name, study in studies.items()]
     intro = "A victim is a call that slept or was ready to run; its culprit had what it waited for."
-    return Section("culprits", "Culprits", "Who kept whom waiting", intro, blocks)
+    return Section("culprits", "Culprits", "Culprits and their victims", intro, blocks)
 
 
 def _culprits(name: str, study: Study) -> TableBlock:
