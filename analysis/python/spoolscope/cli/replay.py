@@ -211,6 +211,8 @@ def _recorder() -> Recorder | None:
         made = record(request, show)
         if made.failure is not None:
             warn(f"the recorder of a replay ended early: {made.failure}")
+        elif made.command_status is None:  # a signal ended the recording before the replay began
+            raise KeyboardInterrupt
         return made.command_status or 0
 
     return run

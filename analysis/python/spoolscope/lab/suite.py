@@ -200,8 +200,9 @@ def record_load(
     summary = record(
         Request(spools=[mount], output=output, command=command, keep_names=True, snapshot=snapshot)
     )
-    if summary.command_status == INTERRUPTED:
-        raise KeyboardInterrupt  # the recorder took the signal, and ended in order
+    # The recorder took the signal and ended in order, perhaps before the load began.
+    if summary.failure is None and summary.command_status in (None, INTERRUPTED):
+        raise KeyboardInterrupt
     if summary.command_status:
         raise SpoolscopeError("a process of the load failed", remedy="see its message above")
     return Trace.open(summary.trace)
