@@ -46,7 +46,7 @@ SELECT id, from_ns, to_ns, held_pid AS culprit_pid, held_tid AS culprit_tid,
 FROM cpu_waits
 """
 
-# Who had the CPU that each process waited for in its calls.
+# Processes that had the CPU which each process waited for in its calls.
 _HELD = """
 SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall,
     CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END AS cause,

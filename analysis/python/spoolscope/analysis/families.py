@@ -19,7 +19,7 @@ PROCESS, PROGRAM, PARENT, UNIT = range(4)
 GAIN = 1.5
 """A wider level is named only if it holds that much more."""
 MOSTLY = 0.9
-"""What holds for this part of a group is said of the group."""
+"""A fact that holds for this part of a group is said of the group."""
 DEEPEST = 8
 LISTED = 3
 
@@ -143,7 +143,7 @@ class Group:
 
     @property
     def parent(self) -> Key | None:
-        """Who started nearly all of it, if that was one process; its name may be ""."""
+        """The process that started nearly all of it, if it was one; its name may be ""."""
         return self._shared(lambda process: process.parents[0] if process.parents else None)
 
     @property
@@ -203,7 +203,7 @@ def grouped(
             of = (level, name if level in (PROGRAM, UNIT) else (pid, name))
             groups.setdefault(of, Group(level, name, pid)).add(key, process, charged)
     found: dict[int, list[Group]] = {level: [] for level in (PROCESS, PROGRAM, PARENT, UNIT)}
-    # Of those that hold the same, the one with the fewest processes says most.
+    # The group with the fewest processes says most, of those that hold the same.
     for group in sorted(groups.values(), key=lambda g: (-g.charged, len(g.members), g.name)):
         found[group.level].append(group)
     return found
