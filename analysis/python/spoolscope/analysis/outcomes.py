@@ -202,12 +202,19 @@ def _found(header: dict[str, Any], output: Path) -> Trace | None:
     given = Path(str(header["trace"]))
     for path in (output / given, output.absolute().parent / given.name):
         try:
-            trace = Trace.open(path)
+            trace = Trace.open(_short(path))
         except (SpoolscopeError, OSError):  # gone, or not for us to read
             continue
         if _is_replayed(trace, header):
             return trace
     return None
+
+
+def _short(path: Path) -> Path:
+    """Return a path without detours, as seen from here if it lies below."""
+    real = Path(os.path.realpath(path))
+    here = Path.cwd()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _is_replayed(trace: Trace, header: dict[str, Any]) -> bool:
