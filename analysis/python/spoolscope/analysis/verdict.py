@@ -61,14 +61,18 @@ def give_verdict(
         headline = f"{best.name} spent {spent} in {count(n_calls)} calls."
         sure = "One candidate alone: there is nothing to compare it with."
         return Verdict("alone", best.name, None, headline, sure, [], problems, None)
-    unfaithful = _unfaithful(replay, pair, candidates)
+    unfaithful, why = _unfaithful(replay, pair, candidates)
     return Verdict(
         word=pair.word,
         best=best.name,
         other=pair.reference,
         headline=" ".join([*unfaithful, _headline(pair, candidates)]),
         sure=_sure(pair, n_calls),
-        reasons=[*(reason.text + "." for reason in pair.why), *_no_merit(pair, candidates)],
+        reasons=[
+            *(reason.text + "." for reason in pair.why),
+            *_no_merit(pair, candidates),
+            *why,
+        ],
         problems=problems,
         next_command=_next(replay, pair, candidates),
     )
@@ -106,19 +110,22 @@ def _doubt(pair: "Pair", said: str) -> str:
     return f"from {bounds} is possible, and {100 * MINIMUM_EFFECT:.0f} % counts as no difference"
 
 
-def _unfaithful(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
-    """Say which runs are not true to the recording: nothing else counts before that."""
-    names = (pair.candidate, pair.reference)
+def _unfaithful(
+    replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]
+) -> tuple[list[str], list[str]]:
+    """Name runs that are not true to the recording, which comes first, and say why, later."""
     given = {one.candidate: one for one in certificates(replay.runs)}
-    said = []
-    for name in names:
+    said, late, why = [], [], []
+    for name in (pair.candidate, pair.reference):
         one, problems = given.get(name), candidates[name].fidelity.problems
         if problems:
             said.append(f"{name} is not replayed faithfully: {problems[0]}.")
         elif one is not None and one.verdict == "unfaithful":
-            runs = f"{one.rounds - one.faithful} of {one.rounds} runs"
-            said.append(f"{name} is not replayed faithfully in {runs}: {one.sentences[0]}")
-    return said
+            late.append(f"{one.rounds - one.faithful} of {one.rounds} runs on {name}")
+            why.append(f"Not faithful, {name}: {one.sentences[0]}")
+    if late:
+        said.append(f"Not faithful: {', '.join(late)}.")
+    return said, why
 
 
 def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
