@@ -20,7 +20,7 @@ SELECT path_id FROM paths WHERE kind = 'spool' AND (path = ? OR starts_with(path
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown of a trace.
+    """The part of a trace that is shown.
 
     Attributes:
         only: Process ids, names of processes (may have ``*``) and mailboxes, that is directories
@@ -35,7 +35,7 @@ class Selection:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all calls are shown."""
+        """True if all calls are shown."""
         return self == WHOLE
 
     def lasted_ns(self, duration_ns: int) -> int:
@@ -47,7 +47,7 @@ class Selection:
 
     @property
     def label(self) -> str:
-        """What is shown, in words; "all calls" if nothing is left out."""
+        """The part that is shown, in words; "all calls" if nothing is left out."""
         words = [f"of {', '.join(self.only)}"] if self.only else []
         words += [f"but those of {', '.join(self.but)}"] if self.but else []
         words += [f"begun {self.part.label}"] if self.part else []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Pair
 
 LEAST_TAKEN = 0.02
-"""What other programs took is worth a sentence from this part of the time on."""
+"""Time that other programs took is worth a sentence from this part of all on."""
 
 
 @dataclass(frozen=True)
