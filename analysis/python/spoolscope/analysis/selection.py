@@ -105,13 +105,7 @@ def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -
 
 
 def _begun(trace: Trace, part: Slice) -> str:
-    lasted_s = int(trace.meta["duration_ns"]) / 1e9
-    if part.from_ns / 1e9 >= lasted_s:
-        raise SpoolscopeError(
-            f"--slice begins at {part.from_ns / 1e9:g} s, the recording ends at {lasted_s:.1f} s",
-            remedy="give a part of it",
-            exit_code=USAGE,
-        )
+    part.check_within(int(trace.meta["duration_ns"]))
     start_ns = int(trace.meta["start_ns"])
     # A call that was under way when the recording began is of its first instant.
     since = f"ts_ns >= {start_ns + part.from_ns}" if part.from_ns else "true"

@@ -17,7 +17,6 @@ from spoolscope.replay.plan import PlanSummary, Show, build, written_bytes
 from spoolscope.replay.scaled import Scale, told, users
 from spoolscope.replay.threads import late_ns
 from spoolscope.replay.whatif import WhatIf, by_name
-from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.slices import Slice
@@ -39,7 +38,7 @@ def plan(
         SpoolscopeError: the trace holds no call, or cannot be planned.
     """
     if what_if.part is not None:
-        _check_part(trace, what_if.part)
+        what_if.part.check_within(int(trace.meta["duration_ns"]))
     summary = build(trace, out, what_if, show)
     part = what_if.since(late_ns(trace))
     cut = None if part is None else _cut(out, part)
@@ -57,16 +56,6 @@ def plan(
     if what_if.scale.users > 1:
         summary, scaled = _scaled(summary, out, what_if.scale)
     return summary, what_if.told(summary.left_out, cut, only, scaled)
-
-
-def _check_part(trace: Trace, part: Slice) -> None:
-    lasted_s = int(trace.meta["duration_ns"]) / 1e9
-    if part.from_ns / 1e9 >= lasted_s:
-        raise SpoolscopeError(
-            f"--slice begins at {part.from_ns / 1e9:g} s, the recording ends at {lasted_s:.1f} s",
-            remedy="give a part of it",
-            exit_code=USAGE,
-        )
 
 
 def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:

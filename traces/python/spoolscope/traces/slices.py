@@ -29,6 +29,20 @@ class Slice:
         to = "" if self.to_ns is None else time_text(self.to_ns)
         return f"{time_text(self.from_ns)}..{to}"
 
+    def check_within(self, duration_ns: int) -> None:
+        """Make sure that it begins before a recording of this length, ns, has ended.
+
+        Raises:
+            SpoolscopeError: it does not.
+        """
+        if self.from_ns >= duration_ns:
+            raise SpoolscopeError(
+                f"--slice begins at {self.from_ns / 1e9:g} s, the recording ends at "
+                f"{duration_ns / 1e9:.1f} s",
+                remedy="give a part of it",
+                exit_code=USAGE,
+            )
+
 
 def parse_slice(text: str) -> Slice:
     """Read ``T0..T1``: times since the recording began, as ``90``, ``1.5m`` or nothing.
