@@ -18,9 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from spoolscope.replay import images
-from spoolscope.replay.candidates import image_bytes, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.plan import build
+from spoolscope.replay.targets import image_bytes, prepared
 from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import SCHEMA, TABLES

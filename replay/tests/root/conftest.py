@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.tracers.session import Request, record
 
 ORACLE = Path(__file__).resolve().parents[3] / "tracers" / "tests" / "oracle"

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay import images
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.engine import Content, Engine
 from spoolscope.replay.job import Begin
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root]

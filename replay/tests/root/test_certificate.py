@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.differences import Answer, Types, known_differences
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.calls import CALLS, FICLONERANGE
 from spoolscope.traces.flat import DTYPES

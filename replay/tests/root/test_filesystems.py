@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, check, parse, prepared
+from spoolscope.replay.candidates import check, parse
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
 

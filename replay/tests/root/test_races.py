@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.trace import Trace

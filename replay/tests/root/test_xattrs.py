@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay.candidates import SMALLEST_BYTES, parse, prepared
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.replay.whatif import WHOLE
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace

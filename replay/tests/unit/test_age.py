@@ -5,9 +5,10 @@ import json
 import pytest
 
 from spoolscope.replay.age import Age
-from spoolscope.replay.candidates import SMALLEST_BYTES, grows_to, image_bytes, parse
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.job import Begin
 from spoolscope.replay.run import replay
+from spoolscope.replay.targets import SMALLEST_BYTES, grows_to, image_bytes
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 

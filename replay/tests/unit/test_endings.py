@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spoolscope.replay.candidates import remove
+from spoolscope.replay.directories import remove
 from spoolscope.replay.plan import build
 from spoolscope.replay.planned import plan
 from spoolscope.replay.run import replay

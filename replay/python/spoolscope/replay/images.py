@@ -136,3 +136,10 @@ def _read_data(path: str, buffer: bytearray) -> None:
             if not got:
                 return
             at += got
+
+
+def filesystem_type(place: Path) -> str:
+    """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
+    words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    return found[-1] if found else ""  # of several at one place, the last is on top

@@ -18,26 +18,19 @@ from spoolscope.replay.artifacts import (
     write_plan,
     write_row,
 )
-from spoolscope.replay.candidates import (
-    Target,
-    check,
-    check_space,
-    filesystem_type,
-    grows_to,
-    image_bytes,
-    parse,
-    prepared,
-)
+from spoolscope.replay.candidates import check, parse
 from spoolscope.replay.differences import Types
 from spoolscope.replay.divergences import causes, judge, shown
 from spoolscope.replay.engine import ORDERS, Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity, to_make
+from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import WARM, Begin, Job, Recorder, Slot, slots
 from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
 from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.planned import plan
+from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen

@@ -1,0 +1,127 @@
+"""Targets: a candidate made ready on a fresh loop image or in a directory, always cleaned up."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from spoolscope.replay import images
+from spoolscope.replay.age import GROWTH, Age
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.directories import alone_in
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.traces.errors import SpoolscopeError
+
+MIB = 1 << 20
+SMALLEST_BYTES = 1 << 30
+
+
+@dataclass
+class Target:
+    """A prepared candidate.
+
+    Attributes:
+        mount: Directory that becomes the spool.
+        options: Mount options as the kernel lists them.
+        copied: The image is a copy of one that holds the fixture already.
+    """
+
+    mount: Path
+    options: str
+    image: Path | None = None
+    copied: bool = False
+
+    def cool(self, candidate: Candidate, keep: Path | None = None) -> None:
+        """Write everything back and forget it, so that the replay starts with cold caches.
+
+        Args:
+            candidate: What the target was made of.
+            keep: Where to leave a copy of the image as it is then.
+        """
+        if self.image is None:
+            images.run("sync", "-f", self.mount)
+            return
+        images.unmount(self.mount)
+        if keep is not None and not self.copied:
+            images.copy(self.image, keep)
+            images.drop_cached(keep)
+        images.drop_cached(self.image)
+        images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
+
+
+@contextmanager
+def prepared(
+    candidate: Candidate, work: Path, size_bytes: int, kept: Path | None = None
+) -> Iterator[Target]:
+    """Make a candidate ready and remove every trace of it afterwards, whatever happens.
+
+    Args:
+        candidate: What to make.
+        work: Directory for the image.
+        size_bytes: Size of the image.
+        kept: Image to copy instead of making one, if it is there.
+
+    Raises:
+        SpoolscopeError: no space for the image, or mkfs or mount failed.
+    """
+    if candidate.directory is not None:
+        with alone_in(candidate.directory):
+            yield Target(candidate.directory.resolve(), "")
+        return
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    image, mount = place / f"{candidate.name}.img", place / "mnt"
+    try:
+        mount.mkdir()
+        copied = kept is not None and kept.exists()
+        if kept is not None and copied:
+            images.copy(kept, image)
+        else:
+            images.make(image, size_bytes, candidate.mkfs)
+        images.mount(image, mount, candidate.fstype, candidate.mount_options)
+        yield Target(mount, _mounted_options(mount), image, copied)
+    finally:
+        with undisturbed():
+            images.unmount(mount)
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def image_bytes(content_bytes: int, names: int, age: Age | None = None) -> int:
+    """Return an image size that leaves every candidate well below full."""
+    needed = (content_bytes + 8192 * names) * (1 if age is None else GROWTH)
+    return max(SMALLEST_BYTES, -(-(2 * needed + 512 * MIB) // (64 * MIB)) * 64 * MIB)
+
+
+def grows_to(candidate: Candidate, size_bytes: int, age: Age | None) -> int:
+    """Return how much of a sparse image a replay may come to use.
+
+    What ages it takes room without being written, except on ext2 and ext3.
+    """
+    written = age is not None and candidate.fstype in ("ext2", "ext3")
+    return size_bytes if written else size_bytes // 2
+
+
+def check_space(work: Path, needed_bytes: int) -> None:
+    """Fail early if the (sparse) image would not fit where it is made."""
+    free = shutil.disk_usage(work).free
+    if free < needed_bytes:
+        raise SpoolscopeError(
+            f"{work} has {free // MIB} MiB free, the image may grow to {needed_bytes // MIB} MiB",
+            remedy="give another --work DIR",
+        )
+
+
+def _mounted_options(mount: Path) -> str:
+    found = subprocess.run(
+        ["findmnt", "--json", "--output", "OPTIONS", "--target", str(mount)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        return str(json.loads(found.stdout)["filesystems"][0]["options"])
+    except (ValueError, KeyError, IndexError):
+        return ""
