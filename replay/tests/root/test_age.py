@@ -11,9 +11,10 @@ from spoolscope.replay.age import Age
 from spoolscope.replay.candidates import parse
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.job import Begin
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.plan import build
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.traces.trace import Trace
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.outcomes import call_name, read_plan
 from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.replay.scaled import Scale
 from spoolscope.replay.whatif import parse
 from spoolscope.traces.errors import SpoolscopeError

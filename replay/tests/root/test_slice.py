@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import parse_pace
 from spoolscope.replay.planned import plan
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.replay.whatif import WHOLE, parse
 from spoolscope.traces.trace import Trace
 

@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.outcomes import VERDICTS
 from spoolscope.replay.plan import build
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.replay.whatif import parse
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.replay.engine import Engine
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.planned import plan
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.replay.scaled import Scale, users
 from spoolscope.replay.whatif import parse, parse_scale
 from spoolscope.traces.errors import SpoolscopeError

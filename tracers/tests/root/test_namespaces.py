@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from recordings import ask
 
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.one_run import is_true
+from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 

@@ -13,7 +13,8 @@ import pytest
 import strace_log
 from recordings import ask
 
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.one_run import is_true
+from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError

@@ -30,9 +30,10 @@ from spoolscope.replay.candidates import PRESETS
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.job import CACHES, Begin, Recorder
+from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
-from spoolscope.replay.run import is_true, replay
+from spoolscope.replay.run import replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace

@@ -38,7 +38,11 @@ class Begin:
 
 @dataclass(frozen=True)
 class Job:
-    """All that the runs of one replay share."""
+    """All that the runs of one replay share.
+
+    Attributes:
+        whole_life: A used filesystem is checked and emptied.
+    """
 
     trace: Trace
     plan_file: Path
@@ -55,6 +59,7 @@ class Job:
     rounds: int
     what_if: dict[str, Any] | None
     order: str
+    whole_life: bool = True
 
     @property
     def users(self) -> int:

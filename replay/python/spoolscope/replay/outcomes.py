@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops
+from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops, are
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
@@ -34,6 +34,7 @@ REASONS = (
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
+_WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "copy_file_range")
 _PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault", LEFT_OUT: "left out"}
 
 
@@ -161,6 +162,18 @@ def judged(outcomes: npt.NDArray[np.void], *verdicts: int) -> npt.NDArray[np.int
         chosen = np.isin(outcomes["verdict"][part], verdicts)
         found.append(np.flatnonzero(chosen) + part.start)
     return np.concatenate(found)
+
+
+def written_bytes(plan: Plan, outcomes: npt.NDArray[np.void]) -> int:
+    """Return how many bytes calls wrote to files; what went through mappings is not in it."""
+    total = 0
+    for part in on_disk.parts(len(outcomes)):
+        results = outcomes[part]
+        made = np.isin(results["verdict"], (SAME, DIVERGED, OF_FILESYSTEM))
+        made &= (results["reason"] != BAD_FD) & (results["ret"] > 0)
+        made &= are(plan.ops["op"][part], _WRITES)
+        total += int(results["ret"][made].sum())
+    return total
 
 
 def call_name(op: np.void) -> str:

@@ -14,6 +14,7 @@ from spoolscope.replay.age import GROWTH, Age
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.lifetime import Lifetime
 from spoolscope.traces.errors import SpoolscopeError
 
 MIB = 1 << 20
@@ -35,27 +36,37 @@ class Target:
     image: Path | None = None
     copied: bool = False
 
-    def cool(self, candidate: Candidate, keep: Path | None = None) -> None:
+    def cool(
+        self, candidate: Candidate, keep: Path | None = None, life: Lifetime | None = None
+    ) -> None:
         """Write everything back and forget it, so that the replay starts with cold caches.
 
         Args:
             candidate: What the target was made of.
             keep: Where to leave a copy of the image as it is then.
+            life: Where it is told what that took.
         """
+        life = life or Lifetime()
         if self.image is None:
             images.run("sync", "-f", self.mount)
             return
         images.unmount(self.mount)
+        life.count("fill")
         if keep is not None and not self.copied:
             images.copy(self.image, keep)
             images.drop_cached(keep)
         images.drop_cached(self.image)
-        images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
+        with life.step("mount_filled"):
+            images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
 
 
 @contextmanager
 def prepared(
-    candidate: Candidate, work: Path, size_bytes: int, kept: Path | None = None
+    candidate: Candidate,
+    work: Path,
+    size_bytes: int,
+    kept: Path | None = None,
+    life: Lifetime | None = None,
 ) -> Iterator[Target]:
     """Make a candidate ready and remove every trace of it afterwards, whatever happens.
 
@@ -64,6 +75,7 @@ def prepared(
         work: Directory for the image.
         size_bytes: Size of the image.
         kept: Image to copy instead of making one, if it is there.
+        life: Where it is told what that took.
 
     Raises:
         SpoolscopeError: no space for the image, or mkfs or mount failed.
@@ -72,6 +84,7 @@ def prepared(
         with alone_in(candidate.directory):
             yield Target(candidate.directory.resolve(), "")
         return
+    life = life or Lifetime()
     place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
     image, mount = place / f"{candidate.name}.img", place / "mnt"
     try:
@@ -80,12 +93,15 @@ def prepared(
         if kept is not None and copied:
             images.copy(kept, image)
         else:
-            images.make(image, size_bytes, candidate.mkfs)
-        images.mount(image, mount, candidate.fstype, candidate.mount_options)
+            with life.step("mkfs"):
+                images.make(image, size_bytes, candidate.mkfs)
+        with life.step("mount_copied" if copied else "mount"):
+            images.mount(image, mount, candidate.fstype, candidate.mount_options)
         yield Target(mount, _mounted_options(mount), image, copied)
     finally:
         with undisturbed():
             images.unmount(mount)
+            life.release()
             shutil.rmtree(place, ignore_errors=True)
 
 

@@ -1,0 +1,84 @@
+"""What becomes of a used filesystem: unmounted, checked, mounted again, emptied."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from spoolscope.replay import images
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.lifetime import Lifetime
+from spoolscope.replay.targets import Target
+
+# Programs that check a filesystem and change nothing; the image or device is appended.
+CHECKS = {
+    "ext2": ("e2fsck", "-f", "-n"),
+    "ext3": ("e2fsck", "-f", "-n"),
+    "ext4": ("e2fsck", "-f", "-n"),
+    "xfs": ("xfs_repair", "-n"),
+    "btrfs": ("btrfs", "check", "--readonly"),
+}
+SAID_LINES = 5
+
+
+def aftermath(target: Target, candidate: Candidate, life: Lifetime, *, whole: bool) -> None:
+    """Take a used filesystem through the rest of its life.
+
+    Args:
+        target: A mounted target after its replay and verification.
+        candidate: What it was made of.
+        life: Where it is told; the devices are being watched.
+        whole: Check and empty it; both take longer the more files there are.
+    """
+    if target.image is not None:
+        with life.step("umount"):
+            images.unmount(target.mount)
+        life.count("replay")
+        if whole:
+            _check(target.image, CHECKS.get(candidate.fstype, ()), life)
+            images.drop_cached(target.image)
+            images.mount(target.image, target.mount, candidate.fstype, candidate.mount_options)
+    if whole:
+        _remove_all(target.mount, life)
+    else:
+        for step in ("check", "remove"):
+            life.left_out(step, "not asked for")
+
+
+def _check(image: Path, words: Sequence[str], life: Lifetime) -> None:
+    """Have its own program look at an unmounted filesystem with cold caches."""
+    if not words:
+        life.left_out("check", "no program that checks it is known")
+        return
+    images.drop_cached(image)
+    env = {**os.environ, "PATH": images.program_path()}
+    try:
+        with life.step("check"):
+            done = subprocess.run(
+                [*words, image], capture_output=True, text=True, env=env, check=False
+            )
+    except FileNotFoundError:
+        life.left_out("check", f"program {words[0]} is missing")
+        return
+    said = (done.stdout + done.stderr).strip().splitlines()
+    life.facts["check"] = {
+        "words": " ".join(words),
+        "status": done.returncode,
+        "clean": done.returncode == 0,
+        "said": [] if done.returncode == 0 else said[-SAID_LINES:],
+    }
+
+
+def _remove_all(mount: Path, life: Lifetime) -> None:
+    """Remove all names, as ``rm -r`` does, and wait until that is on the disk."""
+    names = [entry.path for entry in os.scandir(mount) if entry.name != "lost+found"]
+    with life.step("remove"):
+        done = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", *names], capture_output=True, check=False
+        )
+        images.run("sync", "-f", mount)
+    if done.returncode:
+        del life.steps["remove"]
+        life.left_out("remove", "rm may not remove all of it")
+        return
+    life.capacity("after_removal", mount)

@@ -1,0 +1,158 @@
+"""One run: a candidate made, filled, replayed on, verified, checked, emptied and removed."""
+
+import json
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay import images
+from spoolscope.replay.aftermath import aftermath
+from spoolscope.replay.artifacts import digests_of, faults_of, row_of, write_json, write_row
+from spoolscope.replay.differences import Types
+from spoolscope.replay.divergences import causes, judge, shown
+from spoolscope.replay.engine import Engine, ended_early, to_its_end
+from spoolscope.replay.fidelity import Conditions, fidelity, to_make
+from spoolscope.replay.images import filesystem_type
+from spoolscope.replay.job import WARM, Job, Slot
+from spoolscope.replay.lifetime import Lifetime, block_devices
+from spoolscope.replay.outcomes import read_outcomes, write_parquet, written_bytes
+from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
+from spoolscope.traces.phases import Phases
+from spoolscope.traces.trace import Trace
+
+
+def running_s(job: Job) -> dict[str, float]:
+    """Return about how long the phases of a run take."""
+    calls, names = job.summary.syscalls, job.names
+    run_s = job.pace.estimate_s(job.summary.duration_ns)
+    return {
+        "making the filesystem": 0.5,
+        "building the fixture": 0.5 + names / 20_000,
+        "making caches cold": 1.0,
+        "replaying": calls / 50_000 if run_s is None else run_s,
+        "converting its recording": 0.0 if job.recorder is None else 2 + calls / 20_000,
+        "verifying": 0.5 + names / 50_000,
+        "checking and emptying it": 1.0 + names / 10_000,
+        "judging": 0.1 + calls / 200_000,
+    }
+
+
+def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
+    """Make, fill, replay, verify, check, empty and remove one candidate; return the row of it."""
+    directory = job.out / slot.name
+    directory.mkdir(parents=True)
+    engine = Engine(job.plan_file, job.begin.content)
+    age = job.begin.age
+    content = max(job.summary.tree_bytes, job.fixture_bytes, job.peak_bytes)
+    size = image_bytes(content, job.names, age)
+    if slot.candidate.directory is None:
+        check_space(job.work.parent, grows_to(slot.candidate, size, age))
+    began = time.monotonic()
+    show("making the filesystem")
+    roomy = shutil.disk_usage(job.work).free > size
+    keep = job.work / f"{slot.candidate.name}.fixture" if job.rounds > 1 and roomy else None
+    life = Lifetime()
+    with prepared(slot.candidate, job.work, size, keep, life) as target:
+        built = _fill(job, slot, engine, target, keep, life, show)
+        disks = block_devices(target.mount) if target.image is not None else []
+        life.watch(disks)
+        with life.dirty():
+            summary = _execute(job, engine, target, directory, show)
+        life.by_kind(directory / "trace", disks)
+        show("verifying")
+        state = engine.verify(target.mount)
+        options = target.options
+        types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
+        show("checking and emptying it")
+        aftermath(target, slot.candidate, life, whole=job.whole_life)
+    show("judging")
+    outcomes = read_outcomes(directory / "outcomes.bin")
+    wrong = judge(job.plan, outcomes, types)
+    caused = causes(job.plan, outcomes, wrong, types, job.trace)
+    given = Conditions(job.pace, summary, int(state["mismatched"]), types.same, job.users)
+    found = fidelity(job.plan, outcomes, job.summary, given)
+    life.facts["mail_bytes"] = {
+        "fill": built["bytes"],
+        "replay": written_bytes(job.plan, outcomes),
+    }
+    row = row_of(job, slot, summary, state, options) | asdict(found)
+    row["wall_ns"] = int((time.monotonic() - began) * 1e9)
+    row["run"] = str(directory)
+    row["faults"] = faults_of(job, outcomes)
+    row["divergences"] = shown(caused)
+    row["fixture"] = "copied" if target.copied else "built"
+    row["age"] = built.get("age")
+    row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
+    row["life"] = life.as_dict()
+    write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
+    (directory / "outcomes.bin").unlink()
+    write_json(directory / "divergences.json", caused)
+    row["digests"] = digests_of(directory)
+    write_row(directory, row)
+    return row
+
+
+def _fill(
+    job: Job,
+    slot: Slot,
+    engine: Engine,
+    target: Target,
+    keep: Path | None,
+    life: Lifetime,
+    show: Phases,
+) -> dict[str, Any]:
+    """Build the fixture, or know what a copied one holds; make caches cold or warm."""
+    note = keep.with_suffix(".json") if keep else None
+    if note is not None and target.copied:
+        built: dict[str, Any] = json.loads(note.read_text())
+    else:
+        show("building the fixture")
+        life.capacity("after_mkfs", target.mount)
+        life.watch(block_devices(target.mount) if target.image is not None else [])
+        with life.step("fill"):
+            built = engine.fixture(target.mount, job.begin.age)
+            images.run("sync", "-f", target.mount)
+        if note is not None and target.image is not None:
+            write_json(note, built)
+    show("making caches cold")
+    target.cool(slot.candidate, keep, life)
+    if job.begin.cache == WARM:
+        images.read_all(target.mount)
+    return built
+
+
+def _recorded_types(trace: Trace) -> frozenset[str]:
+    return frozenset(str(spool.get("fstype")) for spool in trace.meta.get("spools", []))
+
+
+def _execute(
+    job: Job, engine: Engine, target: Target, directory: Path, show: Phases
+) -> dict[str, Any]:
+    files = engine.files(directory, job.work)
+    command = engine.command(target.mount, job.pace, job.order, files)
+
+    def recording(_what: str, converted: float | None) -> None:
+        if converted is not None:
+            show("converting its recording", converted)
+
+    show("replaying")
+    with engine.watching(files, lambda done: show("replaying", done)):
+        if job.recorder is not None:
+            status = job.recorder(target.mount, command, directory / "trace", recording)
+        else:
+            status = to_its_end(command)
+    summary = engine.summary(files, status)
+    if summary["failed"] or summary["interrupted"]:
+        kept = directory / "outcomes.parquet"
+        write_parquet(job.plan, read_outcomes(files.outcomes), kept, job.users)
+        files.outcomes.unlink()
+        raise ended_early(summary, kept)
+    return summary
+
+
+def is_true(row: dict[str, Any]) -> bool:
+    """Tell whether a run reproduced everything: no divergence, nothing left out."""
+    missing = to_make(row["certificate"]["calls"]) - row["executed"]
+    return int(row["divergent"] + missing + row["final_state"]["mismatched"]) == 0
