@@ -9,6 +9,7 @@ from typing import Any
 from spoolscope.replay import images
 from spoolscope.replay.directories import check_directory
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 SAFE = "noatime,nosuid,nodev"
 
@@ -24,6 +25,13 @@ class Candidate:
         mount_options: For mount -o.
         package: Debian package of the mkfs program.
         directory: The directory of a ``dir:`` candidate.
+        journal: Bytes of a separate journal or log device; 0: it has none.
+        layers: What it lies on, lowest first: dm-crypt, md, ..., or the candidate below an overlay.
+        model: Name of a device model; empty: the device as it is.
+        reason: One sentence: why anybody compares it.
+        source: Where the configuration comes from.
+        durability: "same" as the reference of a comparison, or what is weaker and why.
+        kernels: Series of Debian's kernels that have it, for a machine that boots them.
     """
 
     name: str
@@ -32,6 +40,13 @@ class Candidate:
     mount_options: str = SAFE
     package: str = ""
     directory: Path | None = None
+    journal: int = 0
+    layers: tuple[str, ...] = ()
+    model: str = ""
+    reason: str = ""
+    source: str = ""
+    durability: str = "same"
+    kernels: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -39,39 +54,32 @@ class Candidate:
         return self.name.replace(":", "-").replace("/", "_")
 
 
-# Inode tables are written by mkfs: a kernel thread that does it later would disturb the replay.
-_EXT = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+def _preset(name: str, fstype: str, *options: str) -> Candidate:
+    kind = FILESYSTEMS[fstype]
+    return Candidate(
+        name,
+        fstype,
+        kind.mkfs_words(),
+        ",".join((SAFE, *options)),
+        kind.package,
+        kernels=kind.kernels,
+    )
+
+
 PRESETS = {
     c.name: c
     for c in (
-        Candidate("ext4", "ext4", ("mkfs.ext4", *_EXT), package="e2fsprogs"),
-        Candidate("ext3", "ext3", ("mkfs.ext3", *_EXT), package="e2fsprogs"),
+        _preset("ext4", "ext4"),
+        _preset("ext3", "ext3"),
         *(
-            Candidate(
-                f"{fstype}-{mode}",
-                fstype,
-                (f"mkfs.{fstype}", *_EXT),
-                f"{SAFE},data={mode}",
-                package="e2fsprogs",
-            )
+            _preset(f"{fstype}-{mode}", fstype, f"data={mode}")
             for fstype in ("ext4", "ext3")
             for mode in ("journal", "writeback")
         ),
-        Candidate(
-            "ext2",
-            "ext2",
-            ("mkfs.ext2", "-q", "-F", "-E", "lazy_itable_init=0"),
-            package="e2fsprogs",
-        ),
-        Candidate("xfs", "xfs", ("mkfs.xfs", "-q", "-f"), package="xfsprogs"),
-        Candidate("btrfs", "btrfs", ("mkfs.btrfs", "-q", "-f"), package="btrfs-progs"),
-        Candidate(
-            "btrfs-zstd",
-            "btrfs",
-            ("mkfs.btrfs", "-q", "-f"),
-            f"{SAFE},compress=zstd",
-            package="btrfs-progs",
-        ),
+        _preset("ext2", "ext2"),
+        _preset("xfs", "xfs"),
+        _preset("btrfs", "btrfs"),
+        _preset("btrfs-zstd", "btrfs", "compress=zstd"),
     )
 }
 

@@ -1,0 +1,177 @@
+"""The filesystems, read from filesystems.toml."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.traces.inheritance import inherited
+
+DEVICE, JOURNAL = "{device}", "{journal}"
+USER_XATTRS, HARD_LINKS, SYMLINKS, OWNERS = "user_xattrs", "hard_links", "symlinks", "owners"
+LACKING = (USER_XATTRS, HARD_LINKS, SYMLINKS, OWNERS)
+LONGEST_SYMLINK = 4095
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Journal:
+    """How a separate journal or log device is given; ``{journal}`` is where its path goes.
+
+    Attributes:
+        format: Words for the mkfs program that make the journal first; empty if mkfs of the
+            filesystem does.
+        mkfs: Words for mkfs of the filesystem.
+        mount: Mount option, empty if the filesystem remembers.
+    """
+
+    format: tuple[str, ...]
+    mkfs: tuple[str, ...]
+    mount: str
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """One type of filesystem; filesystems.toml says what each key means.
+
+    Attributes:
+        type: As mount -t knows it.
+        package: Debian package of its programs.
+        mkfs: Program and words that every image needs; empty if nothing is formatted.
+        once: Words of mkfs of which only the last counts.
+        keep: Words for mkfs to leave blocks as they are.
+        smallest_bytes: Of the smallest device that mkfs takes.
+        mounts: What is mounted: the path of the device, or a name.
+        fsck: Program and words that look without changing anything; empty if there is none.
+        journal: How a separate journal is given, None if there is no such thing.
+        lacks: What it cannot do, of ``LACKING``.
+        symlink_bytes: Longest target of a symlink.
+        symbols: How its tracepoints and functions begin.
+        threads: Names of its kernel threads.
+        workers: How to tell for which filesystem a work function works, by its name.
+        commits: What its commits are called.
+        rules: Filesystems whose cause rules explain it.
+        kernels: Series of Debian's kernels that have it.
+        modules: Package that builds its module for them, empty if they have it.
+        needs: What has to exist before it can be mounted anywhere.
+    """
+
+    type: str
+    package: str
+    mkfs: tuple[str, ...]
+    once: tuple[str, ...]
+    keep: tuple[str, ...]
+    smallest_bytes: int
+    mounts: str
+    fsck: tuple[str, ...]
+    journal: Journal | None
+    lacks: tuple[str, ...]
+    symlink_bytes: int
+    symbols: tuple[str, ...]
+    threads: tuple[str, ...]
+    workers: Mapping[str, str]
+    commits: str
+    rules: tuple[str, ...]
+    kernels: tuple[str, ...]
+    modules: str
+    needs: str
+
+    @property
+    def explained(self) -> bool:
+        """The cause rules know what its calls wait for."""
+        return bool(self.rules)
+
+    def mkfs_words(self, *more: str) -> tuple[str, ...]:
+        """Return program and words of mkfs with more of them, for a device at the end.
+
+        Of some words only the last counts: what follows them is joined by commas.
+        """
+        joined: dict[str, int] = {}
+        words: list[str] = []
+        given = [*self.mkfs, *more]
+        at = 0
+        while at < len(given):
+            word, value = given[at], given[at + 1 : at + 2]
+            if word in self.once and value and word in joined:
+                words[joined[word]] += f",{value[0]}"
+                at += 2
+                continue
+            if word in self.once and value:
+                joined[word] = len(words) + 1
+                words.append(word)
+                at += 1
+            words.append(given[at])
+            at += 1
+        return tuple(words)
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of a size such as "300 MiB".
+
+    Raises:
+        ValueError: it is no such size.
+    """
+    found = re.fullmatch(r"(\d+) ?([KMG]iB)", text)
+    if not found:
+        raise ValueError(f"{text!r} is no size such as '256 MiB'")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def parse(text: str) -> dict[str, Filesystem]:
+    """Parse the text of filesystems.toml into filesystems by type, in file order.
+
+    Raises:
+        ValueError: a block or a key is wrong.
+    """
+    blocks = inherited(tomllib.loads(text))
+    return {fstype: _filesystem(fstype, block) for fstype, block in blocks.items()}
+
+
+def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
+    def words(key: str) -> tuple[str, ...]:
+        return tuple(block.pop(key, ()))
+
+    def text(key: str, default: str = "") -> str:
+        return str(block.pop(key, default))
+
+    made = Filesystem(
+        type=fstype,
+        package=text("package"),
+        mkfs=words("mkfs"),
+        once=words("once"),
+        keep=words("keep"),
+        smallest_bytes=size_bytes(text("smallest", "0 MiB")),
+        mounts=text("mounts", DEVICE),
+        fsck=words("fsck"),
+        journal=_journal(block.pop("journal", {})),
+        lacks=words("lacks"),
+        symlink_bytes=block.pop("symlink", LONGEST_SYMLINK),
+        symbols=words("symbols"),
+        threads=words("threads"),
+        workers=block.pop("workers", {}),
+        commits=text("commits", "journal commits"),
+        rules=tuple(block.pop("rules", (fstype,))) if block.pop("explained", True) else (),
+        kernels=words("kernels"),
+        modules=text("modules"),
+        needs=text("needs"),
+    )
+    if unknown := [*block, *(word for word in made.lacks if word not in LACKING)]:
+        raise ValueError(f"[{fstype}] has unknown keys or words: {unknown}")
+    return made
+
+
+def _journal(block: dict[str, Any]) -> Journal | None:
+    if not block:
+        return None
+    return Journal(tuple(block.get("format", ())), tuple(block["mkfs"]), block.get("mount", ""))
+
+
+def _file() -> Path:
+    here = Path(__file__).resolve()
+    installed = here.with_name("filesystems.toml")
+    return installed if installed.is_file() else here.parents[3] / "filesystems.toml"
+
+
+FILESYSTEMS: dict[str, Filesystem] = parse(_file().read_text())
