@@ -10,6 +10,7 @@ import numpy as np
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
+from spoolscope.analysis.lives import Spread, lives, unclean
 from spoolscope.analysis.metrics import (
     METRICS,
     PRIMARY,
@@ -51,6 +52,8 @@ class Candidate:
         strangers_ns: Time that its calls waited for a CPU which a program had that is no part of
             the replay, mean over the recorded runs; it is neither in ``causes`` nor in ``table``.
         directories: Of its runs.
+        life: What mkfs, filling, check, removal and so on took, by the keys of ``MEASURES``.
+        damage: What the check of its filesystem found, None if nothing.
     """
 
     name: str
@@ -65,6 +68,8 @@ class Candidate:
     makespan_ns: float
     strangers_ns: float
     directories: list[Path]
+    life: dict[str, Spread]
+    damage: str | None
 
 
 @dataclass(frozen=True)
@@ -236,6 +241,8 @@ def _candidate(
         makespan_ns=float(np.mean([run.row.get("makespan_ns") or 0 for run in runs])),
         strangers_ns=strangers_ns,
         directories=[run.directory for run in runs],
+        life=lives(runs),
+        damage=unclean(runs),
     )
 
 
@@ -328,6 +335,7 @@ def _words(value: Any) -> str:
 
 def _candidate_json(candidate: Candidate) -> dict[str, Any]:
     plain = {**candidate.__dict__, "fidelity": asdict(candidate.fidelity)}
+    plain["life"] = {key: asdict(spread) for key, spread in candidate.life.items()}
     plain["table"] = [
         {"family": family, "cause": cause, "ns": ns}
         for (family, cause), ns in sorted(candidate.table.items(), key=lambda item: -item[1])

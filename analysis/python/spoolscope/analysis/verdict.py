@@ -50,6 +50,7 @@ def give_verdict(
     problems = [
         f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
     ]
+    problems += [f"{name}: {c.damage}." for name, c in candidates.items() if c.damage]
     asked = (run.row.get("what_if") for run in replay.runs)
     problems[:0] = dict.fromkeys(told["sentence"] for told in asked if told)
     if replay.trace is None:

@@ -5,6 +5,7 @@ import math
 from spoolscope.traces.text import shown
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+_SIZES = (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10))
 
 
 def duration(ns: float | None) -> str:
@@ -17,6 +18,14 @@ def duration(ns: float | None) -> str:
     scale, unit = next(((s, u) for s, u in _UNITS if size >= 0.9995 * s), _UNITS[-1])
     value = ns / scale
     digits = max(0, 2 - math.floor(math.log10(max(abs(value), 1) * 1.0005)))
+    return f"{value:,.{digits if scale > 1 else 0}f} {unit}"
+
+
+def size(bytes_: float) -> str:
+    """Return a size with three significant digits, e.g. "1.02 GiB", "534 KiB"."""
+    unit, scale = next(((u, 1 << s) for u, s in _SIZES if bytes_ >= 0.9995 * (1 << s)), ("B", 1))
+    value = bytes_ / scale
+    digits = max(0, 2 - math.floor(math.log10(max(value, 1) * 1.0005)))
     return f"{value:,.{digits if scale > 1 else 0}f} {unit}"
 
 

@@ -67,6 +67,9 @@ def text(found: "Comparison") -> Iterable[str]:
         yield from _pairs(found)
         yield ""
         yield from _secondary(found)
+    if any(c.life for c in found.candidates.values()):
+        yield ""
+        yield from _lives(found)
 
 
 def _labels(found: "Comparison", width: int) -> dict[str, str]:
@@ -132,6 +135,33 @@ def _secondary(found: "Comparison") -> Iterable[str]:
         values = [found.candidates[name].metrics[key] for name in names]
         show = duration if metric.unit == "ns" else lambda v: percent(v, 2)
         yield f"{metric.label:<30}" + "".join(f"{show(value):>12}" for value in values)
+
+
+LIFE_COLUMNS = {
+    "mkfs": "mkfs_ns",
+    "fill": "fill_ns",
+    "mount": "mount_filled_ns",
+    "umount": "umount_ns",
+    "check": "check_ns",
+    "remove": "remove_ns",
+    "usable": "usable_bytes",
+    "writes": "replay_writes",
+    "dirty": "dirty_bytes",
+}
+
+
+def _lives(found: "Comparison") -> Iterable[str]:
+    """Yield a row of medians for each candidate; no cell is wider than six characters."""
+    from spoolscope.analysis.lives import MEASURES
+
+    yield "Life of the filesystem (medians; writes: to its device by byte that calls wrote)"
+    yield f"{'candidate':<17}" + "".join(f"{head:>7}" for head in LIFE_COLUMNS)
+    labels = _labels(found, 16)
+    for c in found.candidates.values():
+        told = ((MEASURES[key], c.life.get(key)) for key in LIFE_COLUMNS.values())
+        cells = (m.shown(spread.median if spread else None) for m, spread in told)
+        narrow = (cell.replace("iB", "").replace(" ", "") for cell in cells)
+        yield f"{labels[c.name]:<17}" + "".join(f"{cell:>7}" for cell in narrow)
 
 
 def _report_command(out: tuple[Path, ...]) -> str:

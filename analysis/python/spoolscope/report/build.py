@@ -28,6 +28,7 @@ from spoolscope.report.certificate_section import certificate_section
 from spoolscope.report.cpu_section import cpu_section
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import latency as latency_figures
+from spoolscope.report.life_section import life_section
 from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
 from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -164,11 +165,13 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
             )
     verdict = found.verdict
     certificate = certificate_section(found.replay.runs, list(found.candidates))
+    life = life_section(found)
     sections = [
         *([replay_sections.compare_section(found)] if found.pairs else []),
         *([trace_sections.calls_section(studies)] if studies else []),
         replay_sections.latency_section(found),
         *(_recorded_sections(studies) if studies else []),
+        *([life] if life else []),
         replay_sections.fidelity_section(found),
         *([certificate] if certificate else []),
         *([trace_sections.quality_section(studies)] if studies else []),
