@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from spoolscope.cli import vm
 from spoolscope.cli.limits import Number
 from spoolscope.cli.output import (
     claim_output,
@@ -41,6 +42,9 @@ def command() -> None:
     Everything happens on small filesystems in memory, in a mount namespace of
     its own: nothing is left of them, whatever happens. Needs root.
     """
+
+
+command.add_command(vm.command, "vm")
 
 
 @command.command(epilog="Example: sudo spoolscope lab faults slow-flush --on xfs")

@@ -1,0 +1,156 @@
+"""The verb lab vm, and what else says something about machines."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from spoolscope.cli.limits import Number
+from spoolscope.cli.output import progress, quiet_option, warn
+from spoolscope.cli.printing import say
+from spoolscope.lab.vm import kernels
+from spoolscope.lab.vm.machine import Machine
+from spoolscope.lab.vm.results import Ended
+from spoolscope.lab.vm.running import MachineError, run
+from spoolscope.replay import images
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+EMULATED = (
+    "no KVM that runs this kernel: the machine is emulated, which slows what needs the CPU down "
+    "three to ten times; do not take its times for those of real hardware"
+)
+EPILOG = """\b
+Examples:
+  sudo spoolscope lab vm
+  sudo spoolscope lab vm --kernel 6.12 -- sh -c 'modprobe jfs && grep jfs /proc/filesystems'
+  sudo spoolscope lab vm --bring jfs.trace -- \\
+      spoolscope record --spool /mnt -o jfs.trace -- sh load.sh
+"""
+
+memory_option = click.option(
+    "--memory",
+    "memory_mib",
+    type=Number(512, 1 << 20),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="Memory of a machine.",
+)
+icount_option = click.option(
+    "--icount",
+    is_flag=True,
+    help="The machine's clock counts instructions: CPU time is exact, and a run takes longer.",
+)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]...")
+@click.option("--kernel", "series", default="6.1", show_default=True, help="Series of Debian's.")
+@click.option("--cpus", type=Number(1, 64), help="Processors [1 if emulated, else up to 4].")
+@memory_option
+@icount_option
+@click.option(
+    "--disk",
+    "disks",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="Image that it sees as /dev/vda, the next as /dev/vdb and so on; writable.",
+)
+@click.option(
+    "--bring",
+    "back",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="File or directory, written in the machine, that comes back; may be repeated.",
+)
+@quiet_option
+def command(
+    words: tuple[str, ...],
+    series: str,
+    cpus: int | None,
+    memory_mib: int,
+    icount: bool,
+    disks: tuple[Path, ...],
+    back: tuple[Path, ...],
+    quiet: bool,
+) -> int:
+    """Run a command, or a shell, on a distribution's kernel.
+
+    QEMU boots it in seconds with all files of this machine. What is written
+    there goes to a disk that vanishes with it: nothing here is changed, but
+    for what --bring names. /run/spoolscope-vm/scratch has room for images. The
+    exit code is that of the command; Ctrl-C interrupts it, twice ends all.
+    """
+    if not words and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SpoolscopeError(
+            "a shell needs a terminal", remedy="give a command after --", exit_code=USAGE
+        )
+    wanted = {path: Path.cwd() / path for path in back}
+    for path in wanted:
+        if os.path.lexists(path):
+            raise SpoolscopeError(
+                f"{path} exists", remedy="remove it, or bring another name", exit_code=USAGE
+            )
+    machine = machine_of(series, memory_mib, cpus=cpus, icount=icount, quiet=quiet)
+    with telling_of_console():
+        ended = run(
+            machine,
+            words or _shell(),
+            back=list(wanted.values()),
+            environment=environment(),
+            disks=disks,
+            terminal=not words,
+        )
+    for path, inside in wanted.items():
+        if not ended.bring(inside, path):
+            warn(f"{path} was not written in the machine")
+    end_if_interrupted(ended)
+    return ended.status
+
+
+def machine_of(
+    series: str, memory_mib: int, *, cpus: int | None = None, icount: bool = False, quiet: bool
+) -> Machine:
+    """Fetch the kernel of a machine if need be, and say what the machine is.
+
+    Raises:
+        SpoolscopeError: the kernel cannot be had.
+    """
+    with progress(quiet=quiet) as show:
+        machine = Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
+    if machine.accelerator != "kvm" and not quiet:
+        warn(EMULATED)
+    return machine
+
+
+@contextmanager
+def telling_of_console() -> Iterator[None]:
+    """Print the end of its console if a machine dies."""
+    try:
+        yield
+    except MachineError as error:
+        say(*(f"console: {line}" for line in error.console), err=True)
+        raise
+
+
+def end_if_interrupted(ended: Ended) -> None:
+    """End as any command does after Ctrl-C; what came back stays."""
+    if ended.interrupted:
+        raise KeyboardInterrupt
+
+
+def environment() -> dict[str, str]:
+    """Return what a command in a machine begins with: this one, and spoolscope on the PATH."""
+    here = Path(sys.executable).parent
+    return os.environ | {"PATH": f"{here}:{images.program_path()}"}
+
+
+def _shell() -> list[str]:
+    """Return the user's shell, in a terminal of this one's size."""
+    columns, lines = shutil.get_terminal_size()
+    shell = os.environ.get("SHELL", "/bin/sh")
+    return ["sh", "-c", f'stty rows {lines} columns {columns}; exec "$0" -i', shell]
