@@ -27,13 +27,21 @@ fn functions(mut each: impl FnMut(u64, &str)) -> Result<()> {
     Ok(())
 }
 
+/// The linker's marks stand at the address of a section's first function: that of Debian's 6.1 in
+/// `.sched.text` is `io_schedule_timeout`.
+fn marks_section(name: &str) -> bool {
+    name.starts_with("__") && (name.ends_with("_start") || name.ends_with("_end"))
+}
+
 /// "hexaddress function" lines for every address, by address. Addresses that
 /// kallsyms hides or does not know are left out.
 pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
     let wanted: BTreeSet<u64> = addresses.filter(|a| *a != 0).collect();
     let mut table: BTreeMap<u64, String> = BTreeMap::new();
     functions(|address, name| {
-        table.insert(address, name.to_owned());
+        if !(marks_section(name) && table.contains_key(&address)) {
+            table.insert(address, name.to_owned());
+        }
     })?;
     let mut text = String::new();
     for address in wanted {
@@ -54,4 +62,17 @@ pub fn addresses_of(names: &[&str]) -> Result<Vec<(u64, usize)>> {
         }
     })?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_of_the_linker_is_no_function() {
+        assert!(marks_section("__sched_text_start"));
+        assert!(marks_section("__cpuidle_text_end"));
+        assert!(!marks_section("io_schedule_timeout"));
+        assert!(!marks_section("blk_mq_queue_tag_busy_iter_start"));
+    }
 }

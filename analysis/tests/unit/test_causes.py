@@ -6,6 +6,7 @@ from spoolscope.analysis.causes import BLOCKED_CAUSES
 from spoolscope.analysis.stack_rules import classify, compile_rule, load_rules
 from spoolscope.analysis.stacks import telling
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 SCHED = "__schedule < schedule < "
 IO = (
@@ -143,6 +144,13 @@ def test_bad_rules_are_refused_with_a_remedy(tmp_path, text):
 
 def test_every_blocked_cause_has_a_rule():
     assert {rule.cause for rule in load_rules()} == set(BLOCKED_CAUSES)
+
+
+@pytest.mark.parametrize("fstype", FILESYSTEMS)
+def test_a_filesystem_has_rules_or_is_not_explained(fstype):
+    ruled = {rule.filesystem for rule in load_rules()}
+    assert ruled >= set(FILESYSTEMS[fstype].rules)
+    assert FILESYSTEMS[fstype].explained or fstype not in ruled
 
 
 def test_telling_frames_drop_the_plumbing():

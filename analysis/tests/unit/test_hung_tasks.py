@@ -1,4 +1,4 @@
-"""Rules against stacks of hung tasks that people published, judged by hand; and dead rules."""
+"""Rules against stacks judged by hand: published ones of hung tasks, recorded ones; dead rules."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,8 @@ import pytest
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.stack_rules import classify, shipped_rules, split_stack
 
-FILE = Path(__file__).with_name("hung_tasks.tsv")
+PUBLISHED = Path(__file__).with_name("hung_tasks.tsv")
+RECORDED = Path(__file__).with_name("recorded_waits.tsv")
 
 # Stacks whose cause the rules do not give, and why.
 NOT_NAMED = {
@@ -32,8 +33,8 @@ class Hung(NamedTuple):
         return rule.cause if rule else "unexplained"
 
 
-def hung_tasks() -> list[Hung]:
-    lines = FILE.read_text().splitlines()
+def hung_tasks(file: Path = PUBLISHED) -> list[Hung]:
+    lines = file.read_text().splitlines()
     return [Hung(*line.split("\t")) for line in lines if not line.startswith("#")]
 
 
@@ -43,6 +44,14 @@ def test_hung_tasks_are_named():
     assert {task.cause for task in tasks} <= set(CAUSES)
     wrong = [t for t in tasks if t.named() != t.cause and t.judgement not in NOT_NAMED]
     assert wrong == []
+
+
+@pytest.mark.parametrize("filesystem", ["jfs", "reiserfs", "f2fs", "nilfs2", "exfat"])
+def test_recorded_waits_are_named(filesystem):
+    waits = [wait for wait in hung_tasks(RECORDED) if wait.filesystem == filesystem]
+    assert len(waits) >= 20
+    assert {wait.kernel for wait in waits} == {"6.1", "6.12"}
+    assert [(w.named(), w) for w in waits if w.named() != w.cause] == []
 
 
 def test_what_is_not_named_is_still_not():
