@@ -208,6 +208,7 @@ fn prepare(
         "directories": built.directories,
         "others": built.others,
         "refused": built.refused,
+        "stand_ins": built.stand_ins,
         "xattrs": built.xattrs,
         "xattrs_skipped": built.xattrs_skipped,
         "bytes": built.bytes,

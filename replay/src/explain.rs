@@ -192,6 +192,7 @@ fn done(op: &PlanOp, path: u32) -> &'static str {
         Some(Makes::Same) if op.ret < 0 => "met",
         Some(Makes::Same) => "found",
         Some(Makes::Gone) if semantics::kind(op) == Kind::Rename => "moved away",
+        Some(Makes::Whiteout) => "moved away",
         Some(Makes::Gone) => "removed",
         Some(Makes::Object) => "made",
         Some(Makes::Moved) => "moved here",

@@ -24,8 +24,10 @@ pub struct Built {
     pub directories: u64,
     pub others: u64,
     pub bytes: i64,
-    /// Device nodes, and symlinks where they could lead out: never made.
+    /// Symlinks where they could lead out: never made.
     pub refused: u64,
+    /// Sockets that stand in for device nodes, which are never made.
+    pub stand_ins: u64,
     /// Names that were made and removed to age directories.
     pub names_aged: u64,
     /// Extended attributes that were set.
@@ -41,6 +43,7 @@ impl Built {
         self.others += part.others;
         self.bytes += part.bytes;
         self.refused += part.refused;
+        self.stand_ins += part.stand_ins;
         self.xattrs += part.xattrs;
         self.xattrs_skipped += part.xattrs_skipped;
     }
@@ -275,6 +278,10 @@ fn make(
             libc::S_IFIFO | libc::S_IFSOCK => {
                 check(libc::mknod(path.as_ptr(), mode & libc::S_IFMT | 0o600, 0))?;
                 built.others += 1;
+            }
+            libc::S_IFCHR | libc::S_IFBLK => {
+                check(libc::mknod(path.as_ptr(), libc::S_IFSOCK | 0o600, 0))?;
+                built.stand_ins += 1;
             }
             libc::S_IFREG | 0 => {
                 write_file(thing, path, first_mode, pattern)?;

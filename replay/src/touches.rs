@@ -41,6 +41,8 @@ pub enum Makes {
     Linked,
     /// Both names change places (RENAME_EXCHANGE).
     Swapped,
+    /// A device that leads nowhere, where its object was moved away (RENAME_WHITEOUT).
+    Whiteout,
 }
 
 /// One name a call depends on.
@@ -56,6 +58,7 @@ pub type Touches = [Option<Touch>; 2];
 
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
+const WHITEOUT: u32 = 4;
 
 /// Whether calls of a kind may make, move or remove names.
 pub fn changes_names(kind: Kind) -> bool {
@@ -162,10 +165,10 @@ fn renamed(op: &PlanOp) -> Touches {
         flags if flags & NOREPLACE != 0 => (Need::Absent, Makes::Moved),
         _ => (Need::Any, Makes::Moved),
     };
-    let leaves = if makes == Makes::Swapped {
-        Makes::Swapped
-    } else {
-        Makes::Gone
+    let leaves = match makes {
+        Makes::Swapped => Makes::Swapped,
+        _ if op.flags & WHITEOUT != 0 => Makes::Whiteout,
+        _ => Makes::Gone,
     };
     [
         Some(Touch {

@@ -75,10 +75,6 @@ impl Attributes {
         self.is(libc::S_IFLNK)
     }
 
-    pub fn is_device(&self) -> bool {
-        self.is(libc::S_IFBLK) || self.is(libc::S_IFCHR)
-    }
-
     /// The record, without its names, place and time.
     pub fn record(&self) -> Tree {
         let born = self.stat.stx_mask & libc::STATX_BTIME != 0;

@@ -146,7 +146,7 @@ impl<'a> Lister<'a> {
         let Ok(found) = attributes::of(name) else {
             return Ok(());
         };
-        if found.mounted || found.is_device() {
+        if found.mounted {
             return Ok(());
         }
         if found.is_directory() {

@@ -212,7 +212,7 @@ impl<'a> Walk<'a> {
         let Ok(found) = attributes::of(name) else {
             return Ok(None);
         };
-        if found.mounted || found.is_device() {
+        if found.mounted {
             return Ok(None);
         }
         let row = self.rows.add(self.dev, &found, parent, name)?;

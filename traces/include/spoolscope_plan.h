@@ -148,6 +148,7 @@ enum spsc_outcome_reason {
 	SPSC_REASON_USED_UP = 9, /* skipped: no space, descriptors or memory, or a limit was met */
 	SPSC_REASON_BROKEN = 10, /* skipped: the recorded disk failed or was read-only */
 	SPSC_REASON_AROUND = 11, /* skipped: another filesystem, mount or program was in the way */
+	SPSC_REASON_STAND_IN = 12, /* skipped: a device node, for which a socket stands in */
 };
 
 /* Result of one op, same index as the op. */

@@ -7,6 +7,7 @@ use spoolscope_traces::records::{
 use std::sync::LazyLock;
 
 use crate::engine::fds::FdTable;
+use crate::engine::special;
 use crate::engine::task::Task;
 use crate::model::sizes::write_offset;
 use crate::pattern;
@@ -202,6 +203,7 @@ impl Task {
             Word::Target => self.text(op.path2, b"")?,
             Word::Name => self.xattr_name(op.path2)?,
             Word::Flags => self.flags(op, kind),
+            Word::Mode if kind == Kind::Mknod => special::node(op.mode),
             Word::Mode => i64::from(op.mode),
             Word::Cmd => i64::from(op.cmd),
             // getdents64 takes 32 bits: a negative size is a large one, larger than the buffer.
@@ -329,7 +331,7 @@ impl Task {
         (&raw const self.scratch.flock) as i64
     }
 
-    fn owner(&self, id: u32) -> i64 {
+    pub fn owner(&self, id: u32) -> i64 {
         let keep = id == u32::MAX;
         let shown = if self.context.confinement.owners || keep {
             id

@@ -8,6 +8,7 @@ use crate::engine::copies;
 use crate::engine::fds::{self, Open};
 use crate::engine::life;
 use crate::engine::mapped;
+use crate::engine::special;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
@@ -18,10 +19,16 @@ const ALIGNED: usize = 4096;
 /// Executes an operation; the verdict says whether the result is the recorded one.
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
     refuse(task, op, kind)?;
+    if special::is_opened(op, kind) {
+        return special::open(task, op, REASON_NOT_A_FILE);
+    }
     let ret = match semantics::was_denied(op) {
         true => life::as_denied(task, op, |task| perform(task, op, kind)),
         false => perform(task, op, kind),
     }?;
+    if let Some(left_out) = special::met(task, op, kind, ret) {
+        return left_out;
+    }
     after(task, op, kind, ret);
     let stat = (ret >= 0 && matches!(kind, Kind::Stat | Kind::Fstat)).then(|| stat_of(task, op));
     Ok((ret, verdict::compare(op, kind, ret, stat)))
@@ -47,14 +54,15 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         // All of the machine would be flushed: the target alone is what was meant.
         Kind::SyncAll => sync_target(task),
         Kind::Write => write(task, op)?,
+        Kind::Chmod | Kind::Chown => match special::change(task, op, kind) {
+            Some(ret) => ret,
+            None => plain(task, op, kind)?,
+        },
         _ => plain(task, op, kind)?,
     })
 }
 
 fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
-    let special = semantics::is_special(u32::from(op.obj_mode));
-    let device = matches!(op.mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK);
-    let by_name = semantics::uses_path(op) && kind != Kind::Open;
     if kind != Kind::Unsupported
         && let Some(reason) = semantics::machine_lacked(op)
     {
@@ -66,12 +74,10 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
-        Kind::Mknod if device => Err(REASON_UNSUPPORTED),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),
         Kind::Fcntl if !is_known_fcntl(op) => Err(REASON_UNSUPPORTED),
-        _ if special && !by_name => Err(REASON_NOT_A_FILE),
-        _ => Ok(()),
+        _ => special::refuse(task, op, kind),
     }
 }
 
@@ -281,16 +287,21 @@ fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
 
 /// The root directory stays the target: names in a plan are whole. Only the lookup is made.
 fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
-    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
-    let [first, second, ..] = task.arguments(op, semantics::kind(op), &shape)?;
-    let (directory, path) = match shape.begins_with_directory() {
-        true => (first, second),
-        false => (i64::from(libc::AT_FDCWD), first),
-    };
+    let (directory, path) = name_of(task, op)?;
     Ok(syscall(
         libc::SYS_faccessat,
         [directory, path, i64::from(libc::X_OK), 0, 0, 0],
     ))
+}
+
+/// The directory that a call begins at, and its path.
+pub fn name_of(task: &mut Task, op: &PlanOp) -> Result<(i64, i64), Refusal> {
+    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
+    let [first, second, ..] = task.arguments(op, semantics::kind(op), &shape)?;
+    Ok(match shape.begins_with_directory() {
+        true => (first, second),
+        false => (i64::from(libc::AT_FDCWD), first),
+    })
 }
 
 /// Of an exec that failed only the lookup is made, and that only in the spool. What it found but
@@ -346,17 +357,18 @@ fn bind_result(task: &Task, op: &PlanOp, kind: Kind, real: i32) {
     }
     let source = task.process.fds.get(op.fd);
     let cloexec = semantics::closes_on_exec(op);
-    let (path, append) = match (kind, source) {
-        (Kind::Open, _) | (_, None) => (op.path, semantics::open_flags(op) & libc::O_APPEND != 0),
-        (_, Some(source)) => (source.path, source.append),
+    let opened = || Open {
+        path: op.path,
+        append: semantics::open_flags(op) & libc::O_APPEND != 0,
+        ..Open::new(real)
     };
+    let open = source.filter(|_| kind != Kind::Open).unwrap_or_else(opened);
     task.process.fds.bind(
         op.ret as i32,
         Open {
             real,
-            path,
             cloexec,
-            append,
+            ..open
         },
     );
 }

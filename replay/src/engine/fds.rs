@@ -9,6 +9,7 @@ use spoolscope_traces::records::NONE;
 
 const CLOEXEC: u32 = 1;
 const APPEND: u32 = 2;
+const SPECIAL: u32 = 4;
 
 /// One recorded descriptor; zero means closed, so real numbers are kept plus one.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Open {
     pub path: u32,
     pub cloexec: bool,
     pub append: bool,
+    /// It leads to a pipe, a socket or a device, which was not opened (O_PATH).
+    pub special: bool,
 }
 
 /// An inotify watch: descriptor, recorded number, real number.
@@ -96,6 +99,7 @@ impl FdTable {
             path: slot.path.load(Relaxed),
             cloexec: bits & CLOEXEC != 0,
             append: bits & APPEND != 0,
+            special: bits & SPECIAL != 0,
         })
     }
 
@@ -109,7 +113,12 @@ impl FdTable {
             return;
         };
         slot.path.store(open.path, Relaxed);
-        let bits = (u32::from(open.cloexec) * CLOEXEC) | (u32::from(open.append) * APPEND);
+        let bits = [
+            (open.cloexec, CLOEXEC),
+            (open.append, APPEND),
+            (open.special, SPECIAL),
+        ];
+        let bits = bits.iter().map(|(is, bit)| u32::from(*is) * bit).sum();
         slot.bits.store(bits, Relaxed);
         slot.real.store(open.real + 1, Relaxed);
     }
@@ -143,6 +152,7 @@ impl Open {
             path: NONE,
             cloexec: false,
             append: false,
+            special: false,
         }
     }
 }

@@ -79,8 +79,7 @@ fn is_shown(name: &CStr, kind: u8, directory: i32) -> bool {
         libc::DT_UNKNOWN => type_of(name, directory),
         known => known,
     };
-    let made = !matches!(kind, libc::DT_LNK | libc::DT_CHR | libc::DT_BLK);
-    made && !matches!(name.to_bytes(), b"." | b".." | b"lost+found")
+    kind != libc::DT_LNK && !matches!(name.to_bytes(), b"." | b".." | b"lost+found")
 }
 
 /// For filesystems that keep no types in their directories.

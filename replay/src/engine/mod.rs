@@ -17,6 +17,7 @@ pub mod passing;
 mod realtime;
 pub mod schedule;
 pub mod shared;
+mod special;
 mod spin;
 mod supervisor;
 mod task;

@@ -8,6 +8,7 @@ use crate::engine::fds::{self, Open};
 use crate::engine::task::Task;
 use crate::plan::Plan;
 use crate::sandbox::Confinement;
+use crate::semantics;
 
 /// Open files that several descriptors share, with one position: the engine opens each once, and
 /// the processes that it starts find it there.
@@ -65,6 +66,7 @@ pub fn restore(task: &Task) {
             path: fd.path,
             cloexec: flags & libc::O_CLOEXEC != 0,
             append: flags & libc::O_APPEND != 0,
+            special: semantics::is_special(fd.mode),
             ..Open::new(real)
         };
         task.process.fds.bind(fd.fd, open);
@@ -79,6 +81,9 @@ fn open(plan: &Plan, fd: &PlanFd, confinement: &Confinement) -> i32 {
     let mut flags = fd.flags as i32 & !making;
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
         flags &= !libc::O_TMPFILE; // has a name here; it is no directory
+    }
+    if semantics::is_special(fd.mode) {
+        flags |= libc::O_PATH;
     }
     // SAFETY: the path is NUL-terminated.
     let real = unsafe { libc::open(path.as_ptr(), flags | libc::O_NONBLOCK) };

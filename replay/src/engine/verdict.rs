@@ -48,7 +48,8 @@ fn judge(same: bool, reason: u8) -> Verdict {
 
 fn same_stat(op: &PlanOp, stat: Stat) -> bool {
     let mode = u32::from(op.obj_mode);
-    let same_type = mode & libc::S_IFMT == stat.mode & libc::S_IFMT;
+    let same_type =
+        mode & libc::S_IFMT == stat.mode & libc::S_IFMT || semantics::stands_in(stat.mode, mode);
     let sized = semantics::is_regular(mode) && op.obj_size >= 0;
     mode == 0 || same_type && (!sized || op.obj_size == stat.size)
 }

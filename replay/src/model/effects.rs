@@ -5,7 +5,7 @@ use spoolscope_traces::records::{NONE, PlanOp};
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::{Slot, World};
 use crate::semantics::{self, Kind, Lock};
-use crate::touches::{self, Makes};
+use crate::touches::{self, Makes, Touch};
 
 /// Whether other operations may see a difference after this one.
 pub fn changes_anything(op: &PlanOp) -> bool {
@@ -55,8 +55,12 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
             Makes::Swapped if touch.path == op.path2 => {
                 world.exchange(op.path, op.path2);
             }
-            Makes::Swapped => {}
+            Makes::Swapped | Makes::Whiteout => {}
         }
+    }
+    let is_whiteout = |touch: &&Touch| touch.makes == Makes::Whiteout;
+    if let Some(touch) = touches.iter().flatten().find(is_whiteout) {
+        world.white_out(op, touch.path);
     }
 }
 
@@ -94,18 +98,21 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         let special = world.object(object).now.mode & 0o7000;
         return world.object_mut(object).chmod(special | mode);
     }
+    let special = semantics::is_special(world.object(object).now.mode);
     match semantics::kind(op) {
+        Kind::Chmod => world.object_mut(object).chmod(op.mode),
+        Kind::Chown => world.object_mut(object).now.chown(op.arg),
+        // It has no contents: what is written to a device goes elsewhere.
+        _ if special => {}
         Kind::Write if op.ret > 0 => world.write(op, object),
         Kind::Truncate | Kind::Ftruncate => world.resize(object, op.offset),
         Kind::Open if changes_size(op) => world.resize(object, 0),
         Kind::Fallocate if op.obj_size >= 0 => world.allocate(op, object),
         Kind::Clone => world.fill_from_another(op, object),
-        Kind::Chmod => world.object_mut(object).chmod(op.mode),
         Kind::Fault if semantics::dirties(op) => {
             observe(world, op, object);
             world.dirty(op, object);
         }
-        Kind::Chown => world.object_mut(object).now.chown(op.arg),
         _ => observe(world, op, object),
     }
 }

@@ -295,12 +295,10 @@ fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u
     found
 }
 
-/// Whether a replay is sure to have such a name: without a root of its own it makes no symlinks, it
-/// never makes devices, and what mkfs makes is not the trace's.
+/// Whether a replay is sure to have such a name: without a root of its own it makes no symlinks, and
+/// what mkfs makes is not the trace's.
 pub fn is_shown(names: &Names, path: u32, mode: u32) -> bool {
-    let kind = mode & libc::S_IFMT;
-    let made = !matches!(kind, libc::S_IFLNK | libc::S_IFCHR | libc::S_IFBLK);
-    made && last_part(names, path) != b"lost+found"
+    mode & libc::S_IFMT != libc::S_IFLNK && last_part(names, path) != b"lost+found"
 }
 
 fn last_part<'a>(names: &'a Names, path: u32) -> &'a [u8] {

@@ -1,7 +1,8 @@
 //! Names that change places, with what is below them.
 
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{NONE, PlanOp};
 
+use crate::model::objects::Attributes;
 use crate::model::world::{Slot, World};
 
 /// What was below a directory: the rest of the name, and the object.
@@ -23,6 +24,22 @@ impl World<'_> {
         if self.object(object).is_directory() {
             let moved = self.take_below(from);
             self.put_below(to, moved);
+        }
+    }
+
+    /// A device without a number where something was moved away (RENAME_WHITEOUT).
+    pub fn white_out(&mut self, op: &PlanOp, path: u32) {
+        if self.slot(path) == Slot::Absent {
+            let (uid, gid) = self.processes.ids(op.thread);
+            let first = Attributes {
+                mode: libc::S_IFCHR,
+                uid,
+                gid,
+                ..Attributes::default()
+            };
+            let object = self.add(0, first, NONE);
+            self.object_mut(object).nlink = 1;
+            self.put(path, Slot::Present(object));
         }
     }
 
@@ -65,5 +82,34 @@ impl World<'_> {
             }
             self.put(name, Slot::Present(object));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::linear::Linear;
+    use crate::model::state::Tree;
+    use crate::semantics::is_device;
+    use crate::testing::plan;
+
+    #[test]
+    fn a_device_is_left_where_something_was_moved_away_from() {
+        let plan = plan(
+            "tree a ino=5
+             tree d mode=40755 ino=6
+             tree d/in ino=7
+             A 0-1 renameat2 a b flags=4 = 0
+             A 2-3 renameat2 d e flags=4 = 0
+             A 4-5 unlink d = 0
+             A 6-7 renameat2 b b flags=4 = 0",
+        );
+        let linear = Linear::walk(&plan);
+        let tree = Tree::expected(&plan, &linear.world);
+        let is_left = |name: &Vec<u8>| is_device(tree.things[tree.names[name]].attributes.mode);
+        let names = tree.names.keys();
+        let shown: Vec<_> = names.map(|name| (name.as_slice(), is_left(name))).collect();
+        let wanted: [(&[u8], bool); 4] =
+            [(b"a", true), (b"b", false), (b"e", false), (b"e/in", false)];
+        assert_eq!(shown, wanted);
     }
 }

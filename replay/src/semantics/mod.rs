@@ -469,6 +469,17 @@ pub fn is_directory(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFDIR
 }
 
+/// Whether a mode names a device, which the replayer never makes: a socket stands in for it.
+pub fn is_device(mode: u32) -> bool {
+    matches!(mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK)
+}
+
+/// Whether what has the first mode may stand in for what has the second. RENAME_WHITEOUT leaves a
+/// device that leads nowhere.
+pub fn stands_in(found: u32, recorded: u32) -> bool {
+    is_device(recorded) && (is_device(found) || found & libc::S_IFMT == libc::S_IFSOCK)
+}
+
 /// Whether a mode names a pipe, a socket or a device: never opened by the replayer.
 pub fn is_special(mode: u32) -> bool {
     let kind = mode & libc::S_IFMT;

@@ -29,6 +29,7 @@ SKIPPED = {
     "used_up": "the recorded machine had no space, descriptors or memory left, or met a limit",
     "broken": "the recorded disk failed or was read-only",
     "around": "another filesystem, a mount point or a running program was in the way",
+    "stand_in": "on device nodes, for which sockets stand in",
 }
 LOOPS = {
     "open": "Calls come when they came, however slow the target is (open loop).",

@@ -219,7 +219,7 @@ def certify(
         given: What else the run is judged by.
     """
     goals = _goals(counts, late, span, flight, given)
-    reasons = [_reason(goal, late, given) for goal in goals if goal.met is False]
+    reasons = [_reason(goal, counts, late, given) for goal in goals if goal.met is False]
     reasons += _accidents(given.summary)
     word = "unfaithful" if reasons else "faithful" if given.pace.has_schedule else "untimed"
     return {
@@ -285,12 +285,15 @@ def _goals(
     ]
 
 
-def _reason(goal: Goal, late: dict[str, Any] | None, given: Conditions) -> str:
+def _reason(
+    goal: Goal, counts: dict[str, Any], late: dict[str, Any] | None, given: Conditions
+) -> str:
     """Say in a sentence which goal was missed, and why."""
     value = goal.value or 0.0
     said = {
         "other_result": f"{_percent(value)} of the calls had another result",
-        "not_executed": f"{_percent(value)} of the calls to be made were not executed",
+        "not_executed": f"{_percent(value)} of the calls to be made were not executed"
+        f"{_skipped(counts)}",
         "tree_differs": f"{value:,.0f} names of the final tree differ",
         "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
         f"late{_stall(late)}{_cpus(given)}",
@@ -314,6 +317,13 @@ def _accidents(summary: dict[str, Any]) -> list[str]:
     if n := summary.get("orders_given_up"):
         found.append(f"{n} waits for the recorded order were given up")
     return found
+
+
+def _skipped(counts: dict[str, Any]) -> str:
+    """Say for which reasons calls were skipped."""
+    named = counts.get("skipped_for", {}).items()
+    said = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in named)
+    return f" ({said})" if said else ""
 
 
 def _mostly(late: dict[str, Any] | None) -> str:

@@ -85,6 +85,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     row["fixture"] = "copied" if target.copied else "built"
     row["age"] = built.get("age")
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
+    row["stand_ins"] = built["stand_ins"]
     row["life"] = life.as_dict()
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
     (directory / "outcomes.bin").unlink()

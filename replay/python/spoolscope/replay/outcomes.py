@@ -31,6 +31,7 @@ REASONS = (
     "used_up",
     "broken",
     "around",
+    "stand_in",
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
