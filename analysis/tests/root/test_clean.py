@@ -26,9 +26,10 @@ def spoolscope(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*MAIN, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-def mounts(place: Path) -> list[str]:
-    lines = Path("/proc/mounts").read_text().splitlines()
-    return [line for line in lines if f" {place}" in line]
+def mounts(process: int) -> list[str]:
+    """Return what is mounted at mount points of spoolscope, as a process sees it."""
+    lines = Path(f"/proc/{process}/mounts").read_text().splitlines()
+    return [line for line in lines if line.split()[1].startswith("/run/spoolscope/")]
 
 
 def loops(place: Path) -> list[str]:
@@ -59,25 +60,64 @@ def test_a_killed_replay_is_named_and_cleaned_up(
     require("xfs")
     out, bystander = tmp_path / "out", spool("ext4")
     process = subprocess.Popen([*MAIN, *replay_words(out)], stderr=subprocess.PIPE)
-    wait_for(lambda: mounts(out))
-    kill(process)
-    assert len(mounts(out)) == len(loops(out)) == 1
+    wait_for(lambda: mounts(process.pid))
+    point = Path(mounts(process.pid)[0].split()[1])
+    assert point.is_dir()
+    assert not point.is_mount()
     (scratch,) = out.glob(".spoolscope-*")
+    refused = spoolscope(*replay_words(out), "--force")
+    assert refused.returncode == 1
+    assert f"a command works in {scratch}" in refused.stderr
+    assert spoolscope("clean").stdout == "Nothing is left of killed commands.\n"
+    assert len(mounts(process.pid)) == len(loops(out)) == 1
+    kill(process)
+    wait_for(lambda: not loops(out))  # with the last of its processes
+    assert list(scratch.rglob("*.img"))
     (out / "mine").write_text("a file of the operator")
     named = spoolscope("info", SAMPLE)
     assert named.returncode == 0
     assert f"left behind: {scratch}, the plan and images" in named.stderr
     assert "'spoolscope clean' removes it" in named.stderr
     assert str(scratch) in spoolscope("clean", "--dry-run").stdout
-    assert len(mounts(out)) == 1
+    assert scratch.exists()
+    assert point.exists()
     cleaned = spoolscope("clean")
     assert (cleaned.returncode, cleaned.stderr) == (0, "")
-    assert mounts(out) == loops(out) == []
-    assert len(mounts(bystander)) == 1
+    assert bystander.is_mount()
     assert not scratch.exists()
+    assert not point.exists()
     assert {path.name for path in out.iterdir()} >= {"mine", "replay.json", "plan.json"}
     assert "left behind" not in spoolscope("info", SAMPLE).stderr
     assert spoolscope("clean").stdout == "Nothing is left of killed commands.\n"
+
+
+USED_BY_A_PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from spoolscope.replay.candidates import parse
+from spoolscope.replay.places import scratch
+from spoolscope.replay.targets import SMALLEST_BYTES, prepared
+with scratch(Path(sys.argv[1]), Path(sys.argv[1])) as place:
+    with prepared(parse("ext4"), place, SMALLEST_BYTES) as target:
+        print(target.mount, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_mount_of_a_killed_program_that_uses_the_package_is_cleaned_up(
+    tmp_path: Path, require: Callable[..., None]
+) -> None:
+    require("ext4")
+    words = [sys.executable, "-c", USED_BY_A_PROGRAM, tmp_path]
+    killed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    mount = Path(killed.stdout.strip())
+    assert mount.is_mount()
+    assert len(loops(tmp_path)) == 1
+    assert spoolscope("clean").returncode == 0
+    assert loops(tmp_path) == []
+    assert not mount.exists()
+    assert [path for path in tmp_path.iterdir() if path.name != "state"] == []
 
 
 def test_a_killed_recording_is_named_with_both_ways(

@@ -16,6 +16,8 @@ from statistics import median
 
 import pytest
 
+from spoolscope.traces.mounts import mounts
+
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 EXACT = [
@@ -91,31 +93,47 @@ def test_an_injected_fault_is_found(require, name, fstype):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_it_is_interrupted(require, tmp_path, number):
     require("ext4")
-    env = os.environ | {"TMPDIR": str(tmp_path)}
     lab = subprocess.Popen(
         [*SPOOLSCOPE, "lab", "faults", "slow-flush", "--on", "ext4", "--seconds", "30"],
-        stderr=subprocess.PIPE, text=True, env=env,
+        stderr=subprocess.PIPE, text=True, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
     )  # fmt: skip
     deadline = time.monotonic() + 300
     # Asked once: it is mounted twice, with some ms between.
-    while not (found := _loop_of(tmp_path)) and lab.poll() is None and time.monotonic() < deadline:
+    while not (found := _loops_of(lab.pid)) and lab.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert found, (lab.kill(), lab.communicate()[1])
+    (place,) = [mount.place for mount in mounts(lab.pid) if mount.source == "spoolscope-lab"]
     time.sleep(2)
     lab.send_signal(number)
     lab.communicate(timeout=30)
     assert lab.returncode == (-number if number == signal.SIGKILL else 1)
     deadline = time.monotonic() + 20
-    while (_loop_of(tmp_path) or _processes(tmp_path)) and time.monotonic() < deadline:
+    while (_backed(found) or _processes(place)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert _loop_of(tmp_path) == []
-    assert _processes(tmp_path) == []
-    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    assert _backed(found) == []
+    assert _processes(place) == []
+    assert not place.is_mount()
+    if number == signal.SIGKILL:
+        subprocess.run([*SPOOLSCOPE, "clean"], check=True)
+    assert not place.exists()
 
 
-def _loop_of(place) -> list[str]:
-    said = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True)
-    return [line for line in said.stdout.splitlines() if str(place) in line]
+def _loops_of(process) -> dict[str, str]:
+    """Return the file below each loop device that a process sees mounted on its own place."""
+    sources = [mount.source for mount in mounts(process) if "/run/spoolscope/" in str(mount.place)]
+    return {loop: _file_of(loop) for loop in sources if loop.startswith("/dev/loop")}
+
+
+def _file_of(loop: str) -> str:
+    try:
+        return Path("/sys/block", Path(loop).name, "loop/backing_file").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _backed(loops: dict[str, str]) -> list[str]:
+    """Return those of loop devices that still have their file."""
+    return [loop for loop, file in loops.items() if _file_of(loop) == file]
 
 
 def _processes(place) -> list[str]:

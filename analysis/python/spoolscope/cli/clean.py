@@ -26,6 +26,7 @@ def command(dry_run: bool, as_json: bool) -> int:
     become a trace: 'spoolscope record --recover' before.
     """
     from spoolscope.replay.clearing import clear
+    from spoolscope.replay.mount_points import remove_unused
 
     found = left()
     failed: dict[str, str] = {}
@@ -40,6 +41,8 @@ def command(dry_run: bool, as_json: bool) -> int:
         except SpoolscopeError as error:
             failed[str(one.place)] = f"{error.message}; {error.remedy}"
             warn(failed[str(one.place)])
+    if not dry_run:
+        remove_unused()
     left()  # drops the notes of what is gone
     if as_json:
         emit_json({"found": [_row(one) for one in found], "removed": not dry_run, "failed": failed})

@@ -69,7 +69,7 @@ def faults(
     Exit code 3: some fault was not explained as well as it should be.
     """
     from spoolscope.lab import table
-    from spoolscope.lab.private import enter_private_mounts
+    from spoolscope.lab.private import enter
     from spoolscope.lab.suite import run_all
 
     wanted = [
@@ -79,7 +79,7 @@ def faults(
         if not fstypes or fstype in fstypes
     ]
     with claim_output(output, force=force) if output else nullcontext():
-        enter_private_mounts()
+        enter(output)
         with progress(quiet=quiet) as show:
             outcomes, left_out = run_all(wanted, seconds, show)
         for sentence in left_out:
@@ -130,14 +130,14 @@ def kjournald(
     index, a slow disk. Exit code 3: a verdict does not name what was set up.
     """
     from spoolscope.lab.kjournald import run_all, trace_name
-    from spoolscope.lab.private import enter_private_mounts
+    from spoolscope.lab.private import enter
 
     variants = [VARIANTS[name] for name in names or VARIANTS]
     with ExitStack() as claims:
         kept = [output / trace_name(variant, data) for variant in variants] if output else []
         for trace in kept:
             claims.enter_context(claim_output(trace, force=force))
-        enter_private_mounts()
+        enter(output)
         show = claims.enter_context(progress(quiet=quiet))
         cases = run_all(variants, data, seconds, output, show)
     if as_json:

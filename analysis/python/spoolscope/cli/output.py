@@ -129,11 +129,10 @@ def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
         )
     if not path.is_dir() or path.is_symlink():
         return
-    if mounted := _mounted_below(real):
+    if used := _used_below(real):
         raise SpoolscopeError(
-            f"output {path} holds a mounted filesystem",
-            remedy=f"wait for the replay that uses it; if that was killed, 'spoolscope clean' "
-            f"unmounts {mounted}",
+            f"output {path} is in use: a command works in {used}, or something is mounted there",
+            remedy="wait for the command; if it was killed, 'spoolscope clean' unmounts",
         )
     if not _is_ours(path):
         raise SpoolscopeError(
@@ -143,10 +142,10 @@ def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
         )
 
 
-def _mounted_below(directory: Path) -> Path | None:
-    """Return a mount point that a directory is or holds, if there is one."""
+def _used_below(directory: Path) -> Path | None:
+    """Return what a directory is or holds that a command works in, or a mount point."""
     places = (Path(place) for place, _, _ in os.walk(directory))
-    return next((place for place in places if place.is_mount()), None)
+    return next((at for at in places if at.is_mount() or unfinished.in_use(at)), None)
 
 
 def _is_ours(directory: Path) -> bool:

@@ -1,48 +1,36 @@
-"""A private place: mounts that nobody else sees, gone with the last process whatever happens."""
+"""A place in memory for experiments: the machine's own disk plays no part."""
 
 import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from spoolscope.lab.place import mount_memory
 from spoolscope.replay.images import unmount
+from spoolscope.replay.mount_points import enter_private_mounts, mount_point
 from spoolscope.traces.errors import SpoolscopeError
 
-_INSIDE = "SPOOLSCOPE_LAB_INSIDE"
 
+def enter(output: Path | None) -> None:
+    """Let what this command mounts be gone with its last process, whatever happens.
 
-def enter_private_mounts() -> None:
-    """Begin this command again in a mount namespace of its own, if it is not in one yet.
-
-    What is mounted there vanishes with its last process, and loop devices with their mounts.
+    Args:
+        output: What is written, if anything.
 
     Raises:
-        SpoolscopeError: not root, or no program unshare.
+        SpoolscopeError: not root.
     """
-    if os.environ.get(_INSIDE) == str(os.getpid()):
-        return
     if os.geteuid() != 0:
         raise SpoolscopeError("the lab mounts filesystems", remedy="run with sudo")
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        raise SpoolscopeError("program unshare is missing", remedy="apt-get install util-linux")
-    sys.stdout.flush()
-    os.environ[_INSIDE] = str(os.getpid())
-    again = [sys.executable, "-m", "spoolscope.cli.main", *sys.argv[1:]]
-    os.execv(unshare, ["unshare", "--mount", "--propagation", "private", *again])
+    enter_private_mounts([output] if output else [])
 
 
 @contextmanager
 def memory_directory() -> Iterator[Path]:
-    """Give an empty directory in memory, so that the machine's own disk plays no part."""
-    place = Path(tempfile.mkdtemp(prefix="spoolscope-lab-"))
-    try:
-        mount_memory(place)
-        yield place
-    finally:
-        unmount(place)
-        place.rmdir()
+    """Give an empty directory in memory."""
+    with mount_point() as place:
+        try:
+            mount_memory(place)
+            yield place
+        finally:
+            unmount(place)

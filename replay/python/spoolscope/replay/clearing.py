@@ -1,22 +1,22 @@
 """Removing what a replay, or any other command, was working in when it was killed."""
 
-import re
 import shutil
 from pathlib import Path
 
 from spoolscope.replay import images
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.mounts import mounts
 
 
 def clear(place: Path) -> None:
-    """Unmount what is mounted in a directory, free its loop devices, remove it.
+    """Unmount what is mounted in or from a directory, free its loop devices, remove it.
 
     Raises:
         SpoolscopeError: something in it is in use, or cannot be removed.
     """
-    for mount in reversed(_mounts_below(place)):
+    for mount in reversed(_mounts_of(place)):
         images.unmount(mount)
-    if still := _mounts_below(place):
+    if still := _mounts_of(place):
         raise SpoolscopeError(
             f"{still[0]} cannot be unmounted", remedy=f"end what uses it: fuser -vm {still[0]}"
         )
@@ -30,12 +30,14 @@ def clear(place: Path) -> None:
         ) from error
 
 
-def _mounts_below(place: Path) -> list[Path]:
-    """Return mount points in a directory, in the order in which they were mounted."""
-    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    names = (line.split(" ")[4] for line in lines)
-    mounts = (Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), n)) for n in names)
-    return [mount for mount in mounts if mount.is_relative_to(place)]
+def _mounts_of(place: Path) -> list[Path]:
+    """Return where something is mounted in a directory, or an image that lies in it, oldest first.
+
+    They are seen where a program that uses this package was killed, and not the command itself:
+    that one has mounts of its own, which went with it.
+    """
+    loops = _loops_below(place)
+    return [m.place for m in mounts() if m.place.is_relative_to(place) or m.source in loops]
 
 
 def _loops_below(place: Path) -> list[str]:

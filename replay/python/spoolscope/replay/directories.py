@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.mounts import mounts
 from spoolscope.traces.text import decoded
 
 
@@ -92,31 +92,18 @@ def _is(spool: dict[str, Any], directory: Path) -> bool:
     length = len(decoded(spool["mount"]))
     above = (directory, *directory.parents)
     place = next((place for place in above if len(os.fsencode(place)) == length), None)
-    mounts = _mounts()
+    devices = {mount.place: mount.device for mount in mounts()}
     holder = place
-    while holder is not None and (name := _as_in_mountinfo(holder)) not in mounts:
+    while holder is not None and holder not in devices:
         if holder == holder.parent:
             return False  # in a chroot, whose root is no mount point
         holder = holder.parent
     if holder is None or (holder != place and not spool.get("part")):
         return False
-    major, minor = map(int, mounts[name].split(":"))
+    major, minor = map(int, devices[holder].split(":"))
     size = os.statvfs(holder)
     same = major << 20 | minor, size.f_blocks * size.f_frsize
     return same == (spool.get("dev"), spool.get("size_bytes"))
-
-
-def _mounts() -> dict[str, str]:
-    """Return the device of each mount point.
-
-    stat(2) gives a btrfs subvolume a device of its own, mountinfo the superblock's: proc(5).
-    """
-    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-    return {words[4]: words[2] for words in (line.split(" ") for line in text.splitlines())}
-
-
-def _as_in_mountinfo(path: Path) -> str:
-    return re.sub(r"[ \t\n\\]", lambda c: f"\\{ord(c[0]):03o}", str(path))
 
 
 def remove(top: Path) -> None:

@@ -8,6 +8,7 @@ from spoolscope.replay.candidates import check, parse
 from spoolscope.replay.engine import ORDERS, Engine
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Begin, Job, Recorder, slots
+from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.one_run import run_once, running_s
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.pace import Pace, parse_pace
@@ -69,6 +70,9 @@ def replay(
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
+    directories = [candidate.directory for candidate in chosen if candidate.directory]
+    if len(directories) < len(chosen):
+        enter_private_mounts([opened.path, out, work or out, *directories])
     with ending_on_signals(), results(out), scratch(work or out, out) as place:
         planning = _planning_s(opened)
         run_s = kept.estimate_s(int(opened.meta["duration_ns"])) or 1.0

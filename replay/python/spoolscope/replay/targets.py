@@ -15,6 +15,7 @@ from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.lifetime import Lifetime
+from spoolscope.replay.mount_points import mount_point
 from spoolscope.traces.errors import SpoolscopeError
 
 MIB = 1 << 20
@@ -86,23 +87,32 @@ def prepared(
         return
     life = life or Lifetime()
     place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
-    image, mount = place / f"{candidate.name}.img", place / "mnt"
+    image = place / f"{candidate.name}.img"
     try:
-        mount.mkdir()
         copied = kept is not None and kept.exists()
         if kept is not None and copied:
             images.copy(kept, image)
         else:
             with life.step("mkfs"):
                 images.make(image, size_bytes, candidate.mkfs)
-        with life.step("mount_copied" if copied else "mount"):
-            images.mount(image, mount, candidate.fstype, candidate.mount_options)
-        yield Target(mount, _mounted_options(mount), image, copied)
+        with _unmounted_at_last() as mount:
+            with life.step("mount_copied" if copied else "mount"):
+                images.mount(image, mount, candidate.fstype, candidate.mount_options)
+            yield Target(mount, _mounted_options(mount), image, copied)
     finally:
         with undisturbed():
-            images.unmount(mount)
             life.release()
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _unmounted_at_last() -> Iterator[Path]:
+    with mount_point() as mount:
+        try:
+            yield mount
+        finally:
+            with undisturbed():
+                images.unmount(mount)
 
 
 def image_bytes(content_bytes: int, names: int, age: Age | None = None) -> int:

@@ -1,6 +1,5 @@
 """Record: run spoolscope-record, watch it, convert what it captured."""
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from spoolscope.tracers.request import Request
 from spoolscope.tracers.series import Series
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import DTYPES
+from spoolscope.traces.mounts import mounts
 from spoolscope.traces.output import check_output, discard, publish, work_directory
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.private import Hiding
@@ -201,19 +201,12 @@ def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
 
 
 def _place_of(path: Path) -> tuple[str, Path]:
-    """Return major:minor of the filesystem that a path lies on, and its path from that one's root.
-
-    stat(2) gives every btrfs subvolume a device number of its own; mountinfo, proc(5), does not.
-    """
-    mount, device, root = "", "", ""
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        words = [
-            re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)
-            for word in line.split(" ")[:5]
-        ]
-        if path.is_relative_to(words[4]) and len(words[4]) >= len(mount):
-            device, root, mount = words[2:5]  # of mounts on one place the last one is seen
-    return device, Path(root) / path.relative_to(mount)
+    """Return the filesystem's major:minor that a path lies on, and its path from the root of it."""
+    by_place = {mount.place: mount for mount in mounts()}  # the last one at each, which is seen
+    holder = next((by_place[place] for place in (path, *path.parents) if place in by_place), None)
+    if holder is None:  # in a chroot, whose root is no mount point
+        return "", path
+    return holder.device, holder.root / path.relative_to(holder.place)
 
 
 @dataclass

@@ -1,0 +1,107 @@
+"""Mount points: short, each for one command, with mounts that nobody else sees, gone afterwards."""
+
+import ctypes
+import fcntl
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.traces.mounts import Mount, mounts
+from spoolscope.traces.unfinished import command_line
+
+RUN = Path("/run/spoolscope")
+"""Its directories are mount points; a command that uses one has it locked."""
+
+# Numbers of <sched.h> and <sys/mount.h>.
+_CLONE_NEWNS = 0x0002_0000
+_MS_REC, _MS_SLAVE = 1 << 14, 1 << 19
+_MNT_DETACH = 2
+
+
+def enter_private_mounts(needed: Iterable[Path]) -> None:
+    """Give this command a mount namespace of its own, which is gone with its last process.
+
+    A program that uses this package keeps its namespace: it could not go back with all threads.
+
+    Args:
+        needed: Files and directories that are used besides those of programs.
+    """
+    if command_line() is None:
+        return
+    libc = ctypes.CDLL(None)
+    # Without the right to do this there is none to mount, which says so.
+    if libc.unshare(_CLONE_NEWNS) != 0:
+        return
+    # In a chroot, whose root is no mount point, mounts of it stay where they can be seen.
+    libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
+    used = [path.resolve() for path in (*needed, Path.cwd(), Path(sys.prefix), Path(__file__))]
+    for mount in reversed(mounts()):
+        if _would_be_held(mount) and not any(path.is_relative_to(mount.place) for path in used):
+            libc.umount2(os.fsencode(mount.place), _MNT_DETACH)
+
+
+def _would_be_held(mount: Mount) -> bool:
+    """Tell whether a mount seems made for a while, and to be unmounted outside does not reach us.
+
+    Its disk would be in use as long as our copy of it. Where mounts are shared, as systemd has
+    them, none is held.
+    """
+    for_a_while = mount.fstype.startswith("fuse") or mount.source.startswith("/dev/loop")
+    return for_a_while and not mount.propagates
+
+
+@contextmanager
+def mount_point() -> Iterator[Path]:
+    """Lend an empty directory; what is mounted there has to be unmounted before the end.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    RUN.parent.mkdir(parents=True, exist_ok=True)
+    place, descriptor = next(found for number in count(1) if (found := _taken(RUN / str(number))))
+    try:
+        yield place
+    finally:
+        with undisturbed():
+            _give_back(place, descriptor)
+
+
+def remove_unused() -> None:
+    """Remove the mount points of killed commands, where nothing is mounted any more."""
+    for place in RUN.glob("*"):
+        with suppress(NotADirectoryError):
+            if (taken := _taken(place)) is not None:
+                _give_back(*taken)
+
+
+def _taken(place: Path) -> tuple[Path, int] | None:
+    """Make and lock a directory, or take one that a killed command has left; None if in use.
+
+    To remove one that is in use is not refused, if it is a mount point in another namespace only:
+    what is mounted there would go with it.
+    """
+    descriptor = -1
+    try:
+        RUN.mkdir(mode=0o755, exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not place.is_mount() and os.path.samestat(os.fstat(descriptor), place.stat()):
+            return place, descriptor
+    except (FileNotFoundError, BlockingIOError):
+        pass  # removed by another command meanwhile, or locked by it
+    if descriptor >= 0:
+        os.close(descriptor)
+    return None
+
+
+def _give_back(place: Path, descriptor: int) -> None:
+    with suppress(OSError):  # something is mounted on it
+        place.rmdir()
+    os.close(descriptor)
+    with suppress(OSError):  # others use it
+        RUN.rmdir()
