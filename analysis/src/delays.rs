@@ -26,16 +26,27 @@ impl Kind {
     }
 }
 
-/// The delays in force, latest last.
+/// What is in force.
 #[derive(Debug, Default)]
-pub struct Delays(Vec<(Kind, Range<u64>, Duration)>);
+pub struct Delays {
+    /// Delays by kind and place, latest last.
+    set: Vec<(Kind, Range<u64>, Duration)>,
+    modelled: bool,
+    path: Duration,
+}
 
 impl Delays {
-    /// Carry out one command: `clear`, or `KIND FROM TO DELAY_NS`.
+    /// Carry out one command: `clear`, `model on`, `model off`, `path NS`, or
+    /// `KIND FROM TO DELAY_NS`.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["clear"] => self.0.clear(),
+            ["clear"] => self.set.clear(),
+            ["model", "on"] => self.modelled = true,
+            ["model", "off"] => self.modelled = false,
+            ["path", path] => {
+                self.path = Duration::from_nanos(path.parse().context(path.to_owned())?);
+            }
             [kind, from, to, delay] => {
                 let kind = [Kind::Read, Kind::Write, Kind::Flush]
                     .into_iter()
@@ -44,17 +55,23 @@ impl Delays {
                 let place =
                     from.parse().context(from.to_owned())?..to.parse().context(to.to_owned())?;
                 let delay = Duration::from_nanos(delay.parse().context(delay.to_owned())?);
-                self.0.push((kind, place, delay));
+                self.set.push((kind, place, delay));
             }
-            _ => bail!("not KIND FROM TO DELAY_NS, nor clear"),
+            _ => bail!("not KIND FROM TO DELAY_NS, nor clear, path NS, model on or model off"),
         }
         Ok(())
+    }
+
+    /// Return how long a request takes without a delay, where requests take the time of the
+    /// device model.
+    pub fn modelled(&self) -> Option<Duration> {
+        self.modelled.then_some(self.path)
     }
 
     /// Return how long a request for `bytes` at `offset` waits.
     pub fn of(&self, kind: Kind, offset: u64, bytes: u64) -> Duration {
         let touches = |place: &Range<u64>| offset < place.end && offset + bytes > place.start;
-        self.0
+        self.set
             .iter()
             .rev()
             .find(|(k, place, _)| *k == kind && (kind == Kind::Flush || touches(place)))

@@ -1,6 +1,7 @@
 //! The one file of the FUSE filesystem: its root.
 
 use crate::delays::{Delays, Kind};
+use crate::model::Model;
 use anyhow::Result;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags,
@@ -18,23 +19,32 @@ const TTL: Duration = Duration::from_secs(3600);
 const BLOCK: u64 = 512;
 const REQUEST_BYTES: u32 = 1 << 20;
 
+const QUEUE: u16 = 64;
+
 /// The contents, how slow they are, and what was slow.
 pub struct Disk {
     image: File,
     bytes: u64,
     log: Mutex<File>,
     delays: Arc<RwLock<Delays>>,
+    model: Option<Model>,
 }
 
 impl Disk {
-    /// Serve `image`; its size is that of the disk.
-    pub fn new(image: File, log: File, delays: Arc<RwLock<Delays>>) -> Result<Self> {
+    /// Serve `image`; its size is that of the disk, and `model` is JSON.
+    pub fn new(
+        image: File,
+        log: File,
+        delays: Arc<RwLock<Delays>>,
+        model: Option<&str>,
+    ) -> Result<Self> {
         let bytes = image.metadata()?.len();
         Ok(Self {
             image,
             bytes,
             log: Mutex::new(log),
             delays,
+            model: model.map(|json| Model::new(json, bytes)).transpose()?,
         })
     }
 
@@ -46,11 +56,15 @@ impl Disk {
         bytes: u64,
         work: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        let delay = self
-            .delays
-            .read()
-            .expect("no thread panics with it")
-            .of(kind, offset, bytes);
+        let (delay, modelled) = {
+            let delays = self.delays.read().expect("no thread panics with it");
+            (delays.of(kind, offset, bytes), delays.modelled())
+        };
+        if let (Some(model), Some(path)) = (self.model.as_ref(), modelled) {
+            let done = work();
+            model.serve(kind, offset, bytes, path);
+            return done;
+        }
         if delay.is_zero() {
             return work();
         }
@@ -77,6 +91,7 @@ impl Filesystem for Disk {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // A smaller limit of the kernel is as good; requests that are made at once, come at once.
         let _ = config.set_max_write(REQUEST_BYTES);
+        let _ = config.set_max_background(QUEUE);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod delays;
 mod disk;
+mod model;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -18,12 +19,16 @@ use std::sync::{Arc, RwLock};
 
 /// Requests served at the same time; a delayed one does not hold up the others.
 const THREADS: usize = 8;
+/// The same for a model, whose queue is as long as that of a disk.
+const MODEL_THREADS: usize = 40;
 
 /// Serve IMAGE at MOUNTPOINT, a regular file, with delays that standard input sets.
 ///
 /// A line of input is `KIND FROM TO DELAY_NS` (KIND: read, write or flush; bytes FROM to TO of the
 /// disk, TO exclusive; the latest line that fits a request counts; a flush has no place) or
-/// `clear`. It is answered by `ok`, after which the delay is in force, or by `error ...`. The end
+/// `clear`, or `model on` or `model off`: requests take the time of the device model, or none; off
+/// at the beginning; or `path NS`: how long a request without a delay takes, by which those of a
+/// model without an arm are shorter. It is answered by `ok`, after which the delay is in force, or by `error ...`. The end
 /// of input is the end of the disk.
 ///
 /// The log has a line for every delayed request: kind, offset, bytes, begin and end in
@@ -37,6 +42,9 @@ struct Cli {
     mountpoint: PathBuf,
     /// File to write the log to.
     log: PathBuf,
+    /// A device model as JSON.
+    #[arg(long)]
+    model: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -58,9 +66,9 @@ fn run(cli: &Cli) -> Result<()> {
         .with_context(|| format!("open {}", cli.image.display()))?;
     let log = File::create(&cli.log).with_context(|| format!("create {}", cli.log.display()))?;
     let delays = Arc::new(RwLock::new(Delays::default()));
-    let disk = Disk::new(image, log, Arc::clone(&delays))?;
+    let disk = Disk::new(image, log, Arc::clone(&delays), cli.model.as_deref())?;
     let mut config = fuser::Config::default();
-    config.n_threads = Some(THREADS);
+    config.n_threads = Some(cli.model.as_ref().map_or(THREADS, |_| MODEL_THREADS));
     config.mount_options = vec![fuser::MountOption::FSName("spoolscope-slowdisk".to_owned())];
     let session = fuser::Session::new(disk, &cli.mountpoint, &config)
         .with_context(|| format!("mount on {}", cli.mountpoint.display()))?;

@@ -1,18 +1,23 @@
-"""The slow disk: a file that waits as long as it is told, as backing file of a loop device."""
+"""The slow disk: a file with delays, or the times of a device model, behind a loop device."""
 
+import mmap
 import os
+import statistics
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from spoolscope.traces.devices import DeviceModel
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
 END = 1 << 62
 """Past the end of every disk, bytes."""
 CLOSING_S = 10.0
+_PAGE, _READS = 4096, 200
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,13 @@ class Delayed:
 class SlowDisk:
     """A running slow disk over an image; as a context manager it ends with the block."""
 
-    def __init__(self, image: Path, place: Path) -> None:
+    def __init__(self, image: Path, place: Path, model: DeviceModel | None = None) -> None:
         """Start it.
 
         Args:
             image: File with the contents; its size is that of the disk.
             place: Directory in which ``disk``, the file for the loop device, appears.
+            model: What :meth:`play` plays.
 
         Raises:
             SpoolscopeError: no FUSE, or no right to mount.
@@ -53,7 +59,13 @@ class SlowDisk:
         self.path.touch()
         self._log = place / "disk.log"
         self._process = subprocess.Popen(
-            [find_binary("spoolscope-slowdisk"), image, self.path, self._log],
+            [
+                find_binary("spoolscope-slowdisk"),
+                image,
+                self.path,
+                self._log,
+                *(() if model is None else ("--model", model.json)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,6 +84,20 @@ class SlowDisk:
     def clear(self) -> None:
         """Delay nothing from now on."""
         self._tell("clear")
+
+    def play(self, device: Path) -> None:
+        """Let requests take the time of the device model from now on.
+
+        Args:
+            device: The loop device over :attr:`path`: how long a request through it takes without
+                the model is measured first.
+        """
+        self._tell(f"path {_quickest_read_ns(device)}")
+        self._tell("model on")
+
+    def rest(self) -> None:
+        """Let requests take no time of the model from now on."""
+        self._tell("model off")
 
     def delayed(self) -> list[Delayed]:
         """Return what was delayed so far, in the order in which it was answered."""
@@ -122,3 +148,18 @@ class SlowDisk:
         raise SpoolscopeError(
             f"the slow disk failed: {error or 'it ended'}", remedy="run as root, with FUSE"
         )
+
+
+def _quickest_read_ns(device: Path) -> int:
+    """Return the time of a read of 4 KiB past the page cache: the median of many."""
+    times = []
+    descriptor = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, _PAGE) as page:
+            for _ in range(_READS):
+                begin = time.monotonic_ns()
+                os.preadv(descriptor, [page], 0)
+                times.append(time.monotonic_ns() - begin)
+    finally:
+        os.close(descriptor)
+    return int(statistics.median(times))
