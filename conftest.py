@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spoolscope.traces.filesystems import FILESYSTEMS
+from spoolscope.traces.kernel import SBIN, can_mount
+
 if TYPE_CHECKING:
     from spoolscope.lab.slowdisk import SlowDisk
 
-FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 TRACEFS = Path("/sys/kernel/tracing")
 PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
 
@@ -50,15 +52,6 @@ def require() -> Require:
             _skip(capability, missing)
 
     return check
-
-
-MKFS = {
-    "ext2": ["mkfs.ext2", "-q", "-F"],
-    "ext3": ["mkfs.ext3", "-q", "-F"],
-    "ext4": ["mkfs.ext4", "-q", "-F"],
-    "xfs": ["mkfs.xfs", "-q", "-f"],
-    "btrfs": ["mkfs.btrfs", "-q", "-f"],
-}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -116,7 +109,8 @@ def _image(fstype: str, place: Path, require: Require) -> Path:
     image = place / f"{fstype}.img"
     with image.open("wb") as file:
         file.truncate(512 << 20)
-    subprocess.run([*MKFS[fstype], image], check=True, stderr=subprocess.DEVNULL)
+    command = [*FILESYSTEMS[fstype].mkfs, str(image)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return image
 
 
@@ -217,12 +211,9 @@ def _missing_bpf() -> str:
 
 
 def _missing_filesystem(name: str) -> str:
-    if not shutil.which(f"mkfs.{name}"):
-        return f"no program mkfs.{name} on PATH"
+    kind = FILESYSTEMS[name]
+    if kind.mkfs and not shutil.which(kind.mkfs[0], path=f"{os.environ['PATH']}:{SBIN}"):
+        return f"no program {kind.mkfs[0]} on PATH (apt install {kind.package})"
     if not Path("/dev/loop-control").exists():
         return "no loop devices (/dev/loop-control)"
-    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
-    # A module may still be loaded at mount; only a kernel without modules is certain.
-    if name not in known and not Path("/proc/modules").exists():
-        return f"this kernel has no {name}"
-    return ""
+    return "" if can_mount(name) else f"this kernel has no {name}"

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use spoolscope_traces::filesystems;
+
 use crate::host::Spool;
 use crate::skel::types;
 
@@ -29,24 +31,58 @@ pub fn apply(rodata: &mut types::rodata, spools: &[Spool]) {
     rodata.n_watch = names.len() as u32;
 }
 
-/// "jbd2/sda1-8", "xfsaild/sda1": the device as in /sys/dev/block.
+/// What the kernel calls the threads of a spool, and what they are to the recorder.
 fn of(spool: &Spool) -> Vec<(String, u32)> {
-    let Some(device) = device_name(spool.dev) else {
-        return match spool.fstype.as_str() {
-            // All of one name. Which of them is the spool's only their work tells.
-            "btrfs" => vec![("btrfs-transacti".to_owned(), OTHER)],
-            _ => Vec::new(),
-        };
+    let Some(filesystem) = filesystems::by_type(&spool.fstype) else {
+        return Vec::new();
     };
-    match spool.fstype.as_str() {
-        "xfs" => vec![(format!("xfsaild/{device}\0"), OTHER)],
-        "ext3" | "ext4" => vec![(format!("jbd2/{device}-"), JBD2)],
-        _ => Vec::new(),
+    let device = device_name(spool.dev);
+    let number = format!("{}:{}", spool.dev >> 20, spool.dev & 0xf_ffff);
+    let names = filesystem.threads.iter();
+    names
+        .filter_map(|name| filled(name, device.as_deref(), &number))
+        .map(|name| {
+            let kind = if name.starts_with("jbd2/") {
+                JBD2
+            } else {
+                OTHER
+            };
+            (name, kind)
+        })
+        .collect()
+}
+
+/// "jbd2/sda1-", "xfsaild/sda1\0": the device as in /sys/dev/block. None if the name needs one, and
+/// the filesystem has none. What is no beginning ends in NUL.
+fn filled(name: &str, device: Option<&str>, number: &str) -> Option<String> {
+    if name.contains("{") && device.is_none() {
+        return None;
     }
+    let name = name
+        .replace("{device}", device.unwrap_or_default())
+        .replace("{number}", number);
+    let beginning = name.strip_suffix('*').map(str::to_owned);
+    Some(beginning.unwrap_or_else(|| format!("{name}\0")))
 }
 
 fn device_name(dev: u32) -> Option<String> {
     let link = format!("/sys/dev/block/{}:{}", dev >> 20, dev & 0xf_ffff);
     let path = fs::canonicalize(link).ok()?;
     Some(path.file_name()?.to_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled_with_the_device() {
+        let name = |text| filled(text, Some("sda1"), "8:1");
+        assert_eq!(name("jbd2/{device}-*").as_deref(), Some("jbd2/sda1-"));
+        assert_eq!(name("xfsaild/{device}").as_deref(), Some("xfsaild/sda1\0"));
+        assert_eq!(name("f2fs_gc-{number}").as_deref(), Some("f2fs_gc-8:1\0"));
+        assert_eq!(filled("xfsaild/{device}", None, "0:40"), None);
+        let all = filled("btrfs-transacti", None, "0:40");
+        assert_eq!(all.as_deref(), Some("btrfs-transacti\0"));
+    }
 }

@@ -4,15 +4,7 @@ use std::fs;
 use std::sync::Mutex;
 
 use libbpf_rs::PrintLevel;
-
-/// Whose tracepoints and functions begin like that; they exist once it is loaded.
-const FILESYSTEMS: &[(&str, &str)] = &[
-    ("jbd2_", "ext4"),
-    ("ext4_", "ext4"),
-    ("xfs_", "xfs"),
-    ("xlog_", "xfs"),
-    ("btrfs_", "btrfs"),
-];
+use spoolscope_traces::filesystems;
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
@@ -54,10 +46,11 @@ pub fn reason(log: &str, error: &dyn std::fmt::Display) -> String {
 
 /// The filesystem that has this tracepoint or function, if it is not in the kernel now.
 pub fn unloaded(hook: &str) -> Option<&'static str> {
-    let (_, owner) = FILESYSTEMS.iter().find(|(p, _)| hook.starts_with(p))?;
+    let mut owners = filesystems::all().iter().filter(|f| f.own_driver);
+    let owner = owners.find(|f| f.symbols.iter().any(|begin| hook.starts_with(begin)))?;
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let is_known = known.split_whitespace().any(|word| word == *owner);
-    (!is_known).then_some(*owner)
+    let is_known = known.split_whitespace().any(|word| word == owner.fstype);
+    (!is_known).then_some(owner.fstype.as_str())
 }
 
 /// Why the tracepoint or function that a program attaches to was not found.
@@ -102,5 +95,7 @@ mod tests {
     fn a_kernel_without_the_tracepoint() {
         let said = absent("tp_btf", "block_io_never");
         assert_eq!(said, "this kernel has no tracepoint block_io_never");
+        let said = absent("tp_btf", "zfs_never");
+        assert_eq!(said, "zfs is not loaded: mount one, or modprobe zfs");
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod disk;
+pub mod filesystems;
 pub mod records;
 pub mod segment;
 pub mod text;

@@ -11,6 +11,7 @@ import numpy as np
 from spoolscope.analysis.causes import JOURNAL_WAITS
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 PARTS = (
     "previous_commit",
@@ -47,14 +48,20 @@ COMMIT, PHASE, ABSENCE, FLUSHING, WRITING, QUEUED, EMPTYING = range(N_LAYERS)
 LOCKING, ORDERED = 1, 2
 NO_CPU, DATA_SLEEP, FLUSH_SLEEP, LOG_SLEEP, OTHER_SLEEP, BATCHING = range(1, 7)
 
+# The kind of a commit begins as the tracepoints of its filesystem do.
+_FILESYSTEM = " ".join(
+    f"WHEN starts_with(kind, '{begin}') THEN '{kind.type}'"
+    for kind in FILESYSTEMS.values()
+    if kind.type in kind.rules
+    for begin in kind.symbols
+)
 # A btrfs fsync that wrote no tree joined the log commit of another one.
-_SPANS = """
+_SPANS = f"""
 CREATE OR REPLACE TEMP TABLE commit_spans AS
 WITH numbered AS (
     SELECT row_number() OVER (ORDER BY ts_ns) AS commit_id, *, ts_ns AS from_ns,
         ts_ns + dur_ns AS to_ns,
-        CASE WHEN kind LIKE 'jbd2%' THEN 'ext4' WHEN kind LIKE 'xfs%' THEN 'xfs'
-            WHEN kind LIKE 'btrfs%' THEN 'btrfs' ELSE 'any' END AS filesystem
+        CASE {_FILESYSTEM} ELSE 'any' END AS filesystem
     FROM commits
 )
 SELECT *, kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
 from spoolscope.analysis.latency import class_of
 from spoolscope.analysis.wording import duration
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 Table = dict[tuple[str, str], float]
 """Time by (family of calls, cause), in ns, mean of a candidate's runs."""
@@ -16,7 +17,6 @@ _FAMILY = {
     "lock": "file locking",
     "other": "the other calls",
 }
-_COMMIT = {"xfs": "log writes", "btrfs": "log commits"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def doing(cause: str, fstype: str = "") -> str:
 
 def _object(cause: str, fstype: str) -> str:
     objects = CAUSES[cause].objects
-    return _COMMIT.get(fstype, objects) if cause == "journal_commit" else objects
+    kind = FILESYSTEMS.get(fstype) if cause == "journal_commit" else None
+    return objects if kind is None else kind.commits
 
 
 def _text(family: str, cause: str, delta: float, fstype: str) -> str:

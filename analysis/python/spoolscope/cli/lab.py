@@ -24,7 +24,7 @@ from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
 
-FILESYSTEMS = ("ext4", "xfs", "btrfs")
+FILESYSTEMS = tuple(dict.fromkeys(on for fault in FAULTS.values() for on in fault.filesystems))
 
 seconds_option = click.option(
     "--seconds",

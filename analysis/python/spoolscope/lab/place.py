@@ -6,15 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spoolscope.replay import images
-
-# Inode tables and journals are written by mkfs: a thread that does it later would disturb.
-_EXT = ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
-MKFS: dict[str, tuple[str, ...]] = {
-    "ext3": ("mkfs.ext3", *_EXT),
-    "ext4": ("mkfs.ext4", *_EXT),
-    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
-    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
-}
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 
 def format_image(image: Path, fstype: str, size_bytes: int, options: Sequence[str] = ()) -> None:
@@ -23,7 +15,8 @@ def format_image(image: Path, fstype: str, size_bytes: int, options: Sequence[st
     Raises:
         SpoolscopeError: mkfs is missing or failed.
     """
-    images.make(image, size_bytes, [*MKFS[fstype], *options])
+    kind = FILESYSTEMS[fstype]
+    images.make(image, size_bytes, kind.mkfs_words(*kind.keep, *options))
 
 
 @contextmanager

@@ -25,11 +25,12 @@ from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Snapshot
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.trace import Trace
 
 Progress = Callable[[str, float | None], None]
 INTERRUPTED = 128 + signal.SIGTERM
-SIZE_BYTES = {"ext3": 256 * MIB, "ext4": 256 * MIB, "xfs": 512 * MIB, "btrfs": 512 * MIB}
+SMALL_BYTES, LARGE_BYTES = 256 * MIB, 512 * MIB
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
         SpoolscopeError: something that it takes is missing.
     """
     image, log = place / "image", place / "deeds.log"
-    format_image(image, fstype, SIZE_BYTES[fstype], fault.mkfs.get(fstype, ()))
+    small = 4 * FILESYSTEMS[fstype].smallest_bytes <= SMALL_BYTES
+    size = SMALL_BYTES if small else LARGE_BYTES
+    format_image(image, fstype, size, fault.mkfs.get(fstype, ()))
     log.touch()
     options = fault.mount.get(fstype, "noatime")
     with SlowDisk(image, place) as disk:

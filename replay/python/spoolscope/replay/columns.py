@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.traces.filesystems import SUBVOLUMES
 from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
@@ -68,7 +69,7 @@ def have_subvolumes(trace: Trace) -> bool:
     Each numbers its inodes by itself, and one that is a snapshot repeats all of another's.
     """
     file = trace.file("tree")
-    if not any(spool.get("fstype") == "btrfs" for spool in trace.meta.get("spools", [])):
+    if not any(spool.get("fstype") in SUBVOLUMES for spool in trace.meta.get("spools", [])):
         return False
     return file.exists() and _subvolumes(file.parent, file.stat().st_mtime_ns)
 

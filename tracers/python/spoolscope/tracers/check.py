@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
+from spoolscope.traces.kernel import SBIN, can_mount
 from spoolscope.traces.native import find_binary
 
-MKFS = {
-    "ext4": ("mkfs.ext4", "e2fsprogs"),
-    "ext3": ("mkfs.ext3", "e2fsprogs"),
-    "ext2": ("mkfs.ext2", "e2fsprogs"),
-    "xfs": ("mkfs.xfs", "xfsprogs"),
-    "btrfs": ("mkfs.btrfs", "btrfs-progs"),
-}
 TIERS = {
     "T0": "the calls",
     "T1": "the calls and the exact split of their time",
     "T2": "the calls, the exact split of their time, journals and disks",
 }
-SBIN = "/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True)
@@ -100,20 +94,20 @@ def _kallsyms() -> Finding:
 
 
 def _filesystems() -> list[Finding]:
-    known = Path("/proc/filesystems").read_text().split()
-    findings = []
-    for name, (program, package) in MKFS.items():
-        mkfs = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SBIN}")
-        if mkfs is None:
-            findings.append(Finding(f"mkfs {name}", ok=False, detail=f"apt install {package}"))
-        elif name not in known and not _module(name):
-            findings.append(Finding(f"mount {name}", ok=False, detail="not in this kernel"))
+    """Name what can be formatted and mounted here; the rest needs another kernel."""
+    findings, elsewhere = [], []
+    for kind in FILESYSTEMS.values():
+        if not kind.mkfs:
+            continue
+        mkfs = shutil.which(kind.mkfs[0], path=f"{os.environ.get('PATH', '')}:{SBIN}")
+        if not can_mount(kind.type):
+            elsewhere += [kind.type] if kind.kernels else []
+        elif mkfs is None:
+            detail = f"apt install {kind.package}"
+            findings.append(Finding(f"mkfs {kind.type}", ok=False, detail=detail))
         else:
-            findings.append(Finding(f"candidate {name}", ok=True, detail=mkfs))
+            findings.append(Finding(f"candidate {kind.type}", ok=True, detail=mkfs))
+    if elsewhere:
+        detail = f"not in this kernel: {', '.join(elsewhere)}"
+        findings.append(Finding("other candidates", ok=False, detail=detail))
     return findings
-
-
-def _module(name: str) -> bool:
-    modprobe = shutil.which("modprobe", path=SBIN)
-    command = [modprobe, "--dry-run", "--quiet", name] if modprobe else ["false"]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0

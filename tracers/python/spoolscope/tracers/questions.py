@@ -6,8 +6,10 @@ The questions are the same on every kernel; the answers follow from which progra
 from dataclasses import dataclass
 from typing import Any
 
+from spoolscope.traces.filesystems import FILESYSTEMS
+
 YES, PARTLY, NO = "yes", "partly", "no"
-JBD2 = ("ext2", "ext3", "ext4")
+JBD2 = tuple(kind.type for kind in FILESYSTEMS.values() if "jbd2_" in kind.symbols)
 
 
 @dataclass(frozen=True)

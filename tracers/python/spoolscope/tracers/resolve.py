@@ -22,6 +22,7 @@ from spoolscope.tracers.start import Finding, Start
 from spoolscope.tracers.state import State
 from spoolscope.tracers.timeline import Timeline
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.filesystems import SUBVOLUMES
 
 AT_FDCWD = -100
 BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
@@ -123,7 +124,7 @@ class Resolver:
         aliases = Aliases(capture.meta)
         self.names = Names(aliases)
         spools = capture.meta.get("spools", [])
-        repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") == "btrfs")
+        repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") in SUBVOLUMES)
         self.space = Namespace(repeating)
         self.mounts = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
         # What stat tells is on it, if there is one spool.

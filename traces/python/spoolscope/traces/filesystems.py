@@ -48,6 +48,7 @@ class Filesystem:
         journal: How a separate journal is given, None if there is no such thing.
         lacks: What it cannot do, of ``LACKING``.
         symlink_bytes: Longest target of a symlink.
+        subvolumes: Its subvolumes number inodes each by itself.
         symbols: How its tracepoints and functions begin.
         threads: Names of its kernel threads.
         workers: How to tell for which filesystem a work function works, by its name.
@@ -69,6 +70,7 @@ class Filesystem:
     journal: Journal | None
     lacks: tuple[str, ...]
     symlink_bytes: int
+    subvolumes: bool
     symbols: tuple[str, ...]
     threads: tuple[str, ...]
     workers: Mapping[str, str]
@@ -148,6 +150,7 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
         journal=_journal(block.pop("journal", {})),
         lacks=words("lacks"),
         symlink_bytes=block.pop("symlink", LONGEST_SYMLINK),
+        subvolumes=block.pop("subvolumes", False),
         symbols=words("symbols"),
         threads=words("threads"),
         workers=block.pop("workers", {}),
@@ -175,3 +178,4 @@ def _file() -> Path:
 
 
 FILESYSTEMS: dict[str, Filesystem] = parse(_file().read_text())
+SUBVOLUMES = frozenset(kind.type for kind in FILESYSTEMS.values() if kind.subvolumes)
