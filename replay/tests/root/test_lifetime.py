@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spoolscope.replay.run import replay
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 pytestmark = [pytest.mark.root]
 REG, DIR = 0o100640, 0o040750
@@ -115,7 +117,8 @@ def test_a_damaged_filesystem_is_not_called_clean(trace, tmp_path, require, monk
 
 def test_what_is_missing_is_said(trace, tmp_path, require, monkeypatch):
     require("ext4")
-    monkeypatch.setattr("spoolscope.replay.aftermath.CHECKS", {"ext4": ("no-such-fsck",)})
+    ext4 = replace(FILESYSTEMS["ext4"], fsck=("no-such-fsck",))
+    monkeypatch.setattr("spoolscope.replay.aftermath.FILESYSTEMS", {"ext4": ext4})
     (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap")
     assert row["life"]["left_out"] == {"check": "program no-such-fsck is missing"}
     assert "remove" in row["life"]["steps"]

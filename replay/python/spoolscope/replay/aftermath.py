@@ -9,15 +9,8 @@ from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.lifetime import Lifetime
 from spoolscope.replay.targets import Target
+from spoolscope.traces.filesystems import FILESYSTEMS
 
-# Programs that check a filesystem and change nothing; the image or device is appended.
-CHECKS = {
-    "ext2": ("e2fsck", "-f", "-n"),
-    "ext3": ("e2fsck", "-f", "-n"),
-    "ext4": ("e2fsck", "-f", "-n"),
-    "xfs": ("xfs_repair", "-n"),
-    "btrfs": ("btrfs", "check", "--readonly"),
-}
 SAID_LINES = 5
 
 
@@ -35,7 +28,7 @@ def aftermath(target: Target, candidate: Candidate, life: Lifetime, *, whole: bo
             images.unmount(target.mount)
         life.count("replay")
         if whole:
-            _check(target.image, CHECKS.get(candidate.fstype, ()), life)
+            _check(target.image, FILESYSTEMS[candidate.fstype].fsck, life)
             images.drop_cached(target.image)
             images.mount(target.image, target.mount, candidate.fstype, candidate.mount_options)
     if whole:
