@@ -115,6 +115,20 @@ def test_the_journal_thread_that_gets_no_cpu_to_begin_is_seen(builder):
     assert found.waits["ext4"] == {"no_cpu": 500, "running": 400, "no_commit": 100}
 
 
+def test_waits_for_a_segment_of_nilfs2_are_taken_apart(builder):
+    sync = "schedule < nilfs_segctor_sync < nilfs_sync_file"
+    lock = "schedule < rwsem_down_write_slowpath < nilfs_transaction_lock < nilfs_segctor_thread"
+    write = "schedule < wait_for_completion < nilfs_wait_on_logs < nilfs_segctor_do_construct"
+    builder.call("fsync", 0, 10, ((sync, 1000),), tid=1)
+    builder.commit(100, 800, "nilfs_segment")
+    builder.sleep(100, 300, lock)
+    builder.sleep(450, 450, write)
+    found = explain(builder.write()).commits
+    parts = {"handles": 300, "log_write": 450, "running": 50}
+    assert found.kinds[0].parts == parts
+    assert found.waits == {"nilfs2": parts | {"no_commit": 200}}
+
+
 BATCH = "schedule < schedule_timeout < btrfs_sync_log < btrfs_sync_file"
 JOIN = "schedule < wait_log_commit < btrfs_sync_log < btrfs_sync_file"
 

@@ -27,8 +27,9 @@ PARTS = (
     "no_commit",
 )
 """What a commit was doing. ``previous_commit``: an older one had to end first; ``handles``: calls
-that were changing metadata had to end (jbd2's locking); ``batching``: it slept to let others join
-(btrfs: a jiffy, as long as others come); ``ordered_data``: file data was written;
+that were changing metadata had to end (jbd2's locking, and the like of f2fs and nilfs2);
+``batching``: it slept to let others join (btrfs: a jiffy, as long as others come);
+``ordered_data``: file data was written;
 ``queue``, ``log_write``: a request of the log was not yet, or was, at the disk; ``cache_flush``:
 the disk emptied its cache; ``no_cpu``: its thread was ready, perhaps to begin, but had no CPU;
 ``running``: it had one; ``other``: it waited for something else; ``no_commit``: none was running,
@@ -46,7 +47,7 @@ N_LAYERS = 7
 COMMIT, PHASE, ABSENCE, FLUSHING, WRITING, QUEUED, EMPTYING = range(N_LAYERS)
 
 LOCKING, ORDERED = 1, 2
-NO_CPU, DATA_SLEEP, FLUSH_SLEEP, LOG_SLEEP, OTHER_SLEEP, BATCHING = range(1, 7)
+NO_CPU, DATA_SLEEP, FLUSH_SLEEP, LOG_SLEEP, OTHER_SLEEP, BATCHING, HANDLE_SLEEP = range(1, 8)
 
 # The kind of a commit begins as the tracepoints of its filesystem do.
 _FILESYSTEM = " ".join(
@@ -137,6 +138,7 @@ SELECT s.tid, s.seq, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
         WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN {BATCHING}
         WHEN k.cause = 'flush' THEN {FLUSH_SLEEP}
         WHEN k.cause IN ('journal_commit', 'writeback', 'block_device') THEN {LOG_SLEEP}
+        WHEN k.cause = 'txn_lock' THEN {HANDLE_SLEEP}
         ELSE {OTHER_SLEEP} END AS why
 FROM segments s LEFT JOIN stack_causes k USING (stack_id)
 WHERE s.tid IN (SELECT tid FROM commits WHERE kind != 'xfs_log_write')
@@ -270,7 +272,7 @@ def _part(held: list[np.ndarray], by_requests: np.ndarray, btrfs_log: np.ndarray
         (why == 0, "running"),
         (why == NO_CPU, "no_cpu"),
         (why == BATCHING, "batching"),
-        (phase == LOCKING, "handles"),
+        ((phase == LOCKING) | (why == HANDLE_SLEEP) & ~btrfs_log, "handles"),
         ((phase == ORDERED) | (why == DATA_SLEEP), "ordered_data"),
         *((here, part) for part, here in requests.items()),
         (why == FLUSH_SLEEP, "cache_flush"),

@@ -57,7 +57,7 @@ class CommitKind:
     """The commits of one kind: how many, how long, and by whom.
 
     Attributes:
-        kind: jbd2_commit, xfs_log_write, btrfs_log_commit or btrfs_commit.
+        kind: jbd2_commit, xfs_log_write, ...: as in the table ``commits``.
         n: Number of commits.
         trigger_named: How many have a known trigger (a call, a timer, a checkpoint).
         total_ns: Sum of their lengths; p50_ns and max_ns the median and the longest.

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spoolscope.tracers.commit_askers import Askers
+from spoolscope.tracers.commits_by_sleep import BySleep
 from spoolscope.tracers.events import BLOCKED, CallIndex
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
@@ -16,15 +18,6 @@ SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = 40, 41, 43
 COMMIT_FRAME = "btrfs_commit_transaction"
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
-# Who asked, where no recorded call did, by any of these frames; the first that fits.
-ASKERS = {
-    "timer": ("commit_timeout", "call_timer_fn", "xfs_log_worker"),  # the first ends in a tail call
-    "checkpoint": (
-        "__jbd2_log_wait_for_space", "jbd2_log_do_checkpoint", "xfsaild", "xfsaild_push",
-    ),
-    "writeback": ("wb_workfn", "wb_do_writeback", "wb_writeback", "writeback_sb_inodes"),
-}  # fmt: skip
-
 Commit = dict[str, Any]
 _COLUMNS = [c.name for c in COMMITS.columns]
 
@@ -38,6 +31,7 @@ def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
         *Jbd2(capture).commits(journal, seqs),
         *Xfs(capture).commits(journal, seqs),
         *Btrfs(capture).commits(journal, seqs),
+        *BySleep(capture).commits(),
     ]
     shift = capture.start_real_ns - capture.start_mono_ns
     for commit in commits:
@@ -59,22 +53,6 @@ def _commit(event: np.void, kind: str, start: int, end: int) -> Commit:
         "comm": bytes(event["comm"]),
         "trigger": "unknown",
     }
-
-
-class Askers:
-    """Tells what asked for a commit: a recorded call, or a task in none, by its stack."""
-
-    def __init__(self, capture: Capture) -> None:
-        self._stacks = {
-            kind: set(capture.stacks_with(*frames).tolist()) for kind, frames in ASKERS.items()
-        }
-
-    def kind(self, event: np.void, seq: int) -> str:
-        """Return a value of the column trigger; "other" is a task that is not recorded."""
-        if seq >= 0:
-            return "call"
-        stack = int(event["stack"])
-        return next((kind for kind, known in self._stacks.items() if stack in known), "other")
 
 
 def _name_trigger(commit: Commit, event: np.void, seq: int, kind: str) -> None:

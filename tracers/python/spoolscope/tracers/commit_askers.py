@@ -1,0 +1,33 @@
+"""What asked for a commit where no recorded call did, by its stack."""
+
+import numpy as np
+
+from spoolscope.traces.capture import Capture
+
+# By any of these frames; the first that fits.
+ASKERS = {
+    "timer": (
+        "commit_timeout", "call_timer_fn", "xfs_log_worker",  # the first ends in a tail call
+        "flush_async_commits", "flush_old_commits", "reiserfs_flush_old_commits",
+    ),
+    "checkpoint": (
+        "__jbd2_log_wait_for_space", "jbd2_log_do_checkpoint", "xfsaild", "xfsaild_push",
+    ),
+    "writeback": ("wb_workfn", "wb_do_writeback", "wb_writeback", "writeback_sb_inodes"),
+}  # fmt: skip
+
+
+class Askers:
+    """Tells what asked for a commit: a recorded call, or a task in none, by its stack."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._stacks = {
+            kind: set(capture.stacks_with(*frames).tolist()) for kind, frames in ASKERS.items()
+        }
+
+    def kind(self, event: np.void, seq: int) -> str:
+        """Return a value of the column trigger; "other" is a task that is not recorded."""
+        if seq >= 0:
+            return "call"
+        stack = int(event["stack"])
+        return next((kind for kind, known in self._stacks.items() if stack in known), "other")

@@ -1,0 +1,171 @@
+"""Commits that no tracepoint tells, from the sleeps of those who do them, or of those who wait.
+
+jfs and reiserfs have no tracepoints. A commit of reiserfs, a checkpoint of f2fs and a segment of
+nilfs2 begin with the first sleep in them, or when the thread that does them wakes up, and end
+with the last one: what ran on a CPU before and after is left out. Writes of the log of jfs end in
+interrupts: one is as long as those whom it woke together had slept since the one before.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spoolscope.tracers.commit_askers import Askers
+from spoolscope.tracers.events import BLOCKED, WAKERS, CallIndex
+from spoolscope.traces.capture import Capture, Records
+
+Commit = dict[str, Any]
+LOCKS = ("mutex_lock", "__mutex_lock", "rwsem_down", "down_write", "down_read", "f2fs_down")
+TOGETHER_NS = 500_000
+"""Wakings of one write of the log of jfs follow one another within 0.2 ms, those of the next after
+1 ms or more (2,832 on kernels 6.1 and 6.12)."""
+
+
+class Work(NamedTuple):
+    """What commits of one kind are known by.
+
+    Attributes:
+        kind: As in the table of commits.
+        fstype: The filesystem.
+        inside: Functions that do the commit. Who takes a lock right in one of them waits for
+            somebody else who does.
+        thread: How the name of the kernel thread begins that does nothing else; "" there is none.
+    """
+
+    kind: str
+    fstype: str
+    inside: tuple[str, ...]
+    thread: bytes
+
+
+WORKS = (
+    Work("reiserfs_commit", "reiserfs", ("flush_commit_list",), b""),
+    Work("f2fs_checkpoint", "f2fs", ("f2fs_write_checkpoint",), b"f2fs_ckpt"),
+    Work(
+        "nilfs_segment",
+        "nilfs2",
+        ("nilfs_segctor_do_construct", "nilfs_segctor_thread"),
+        b"segctord",
+    ),
+)
+JFS_GROUP, JFS_WAIT = "jfs_log_write", "lmGroupCommit"
+
+
+class BySleep:
+    """Finds them in the absences of threads from the CPU."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        switches = capture.records["switch"]
+        self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
+        self._calls = CallIndex(capture.records["syscall"])
+        self._askers = Askers(capture)
+        self._comms = {
+            int(t["tid"]): bytes(t["comm"]) for t in capture.records["task"] if t["comm"]
+        }
+
+    def commits(self) -> list[Commit]:
+        """Return the commits of all filesystems of the recording that tell nothing of theirs."""
+        spools = self._capture.meta.get("spools", [])
+        found: list[Commit] = []
+        for fstype in {spool["fstype"] for spool in spools}:
+            own = [c for work in WORKS if work.fstype == fstype for c in self._done(work)]
+            own += self._jfs() if fstype == "jfs" else []
+            devs = {spool["dev"] for spool in spools if spool["fstype"] == fstype}
+            dev = devs.pop() if len(devs) == 1 else None
+            found += [commit | {"dev": dev} for commit in own]
+        found.sort(key=lambda commit: int(commit["ts_ns"]))
+        return [commit | {"txn_id": number} for number, commit in enumerate(found)]
+
+    def _done(self, work: Work) -> Iterator[Commit]:
+        doing = self._doing(work)
+        asleep = self._switches["state"] == BLOCKED
+        inside = np.isin(self._switches["stack"], doing) & asleep
+        for tid in np.unique(self._switches["tid"][inside]):
+            own = self._switches["tid"] == tid
+            yield from self._runs(work, self._switches[own & asleep], inside[own & asleep])
+
+    def _doing(self, work: Work) -> list[int]:
+        """Return the stacks of who does a commit and does not wait for one who does."""
+        stacks = self._capture.stacks_with(*work.inside).tolist()
+        return [stack for stack in stacks if not self._waits(stack, work)]
+
+    def _waits(self, stack: int, work: Work) -> bool:
+        """Tell whether the innermost function of the work asks for a lock, or has nothing to do."""
+        symbols = self._capture.symbols
+        frames = [symbols.get(int(a), "").split(".")[0] for a in self._capture.stacks[stack] if a]
+        at = next(i for i, frame in enumerate(frames) if frame in work.inside)
+        before = frames[at - 1] if at else ""
+        return before.startswith((*LOCKS, "schedule")) or before == "schedule_preempt_disabled"
+
+    def _runs(self, work: Work, sleeps: Records, inside: Any) -> Iterator[Commit]:
+        """Join the sleeps of one commit: no other sleep of that thread, and no other call, between.
+
+        Args:
+            work: What is done.
+            sleeps: Of one thread, in time order.
+            inside: Which of them are in the work.
+        """
+        calls = sleeps["call_ns"]
+        goes_on = inside[1:] & inside[:-1] & (calls[1:] == calls[:-1])
+        first = np.flatnonzero(inside & ~np.append(False, goes_on))
+        last = np.flatnonzero(inside & ~np.append(goes_on, False))
+        for a, b in zip(first.tolist(), last.tolist(), strict=True):
+            begin, woken = int(sleeps["out_ns"][a]), None
+            if a and work.thread and self._comm(sleeps[a]).startswith(work.thread):
+                woken = sleeps[a - 1]
+                begin = int(woken["in_ns"])
+            yield self._commit(work.kind, sleeps[a], woken, begin, int(sleeps["in_ns"][b]))
+
+    def _jfs(self) -> Iterator[Commit]:
+        waiting = np.isin(self._switches["stack"], self._capture.stacks_with(JFS_WAIT))
+        waits = self._switches[waiting & (self._switches["state"] == BLOCKED)]
+        waits = waits[np.argsort(waits["wake_ns"], kind="stable")]
+        apart = np.diff(waits["wake_ns"].astype(np.int64)) > TOGETHER_NS
+        before = 0
+        for group in np.split(waits, np.flatnonzero(apart) + 1):
+            if len(group):
+                first = group[np.argmin(group["out_ns"])]
+                begin, end = max(before, int(first["out_ns"])), int(group["wake_ns"][-1])
+                before = end
+                yield self._commit(JFS_GROUP, first, None, begin, end)
+
+    def _commit(
+        self, kind: str, sleep: np.void, woken: np.void | None, begin: int, end: int
+    ) -> Commit:
+        return {
+            "ts_ns": begin,
+            "dur_ns": end - begin,
+            "kind": kind,
+            "tid": int(sleep["tid"]),
+            "comm": self._comm(sleep),
+            **(self._by_waker(woken) if woken is not None else self._by_itself(sleep)),
+        }
+
+    def _comm(self, sleep: np.void) -> bytes:
+        return self._comms.get(int(sleep["tid"]), b"")
+
+    def _by_itself(self, sleep: np.void) -> Commit:
+        (seq,) = self._calls.seq(sleep["tid"][None], sleep["call_ns"][None]).tolist()
+        return {
+            "trigger": self._askers.kind(sleep, seq),
+            "trigger_pid": int(sleep["pid"]),
+            "trigger_tid": int(sleep["tid"]),
+            "trigger_seq": seq if seq >= 0 else None,
+            "trigger_comm": self._comm(sleep),
+            "trigger_stack_id": int(sleep["stack"]) or None,
+        }
+
+    def _by_waker(self, sleep: np.void) -> Commit:
+        """Return whose waking ended the sleep before the work; an interrupt is a timer's."""
+        if WAKERS[sleep["waker"]] != "task":
+            return {"trigger": "timer"}
+        (seq,) = self._calls.seq(sleep["waker_tid"][None], sleep["waker_call_ns"][None]).tolist()
+        return {
+            "trigger": "call" if seq >= 0 else "other",
+            "trigger_pid": int(sleep["waker_pid"]),
+            "trigger_tid": int(sleep["waker_tid"]),
+            "trigger_seq": seq if seq >= 0 else None,
+            "trigger_comm": bytes(sleep["waker_comm"]),
+        }
