@@ -51,7 +51,7 @@ def test_a_copied_image_is_the_one_that_was_kept(fstype, trace, tmp_path, requir
     with prepared(candidate, tmp_path, SMALLEST_BYTES, kept) as target:
         assert not target.copied
         engine.fixture(target.mount)
-        target.cool(candidate, kept)
+        target.cool(kept)
         first = tree(target.mount)
         (target.mount / "box" / "m3").unlink()  # nothing done later gets into what was kept
     with prepared(candidate, tmp_path, SMALLEST_BYTES, kept) as target:

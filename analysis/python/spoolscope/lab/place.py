@@ -28,7 +28,7 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
     """
     mount.mkdir(exist_ok=True)
     try:
-        images.mount(backing, mount, fstype, options)
+        images.mount(backing, mount, fstype, f"loop,{options}")
         yield mount
     finally:
         images.unmount(mount)

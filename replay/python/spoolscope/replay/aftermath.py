@@ -2,35 +2,32 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from spoolscope.replay import images
-from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.lifetime import Lifetime
+from spoolscope.replay.storage import Storage
 from spoolscope.replay.targets import Target
-from spoolscope.traces.filesystems import FILESYSTEMS
 
 SAID_LINES = 5
 
 
-def aftermath(target: Target, candidate: Candidate, life: Lifetime, *, whole: bool) -> None:
+def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
     """Take a used filesystem through the rest of its life.
 
     Args:
         target: A mounted target after its replay and verification.
-        candidate: What it was made of.
         life: Where it is told; the devices are being watched.
         whole: Check and empty it; both take longer the more files there are.
     """
-    if target.image is not None:
+    if target.storage is not None:
         with life.step("umount"):
             images.unmount(target.mount)
         life.count("replay")
         if whole:
-            _check(target.image, FILESYSTEMS[candidate.fstype].fsck, life)
-            images.drop_cached(target.image)
-            images.mount(target.image, target.mount, candidate.fstype, candidate.mount_options)
+            _check(target.storage, life)
+            target.storage.forget()
+            target.storage.mount(target.mount)
     if whole:
         _remove_all(target.mount, life)
     else:
@@ -38,24 +35,22 @@ def aftermath(target: Target, candidate: Candidate, life: Lifetime, *, whole: bo
             life.left_out(step, "not asked for")
 
 
-def _check(image: Path, words: Sequence[str], life: Lifetime) -> None:
+def _check(storage: Storage, life: Lifetime) -> None:
     """Have its own program look at an unmounted filesystem with cold caches."""
-    if not words:
+    if not (words := storage.fsck_words()):
         life.left_out("check", "no program that checks it is known")
         return
-    images.drop_cached(image)
+    storage.forget()
     env = {**os.environ, "PATH": images.program_path()}
     try:
         with life.step("check"):
-            done = subprocess.run(
-                [*words, image], capture_output=True, text=True, env=env, check=False
-            )
+            done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
     except FileNotFoundError:
         life.left_out("check", f"program {words[0]} is missing")
         return
     said = (done.stdout + done.stderr).strip().splitlines()
     life.facts["check"] = {
-        "words": " ".join(words),
+        "words": " ".join(words[:-1]),
         "status": done.returncode,
         "clean": done.returncode == 0,
         "said": [] if done.returncode == 0 else said[-SAID_LINES:],

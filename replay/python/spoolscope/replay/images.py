@@ -42,24 +42,29 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
+def create(image: Path, size_bytes: int) -> None:
+    """Make a sparse file without contents."""
+    with replacing(image) as file:
+        file.truncate(size_bytes)
+
+
 def make(image: Path, size_bytes: int, mkfs: Sequence[str]) -> None:
     """Make a sparse image with a fresh filesystem; its path is appended to the words of mkfs.
 
     Raises:
         SpoolscopeError: mkfs is missing or failed.
     """
-    with replacing(image) as file:
-        file.truncate(size_bytes)
+    create(image, size_bytes)
     run(*mkfs, image)
 
 
-def mount(image: Path, place: Path, fstype: str, options: str) -> None:
-    """Mount a file through a loop device of its own; the device goes with the mount.
+def mount(source: Path, place: Path, fstype: str, options: str) -> None:
+    """Mount a device, or, with the option "loop", an image; its loop device goes with the mount.
 
     Raises:
         SpoolscopeError: mount failed.
     """
-    run("mount", "-t", fstype, "-o", f"loop,{options}", image, place)
+    run("mount", "-t", fstype, "-o", options, source, place)
 
 
 def unmount(place: Path) -> None:

@@ -16,7 +16,7 @@ from spoolscope.replay.engine import Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.job import WARM, Job, Slot
-from spoolscope.replay.lifetime import Lifetime, block_devices
+from spoolscope.replay.lifetime import Lifetime
 from spoolscope.replay.outcomes import read_outcomes, write_parquet, written_bytes
 from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.traces.phases import Phases
@@ -55,8 +55,8 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     keep = job.work / f"{slot.candidate.name}.fixture" if job.rounds > 1 and roomy else None
     life = Lifetime()
     with prepared(slot.candidate, job.work, size, keep, life) as target:
-        built = _fill(job, slot, engine, target, keep, life, show)
-        disks = block_devices(target.mount) if target.image is not None else []
+        built = _fill(job, engine, target, keep, life, show)
+        disks = target.devices()
         life.watch(disks)
         with life.dirty():
             summary = _execute(job, engine, target, directory, show)
@@ -66,7 +66,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
         options = target.options
         types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
         show("checking and emptying it")
-        aftermath(target, slot.candidate, life, whole=job.whole_life)
+        aftermath(target, life, whole=job.whole_life)
     show("judging")
     outcomes = read_outcomes(directory / "outcomes.bin")
     wrong = judge(job.plan, outcomes, types)
@@ -97,7 +97,6 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
 
 def _fill(
     job: Job,
-    slot: Slot,
     engine: Engine,
     target: Target,
     keep: Path | None,
@@ -111,14 +110,14 @@ def _fill(
     else:
         show("building the fixture")
         life.capacity("after_mkfs", target.mount)
-        life.watch(block_devices(target.mount) if target.image is not None else [])
+        life.watch(target.devices())
         with life.step("fill"):
             built = engine.fixture(target.mount, job.begin.age)
             images.run("sync", "-f", target.mount)
-        if note is not None and target.image is not None:
+        if note is not None and target.storage is not None:
             write_json(note, built)
     show("making caches cold")
-    target.cool(slot.candidate, keep, life)
+    target.cool(keep, life)
     if job.begin.cache == WARM:
         images.read_all(target.mount)
     return built

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from spoolscope.replay.age import GROWTH, Age
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.interrupts import undisturbed
-from spoolscope.replay.lifetime import Lifetime
+from spoolscope.replay.lifetime import Lifetime, block_devices
 from spoolscope.replay.mount_points import mount_point
+from spoolscope.replay.storage import Storage, on_images
 from spoolscope.traces.errors import SpoolscopeError
 
 MIB = 1 << 20
@@ -29,36 +29,43 @@ class Target:
     Attributes:
         mount: Directory that becomes the spool.
         options: Mount options as the kernel lists them.
-        copied: The image is a copy of one that holds the fixture already.
+        storage: What it was made on; None for a directory.
     """
 
     mount: Path
     options: str
-    image: Path | None = None
-    copied: bool = False
+    storage: Storage | None = None
 
-    def cool(
-        self, candidate: Candidate, keep: Path | None = None, life: Lifetime | None = None
-    ) -> None:
+    @property
+    def copied(self) -> bool:
+        """It holds the fixture already."""
+        return self.storage is not None and self.storage.copied
+
+    def devices(self) -> list[Path]:
+        """Return the block devices that it is on while it is mounted; none for a directory."""
+        if self.storage is None:
+            return []
+        journal = [self.storage.journal] if self.storage.journal else []
+        return block_devices(self.mount) + journal
+
+    def cool(self, keep: Path | None = None, life: Lifetime | None = None) -> None:
         """Write everything back and forget it, so that the replay starts with cold caches.
 
         Args:
-            candidate: What the target was made of.
             keep: Where to leave a copy of the image as it is then.
             life: Where it is told what that took.
         """
         life = life or Lifetime()
-        if self.image is None:
+        if self.storage is None:
             images.run("sync", "-f", self.mount)
             return
         images.unmount(self.mount)
         life.count("fill")
         if keep is not None and not self.copied:
-            images.copy(self.image, keep)
-            images.drop_cached(keep)
-        images.drop_cached(self.image)
+            self.storage.keep(keep)
+        self.storage.forget()
         with life.step("mount_filled"):
-            images.mount(self.image, self.mount, candidate.fstype, candidate.mount_options)
+            self.storage.mount(self.mount)
 
 
 @contextmanager
@@ -73,7 +80,7 @@ def prepared(
 
     Args:
         candidate: What to make.
-        work: Directory for the image.
+        work: Directory for images.
         size_bytes: Size of the image.
         kept: Image to copy instead of making one, if it is there.
         life: Where it is told what that took.
@@ -86,23 +93,17 @@ def prepared(
             yield Target(candidate.directory.resolve(), "")
         return
     life = life or Lifetime()
-    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
-    image = place / f"{candidate.name}.img"
-    try:
-        copied = kept is not None and kept.exists()
-        if kept is not None and copied:
-            images.copy(kept, image)
-        else:
+    with on_images(candidate, work, size_bytes, kept) as storage:
+        if not storage.copied:
             with life.step("mkfs"):
-                images.make(image, size_bytes, candidate.mkfs)
+                storage.format()
         with _unmounted_at_last() as mount:
-            with life.step("mount_copied" if copied else "mount"):
-                images.mount(image, mount, candidate.fstype, candidate.mount_options)
-            yield Target(mount, _mounted_options(mount), image, copied)
-    finally:
-        with undisturbed():
-            life.release()
-            shutil.rmtree(place, ignore_errors=True)
+            try:
+                with life.step("mount_copied" if storage.copied else "mount"):
+                    storage.mount(mount)
+                yield Target(mount, _mounted_options(mount), storage)
+            finally:
+                life.release()
 
 
 @contextmanager

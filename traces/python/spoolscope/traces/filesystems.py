@@ -18,18 +18,22 @@ _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 @dataclass(frozen=True)
 class Journal:
-    """How a separate journal or log device is given; ``{journal}`` is where its path goes.
+    """How a separate journal or log device is given.
+
+    Its path is where ``{journal}`` is, its size where ``{bytes}`` or ``{blocks}`` of 4 KiB are.
 
     Attributes:
         format: Words for the mkfs program that make the journal first; empty if mkfs of the
             filesystem does.
         mkfs: Words for mkfs of the filesystem.
         mount: Mount option, empty if the filesystem remembers.
+        fsck: Words for the program that looks without changing anything.
     """
 
     format: tuple[str, ...]
     mkfs: tuple[str, ...]
     mount: str
+    fsck: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Filesystem:
         mounts: What is mounted: the path of the device, or a name.
         fsck: Program and words that look without changing anything; empty if there is none.
         journal: How a separate journal is given, None if there is no such thing.
+        label: Words of mkfs before what the filesystem is called; empty if it has no such name.
         lacks: What it cannot do, of ``LACKING``.
         symlink_bytes: Longest target of a symlink.
         subvolumes: Its subvolumes number inodes each by itself.
@@ -68,6 +73,7 @@ class Filesystem:
     mounts: str
     fsck: tuple[str, ...]
     journal: Journal | None
+    label: tuple[str, ...]
     lacks: tuple[str, ...]
     symlink_bytes: int
     subvolumes: bool
@@ -148,6 +154,7 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
         mounts=text("mounts", DEVICE),
         fsck=words("fsck"),
         journal=_journal(block.pop("journal", {})),
+        label=words("label"),
         lacks=words("lacks"),
         symlink_bytes=block.pop("symlink", LONGEST_SYMLINK),
         subvolumes=block.pop("subvolumes", False),
@@ -168,7 +175,12 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
 def _journal(block: dict[str, Any]) -> Journal | None:
     if not block:
         return None
-    return Journal(tuple(block.get("format", ())), tuple(block["mkfs"]), block.get("mount", ""))
+    return Journal(
+        tuple(block.get("format", ())),
+        tuple(block["mkfs"]),
+        block.get("mount", ""),
+        tuple(block.get("fsck", ())),
+    )
 
 
 def _file() -> Path:

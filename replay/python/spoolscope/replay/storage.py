@@ -1,0 +1,144 @@
+"""What a filesystem is made on: an image or a device, perhaps with another one for its journal."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from spoolscope.replay import images
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.traces.filesystems import FILESYSTEMS, Journal
+
+JOURNAL_BLOCK = 4096
+"""Bytes of a block, where filesystems.toml has the size of a journal in blocks."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What one filesystem is made on.
+
+    Attributes:
+        candidate: What is made.
+        main: An image, or a block device.
+        journal: Block device of its separate journal or log; None: it has none.
+        images: Files that hold all of it; empty on devices.
+        copied: The images are copies of those of a filesystem that holds the fixture already.
+        label: What the filesystem is called, if it is.
+    """
+
+    candidate: Candidate
+    main: Path
+    journal: Path | None = None
+    images: tuple[Path, ...] = ()
+    copied: bool = False
+    label: str = ""
+
+    def format(self) -> None:
+        """Make a fresh filesystem.
+
+        Raises:
+            SpoolscopeError: mkfs is missing or failed.
+        """
+        kind, words = FILESYSTEMS[self.candidate.fstype], list(self.candidate.mkfs)
+        label = [*kind.label, self.label] if self.label and kind.label else []
+        if (apart := self._apart()) is not None:
+            if apart.format:
+                images.run(words[0], *label, *self._filled(apart.format))
+            words += self._filled(apart.mkfs)
+        images.run(*words, *label, self.main)
+
+    def mount(self, place: Path) -> None:
+        """Mount it; the loop device of an image goes with the mount.
+
+        Raises:
+            SpoolscopeError: mount failed.
+        """
+        options = [] if self.main.is_block_device() else ["loop"]
+        if (apart := self._apart()) is not None and apart.mount:
+            options += self._filled([apart.mount])
+        options += filter(None, [self.candidate.mount_options])
+        images.mount(self.main, place, self.candidate.fstype, ",".join(options))
+
+    def fsck_words(self) -> list[str]:
+        """Return the program that checks it and changes nothing, with its words; or no words."""
+        words = list(FILESYSTEMS[self.candidate.fstype].fsck)
+        if words and (apart := self._apart()) is not None:
+            words += self._filled(apart.fsck)
+        return [*words, str(self.main)] if words else []
+
+    def forget(self) -> None:
+        """Write it back, once it is unmounted, and let the kernel forget its pages."""
+        for part in (self.journal, self.main, *self.images):
+            if part is not None:
+                images.drop_cached(part)
+
+    def keep(self, to: Path) -> None:
+        """Copy it, once it is unmounted.
+
+        Raises:
+            SpoolscopeError: no space left.
+        """
+        for image, copy in zip(self.images, _copies(to), strict=False):
+            images.copy(image, copy)
+            images.drop_cached(copy)
+
+    def _apart(self) -> Journal | None:
+        return FILESYSTEMS[self.candidate.fstype].journal if self.journal else None
+
+    def _filled(self, words: Sequence[str]) -> list[str]:
+        size = self.candidate.journal
+        told = {"journal": self.journal, "bytes": size, "blocks": size // JOURNAL_BLOCK}
+        return [word.format_map(told) for word in words]
+
+
+@contextmanager
+def on_images(
+    candidate: Candidate, work: Path, size_bytes: int, kept: Path | None = None
+) -> Iterator[Storage]:
+    """Make images for a candidate, removed afterwards; nothing is formatted yet.
+
+    Args:
+        candidate: What is to be made on them.
+        work: Directory for the images.
+        size_bytes: Size of the main one.
+        kept: Images to copy instead, if they are there.
+
+    Raises:
+        SpoolscopeError: no space left, or no loop device for the journal.
+    """
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    copied = kept is not None and kept.exists()
+    sizes = [size_bytes, candidate.journal] if candidate.journal else [size_bytes]
+    made = [place / f"{candidate.label}{end}" for end in (".img", ".journal.img")[: len(sizes)]]
+    try:
+        if kept is not None and copied:
+            for copy, image in zip(_copies(kept), made, strict=False):
+                images.copy(copy, image)
+        else:
+            for image, size in zip(made, sizes, strict=True):
+                images.create(image, size)
+        with _attached(made[1:]) as journal:
+            yield Storage(candidate, made[0], journal, tuple(made), copied)
+    finally:
+        with undisturbed():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _copies(kept: Path) -> tuple[Path, Path]:
+    return kept, kept.with_name(f"{kept.name}.journal")
+
+
+@contextmanager
+def _attached(image: list[Path]) -> Iterator[Path | None]:
+    """Give the image of a journal, if there is one, a loop device that goes with its last user."""
+    if not image:
+        yield None
+        return
+    device = Path(images.run("losetup", "--find", "--show", image[0]).strip())
+    with device.open("rb"):
+        # It is in use, and is freed when it is not any more: also if we are killed.
+        images.run("losetup", "--detach", device)
+        yield device
