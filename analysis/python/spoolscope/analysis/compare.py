@@ -105,7 +105,8 @@ class Comparison:
     Attributes:
         replay: What was read.
         candidates: By name, the fastest first.
-        reference: What the others are compared with: the filesystem recorded on, else the first.
+        reference: What the others are compared with: the one that the replay was given, else the
+            filesystem recorded on, else the first.
         n_calls: Calls compared, the same on every candidate, file locking left out.
         pairs: Every other candidate against the reference.
         verdict: The answer in words.
@@ -187,6 +188,10 @@ def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None)
                 exit_code=USAGE,
             )
         return wanted
+    asked = replay.header.get("reference")
+    for name in ranked:
+        if asked is not None and name.split(" ")[0] == asked:  # without what it left out
+            return name
     spools = replay.trace.meta.get("spools", []) if replay.trace else []
     recorded_on = {spool.get("fstype") for spool in spools}
     names = replay.candidates

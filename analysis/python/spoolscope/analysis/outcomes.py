@@ -91,6 +91,12 @@ class Replay:
         )
 
     @property
+    def what_if(self) -> str:
+        """What all runs leave out on purpose, in few words; empty if they do not, or differ."""
+        labels = {(run.row.get("what_if") or {}).get("label", "") for run in self.runs}
+        return str(labels.pop()) if len(labels) == 1 else ""
+
+    @property
     def conditions(self) -> Conditions:
         """What all of its runs were made under."""
         return Conditions.of(self.header)
@@ -118,6 +124,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
             or made under different conditions; or ``trace`` is not the one that was replayed.
     """
     headers = [_header(path) for path in outputs]
+    _tell_apart(headers)
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
@@ -156,7 +163,7 @@ def _header(path: Path) -> dict[str, Any]:
         header = json.loads(regular(file).read_text("utf-8"))
         check_sealed(header)
         header.setdefault("trace", "?")
-        runs = [dict(row, candidate=_candidate(row)) for row in header["runs"]]
+        runs = [dict(row, candidate=str(row["candidate"])) for row in header["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(file, error) from None
     if not runs:
@@ -164,10 +171,13 @@ def _header(path: Path) -> dict[str, Any]:
     return {**header, "runs": runs}
 
 
-def _candidate(row: dict[str, Any]) -> str:
-    """What a replay left out on purpose is another candidate."""
-    what_if = row.get("what_if")
-    return f"{row['candidate']} {what_if['label']}" if what_if else str(row["candidate"])
+def _tell_apart(headers: Sequence[dict[str, Any]]) -> None:
+    """Make what a replay left out on purpose another candidate, if not all left out the same."""
+    rows = [row for header in headers for row in header["runs"]]
+    labels = {(row.get("what_if") or {}).get("label") for row in rows}
+    for row in rows if len(labels) > 1 else ():
+        if what_if := row.get("what_if"):
+            row["candidate"] += f" {what_if['label']}"
 
 
 def _check_one_trace(outputs: Sequence[Path], headers: Sequence[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
 from spoolscope.cli.clean import resuming
+from spoolscope.cli.matrix import with_matrix
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -27,6 +29,7 @@ from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
 from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.clearing import clear
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.job import CACHES, Begin, Recorder
@@ -37,12 +40,13 @@ from spoolscope.replay.run import replay
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
-from spoolscope.traces.unfinished import command_line
+from spoolscope.traces.unfinished import command_line, left
 
 EPILOG = """\b
 Examples:
   sudo spoolscope replay monday.trace --on ext4 --on xfs --on btrfs
   sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 10
+  sudo spoolscope replay monday.trace --matrix candidates.toml -o candidates
   sudo spoolscope replay monday.trace --on ext4 --skip fsync -o without
   sudo spoolscope replay monday.trace --on ext4 --scale-users 4 -o four-times
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
@@ -70,6 +74,13 @@ PERCENT: dict[str, Any] = {
     help=f"{', '.join(PRESETS)} on a fresh image, or dir:PATH; may be repeated.",
 )
 @click.option(
+    "--matrix",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML: candidates, rounds, pace, cache, age, seed, reference; options count more.",
+)
+@click.option("--reference", help="Candidate that compare holds the others against.")
+@click.option(
     "--rounds",
     type=limits.Number(1, MOST_ROUNDS),
     default=1,
@@ -96,6 +107,7 @@ PERCENT: dict[str, Any] = {
 @click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
 @click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
 @planning_options
+@click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
@@ -115,9 +127,12 @@ def command(**options: Any) -> int:
     is compared with the recorded one.
     """
     trace = Trace.open(options["trace"])
+    options = with_matrix(options)
     if not options["candidates"]:
         raise SpoolscopeError(
-            "no candidate given", remedy="add --on ext4, or --on dir:PATH", exit_code=USAGE
+            "no candidate given",
+            remedy="add --on ext4, --on dir:PATH or --matrix FILE",
+            exit_code=USAGE,
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
     asked = what_if(options)
@@ -150,6 +165,9 @@ def command(**options: Any) -> int:
             begin=begin,
             realtime=options["realtime"],
             resume=options["resume"],
+            reference=options["reference"],
+            whole_life=not options["no_life"],
+            tell=_unsaid if options["quiet"] else partial(say, err=True),
         )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])
@@ -164,8 +182,12 @@ def command(**options: Any) -> int:
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
 
 
+def _unsaid(_line: str) -> None:
+    """Say nothing."""
+
+
 def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
-    """Make sure that there is a replay to go on with."""
+    """Make sure that there is a replay to go on with; remove what it worked in if it was killed."""
     if force:
         raise SpoolscopeError(
             "--resume keeps what --force replaces", remedy="give one of them", exit_code=USAGE
@@ -176,6 +198,9 @@ def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
             remedy="give the -o it was begun with, or leave out --resume",
             exit_code=USAGE,
         )
+    for one in left():
+        if one.kind == "replay" and one.output == output.absolute():
+            clear(one.place)
     return nullcontext()
 
 

@@ -23,7 +23,7 @@ ABOUT = "plan.json", HEADER
 """Files about all runs, and of none."""
 
 # Facts of replay.json that change while runs are added, or when the replay goes on.
-_MOVING = ("trace", "rounds", "order", "finished", "runs")
+_MOVING = ("trace", "rounds", "reference", "order", "finished", "runs")
 
 
 def row_of(
@@ -41,6 +41,7 @@ def row_of(
         "fstype": slot.candidate.fstype,
         "mkfs": " ".join(slot.candidate.mkfs),
         "mount_options": options or slot.candidate.mount_options,
+        "durability": slot.candidate.durability,
         "pace": job.pace.text,
         "loop": job.pace.loop,
         "realtime": job.pace.realtime,
@@ -95,6 +96,8 @@ def _header(
         "pace": job.pace.text,
         "rounds": job.rounds,
         "seed": seed,
+        "reference": job.reference,
+        "candidates": _described(slots),
         "order": [slot.name for slot in slots],
         "finished": len(rows) == len(slots),
         "what_if": job.what_if,
@@ -108,8 +111,18 @@ def _header(
             **asdict(begin.content),
             "age": None if begin.age is None else asdict(begin.age),
             "recorded": job.recorder is not None,
+            "whole_life": job.whole_life,
         },
         "runs": [_carried(row) for row in rows],
+    }
+
+
+def _described(slots: Sequence[Slot]) -> dict[str, Any]:
+    """Return what each candidate is made of; where a directory lies is in its name alone."""
+    chosen = {slot.candidate.name: slot.candidate for slot in slots}
+    return {
+        name: {key: value for key, value in asdict(chosen[name]).items() if key != "directory"}
+        for name in sorted(chosen)
     }
 
 
@@ -164,7 +177,9 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
         ) from error
     # As a file holds it: tuples are lists there.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))
-    differing = [key for key in now if key not in _MOVING and now[key] != before.get(key)]
+    # Earlier versions did not tell all of it.
+    told = [key for key in now if key not in _MOVING and key in before]
+    differing = [key for key in told if now[key] != before[key]]
     if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
         differing.append("candidates")
     if differing:

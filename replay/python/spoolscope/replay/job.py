@@ -42,6 +42,7 @@ class Job:
 
     Attributes:
         whole_life: A used filesystem is checked and emptied.
+        reference: Candidate that the others are to be held against, None if that is left open.
     """
 
     trace: Trace
@@ -60,6 +61,7 @@ class Job:
     what_if: dict[str, Any] | None
     order: str
     whole_life: bool = True
+    reference: str | None = None
 
     @property
     def users(self) -> int:

@@ -39,20 +39,25 @@ def running_s(job: Job) -> dict[str, float]:
     }
 
 
+def image_size(job: Job) -> int:
+    """Return the bytes of the images of a replay."""
+    content = max(job.summary.tree_bytes, job.fixture_bytes, job.peak_bytes)
+    return image_bytes(content, job.names, job.begin.age)
+
+
 def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     """Make, fill, replay, verify, check, empty and remove one candidate; return the row of it."""
     directory = job.out / slot.name
     directory.mkdir(parents=True)
     engine = Engine(job.plan_file, job.begin.content)
     age = job.begin.age
-    content = max(job.summary.tree_bytes, job.fixture_bytes, job.peak_bytes)
-    size = image_bytes(content, job.names, age)
+    size = image_size(job)
     if slot.candidate.directory is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
     began = time.monotonic()
     show("making the filesystem")
     roomy = shutil.disk_usage(job.work).free > size
-    keep = job.work / f"{slot.candidate.name}.fixture" if job.rounds > 1 and roomy else None
+    keep = job.work / f"{slot.candidate.label}.fixture" if job.rounds > 1 and roomy else None
     life = Lifetime()
     with prepared(slot.candidate, job.work, size, keep, life) as target:
         built = _fill(job, engine, target, keep, life, show)

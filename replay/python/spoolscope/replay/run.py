@@ -1,13 +1,16 @@
 """Replay a trace on candidates, in rounds of random order, each on a fresh filesystem."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.artifacts import finished_rows, write_header, write_plan
-from spoolscope.replay.candidates import check, parse
+from spoolscope.replay.candidates import Candidate, check, parse
 from spoolscope.replay.engine import ORDERS, Engine
+from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.replay.job import Begin, Job, Recorder, slots
+from spoolscope.replay.job import Begin, Job, Recorder, Slot, slots
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.one_run import run_once, running_s
 from spoolscope.replay.outcomes import read_plan
@@ -41,6 +44,9 @@ def replay(
     *,
     realtime: bool = False,
     resume: bool = False,
+    reference: str | None = None,
+    whole_life: bool = True,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -59,6 +65,10 @@ def replay(
         order: What a call waits for, one of ``engine.ORDERS``.
         realtime: Tasks have real-time priority while CPUs are to spare.
         resume: An interrupted replay in ``out`` goes on: its finished runs stay.
+        reference: Candidate that the others are to be held against.
+        whole_life: Used filesystems are checked and emptied.
+        tell: Called with a line that says how long it will take, before the first of several runs
+            and after each.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -70,6 +80,7 @@ def replay(
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
+    _check_reference(reference, chosen)
     directories = [candidate.directory for candidate in chosen if candidate.directory]
     if len(directories) < len(chosen):
         enter_private_mounts([opened.path, out, work or out, *directories])
@@ -80,17 +91,46 @@ def replay(
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
         job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
+        job = replace(job, whole_life=whole_life, reference=reference)
         order_of_runs = slots(chosen, rounds, seed)
-        runs = phases.within(RUNS, {slot.name: 1.0 for slot in order_of_runs})
         rows = finished_rows(job, order_of_runs, seed) if resume else []
+        check_room(job, order_of_runs[len(rows) :])
         write_plan(job, checked)
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
         write_header(job, order_of_runs, rows, seed)
-        for slot in order_of_runs[len(rows) :]:
-            of_run = runs.within(slot.name, running_s(job), prefix=f"{slot.name}: ")
-            rows.append(run_once(job, slot, of_run))
-            write_header(job, order_of_runs, rows, seed)
+        _make_runs(job, order_of_runs, rows, seed, phases, tell)
     return rows
+
+
+def _check_reference(reference: str | None, chosen: Sequence[Candidate]) -> None:
+    names = [candidate.name for candidate in chosen]
+    if reference is not None and reference not in names:
+        raise SpoolscopeError(
+            f"the reference {reference!r} is no candidate of this replay",
+            remedy=f"use --reference with one of: {', '.join(names)}",
+            exit_code=USAGE,
+        )
+
+
+def _make_runs(
+    job: Job,
+    runs: Sequence[Slot],
+    rows: list[dict[str, Any]],
+    seed: int,
+    phases: Phases,
+    tell: Callable[[str], None],
+) -> None:
+    """Make the runs that are left, and add their rows."""
+    shown = phases.within(RUNS, {slot.name: 1.0 for slot in runs})
+    expected = Expected(job, runs)
+    if len(runs) > 1:
+        tell(expected.begin(rows))
+    for slot in runs[len(rows) :]:
+        of_run = shown.within(slot.name, running_s(job), prefix=f"{slot.name}: ")
+        rows.append(run_once(job, slot, of_run))
+        write_header(job, runs, rows, seed)
+        if len(runs) > 1:
+            tell(expected.after(rows[-1], len(rows)))
 
 
 def _job(
