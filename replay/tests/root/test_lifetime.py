@@ -95,13 +95,13 @@ def planted(place: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 
 def test_a_slow_mkfs_shows_in_seconds_and_a_busy_one_in_cpu(trace, tmp_path, require, monkeypatch):
     require("ext4")
-    busy = "timeout 0.3 sh -c 'while :; do :; done'"
+    busy = "bash -c 'ulimit -t 1; while :; do :; done'"  # however busy the machine is
     planted(tmp_path, monkeypatch, "mkfs.ext4",
             f'sleep 0.4; {busy}; PATH=${{PATH#*:}} exec mkfs.ext4 "$@"')  # fmt: skip
     (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap")
     mkfs = row["life"]["steps"]["mkfs"]
-    assert 0.7e9 <= mkfs["ns"] < 3e9
-    assert 0.1e9 < mkfs["cpu_ns"] < 0.5e9
+    assert mkfs["ns"] >= 1.4e9
+    assert 1e9 <= mkfs["cpu_ns"] < 1.4e9
 
 
 def test_a_damaged_filesystem_is_not_called_clean(trace, tmp_path, require, monkeypatch):
