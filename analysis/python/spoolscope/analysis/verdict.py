@@ -60,7 +60,7 @@ def give_verdict(
     if pair is None:
         spent = duration(best.metrics[PRIMARY])
         headline = f"{best.name} spent {spent} in {count(n_calls)} calls."
-        sure = "One candidate alone: there is nothing to compare it with."
+        sure = f"One candidate alone: there is nothing to compare it with.{_modelled(replay)}"
         return Verdict("alone", best.name, None, headline, sure, [], problems, None)
     unfaithful, why = _unfaithful(replay, pair, candidates)
     return Verdict(
@@ -68,7 +68,7 @@ def give_verdict(
         best=best.name,
         other=pair.reference,
         headline=" ".join([*unfaithful, _headline(pair, candidates)]),
-        sure=_sure(pair, n_calls),
+        sure=_sure(pair, n_calls) + _modelled(replay),
         reasons=[
             *(reason.text + "." for reason in pair.why),
             *_no_merit(pair, candidates),
@@ -77,6 +77,14 @@ def give_verdict(
         problems=problems,
         next_command=_next(replay, pair, candidates),
     )
+
+
+def _modelled(replay: Replay) -> str:
+    """Name the device models whose times were played, "" if there are none."""
+    models = sorted({str(run.row.get("device_model") or "") for run in replay.runs} - {""})
+    if not models:
+        return ""
+    return f" Times of disks are those of the device model {' or '.join(models)}, not of a disk."
 
 
 def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:

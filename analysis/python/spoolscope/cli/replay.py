@@ -25,6 +25,7 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
+from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
@@ -37,6 +38,7 @@ from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
 from spoolscope.replay.run import replay
+from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
@@ -106,6 +108,11 @@ PERCENT: dict[str, Any] = {
 @click.option("--age", type=limits.Number(LEAST, MOST, whole=False), help=AGES)
 @click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
 @click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
+@click.option(
+    "--device-model",
+    type=click.Choice(list(device_models())),
+    help="Play the times of a kind of disk, from when the fixture is filled in.",
+)
 @planning_options
 @click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
@@ -168,6 +175,8 @@ def command(**options: Any) -> int:
             reference=options["reference"],
             whole_life=not options["no_life"],
             tell=_unsaid if options["quiet"] else partial(say, err=True),
+            device_model=options["device_model"] or "",
+            player=_play,
         )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])
@@ -242,6 +251,10 @@ def _recorder() -> Recorder | None:
         return made.command_status or 0
 
     return run
+
+
+def _play(image: Path, place: Path, model: str) -> SlowDisk:
+    return SlowDisk(image, place, device_model(model))
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:

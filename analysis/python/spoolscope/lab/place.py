@@ -34,32 +34,18 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
         images.unmount(mount)
 
 
-def serve_at_once(mount: Path) -> None:
-    """Let the loop device below a mount pass requests on as they come, not one after the other.
-
-    Raises:
-        SpoolscopeError: its backing file cannot be read and written directly.
-    """
-    images.run("losetup", "--direct-io=on", _device(mount))
-
-
 def read_inodes(mount: Path) -> None:
     """Have all inodes of an ext3 or ext4 filesystem, and which are in use, in memory.
 
     Raises:
         SpoolscopeError: dumpe2fs failed.
     """
-    said = images.run("dumpe2fs", device := _device(mount))
+    said = images.run("dumpe2fs", device := images.loop_device(mount))
     (size,) = map(int, re.findall(r"^Block size:\s+(\d+)", said, re.M))
-    with Path(device).open("rb", buffering=0) as disk:
+    with device.open("rb", buffering=0) as disk:
         for first, last in re.findall(r"(?:Inode table|Inode bitmap) at (\d+)(?:-(\d+))?", said):
             disk.seek(int(first) * size)
             disk.read((int(last or first) + 1 - int(first)) * size)
-
-
-def _device(mount: Path) -> str:
-    said = images.run("findmnt", "--noheadings", "--output", "SOURCE", "--target", mount)
-    return said.strip()
 
 
 def mount_memory(place: Path) -> None:

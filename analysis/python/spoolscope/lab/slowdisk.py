@@ -92,6 +92,7 @@ class SlowDisk:
             device: The loop device over :attr:`path`: how long a request through it takes without
                 the model is measured first.
         """
+        self.rest()
         self._tell(f"path {_quickest_read_ns(device)}")
         self._tell("model on")
 

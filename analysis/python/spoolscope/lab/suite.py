@@ -18,9 +18,10 @@ from spoolscope.lab.accuracy import Score, Spans, common, joined, read_calls, sc
 from spoolscope.lab.faults import MIB, Delay, Fault, Role
 from spoolscope.lab.fill import fill, warm
 from spoolscope.lab.limits import limited
-from spoolscope.lab.place import format_image, journal_places, mounted, serve_at_once
+from spoolscope.lab.place import format_image, journal_places, mounted
 from spoolscope.lab.private import memory_directory
 from spoolscope.lab.slowdisk import END, Delayed, SlowDisk
+from spoolscope.replay import images
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Snapshot
 from spoolscope.tracers.session import Request, record
@@ -97,7 +98,7 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
         with mounted(disk.path, place / "mnt", fstype) as mount:
             fill(mount, fault.fill)
         with mounted(disk.path, place / "mnt", fstype, options) as mount:
-            serve_at_once(mount)
+            images.serve_at_once(mount)
             warm(mount, fault.fill)
             journal = journal_places(image) if fstype.startswith("ext") else []
             with delayed(disk, fault.delays, journal), limited(fault.limit, mount) as group:

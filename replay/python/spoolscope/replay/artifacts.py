@@ -39,6 +39,7 @@ def row_of(
         "round": slot.round,
         "position": slot.position,
         "fstype": slot.candidate.fstype,
+        "device_model": slot.candidate.model,
         "mkfs": " ".join(slot.candidate.mkfs),
         "mount_options": options or slot.candidate.mount_options,
         "durability": slot.candidate.durability,

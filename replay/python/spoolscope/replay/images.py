@@ -67,6 +67,25 @@ def mount(source: Path, place: Path, fstype: str, options: str) -> None:
     run("mount", "-t", fstype, "-o", options, source, place)
 
 
+def loop_device(place: Path) -> Path:
+    """Return the loop device below a mount point.
+
+    Raises:
+        SpoolscopeError: findmnt failed.
+    """
+    said = run("findmnt", "--noheadings", "--output", "SOURCE", "--target", place)
+    return Path(said.strip())
+
+
+def serve_at_once(place: Path) -> None:
+    """Let the loop device below a mount pass requests on as they come, not one after the other.
+
+    Raises:
+        SpoolscopeError: its backing file cannot be read and written directly.
+    """
+    run("losetup", "--direct-io=on", loop_device(place))
+
+
 def unmount(place: Path) -> None:
     """Unmount, if it is mounted; a straggler may still be closing a file."""
     for _ in range(UMOUNT_TRIES):

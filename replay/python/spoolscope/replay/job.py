@@ -9,6 +9,7 @@ from typing import Any
 from spoolscope.replay.age import Age
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.engine import Content
+from spoolscope.replay.modelled import Player
 from spoolscope.replay.outcomes import Plan
 from spoolscope.replay.pace import Pace
 from spoolscope.replay.plan import PlanSummary
@@ -43,6 +44,7 @@ class Job:
     Attributes:
         whole_life: A used filesystem is checked and emptied.
         reference: Candidate that the others are to be held against, None if that is left open.
+        player: Plays device models.
     """
 
     trace: Trace
@@ -62,6 +64,7 @@ class Job:
     order: str
     whole_life: bool = True
     reference: str | None = None
+    player: Player | None = None
 
     @property
     def users(self) -> int:

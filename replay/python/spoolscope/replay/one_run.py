@@ -59,7 +59,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     roomy = shutil.disk_usage(job.work).free > size
     keep = job.work / f"{slot.candidate.label}.fixture" if job.rounds > 1 and roomy else None
     life = Lifetime()
-    with prepared(slot.candidate, job.work, size, keep, life) as target:
+    with prepared(slot.candidate, job.work, size, keep, life, job.player) as target:
         built = _fill(job, engine, target, keep, life, show)
         disks = target.devices()
         life.watch(disks)

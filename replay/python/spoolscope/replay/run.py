@@ -11,6 +11,7 @@ from spoolscope.replay.engine import ORDERS, Engine
 from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Begin, Job, Recorder, Slot, slots
+from spoolscope.replay.modelled import Player, on_model
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.one_run import run_once, running_s
 from spoolscope.replay.outcomes import read_plan
@@ -47,6 +48,8 @@ def replay(
     reference: str | None = None,
     whole_life: bool = True,
     tell: Callable[[str], None] = lambda _line: None,
+    device_model: str = "",
+    player: Player | None = None,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -69,12 +72,14 @@ def replay(
         whole_life: Used filesystems are checked and emptied.
         tell: Called with a line that says how long it will take, before the first of several runs
             and after each.
+        device_model: Name of the device model of candidates that name none.
+        player: Plays device models, from when a fixture is filled in to the end.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
     """
     opened = Trace.open(trace)
-    chosen = [parse(name) for name in candidates]
+    chosen = [on_model(parse(name), device_model) for name in candidates]
     kept = parse_pace(pace, realtime=realtime)
     begin = begin or Begin()
     for candidate in chosen:
@@ -91,7 +96,7 @@ def replay(
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
         job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
-        job = replace(job, whole_life=whole_life, reference=reference)
+        job = replace(job, whole_life=whole_life, reference=reference, player=player)
         order_of_runs = slots(chosen, rounds, seed)
         rows = finished_rows(job, order_of_runs, seed) if resume else []
         check_room(job, order_of_runs[len(rows) :])

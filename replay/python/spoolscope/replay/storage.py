@@ -3,13 +3,14 @@
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.modelled import ModelledDisk, Player
 from spoolscope.traces.filesystems import FILESYSTEMS, Journal
 
 JOURNAL_BLOCK = 4096
@@ -27,6 +28,7 @@ class Storage:
         images: Files that hold all of it; empty on devices.
         copied: The images are copies of those of a filesystem that holds the fixture already.
         label: What the filesystem is called, if it is.
+        disk: The modelled disk whose file ``main`` is.
     """
 
     candidate: Candidate
@@ -35,6 +37,23 @@ class Storage:
     images: tuple[Path, ...] = ()
     copied: bool = False
     label: str = ""
+    disk: ModelledDisk | None = None
+
+    def played(self, player: Player, until: ExitStack) -> "Storage":
+        """Return it on a disk that plays the candidate's device model, if that names one.
+
+        Args:
+            player: Makes the disk over the image.
+            until: The disk ends with it: it must be unmounted before.
+
+        Raises:
+            SpoolscopeError: the disk cannot be made.
+        """
+        if not self.candidate.model:
+            return self
+        made = player(self.main, self.main.parent, self.candidate.model)
+        disk = until.enter_context(made)
+        return replace(self, main=disk.path, disk=disk)
 
     def format(self) -> None:
         """Make a fresh filesystem.
@@ -61,6 +80,9 @@ class Storage:
             options += self._filled([apart.mount])
         options += filter(None, [self.candidate.mount_options])
         images.mount(self.main, place, self.candidate.fstype, ",".join(options))
+        if self.disk is not None:
+            images.serve_at_once(place)
+            self.disk.play(images.loop_device(place))
 
     def fsck_words(self) -> list[str]:
         """Return the program that checks it and changes nothing, with its words; or no words."""

@@ -4,8 +4,8 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from spoolscope.replay import images
@@ -14,6 +14,7 @@ from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.lifetime import Lifetime, block_devices
+from spoolscope.replay.modelled import Player
 from spoolscope.replay.mount_points import mount_point
 from spoolscope.replay.storage import Storage, on_images
 from spoolscope.traces.errors import SpoolscopeError
@@ -30,11 +31,15 @@ class Target:
         mount: Directory that becomes the spool.
         options: Mount options as the kernel lists them.
         storage: What it was made on; None for a directory.
+        player: Plays the candidate's device model from when the caches are cold.
+        disks: What it plays on, until the end.
     """
 
     mount: Path
     options: str
     storage: Storage | None = None
+    player: Player | None = None
+    disks: ExitStack = field(default_factory=ExitStack)
 
     @property
     def copied(self) -> bool:
@@ -64,6 +69,8 @@ class Target:
         if keep is not None and not self.copied:
             self.storage.keep(keep)
         self.storage.forget()
+        if self.player is not None:
+            self.storage = self.storage.played(self.player, self.disks)
         with life.step("mount_filled"):
             self.storage.mount(self.mount)
 
@@ -75,6 +82,7 @@ def prepared(
     size_bytes: int,
     kept: Path | None = None,
     life: Lifetime | None = None,
+    player: Player | None = None,
 ) -> Iterator[Target]:
     """Make a candidate ready and remove every trace of it afterwards, whatever happens.
 
@@ -84,6 +92,7 @@ def prepared(
         size_bytes: Size of the image.
         kept: Image to copy instead of making one, if it is there.
         life: Where it is told what that took.
+        player: Plays device models; without it an image is as fast as it is.
 
     Raises:
         SpoolscopeError: no space for the image, or mkfs or mount failed.
@@ -97,11 +106,11 @@ def prepared(
         if not storage.copied:
             with life.step("mkfs"):
                 storage.format()
-        with _unmounted_at_last() as mount:
+        with ExitStack() as disks, _unmounted_at_last() as mount:
             try:
                 with life.step("mount_copied" if storage.copied else "mount"):
                     storage.mount(mount)
-                yield Target(mount, _mounted_options(mount), storage)
+                yield Target(mount, _mounted_options(mount), storage, player, disks)
             finally:
                 life.release()
 

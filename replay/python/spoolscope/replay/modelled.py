@@ -1,0 +1,43 @@
+"""Candidates on a device model: a disk that plays its times is given from outside."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from spoolscope.replay.candidates import Candidate
+from spoolscope.traces.devices import device_model
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+
+class ModelledDisk(Protocol):
+    """A file over an image whose requests take the time of a model."""
+
+    path: Path
+
+    def play(self, device: Path) -> None:
+        """Begin, given the loop device over the file."""
+
+
+Player = Callable[[Path, Path, str], AbstractContextManager[ModelledDisk]]
+"""Makes a disk of an image, a directory for its files, and the name of a model."""
+
+
+def on_model(candidate: Candidate, model: str) -> Candidate:
+    """Return a candidate on a device model, unless it names one itself; the name says so.
+
+    Raises:
+        SpoolscopeError: there is no such model, or the candidate is a directory.
+    """
+    name = candidate.model or model
+    if not name:
+        return candidate
+    device_model(name)
+    if candidate.directory is not None:
+        raise SpoolscopeError(
+            f"{candidate.name} lies on a disk of its own, which cannot play {name}",
+            remedy="use --device-model with images, such as --on ext4",
+            exit_code=USAGE,
+        )
+    return replace(candidate, model=name, name=f"{candidate.name}@{name}")
