@@ -193,6 +193,7 @@ fn set(op: &mut PlanOp, key: &str, value: &str) {
         "arg" => op.arg = number,
         "call" => op.call = number as u64,
         "base" => op.base = number as u8,
+        "dirfd" => op.dirfd = number as i32,
         _ => panic!("unknown key {key}"),
     }
 }

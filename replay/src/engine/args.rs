@@ -6,6 +6,7 @@ use spoolscope_traces::records::{
 };
 use std::sync::LazyLock;
 
+use crate::engine::call;
 use crate::engine::fds::FdTable;
 use crate::engine::special;
 use crate::engine::task::Task;
@@ -194,11 +195,11 @@ impl Task {
             Word::Path if self.is_pathless(op, kind) => self.no_path(op, kind)?,
             Word::Path => {
                 let buffer = &raw mut self.scratch.path;
-                self.path(op.path, op.base, op.dirfd, buffer)?
+                self.path(op, op.path, (op.base, op.dirfd), buffer)?
             }
             Word::Path2 => {
                 let buffer = &raw mut self.scratch.path2;
-                self.path(op.path2, op.base2, op.dirfd2, buffer)?
+                self.path(op, op.path2, (op.base2, op.dirfd2), buffer)?
             }
             Word::Target => self.text(op.path2, b"")?,
             Word::Name => self.xattr_name(op.path2)?,
@@ -360,7 +361,8 @@ impl Task {
         };
         // With flags the kernel takes no null path: rsync names "." so.
         let plain = kind == Kind::Touch && op.base == BASE_FD && op.flags == 0;
-        let touched = plain && !directory && own();
+        let inside = op.ret == -i64::from(libc::ENOTDIR);
+        let touched = plain && !directory && !inside && own();
         op.base == 0 || touched || semantics::is_empty_path(op)
     }
 
@@ -371,6 +373,12 @@ impl Task {
             Kind::Touch => Ok(0),
             _ => write_parts(&raw mut self.scratch.path, &[]),
         }
+    }
+
+    /// Whether a descriptor really leads to something else than a directory.
+    fn is_file(&self, fd: i32) -> bool {
+        let open = self.process.fds.get(fd);
+        open.is_some_and(|open| call::mode_of(open.real) & libc::S_IFMT != libc::S_IFDIR)
     }
 
     fn text(&mut self, string: u32, before: &[u8]) -> Result<i64, Refusal> {
@@ -389,13 +397,17 @@ impl Task {
     /// The path as the caller gave it: absolute, or relative to its directory.
     fn path(
         &mut self,
+        op: &PlanOp,
         path: u32,
-        base: u8,
-        dirfd: i32,
+        (base, dirfd): (u8, i32),
         buffer: *mut [u8; 8192],
     ) -> Result<i64, Refusal> {
         if path == NONE {
             return Err(REASON_UNSUPPORTED);
+        }
+        if base == BASE_FD && op.ret == -i64::from(libc::ENOTDIR) && self.is_file(dirfd) {
+            // No name gets further, and the recorded one may be shortened: "f/../g" is "g".
+            return write_parts(buffer, &[b".."]);
         }
         let plan = self.context.schedule.plan;
         let whole = plan.string(path);

@@ -1,6 +1,7 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
 use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
+use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::{Refusal, shape_of};
@@ -387,6 +388,16 @@ fn change_bits(task: &Task, op: &PlanOp) {
             task.process.fds.bind(op.fd, Open { append, ..open });
         }
         _ => {}
+    }
+}
+
+/// The mode of what a real descriptor leads to; 0 if it leads nowhere.
+pub fn mode_of(real: i32) -> u32 {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the buffer is large enough, and valid when zeroed.
+    unsafe {
+        libc::fstat(real, stat.as_mut_ptr());
+        stat.assume_init().st_mode
     }
 }
 

@@ -270,7 +270,7 @@ impl<'a> Board<'a> {
     fn step(&self, op: &PlanOp, start_ns: i64, previous: Option<usize>) -> Step {
         let names = &self.world.names;
         let mut checks = Vec::new();
-        needs::any_need(names, op, |path, need| {
+        needs::any_need(self.world, op, |path, need| {
             if need != Need::Any {
                 checks.push(Check::Is(self.cell_of(path), self.known(op, need)));
             }

@@ -2,6 +2,7 @@
 
 use spoolscope_traces::records::{NONE, PlanOp};
 
+use crate::model::needs;
 use crate::model::sizes::{Seen, changes_size};
 use crate::model::world::{Slot, World};
 use crate::semantics::{self, Kind, Lock};
@@ -28,6 +29,7 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
         return;
     }
     let moved = world.moved_ino(op);
+    let stopped = needs::stopped(world, op).is_some();
     for touch in touches.iter().flatten() {
         if op.ret >= 0 {
             world.reach(touch.path);
@@ -40,7 +42,9 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
                 }
             }
         }
-        world.settle_initial(op, touch, moved);
+        if !stopped {
+            world.settle_initial(op, touch, moved);
+        }
     }
     world.settle_full(op);
     for touch in touches.iter().flatten() {

@@ -333,7 +333,7 @@ impl<'a> Linear<'a> {
     fn would_explain(&self, other: u32, at: u32) -> bool {
         let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
         let touches = touches::of(cause);
-        let named = any_need(&self.world.names, op, |path, need| {
+        let named = any_need(&self.world, op, |path, need| {
             let state = self.world.meets(path, need);
             let made = touches.iter().flatten().find(|touch| touch.path == path);
             match (state, made) {
@@ -384,7 +384,7 @@ impl<'a> Linear<'a> {
     fn fits(&self, at: u32) -> Option<bool> {
         let op = &self.ops[at as usize];
         let mut sure = true;
-        let contradicted = any_need(&self.world.names, op, |path, need| {
+        let contradicted = any_need(&self.world, op, |path, need| {
             let met = self.world.meets(path, need);
             sure &= met.is_some();
             met == Some(false)
@@ -459,7 +459,7 @@ impl<'a> Linear<'a> {
                 && self.world.meets(touch.path, Need::Absent) == Some(false);
             let spoils = |need| need != Need::Any && !self.outcome_meets(op, touch, need);
             let is_spoilt = |path, need| path == touch.path && spoils(need);
-            !fresh && any_need(&self.world.names, before, is_spoilt)
+            !fresh && any_need(&self.world, before, is_spoilt)
         })
     }
 

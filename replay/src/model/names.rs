@@ -5,6 +5,7 @@ use spoolscope_traces::records::{NONE, PlanOp};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need};
@@ -180,6 +181,35 @@ fn is_unknown_change(op: &PlanOp) -> bool {
 
 fn directory_of(path: &[u8]) -> &[u8] {
     parent_of(path).unwrap_or(b"")
+}
+
+impl World<'_> {
+    /// Whether what lies above a name is known, and something of it is no directory.
+    pub fn is_below_file(&self, path: u32) -> bool {
+        let is_file = |name: &[u8]| {
+            let mode = match self.names.find(name).map(|path| (path, self.slot(path))) {
+                Some((_, Slot::Present(object))) => self.object(object).now.mode,
+                Some((path, Slot::Unknown)) => self.snapshot_entry(path).map_or(0, |at| at.mode),
+                _ => 0,
+            };
+            !matches!(mode & libc::S_IFMT, 0 | libc::S_IFDIR | libc::S_IFLNK)
+        };
+        let mut above = parent_of(self.names.bytes(path));
+        while let Some(name) = above {
+            if is_file(name) {
+                return true;
+            }
+            above = parent_of(name);
+        }
+        false
+    }
+
+    /// Whether a descriptor leads to something that is known to be no directory.
+    pub fn leads_to_file(&self, thread: u32, fd: i32) -> bool {
+        let known = self.descriptors.get(self.leader(thread), fd).object;
+        let mode = known.map_or(0, |object| self.object(object).now.mode);
+        !matches!(mode & libc::S_IFMT, 0 | libc::S_IFDIR)
+    }
 }
 
 /// The directory part of a path; `None` for names directly below the spool.

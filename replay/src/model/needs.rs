@@ -1,8 +1,9 @@
 //! What must have been so at a call's names just before it, or its result would be another.
 
-use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::records::{BASE_FD, NONE, PlanOp};
 
 use crate::model::names::{Names, parent_of};
+use crate::model::world::World;
 use crate::semantics;
 use crate::touches::{self, Makes, Need, Touch};
 
@@ -10,18 +11,23 @@ use crate::touches::{self, Makes, Need, Touch};
 ///
 /// These are the own names of the call; for success also the directories above them; for a file that
 /// could not be made the directory that was missing.
-pub fn any_need(names: &Names, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> bool) -> bool {
+pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> bool) -> bool {
+    let (names, stopped) = (&world.names, stopped(world, op));
+    if stopped == Some(Stopped::AtDescriptor) {
+        return false;
+    }
     touches::of(op).iter().flatten().any(|touch| {
         let above = match op.ret >= 0 {
             true => names.ancestors(touch.path),
             false => &[],
         };
         let need = match missing_either(names, op) {
-            Some(_) => Need::Any,
-            None => touch.need,
+            None if stopped.is_none() => touch.need,
+            _ => Need::Any,
         };
         above.iter().any(|path| holds(*path, Need::Present(0)))
-            || failed_at_parent(names, op, touch).is_some_and(|(path, need)| holds(path, need))
+            || failed_at_parent(names, op, touch.path, need)
+                .is_some_and(|(path, need)| holds(path, need))
             || holds(touch.path, need)
     })
 }
@@ -51,8 +57,35 @@ pub fn went_round(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::ELOOP)
 }
 
-fn failed_at_parent(names: &Names, op: &PlanOp, touch: &Touch) -> Option<(u32, Need)> {
-    if touch.path != op.path || touch.need != Need::Any {
+/// Where a call ended that met a file where a directory should be (ENOTDIR).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The descriptor that a name begins at leads to no directory.
+    AtDescriptor,
+    /// Something above the name is none.
+    AboveName,
+}
+
+/// Whether an ENOTDIR tells nothing of the names themselves, as nobody came so far.
+pub fn stopped(world: &World, op: &PlanOp) -> Option<Stopped> {
+    if op.ret != -i64::from(libc::ENOTDIR) {
+        return None;
+    }
+    let begins_at_file = |(base, dirfd)| base == BASE_FD && world.leads_to_file(op.thread, dirfd);
+    if [(op.base, op.dirfd), (op.base2, op.dirfd2)]
+        .into_iter()
+        .any(begins_at_file)
+    {
+        return Some(Stopped::AtDescriptor);
+    }
+    let touches = touches::of(op);
+    let mut touches = touches.iter().flatten();
+    let above = touches.any(|touch| world.is_below_file(touch.path));
+    above.then_some(Stopped::AboveName)
+}
+
+fn failed_at_parent(names: &Names, op: &PlanOp, path: u32, need: Need) -> Option<(u32, Need)> {
+    if path != op.path || need != Need::Any {
         return None;
     }
     let need = match -op.ret {
@@ -69,4 +102,55 @@ fn failed_at_parent(names: &Names, op: &PlanOp, touch: &Touch) -> Option<(u32, N
 fn changing_parent(names: &Names, path: u32) -> Option<u32> {
     let nearest = *names.ancestors(path).last()?;
     (parent_of(names.bytes(path)) == Some(names.bytes(nearest))).then_some(nearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::linear::Linear;
+    use crate::model::state::Tree;
+    use crate::testing::plan;
+
+    /// Names at start and at the end, and how many results nothing explains.
+    fn walked(script: &str) -> (Vec<String>, Vec<String>, usize) {
+        let plan = plan(&format!("tree f ino=5\ntree d mode=40755 ino=6\n{script}"));
+        let linear = Linear::walk(&plan);
+        let names = |tree: Tree| {
+            let names = tree.names.into_keys();
+            names
+                .map(|name| String::from_utf8_lossy(&name).into_owned())
+                .collect()
+        };
+        let last = names(Tree::expected(&plan, &linear.world));
+        let first = names(Tree::initial(&plan, &linear.world));
+        (first, last, linear.unexplained.len())
+    }
+
+    #[test]
+    fn what_ended_at_a_file_tells_nothing_of_the_names() {
+        for call in [
+            "rename f/x d = -20",
+            "rename f/x/y gone = -20",
+            "rename d f/x = -20",
+            "rmdir f/x = -20",
+            "renameat f/f gone base=3 dirfd=3 = -20",
+            "renameat d gone base=3 dirfd=3 = -20",
+            "openat d/new base=3 dirfd=3 flags=200000 = -20",
+        ] {
+            let (first, last, unexplained) = walked(&format!(
+                "tree gone ino=7
+                 A 0-1 unlink gone = 0
+                 A 2-3 openat f ino=5 omode=100644 = 3
+                 A 4-5 {call}"
+            ));
+            assert_eq!(first, ["d", "f", "gone"], "{call}");
+            assert_eq!(last, ["d", "f"], "{call}");
+            assert_eq!(unexplained, 0, "{call}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_could_not_replace_a_file_is_known() {
+        let (first, _, _) = walked("A 0-1 rename e g = -20");
+        assert_eq!(first, ["d", "e", "f", "g"]);
+    }
 }
