@@ -21,7 +21,7 @@ from spoolscope.analysis.metrics import (
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, paired, within_run, word
-from spoolscope.analysis.verdict import Verdict, give_verdict
+from spoolscope.analysis.verdict import SAME, Verdict, give_verdict
 from spoolscope.analysis.why import (
     Reason,
     Table,
@@ -54,6 +54,7 @@ class Candidate:
         directories: Of its runs.
         life: What mkfs, filling, check, removal and so on took, by the keys of ``MEASURES``.
         damage: What the check of its filesystem found, None if nothing.
+        durability: "same" as usual, or what is weaker and why.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Candidate:
     directories: list[Path]
     life: dict[str, Spread]
     damage: str | None
+    durability: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ class Comparison:
     pairs: list[Pair]
     verdict: Verdict
 
+    @property
+    def other_durability(self) -> dict[str, str]:
+        """What survives a crash of candidates that do not keep what the reference keeps."""
+        kept = self.candidates[self.reference].durability
+        return {n: c.durability for n, c in self.candidates.items() if c.durability != kept}
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``compare --json`` prints."""
         header = self.replay.header
@@ -130,6 +138,7 @@ class Comparison:
             "calls": self.n_calls,
             "primary": PRIMARY,
             "reference": self.reference,
+            "other_durability": self.other_durability,
             "ranking": list(self.candidates),
             "verdict": asdict(self.verdict),
             "candidates": [_candidate_json(c) for c in self.candidates.values()],
@@ -175,7 +184,8 @@ def compare(
     headline = next((p for p in pairs if {p.candidate, p.reference} == {best, other}), None)
     if best != other and (headline is None or headline.candidate != best):
         headline = pair(best, other)
-    verdict = give_verdict(replay, ranked, headline, n_calls=len(calls))
+    beside = {name: pair(name, best).word for name in ranked if name != best}
+    verdict = give_verdict(replay, ranked, headline, beside, n_calls=len(calls))
     return Comparison(replay, ranked, chosen, len(calls), pairs, verdict)
 
 
@@ -248,6 +258,7 @@ def _candidate(
         directories=[run.directory for run in runs],
         life=lives(runs),
         damage=unclean(runs),
+        durability=str(row.get("durability", SAME)),
     )
 
 

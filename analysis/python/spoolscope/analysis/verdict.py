@@ -14,6 +14,9 @@ from spoolscope.analysis.wording import change, count, duration, interval
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Pair
 
+SAME = "same"
+"""The durability of a candidate that keeps after a crash what filesystems usually keep."""
+
 LEAST_TAKEN = 0.02
 """Time that other programs took is worth a sentence from this part of all on."""
 
@@ -43,9 +46,22 @@ class Verdict:
 
 
 def give_verdict(
-    replay: Replay, candidates: Mapping[str, "Candidate"], pair: "Pair | None", *, n_calls: int
+    replay: Replay,
+    candidates: Mapping[str, "Candidate"],
+    pair: "Pair | None",
+    beside: Mapping[str, str],
+    *,
+    n_calls: int,
 ) -> Verdict:
-    """Say which candidate is best; ``pair`` is the best one against the other it is held to."""
+    """Say which candidate is best.
+
+    Args:
+        replay: What was compared.
+        candidates: By name, the best first.
+        pair: The best one against the other it is held to.
+        beside: The word on each other candidate against the best.
+        n_calls: Calls compared.
+    """
     best = next(iter(candidates.values()))
     problems = [
         f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
@@ -67,8 +83,10 @@ def give_verdict(
         word=pair.word,
         best=best.name,
         other=pair.reference,
-        headline=" ".join([*unfaithful, _headline(pair, candidates)]),
-        sure=_sure(pair, n_calls) + _modelled(replay),
+        headline=" ".join(
+            [*unfaithful, _headline(pair, candidates), *_at_what_price(pair, candidates)]
+        ),
+        sure=" ".join([_sure(pair, n_calls) + _modelled(replay), *_beside(best.name, beside)]),
         reasons=[
             *(reason.text + "." for reason in pair.why),
             *_no_merit(pair, candidates),
@@ -101,6 +119,35 @@ def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:
         why = _doubt(pair, said) if true else f"such runs carry no verdict; {said} time"
         return f"Undecided between {' and '.join(names)}: {why} ({numbers})."
     return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
+
+
+def _at_what_price(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
+    """Say that the better one keeps other things after a crash than the one it is held to."""
+    ours, theirs = (candidates[name].durability for name in (pair.candidate, pair.reference))
+    if ours == theirs:
+        return []
+    if ours == SAME:
+        return [f"It is more durable, too: {pair.reference} {_weaker(theirs)}."]
+    return [f"But it is less durable: {_weaker(ours)}."]
+
+
+def _weaker(durability: str) -> str:
+    """Return a durability as part of a sentence."""
+    return durability.rstrip(".")
+
+
+def _beside(best: str, beside: Mapping[str, str]) -> list[str]:
+    """Say which of several candidates cannot be told from the best."""
+    if len(beside) < 2:
+        return []
+    level = [name for name, word_ in beside.items() if word_ == "equivalent"]
+    open_ = [name for name, word_ in beside.items() if word_ in ("inconclusive", "indicative")]
+    said = []
+    if level:
+        said.append(f"As good as {best}: {', '.join(level)}.")
+    if open_:
+        said.append(f"Not told apart from {best}: {', '.join(open_)}.")
+    return said or [f"All {len(beside)} others are slower than {best}."]
 
 
 def _doubt(pair: "Pair", said: str) -> str:

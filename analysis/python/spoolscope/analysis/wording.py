@@ -71,10 +71,16 @@ def change(ratio: float) -> str:
     return f"{change_pct:.{digits}f} % {'less' if ratio < 1 else 'more'}"
 
 
+FAR = 1000
+"""From this ratio on an interval only says that nothing is known."""
+
+
 def interval(low: float | None, high: float | None) -> str:
     """Return an interval of ratios as changes, e.g. "-36 % to -25 %"; "-" if there is none."""
     if low is None or high is None:
         return "-"
+    if high >= FAR:
+        return f"{low:.1f} to > {FAR:,} times"
     if high >= 3:
         return f"{low:.1f} to {high:.1f} times"
     return f"{_signed(low)} to {_signed(high)}"

@@ -111,30 +111,44 @@ def _mostly(causes: dict[str, float]) -> str:
 def _pairs(found: "Comparison") -> Iterable[str]:
     from spoolscope.analysis.wording import interval
 
-    yield f"Time in calls against {found.reference}"
-    labels = _labels(found, 15)
+    by_itself = " (each interval by itself)" if len(found.pairs) > 1 else ""
+    yield f"Time in calls against {found.reference}{by_itself}"
+    labels, other = _labels(found, 15), found.other_durability
     for pair in found.pairs:
         e = pair.primary
         label = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
         bounds = f"{interval(e.low, e.high):>20} {label:<7}"
-        lower = f"{e.n_lower}/{e.n} lower"
-        yield f"  {labels[pair.candidate]:<16}{e.ratio:>6.2f} x{bounds} {lower:<12} {pair.word}"
+        mark = "!" if pair.candidate in other else " "
+        ratio = f"{mark} {labels[pair.candidate]:<16}{e.ratio:>6.2f} x"
+        yield f"{ratio}{bounds} {f'{e.n_lower}/{e.n} lower':<12} {pair.word}"
+    for name, durability in other.items():
+        yield from _wrapped(f"! {name}, not as durable as {found.reference}: {durability}")
+
+
+SECONDARY_COLUMNS = {
+    "sync_mean_ns": "syncs",
+    "open_p99_ns": "open",
+    "rename_p99_ns": "rename",
+    "link_p99_ns": "link",
+    "unlink_p99_ns": "unlink",
+    "over_10ms_share": ">10 ms",
+    "over_100ms_share": ">100 ms",
+}
 
 
 def _secondary(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.metrics import METRICS, PRIMARY
+    from spoolscope.analysis.metrics import METRICS
     from spoolscope.analysis.wording import duration, percent
 
-    names = list(found.candidates)[:4]
-    labels = _labels(found, 11)
-    heads = "".join(f"{labels[name]:>12}" for name in names)
-    yield f"{'secondary (no verdicts)':<30}{heads}"
-    for key, metric in METRICS.items():
-        if key == PRIMARY:
-            continue
-        values = [found.candidates[name].metrics[key] for name in names]
-        show = duration if metric.unit == "ns" else lambda v: percent(v, 2)
-        yield f"{metric.label:<30}" + "".join(f"{show(value):>12}" for value in values)
+    yield "Secondary, no verdicts: mean of fsync and fdatasync, 99th percentiles, calls >"
+    yield f"{'':<17}" + "".join(f"{head:>9}" for head in SECONDARY_COLUMNS.values())
+    labels = _labels(found, 16)
+    for c in found.candidates.values():
+        cells = [
+            duration(c.metrics[key]) if METRICS[key].unit == "ns" else percent(c.metrics[key], 2)
+            for key in SECONDARY_COLUMNS
+        ]
+        yield f"{labels[c.name]:<17}" + "".join(f"{cell:>9}" for cell in cells)
 
 
 LIFE_COLUMNS = {
@@ -154,7 +168,7 @@ def _lives(found: "Comparison") -> Iterable[str]:
     """Yield a row of medians for each candidate; no cell is wider than six characters."""
     from spoolscope.analysis.lives import MEASURES
 
-    yield "Life of the filesystem (medians; writes: to its device by byte that calls wrote)"
+    yield "Life of the filesystem, medians; writes: bytes to its device by byte of calls"
     yield f"{'candidate':<17}" + "".join(f"{head:>7}" for head in LIFE_COLUMNS)
     labels = _labels(found, 16)
     for c in found.candidates.values():

@@ -32,6 +32,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
     show_default=True,
     help="File to write.",
 )
+@click.option("--reference", help="Candidate to hold the others against.")
 @force_option
 @json_option
 @quiet_option
@@ -43,6 +44,7 @@ def command(
     force: bool,
     as_json: bool,
     quiet: bool,
+    reference: str | None,
     trace: Path | None,
     names: bool,
     key_file: Path | None,
@@ -59,7 +61,8 @@ def command(
         )
     claimed = claim_output(output, force=force, inputs=inputs)
     with claimed, progress(quiet=quiet) as show:
-        report = build(inputs, output, show, trace, partial(named, key_file=key_file, wanted=names))
+        real = partial(named, key_file=key_file, wanted=names)
+        report = build(inputs, output, show, trace, real, reference)
     if as_json:
         facts = {
             "report": str(report.path),

@@ -61,6 +61,7 @@ def build(
     progress: Progress | None = None,
     trace: Path | None = None,
     named: Named = lambda trace: trace,
+    reference: str | None = None,
 ) -> Report:
     """Write the report of a trace, or of one or more replays of a trace.
 
@@ -70,13 +71,14 @@ def build(
         progress: Called with a sentence and the fraction done.
         trace: The replayed trace, if it is no longer where it was beside the replay.
         named: Gives a trace real names; the report is then for its owner only.
+        reference: Candidate to hold the others against.
 
     Raises:
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
     """
     show = progress or unseen
     if all(is_replay(path) for path in inputs):
-        found = compare(inputs, progress=show, trace=trace)
+        found = compare(inputs, reference, show, trace)
         about = named(found.replay.trace) if found.replay.trace else None
         page = _replay_page(found, show, about.names if about else None)
     elif len(inputs) == 1:
@@ -178,12 +180,13 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
         _environment(replay_sections.environment_rows(found), studies, mounts=False),
     ]
     replayed = Path(str(found.replay.header["trace"])).name
+    what = f"{replayed} {found.replay.what_if}".strip()
     notes = [] if studies else ["The runs were not recorded: causes are left out."]
     if found.replay.trace is None:
         notes.append(found.replay.without_trace)
     return Page(
-        title=f"spoolscope: {replayed} on {', '.join(found.candidates)}",
-        eyebrow=f"{replayed} replayed on {', '.join(found.candidates)}",
+        title=f"spoolscope: {what} on {', '.join(found.candidates)}",
+        eyebrow=f"{what} replayed on {', '.join(found.candidates)}",
         badge=verdict.word,
         headline=verdict.headline,
         sure=verdict.sure,

@@ -17,6 +17,11 @@ from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.page import Fact, Figure, Section, Table, TableBlock
 from spoolscope.report.trace_sections import latency_table
 
+MANY = 3
+"""With more candidates than so many beside the reference, figures show the primary metric alone."""
+CURVES = 7
+"""As many candidates have a line in the figure of tails."""
+
 METHODS = {
     "paired-t": "95 % t-interval over paired rounds",
     "within-run": "within-run bootstrap over time blocks of at least 1 s",
@@ -121,6 +126,15 @@ def compare_section(found: Comparison) -> Section:
         "the log ratio, and a difference under 5 % is called equivalent. With one round the "
         "interval of the primary metric is from within the run and says nothing of other runs."
     )
+    other = found.other_durability
+    if len(found.pairs) > MANY:
+        caption = (
+            "Time in calls, by which alone candidates are judged; all metrics are in the table. "
+            "Grey band: under 5 %, called equivalent. Each interval is one by itself: of 20 such, "
+            f"one misses. {caption}"
+        )
+    if other:
+        caption += " ! does not keep after a crash what the reference keeps."
     figure = Figure(
         key="forest",
         title=f"Against {found.reference}",
@@ -129,9 +143,12 @@ def compare_section(found: Comparison) -> Section:
         ),
         caption=caption,
         table=table,
-        plot=compare_figures.forest(found.pairs, found.reference, list(found.candidates)),
+        plot=compare_figures.forest_of_many(found.pairs, found.reference, other)
+        if len(found.pairs) > MANY
+        else compare_figures.forest(found.pairs, found.reference, list(found.candidates)),
     )
     blocks: list[Figure | TableBlock] = [figure]
+    blocks += [_durability(other, found.reference)] if other else []
     blocks += [_deltas(found)] if any(pair.cause_deltas for pair in found.pairs) else []
     return Section(
         "compare",
@@ -139,6 +156,15 @@ def compare_section(found: Comparison) -> Section:
         "How much, and how sure",
         f"Ratios to {found.reference}; left of 1 is better.",
         blocks,
+    )
+
+
+def _durability(other: Mapping[str, str], reference: str) -> TableBlock:
+    return TableBlock(
+        f"Not as durable as {reference}",
+        ["candidate", "~what may be lost"],
+        [list(item) for item in other.items()],
+        "Part of their speed is what they do not do.",
     )
 
 
@@ -173,15 +199,20 @@ def latency_section(found: Comparison) -> Section:
         run = next(run for run in replay.runs if run.candidate == name)
         curves[name] = family_curves(names, run.latency_ns[calls])
         tables[name] = family_latencies(names, run.latency_ns[calls])
+    drawn = [*list(found.candidates)[:CURVES]]
+    if found.reference not in drawn:
+        drawn[-1] = found.reference
+    others = len(found.candidates) - len(drawn)
     figure = Figure(
         key="tails",
         title="Share of calls that took longer",
         finding="The tail of the latency distribution, by family of calls and candidate.",
         caption=f"1 - ECDF on log axes, from the replayer's own clock, first round, "
         f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
-        "are left out; curves are thinned to 800 points, densest in the tail.",
+        "are left out; curves are thinned to 800 points, densest in the tail."
+        + (f" The other {others} candidates are only in the tables." if others else ""),
         table=curve_table(curves),
-        plot=latency_figures.tails(curves),
+        plot=latency_figures.tails({name: curves[name] for name in drawn}),
     )
     intro = "Further left and lower is better; a step to the right is a stall."
     return Section(

@@ -1,15 +1,18 @@
 """Candidates against the reference: ratios with their intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from html import escape
 from math import log10
+from typing import Any
 
 import plotly.graph_objects as go
 
 from spoolscope.analysis.compare import Pair
 from spoolscope.analysis.metrics import METRICS, PRIMARY
-from spoolscope.analysis.stats import Estimate
+from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate
+from spoolscope.analysis.wording import fitting, interval
 from spoolscope.report.figures.base import layout
-from spoolscope.report.palette import CANDIDATE_COLOURS
+from spoolscope.report.palette import BLUE, CANDIDATE_COLOURS, GREEN, GREY, ORANGE, VERMILLION
 
 _TICKS = (
     (0.7, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.2, 1.4),
@@ -38,6 +41,88 @@ def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Fi
     plot.add_vline(x=1, line={"width": 1, "dash": "dot", "color": "#888"})
     shown = [e for pair in pairs for e in (pair.primary, *pair.secondary.values())]
     low, high = axis_range([e for e in shown if e.n and e.ratio > 0])
+    _ratio_axis(plot, reference, low, high)
+    plot.update_yaxes(
+        tickvals=list(range(len(labels))),
+        ticktext=[f"<b>{labels[0]}</b>", *labels[1:]],
+        range=[len(labels) - 0.5, -0.5],
+    )
+    return plot
+
+
+WORD_COLOURS = {
+    "faster": GREEN,
+    "equivalent": BLUE,
+    "slower": VERMILLION,
+    "indicative": ORANGE,
+    "inconclusive": GREY,
+}
+WIDEST = 100.0
+"""An axis reaches to ratios of this size; intervals beyond leave the figure."""
+
+
+def forest_of_many(pairs: Sequence[Pair], reference: str, marked: Collection[str]) -> go.Figure:
+    """Return a row per candidate for the primary metric, the fastest on top.
+
+    Args:
+        pairs: Every other candidate against the reference, the fastest first.
+        reference: Its name.
+        marked: Candidates that keep other things after a crash: their names get a "!".
+    """
+    plot, known = go.Figure(), [pair for pair in pairs if pair.primary.n]
+    for word, colour in WORD_COLOURS.items():
+        rows = [(row, pair) for row, pair in enumerate(known) if pair.word == word]
+        if rows:
+            plot.add_trace(_verdicts(word, colour, rows))
+    layout(plot, len(known) * 30 + 76)
+    near = (1 / (1 + MINIMUM_EFFECT), 1 + MINIMUM_EFFECT)
+    plot.add_vrect(x0=near[0], x1=near[1], fillcolor="#888", opacity=0.15, line_width=0)
+    plot.add_vline(x=1, line={"width": 1, "dash": "dot", "color": "#888"})
+    low, high = axis_range([pair.primary for pair in known])
+    low, high = max(low, 1 / WIDEST), min(high, WIDEST)
+    _ratio_axis(plot, reference, low, high)
+    plot.update_yaxes(
+        tickvals=list(range(len(known))),
+        ticktext=[_row_name(pair.candidate, marked) for pair in known],
+        range=[len(known) - 0.5, -0.5],
+    )
+    return plot
+
+
+def _row_name(name: str, marked: Collection[str]) -> str:
+    return f"{'! ' * (name in marked)}{escape(fitting(name, 24, 4))}"
+
+
+def _verdicts(word: str, colour: str, rows: Sequence[tuple[int, Pair]]) -> go.Scatter:
+    estimates = [pair.primary for _, pair in rows]
+    said = [f"{p.candidate}: {p.primary.ratio:.2f} x, {_interval(p.primary)}" for _, p in rows]
+    return go.Scatter(
+        x=[e.ratio for e in estimates],
+        y=[row for row, _ in rows],
+        mode="markers",
+        name=word,
+        marker={"size": 11, "color": colour, "symbol": "diamond"},
+        error_x=_bounds(estimates),
+        customdata=said,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{interval(estimate.low, estimate.high)} (n = {estimate.n})"
+
+
+def _bounds(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "array": [(e.high or e.ratio) - e.ratio for e in estimates],
+        "arrayminus": [e.ratio - (e.low or e.ratio) for e in estimates],
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def _ratio_axis(plot: go.Figure, reference: str, low: float, high: float) -> None:
     tickvals = ticks(low, high)
     plot.update_xaxes(
         type="log",
@@ -46,12 +131,6 @@ def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Fi
         ticktext=[f"{tick:g} x" for tick in tickvals],
         title={"text": f"times {reference}, less is better", "font": {"size": 13}},
     )
-    plot.update_yaxes(
-        tickvals=list(range(len(labels))),
-        ticktext=[f"<b>{labels[0]}</b>", *labels[1:]],
-        range=[len(labels) - 0.5, -0.5],
-    )
-    return plot
 
 
 def axis_range(estimates: Sequence[Estimate]) -> tuple[float, float]:
@@ -91,12 +170,6 @@ def _points(
             "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
             "symbol": "diamond",
         },
-        error_x={
-            "type": "data",
-            "array": [(e.high or e.ratio) - e.ratio for _, e in known],
-            "arrayminus": [e.ratio - (e.low or e.ratio) for _, e in known],
-            "thickness": 1.5,
-            "width": 4,
-        },
+        error_x=_bounds([e for _, e in known]),
         hovertemplate=f"{name}: %{{x:.2f}} x<extra></extra>",
     )

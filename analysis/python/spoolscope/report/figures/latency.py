@@ -56,7 +56,10 @@ def _line(curve: Curve, name: str, number: int) -> go.Scatter:
         legendgroup=name,
         line={
             "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
-            "dash": CANDIDATE_DASHES[number % len(CANDIDATE_DASHES)],
+            # Those whose colour is taken already are dashed otherwise.
+            "dash": CANDIDATE_DASHES[
+                (number + number // len(CANDIDATE_COLOURS)) % len(CANDIDATE_DASHES)
+            ],
             "width": 2,
             "shape": "hv",
         },
