@@ -25,7 +25,7 @@ def command(dry_run: bool, as_json: bool) -> int:
     and loop devices, and outputs that never became whole. A capture can still
     become a trace: 'spoolscope record --recover' before.
     """
-    from spoolscope.replay.clearing import clear
+    from spoolscope.replay.clearing import clear, wipe_left
     from spoolscope.replay.mount_points import remove_unused
 
     found = left()
@@ -37,6 +37,8 @@ def command(dry_run: bool, as_json: bool) -> int:
             continue
         try:
             _put_back(one)
+            for device in wipe_left(one.devices):
+                say(f"Wiped {device}", err=True)
             clear(one.place)
         except SpoolscopeError as error:
             failed[str(one.place)] = f"{error.message}; {error.remedy}"
@@ -73,7 +75,8 @@ def warn_of_left() -> None:
 
 def _row(one: Unfinished) -> dict[str, Any]:
     ways = {does: way for way, does in _ways(one)}
-    return {"place": one.place, "kind": one.kind, "output": one.output, "ways": ways}
+    row = {"place": one.place, "kind": one.kind, "output": one.output, "devices": one.devices}
+    return row | {"ways": ways}
 
 
 def _what(one: Unfinished) -> str:
@@ -81,7 +84,8 @@ def _what(one: Unfinished) -> str:
         case "recording" | "series":
             return f"the capture, with names as they are, of a recording to {one.output}"
         case "replay":
-            return f"the plan and images, perhaps mounted, of a replay to {one.output}"
+            made = ", ".join(("the plan and images", *(f"what is on {at}" for at in one.devices)))
+            return f"{made}, perhaps mounted, of a replay to {one.output}"
         case "output":
             return f"the begin of {one.output}, which never became whole"
         case "replaced":

@@ -12,6 +12,7 @@ from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
 from spoolscope.cli.clean import resuming
+from spoolscope.cli.devices import asked_devices, device_options
 from spoolscope.cli.matrix import with_matrix
 from spoolscope.cli.output import (
     claim_output,
@@ -51,6 +52,8 @@ Examples:
   sudo spoolscope replay monday.trace --matrix candidates.toml -o candidates
   sudo spoolscope replay monday.trace --on ext4 --skip fsync -o without
   sudo spoolscope replay monday.trace --on ext4 --scale-users 4 -o four-times
+  sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 5 \\
+    --device /dev/sdX --format-device /dev/sdX
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
 """
 
@@ -114,6 +117,7 @@ PERCENT: dict[str, Any] = {
     help="Play the times of a kind of disk, from when the fixture is filled in.",
 )
 @planning_options
+@device_options
 @click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
@@ -177,6 +181,7 @@ def command(**options: Any) -> int:
             tell=_unsaid if options["quiet"] else partial(say, err=True),
             device_model=options["device_model"] or "",
             player=_play,
+            devices=asked_devices(options),
         )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])

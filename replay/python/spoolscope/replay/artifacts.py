@@ -113,6 +113,7 @@ def _header(
             "age": None if begin.age is None else asdict(begin.age),
             "recorded": job.recorder is not None,
             "whole_life": job.whole_life,
+            "devices": [] if job.devices is None else job.devices.identity(),
         },
         "runs": [_carried(row) for row in rows],
     }

@@ -1,9 +1,12 @@
 """Removing what a replay, or any other command, was working in when it was killed."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from spoolscope.replay import images
+from spoolscope.replay.devices import Device
+from spoolscope.replay.signatures import foreign, signatures, wipe
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.mounts import mounts
 
@@ -49,3 +52,20 @@ def _loops_below(place: Path) -> list[str]:
         if backing.is_relative_to(place):
             found.append(f"/dev/{file.parts[3]}")
     return found
+
+
+def wipe_left(paths: Sequence[Path]) -> list[Path]:
+    """Wipe devices on which a killed command has left its filesystem; return those.
+
+    One that holds anything else now is left as it is.
+
+    Raises:
+        SpoolscopeError: one is still in use.
+    """
+    devices = [Device.at(path) for path in paths if path.is_block_device()]
+    others = {device for device, _ in foreign(devices)}
+    ours = (one for one in devices if others.isdisjoint([one, *one.partitions()]))
+    wiped = [one for one in ours if signatures(one)]
+    for device in wiped:
+        wipe(device)
+    return [device.path for device in wiped]

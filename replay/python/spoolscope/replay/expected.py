@@ -16,17 +16,19 @@ OUTCOME_BYTES, TRACE_BYTES = 16, 64
 
 
 def check_room(job: Job, runs: Sequence[Slot]) -> None:
-    """Make sure before the first run that there is room for the worst image and all results.
+    """Make sure before the first run that there is room for the worst candidate and all results.
 
     Raises:
         SpoolscopeError: there is not.
     """
     age = job.begin.age
     size = image_size(job)
+    if job.devices is not None:
+        job.devices.check_room(size)
     grown = {
         slot.candidate.name: grows_to(slot.candidate, size, age)
         for slot in runs
-        if slot.candidate.directory is None
+        if slot.candidate.directory is None and job.devices is None
     }
     a_call = OUTCOME_BYTES + (TRACE_BYTES if job.recorder is not None else 0)
     left = len(runs) * job.summary.syscalls * a_call

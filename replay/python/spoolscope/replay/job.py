@@ -8,6 +8,7 @@ from typing import Any
 
 from spoolscope.replay.age import Age
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.disks import Disks
 from spoolscope.replay.engine import Content
 from spoolscope.replay.modelled import Player
 from spoolscope.replay.outcomes import Plan
@@ -65,6 +66,7 @@ class Job:
     whole_life: bool = True
     reference: str | None = None
     player: Player | None = None
+    devices: Disks | None = None
 
     @property
     def users(self) -> int:

@@ -52,14 +52,14 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     engine = Engine(job.plan_file, job.begin.content)
     age = job.begin.age
     size = image_size(job)
-    if slot.candidate.directory is None:
+    if slot.candidate.directory is None and job.devices is None:
         check_space(job.work.parent, grows_to(slot.candidate, size, age))
     began = time.monotonic()
     show("making the filesystem")
     roomy = shutil.disk_usage(job.work).free > size
     keep = job.work / f"{slot.candidate.label}.fixture" if job.rounds > 1 and roomy else None
     life = Lifetime()
-    with prepared(slot.candidate, job.work, size, keep, life, job.player) as target:
+    with prepared(slot.candidate, job.work, size, keep, life, job.player, job.devices) as target:
         built = _fill(job, engine, target, keep, life, show)
         disks = target.devices()
         life.watch(disks)
@@ -92,6 +92,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
     row["stand_ins"] = built["stand_ins"]
     row["life"] = life.as_dict()
+    row["devices"] = list(target.storage.devices) if target.storage else []
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
     (directory / "outcomes.bin").unlink()
     write_json(directory / "divergences.json", caused)

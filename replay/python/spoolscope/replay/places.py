@@ -55,10 +55,16 @@ def _wrong(what: str, remedy: str) -> SpoolscopeError:
 
 
 @contextmanager
-def scratch(parent: Path, out: Path) -> Iterator[Path]:
-    """A directory for the plan and the images of what goes to ``out``; gone afterwards."""
+def scratch(parent: Path, out: Path, devices: Sequence[Path] = ()) -> Iterator[Path]:
+    """A directory for the plan and the images of what goes to ``out``; gone afterwards.
+
+    Args:
+        parent: Where it is made.
+        out: Directory for the results.
+        devices: Block devices that are formatted meanwhile, for ``clean``.
+    """
     path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
-    unfinished.begin(path, "replay", out)
+    unfinished.begin(path, "replay", out, devices)
     try:
         yield path
     finally:

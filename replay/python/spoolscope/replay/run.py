@@ -7,6 +7,7 @@ from typing import Any
 
 from spoolscope.replay.artifacts import finished_rows, write_header, write_plan
 from spoolscope.replay.candidates import Candidate, check, parse
+from spoolscope.replay.disks import Asked, given
 from spoolscope.replay.engine import ORDERS, Engine
 from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.interrupts import ending_on_signals
@@ -50,6 +51,7 @@ def replay(
     tell: Callable[[str], None] = lambda _line: None,
     device_model: str = "",
     player: Player | None = None,
+    devices: Asked | None = None,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -74,6 +76,7 @@ def replay(
             and after each.
         device_model: Name of the device model of candidates that name none.
         player: Plays device models, from when a fixture is filled in to the end.
+        devices: Block devices to make filesystems on, instead of images.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -86,17 +89,23 @@ def replay(
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
     _check_reference(reference, chosen)
+    if (real := given(devices or Asked())) is not None:
+        real.check_candidates(chosen)
     directories = [candidate.directory for candidate in chosen if candidate.directory]
     if len(directories) < len(chosen):
         enter_private_mounts([opened.path, out, work or out, *directories])
-    with ending_on_signals(), results(out), scratch(work or out, out) as place:
+    with (
+        ending_on_signals(),
+        results(out),
+        scratch(work or out, out, real.paths if real else []) as place,
+    ):
         planning = _planning_s(opened)
         run_s = kept.estimate_s(int(opened.meta["duration_ns"])) or 1.0
         whole = {PLAN: sum(planning.values()), RUNS: len(chosen) * rounds * (run_s + OVERHEAD_S)}
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
         job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
-        job = replace(job, whole_life=whole_life, reference=reference, player=player)
+        job = replace(job, whole_life=whole_life, reference=reference, player=player, devices=real)
         order_of_runs = slots(chosen, rounds, seed)
         rows = finished_rows(job, order_of_runs, seed) if resume else []
         check_room(job, order_of_runs[len(rows) :])

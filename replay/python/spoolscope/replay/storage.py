@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
@@ -29,6 +30,7 @@ class Storage:
         copied: The images are copies of those of a filesystem that holds the fixture already.
         label: What the filesystem is called, if it is.
         disk: The modelled disk whose file ``main`` is.
+        devices: Of block devices that were given: what run.json says of each.
     """
 
     candidate: Candidate
@@ -54,6 +56,8 @@ class Storage:
         made = player(self.main, self.main.parent, self.candidate.model)
         disk = until.enter_context(made)
         return replace(self, main=disk.path, disk=disk)
+
+    devices: tuple[dict[str, Any], ...] = ()
 
     def format(self) -> None:
         """Make a fresh filesystem.

@@ -12,6 +12,7 @@ from spoolscope.replay import images
 from spoolscope.replay.age import GROWTH, Age
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.directories import alone_in
+from spoolscope.replay.disks import Disks
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.lifetime import Lifetime, block_devices
 from spoolscope.replay.modelled import Player
@@ -83,6 +84,7 @@ def prepared(
     kept: Path | None = None,
     life: Lifetime | None = None,
     player: Player | None = None,
+    devices: Disks | None = None,
 ) -> Iterator[Target]:
     """Make a candidate ready and remove every trace of it afterwards, whatever happens.
 
@@ -93,16 +95,19 @@ def prepared(
         kept: Image to copy instead of making one, if it is there.
         life: Where it is told what that took.
         player: Plays device models; without it an image is as fast as it is.
+        devices: Devices to make it on, instead of an image.
 
     Raises:
-        SpoolscopeError: no space for the image, or mkfs or mount failed.
+        SpoolscopeError: no space for the image, a device may not be formatted any more, or mkfs or
+            mount failed.
     """
     if candidate.directory is not None:
         with alone_in(candidate.directory):
             yield Target(candidate.directory.resolve(), "")
         return
     life = life or Lifetime()
-    with on_images(candidate, work, size_bytes, kept) as storage:
+    lent = devices.fresh(candidate) if devices else on_images(candidate, work, size_bytes, kept)
+    with lent as storage:
         if not storage.copied:
             with life.step("mkfs"):
                 storage.format()

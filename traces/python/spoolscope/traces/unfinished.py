@@ -15,6 +15,7 @@ import shlex
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -42,6 +43,7 @@ class Unfinished:
             output: what was to become a trace; replaced: what the output was to replace.
         output: What the command was to write.
         command: How it was begun, as a shell takes it; None if not by the command line.
+        devices: Block devices that it formatted.
     """
 
     place: Path
@@ -49,15 +51,16 @@ class Unfinished:
     kind: Kind
     output: Path
     command: str | None
+    devices: tuple[Path, ...] = ()
 
 
-def begin(place: Path, kind: Kind, output: Path) -> None:
+def begin(place: Path, kind: Kind, output: Path, devices: Sequence[Path] = ()) -> None:
     """Lock a directory of this process, and note it until ``end``, or until the process ends."""
     place, output = place.absolute(), output.absolute()
     _locks[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with contextlib.suppress(OSError):  # a filesystem without locks
         fcntl.flock(_locks[place], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    made = Unfinished(place, place.stat().st_ino, kind, output, command_line())
+    made = Unfinished(place, place.stat().st_ino, kind, output, command_line(), tuple(devices))
     with contextlib.suppress(OSError):
         _notes[place] = _write(made)
 
@@ -158,6 +161,7 @@ def _read(note: Path) -> Unfinished | None:
             told["kind"],
             Path(told["output"]),
             told["command"],
+            tuple(map(Path, told.get("devices", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

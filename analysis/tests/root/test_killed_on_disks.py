@@ -1,0 +1,108 @@
+"""A replay on disks that is killed, anywhere: what it left is named, and removed by clean."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
+MAIN = [sys.executable, "-m", "spoolscope.cli.main"]
+LONGEST_S = 6.0
+"""About as long as a replay of one round takes."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path, require) -> Iterator[Path]:
+    require("xfs")
+    with (tmp_path / "disk").open("wb") as file:
+        file.truncate(1100 << 20)
+    device = run("losetup", "--find", "--show", str(tmp_path / "disk")).strip()
+    yield Path(device)
+    run("losetup", "--detach", device)
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def spoolscope(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MAIN, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def is_used(disk: Path) -> bool:
+    try:
+        os.close(os.open(disk, os.O_RDONLY | os.O_EXCL))
+    except OSError:
+        return True
+    return False
+
+
+def mounting_processes(place: Path) -> list[str]:
+    """Return the processes in whose namespace something is mounted at a place."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/mounts"):
+        try:
+            if f" {place} " in file.read_text():
+                found.append(file.parts[2])
+        except OSError:
+            continue
+    return found
+
+
+def test_a_kill_at_a_random_moment(disk: Path, tmp_path: Path) -> None:
+    seed = int(os.environ.get("SPOOLSCOPE_SEED", time.time_ns() % 1_000_000))
+    delay_s = random.Random(seed).uniform(0.3, LONGEST_S)
+    print(f"SPOOLSCOPE_SEED={seed}: killed after {delay_s:.2f} s")
+    before = set(Path("/run/spoolscope").glob("*"))
+    out = tmp_path / "out"
+    words = ["replay", SAMPLE, "--slice", "..2s", "--on", "xfs", "--rounds", "9", "-o", out,
+             "--device", disk, "--format-device", disk]  # fmt: skip
+    with subprocess.Popen([*MAIN, *map(str, words)], stderr=subprocess.PIPE) as process:
+        time.sleep(delay_s)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while is_used(disk) and time.monotonic() < deadline:
+        time.sleep(0.05)  # until the last of its processes has ended
+    time.sleep(0.5)  # mkfs, which is not on its list
+    holds = json.loads(run("wipefs", "-J", str(disk)) or '{"signatures": []}')["signatures"]
+    assert {one["label"] for one in holds} <= {"spsc-replay"}
+    named = spoolscope("info", SAMPLE).stderr
+    if left := list(out.glob(".spoolscope-*")):
+        assert f"left behind: {left[0]}, the plan and images, what is on {disk}" in named
+    cleaned = spoolscope("clean")
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert (f"Wiped {disk}" in cleaned.stderr) == bool(holds)
+    assert run("wipefs", str(disk)) == ""
+    assert list(out.glob(".spoolscope-*")) == []
+    points = set(Path("/run/spoolscope").glob("*")) - before
+    assert not any(mounting_processes(point) for point in points)
+    assert "left behind" not in spoolscope("info", SAMPLE).stderr
+    again = spoolscope(*words[:-4], "--force", *words[-4:], "--no-record", "--rounds", "1")
+    assert again.returncode == 0, again.stderr
+    assert run("wipefs", str(disk)) == ""
+
+
+def test_what_was_put_there_since_stays(disk: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["replay", SAMPLE, "--slice", "..2s", "--on", "xfs", "--no-record", "-o", out,
+             "--device", disk, "--format-device", disk]  # fmt: skip
+    with subprocess.Popen([*MAIN, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert any("building the fixture" in line for line in process.stderr)
+        process.kill()
+    while is_used(disk):
+        time.sleep(0.05)
+    run("wipefs", "--all", str(disk))
+    run("mkfs.ext4", "-q", "-F", "-L", "mail", str(disk))
+    assert spoolscope("clean").returncode == 0
+    assert run("blkid", "-p", "-o", "value", "-s", "LABEL", str(disk)) == "mail\n"
+    assert list(out.glob(".spoolscope-*")) == []

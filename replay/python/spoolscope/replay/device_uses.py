@@ -1,0 +1,144 @@
+"""Uses of a block device: what would be destroyed with it, or would destroy what it is used for."""
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from spoolscope.replay.devices import Device, refused
+from spoolscope.traces.mounts import Mount, mounts
+
+PATIENCE_S = 1.0
+"""How long a program that only looks at a new device, as udev does, may take."""
+
+
+def check_unused(device: Device) -> None:
+    """Make sure that nothing uses a device, a partition of it, or the disk that it is a part of.
+
+    Raises:
+        SpoolscopeError: it is in use; the sentence says by what.
+    """
+    if (device.place / "ro").read_text().strip() == "1":
+        raise refused(f"device {device.path} is read-only", "give one that can be written to")
+    deadline = time.monotonic() + PATIENCE_S
+    while not (use := _lasting_use(device)) and (use := _passing_use(device)):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    if use:
+        raise refused(f"device {device.path} is in use: {use}", "give one that nothing uses")
+
+
+@contextmanager
+def claimed(device: Device) -> Iterator[int]:
+    """Keep everybody else from mounting a device, or using it in another way, for a while.
+
+    Yields:
+        A descriptor to write to it.
+
+    Raises:
+        SpoolscopeError: it is in use.
+    """
+    try:
+        descriptor = os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise refused(
+            f"device {device.path} cannot be had alone: {error.strerror}",
+            "see what uses it: lsblk, fuser -v",
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lasting_use(device: Device) -> str | None:
+    for words, one in device.relatives():
+        if found := _mounted(one) or _swap(one) or _held(one) or _looped(one):
+            return f"{words}{one.node} is {found}"
+    return None
+
+
+def _passing_use(device: Device) -> str | None:
+    """Say what may be over soon; the disk of a partition is open in what watches disks."""
+    for words, one in device.relatives():
+        if not words.startswith("the disk") and (found := _opened(one)):
+            return f"{words}{one.node} is {found}"
+    # The kernel knows of every use in which it has a part, also where we cannot see it.
+    try:
+        os.close(os.open(device.node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return "the kernel has given it to somebody" if error.errno == errno.EBUSY else str(error)
+    return None
+
+
+def _mounted(device: Device) -> str | None:
+    """Say where it is mounted, in any namespace of a process that can be seen."""
+    seen = set()
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda place: int(place.name)):
+        with suppress(OSError):  # it has ended
+            namespace = (process / "ns/mnt").stat().st_ino
+            if namespace in seen:
+                continue
+            seen.add(namespace)
+            for mount in mounts(process.name):
+                if mount.device == device.number or _names(mount, device):
+                    ours = namespace == Path("/proc/thread-self/ns/mnt").stat().st_ino
+                    return f"mounted at {mount.place}" + (
+                        "" if ours else f", as process {process.name} sees it"
+                    )
+    return None
+
+
+def _names(mount: Mount, device: Device) -> bool:
+    """Tell whether it is the source of a filesystem with a number of its own, as btrfs has one."""
+    return mount.source.startswith("/dev/") and _is(Path(mount.source), device)
+
+
+def _is(path: Path, device: Device) -> bool:
+    with suppress(OSError):
+        number = path.stat().st_rdev
+        return f"{os.major(number)}:{os.minor(number)}" == device.number
+    return False
+
+
+def _swap(device: Device) -> str | None:
+    lines = Path("/proc/swaps").read_text().splitlines()[1:]
+    return "swap space" if any(_is(Path(line.split()[0]), device) for line in lines) else None
+
+
+def _held(device: Device) -> str | None:
+    """Say what device-mapper, LVM, md or bcache has made of it."""
+    for holder in sorted((device.place / "holders").glob("*")):
+        made = holder.resolve()
+        if (name := made / "dm/name").exists():
+            lvm = (made / "dm/uuid").read_text().startswith("LVM-")
+            kind = "LVM" if lvm else "device-mapper"
+            return f"a part of {name.read_text().strip()} ({kind}, {made.name})"
+        kind = "md RAID" if (made / "md").is_dir() else "another device"
+        return f"a part of {made.name} ({kind})"
+    return None
+
+
+def _looped(device: Device) -> str | None:
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):
+            if _is(Path(file.read_text().rstrip("\n")), device):
+                return f"below the loop device {file.parts[3]}"
+    return None
+
+
+def _opened(device: Device) -> str | None:
+    """Say which process has it open: the kernel lets a program share a device with others."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            # By name first: to look at a file may take long, as on a network.
+            process = link.parts[2]
+            if os.fspath(link.readlink()).startswith("/dev/") and _is(link, device):
+                if int(process) == os.getpid():
+                    continue
+                comm = Path("/proc", process, "comm").read_text().strip()
+                return f"open in process {process} ({comm})"
+    return None

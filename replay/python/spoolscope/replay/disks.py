@@ -1,0 +1,173 @@
+"""The devices that the user gave to be formatted, and a fresh one for each run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.device_uses import check_unused
+from spoolscope.replay.devices import Device, refused
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.signatures import LABEL, check_signatures, settle, wipe
+from spoolscope.replay.storage import Storage
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Devices as they are named on the command line.
+
+    Attributes:
+        device: Where filesystems are made; None: on images.
+        journal: Where separate journals and logs are made.
+        formatted: The same devices once more: they may be formatted.
+        overwritten: Signatures that may be overwritten although spoolscope did not write them.
+    """
+
+    device: Path | None = None
+    journal: Path | None = None
+    formatted: Sequence[Path] = ()
+    overwritten: Sequence[str] = ()
+
+
+class Disks:
+    """Devices that are ours until the replay ends; nothing on them is changed before ``fresh``."""
+
+    def __init__(self, main: Device, journal: Device | None, overwritten: Sequence[str]) -> None:
+        """Check devices.
+
+        Args:
+            main: Where filesystems are made.
+            journal: Where separate journals and logs are made.
+            overwritten: Signatures that may be overwritten at the first time.
+
+        Raises:
+            SpoolscopeError: one may not be formatted; the sentence says why.
+        """
+        self.main, self.journal = main, journal
+        self._overwritten = overwritten
+        if journal is not None and any(one.number == journal.number for _, one in main.relatives()):
+            raise refused(
+                f"{main.path} and {journal.path} share a disk", "give two disks, or two partitions"
+            )
+        self._check()
+
+    @property
+    def all(self) -> list[Device]:
+        """The devices, that of the filesystem first."""
+        return [self.main] if self.journal is None else [self.main, self.journal]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Their names, as they were given."""
+        return [device.path for device in self.all]
+
+    def check_candidates(self, candidates: Sequence[Candidate]) -> None:
+        """Make sure that there is a device for each journal, and a journal for the device.
+
+        Raises:
+            SpoolscopeError: one is missing, or too small, or would have to play another one.
+        """
+        for one in candidates:
+            if one.model:
+                raise refused(
+                    f"{one.name} plays another disk than {self.main.path}",
+                    "give --device-model or --device",
+                )
+        apart = [one for one in candidates if one.journal and one.directory is None]
+        if self.journal is None and apart:
+            raise refused(
+                f"{apart[0].name} has a journal of its own, and nothing to put it on",
+                "give --journal-device PATH and --format-device PATH",
+            )
+        if self.journal is not None:
+            if not apart:
+                raise refused(
+                    f"no candidate would use {self.journal.path}: none has a separate journal",
+                    "leave out --journal-device, or add such a candidate",
+                )
+            _check_size(self.journal, max(one.journal for one in apart), "its journal")
+
+    def check_room(self, needed_bytes: int) -> None:
+        """Make sure that the device is large enough.
+
+        Raises:
+            SpoolscopeError: it is not.
+        """
+        _check_size(self.main, needed_bytes, "this replay")
+
+    @contextmanager
+    def fresh(self, candidate: Candidate) -> Iterator[Storage]:
+        """Lend the devices, trimmed and settled, for a candidate; they are wiped afterwards.
+
+        Raises:
+            SpoolscopeError: one has become something else, or has been put to use.
+        """
+        used = self.all if candidate.journal else [self.main]
+        for device in self.all:
+            device.check_same()
+        self._check()
+        try:
+            trimmed = [wipe(device) for device in used]
+            settled_ns = settle(used)
+            facts = [
+                device.facts() | {"trimmed": done, "settled_ns": settled_ns}
+                for device, done in zip(used, trimmed, strict=True)
+            ]
+            self._overwritten = ()
+            journal = used[1].node if candidate.journal else None
+            made = Storage(candidate, self.main.node, journal, label=LABEL)
+            yield replace(made, devices=tuple(facts))
+        finally:
+            with undisturbed():
+                for device in reversed(used):
+                    wipe(device)
+
+    def _check(self) -> None:
+        for device in self.all:
+            check_unused(device)
+        check_signatures(self.all, self._overwritten)
+
+    def identity(self) -> list[dict[str, Any]]:
+        """Return what is known of them also when their names have changed."""
+        facts = (device.facts() for device in self.all)
+        return [{key: value for key, value in one.items() if key != "name"} for one in facts]
+
+
+def given(asked: Asked) -> Disks | None:
+    """Return the devices that are asked for, checked; None if images are.
+
+    Raises:
+        SpoolscopeError: they are not asked for twice, or may not be formatted.
+    """
+    wanted = [path for path in (asked.device, asked.journal) if path is not None]
+    if asked.device is None:
+        if wanted or asked.formatted or asked.overwritten:
+            raise refused("no device is given to replay on", "add --device PATH")
+        return None
+    devices = [Device.at(path) for path in wanted]
+    formatted = {Device.at(path).number for path in asked.formatted}
+    for device in devices:
+        if device.number not in formatted:
+            raise refused(
+                f"all that {device.path} holds would be lost",
+                f"if that is meant, say so: --format-device {device.path}",
+            )
+    if formatted - {device.number for device in devices}:
+        raise refused(
+            "--format-device names a device that is not replayed on",
+            "name those of --device and --journal-device",
+        )
+    return Disks(devices[0], devices[1] if len(devices) > 1 else None, asked.overwritten)
+
+
+def _check_size(device: Device, needed_bytes: int, what: str) -> None:
+    if device.size_bytes < needed_bytes:
+        raise refused(
+            f"device {device.path} has {device.size_bytes // MIB} MiB, "
+            f"{what} needs {-(-needed_bytes // MIB)} MiB",
+            "give a larger one, or replay a part: --slice",
+        )

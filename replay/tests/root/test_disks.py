@@ -1,0 +1,320 @@
+"""Devices that may not be formatted: each refusal, with loop devices in the place of disks."""
+
+import hashlib
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay.devices import Device
+from spoolscope.replay.disks import Asked, Disks, given
+from spoolscope.replay.signatures import LABEL, signatures, wipe
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+MIB = 1 << 20
+Loop = Callable[..., Path]
+
+
+@pytest.fixture
+def loop(tmp_path: Path, require: Callable[..., None]) -> Iterator[Loop]:
+    """Return ``loop(name, size_bytes, *words)``: a loop device of an empty file."""
+    require("ext4")
+    with ExitStack() as cleanup:
+
+        def make(name: str = "disk", size_bytes: int = 64 * MIB, *words: str) -> Path:
+            image = tmp_path / f"{name}.img"
+            if not image.exists():
+                image.touch()
+            with image.open("r+b") as file:
+                file.truncate(size_bytes)
+            device = run("losetup", "--find", "--show", *words, image).strip()
+            cleanup.callback(run, "losetup", "--detach", device)
+            return Path(device)
+
+        yield make
+
+
+def run(*words: object) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def twice(*paths: Path, overwritten: tuple[str, ...] = ()) -> Disks:
+    """Ask for a device, and perhaps one for journals, in the way that is asked for."""
+    found = given(Asked(paths[0], paths[1] if len(paths) > 1 else None, paths, overwritten))
+    assert found is not None
+    return found
+
+
+def refusal(*paths: Path) -> str:
+    """Return why a device is not formatted, having looked that nothing on it has changed."""
+    held = [begin_of(path) for path in paths]
+    with pytest.raises(SpoolscopeError) as caught:
+        twice(*paths)
+    assert caught.value.exit_code == USAGE
+    assert [begin_of(path) for path in paths] == held
+    return f"{caught.value.message}; {caught.value.remedy}"
+
+
+def begin_of(path: Path) -> str:
+    if not path.is_block_device():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(4 * MIB)).hexdigest()
+
+
+def mounted(source: Path, place: Path, cleanup: ExitStack, *words: str) -> None:
+    place.mkdir()
+    run("mount", *words, source, place)
+    cleanup.callback(run, "umount", place)
+
+
+def test_an_empty_one_is_taken(loop: Loop) -> None:
+    device = loop()
+    assert twice(device).paths == [device]
+
+
+def test_it_has_to_be_asked_for_twice(loop: Loop) -> None:
+    device, other = loop(), loop("other")
+    for formatted in ([], [other]):
+        with pytest.raises(SpoolscopeError, match=f"all that {device} holds would be lost") as said:
+            given(Asked(device, None, formatted))
+        assert said.value.remedy.endswith(f"--format-device {device}")
+    with pytest.raises(SpoolscopeError, match=f"all that {other} holds"):
+        given(Asked(device, other, [device]))
+    with pytest.raises(SpoolscopeError, match="a device that is not replayed on"):
+        given(Asked(device, None, [device, other]))
+    with pytest.raises(SpoolscopeError, match="no device is given"):
+        given(Asked(None, None, [device]))
+
+
+def test_what_is_no_block_device(tmp_path: Path) -> None:
+    file, pipe = tmp_path / "file", tmp_path / "missing"
+    file.touch()
+    assert f"{file} is not a block device" in refusal(file)
+    assert "/dev/null is not a block device" in refusal(Path("/dev/null"))
+    assert "No such file" in refusal(pipe)
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "btrfs"])
+def test_a_mounted_one(
+    fstype: str, loop: Loop, tmp_path: Path, require: Callable[..., None]
+) -> None:
+    """The number of a btrfs file or mount is not that of its device."""
+    require(fstype)
+    device = loop(size_bytes=128 * MIB)
+    run(f"mkfs.{fstype}", "-q", device)
+    with ExitStack() as cleanup:
+        mounted(device, tmp_path / "mnt", cleanup, "-r")
+        assert f"in use: {device} is mounted at {tmp_path / 'mnt'}" in refusal(device)
+
+
+def test_one_mounted_in_another_namespace(loop: Loop, tmp_path: Path) -> None:
+    device = loop()
+    run("mkfs.ext4", "-q", device)
+    script = f"mount -r {device} {tmp_path} && echo mounted && read x"
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as elsewhere:
+        assert elsewhere.stdin
+        assert elsewhere.stdout
+        assert elsewhere.stdout.readline() == "mounted\n"
+        said = refusal(device)
+        elsewhere.stdin.close()
+    assert f"mounted at {tmp_path}, as process {elsewhere.pid} sees it" in said
+
+
+def test_swap_space(loop: Loop, require: Callable[..., None]) -> None:
+    device = loop()
+    run("mkswap", device)
+    on = subprocess.run(["swapon", device], capture_output=True, text=True, check=False)
+    if on.returncode:
+        require("swap", f"this kernel does not swap to a loop device: {on.stderr.strip()}")
+    try:
+        assert f"{device} is swap space" in refusal(device)
+    finally:
+        run("swapoff", device)
+    assert f"device {device} holds swap" in refusal(device)
+
+
+def test_one_below_a_loop_device(loop: Loop) -> None:
+    device = loop()
+    above = run("losetup", "--find", "--show", device).strip()
+    try:
+        assert f"{device} is below the loop device {Path(above).name}" in refusal(device)
+    finally:
+        run("losetup", "--detach", above)
+
+
+def test_one_that_a_program_has_open(loop: Loop) -> None:
+    """As a virtual machine or a database does, without asking the kernel for it alone."""
+    device = loop()
+    words = [sys.executable, "-c", "import sys; f = open(sys.argv[1], 'rb'); print(); input()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*words, device], stdin=pipe, stdout=pipe, text=True) as program:
+        assert program.stdout
+        program.stdout.readline()
+        assert f"open in process {program.pid} (python" in refusal(device)
+        program.communicate("\n")
+
+
+def test_one_that_the_kernel_has_given_away(loop: Loop, tmp_path: Path) -> None:
+    """A use that cannot be seen otherwise: the second device of a filesystem names the first."""
+    first, second = loop(size_bytes=128 * MIB), loop("second", 128 * MIB)
+    run("mkfs.btrfs", "-q", "-d", "raid1", "-m", "raid1", first, second)
+    run("btrfs", "device", "scan", first, second)
+    with ExitStack() as cleanup:
+        mounted(first, tmp_path / "mnt", cleanup, "-r")
+        assert "the kernel has given it to somebody" in refusal(second)
+
+
+@pytest.fixture
+def parted(loop: Loop, require: Callable[..., None]) -> tuple[Path, Path]:
+    """Return a disk with a partition of 32 MiB, and that."""
+    disk = loop("disk", 64 * MIB, "--partscan")
+    entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, 65536)
+    with disk.open("r+b") as file:
+        file.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
+    # A kernel may know partitions that it is told of, and no partition table.
+    told = subprocess.run(["addpart", disk, "1", "2048", "65536"], capture_output=True, check=False)
+    partition = Path(f"{disk}p1")
+    if told.returncode or not partition.exists():
+        require("partitions", "this kernel has no partitions of loop devices")
+    return disk, partition
+
+
+def test_a_disk_with_a_partition(parted: tuple[Path, Path], tmp_path: Path) -> None:
+    disk, partition = parted
+    run("mkfs.ext4", "-q", "-L", "mail", partition)
+    assert f"device {disk} holds dos" in refusal(disk)
+    with pytest.raises(SpoolscopeError, match=rf"{partition} holds ext4 \(mail\)"):
+        twice(disk, overwritten=("dos",))
+    assert f"{partition} holds ext4 (mail)" in refusal(partition)
+    with ExitStack() as cleanup:
+        mounted(partition, tmp_path / "mnt", cleanup, "-r")
+        assert f"its partition {partition} is mounted at {tmp_path / 'mnt'}" in refusal(disk)
+    found = twice(disk, overwritten=("dos", "ext4"))
+    wipe(found.main)
+    assert not partition.exists()
+    assert twice(disk).paths == [disk]
+
+
+def test_a_partition_of_a_disk_in_use(parted: tuple[Path, Path], tmp_path: Path) -> None:
+    disk, partition = parted
+    run("mkfs.ext4", "-q", "-F", disk)
+    with ExitStack() as cleanup:
+        mounted(disk, tmp_path / "mnt", cleanup, "-r")
+        assert f"the disk of this partition, {disk} is mounted at" in refusal(partition)
+
+
+@pytest.mark.parametrize(
+    ("made", "held"),
+    [
+        (["mkfs.ext4", "-q", "-L", "mail"], "ext4 (mail)"),
+        (["mkfs.xfs", "-q"], "xfs"),
+        (["mkfs.btrfs", "-q"], "btrfs"),
+        (["mke2fs", "-q", "-O", "journal_dev"], "jbd"),
+        (["mkswap"], "swap"),
+        (["sh", "-c", 'head -c 512 /dev/urandom > "$0"'], "data of an unknown kind"),
+    ],
+)
+def test_a_signature_of_somebody_else(made: list[str], held: str, loop: Loop) -> None:
+    device = loop(size_bytes=320 * MIB)
+    run(*made, device)
+    assert f"device {device} holds {held}, which spoolscope did not write" in refusal(device)
+    kind = "data" if held.startswith("data") else held.split(maxsplit=1)[0]
+    for other in ("ext3", "vfat"):
+        with pytest.raises(SpoolscopeError, match="did not write") as caught:
+            twice(device, overwritten=(other,))
+        assert caught.value.remedy.endswith(f"--overwrite-signature {kind}")
+    assert twice(device, overwritten=("ext3", kind)).paths == [device]
+
+
+@pytest.mark.parametrize("kind", ["LVM2_member", "linux_raid_member"])
+def test_a_part_of_lvm_or_md_that_is_not_active(kind: str, loop: Loop) -> None:
+    device = loop()
+    with device.open("r+b") as disk:
+        disk.seek(512 if kind == "LVM2_member" else 4096)
+        disk.write(lvm_label() if kind == "LVM2_member" else md_superblock())
+    assert f"device {device} holds {kind}" in refusal(device)
+    assert f"--overwrite-signature {kind}" in refusal(device)
+
+
+def lvm_label() -> bytes:
+    """Return the label of a physical volume, as lvm2's lib/label/label.h has it."""
+    rest = struct.pack("<I8s", 32, b"LVM2 001") + b"x" * 32 + bytes(440)
+    crc = 0xF597A6CF
+    for byte in rest[: 512 - 20]:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    return b"LABELONE" + struct.pack("<QI", 1, crc) + rest
+
+
+def md_superblock() -> bytes:
+    """Return a superblock of version 1.2, as the kernel's md_p.h has it, with its checksum."""
+    block = bytearray(256 + 2 * 128)
+    struct.pack_into("<III", block, 0, 0xA92B4EFC, 1, 0)
+    block[16:32] = bytes(range(16))
+    struct.pack_into("<Q", block, 144, 8)  # where it is, in sectors
+    struct.pack_into("<I", block, 220, 128)
+    words = struct.unpack(f"<{len(block) // 4}I", block)
+    total = sum(words)
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32) & 0xFFFFFFFF)
+    return bytes(block)
+
+
+def test_what_spoolscope_left_is_no_obstacle(loop: Loop, require: Callable[..., None]) -> None:
+    """Its label, and a log, which has none, of a filesystem that has it."""
+    require("xfs")
+    main, log = loop(size_bytes=320 * MIB), loop("log", 64 * MIB)
+    run("mkfs.xfs", "-q", "-L", LABEL, "-l", f"logdev={log}", main)
+    assert [one.type for one in signatures(Device.at(log))] == ["xfs_external_log"]
+    assert "holds xfs_external_log" in refusal(log)
+    assert twice(main, log).paths == [main, log]
+    wipe(Device.at(main))
+    assert "holds xfs_external_log" in refusal(main, log)
+
+
+def test_too_small_a_device(loop: Loop) -> None:
+    disks = twice(loop())
+    disks.check_room(64 * MIB)
+    with pytest.raises(SpoolscopeError, match="has 64 MiB, this replay needs 65 MiB"):
+        disks.check_room(64 * MIB + 1)
+
+
+def test_one_that_is_read_only(loop: Loop) -> None:
+    device = loop("disk", 64 * MIB, "--read-only")
+    assert f"device {device} is read-only" in refusal(device)
+
+
+def test_one_disk_for_both(loop: Loop) -> None:
+    device = loop()
+    assert "share a disk" in refusal(device, device)
+
+
+def test_a_link_that_has_changed(loop: Loop, tmp_path: Path) -> None:
+    first, second, link = loop("first"), loop("second"), tmp_path / "link"
+    link.symlink_to(first)
+    found = Device.at(link)
+    found.check_same()
+    link.unlink()
+    link.symlink_to(second)
+    with pytest.raises(SpoolscopeError, match=f"{link} has changed meanwhile: it led to {first}"):
+        found.check_same()
+
+
+def test_another_disk_that_took_its_name(loop: Loop, tmp_path: Path) -> None:
+    device = loop()
+    found = Device.at(device)
+    run("losetup", "--detach", device)
+    (tmp_path / "other.img").touch()
+    with (tmp_path / "other.img").open("r+b") as file:
+        file.truncate(64 * MIB)
+    run("losetup", device, tmp_path / "other.img")
+    with pytest.raises(SpoolscopeError, match=f"{device} has changed meanwhile"):
+        found.check_same()

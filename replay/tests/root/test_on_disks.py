@@ -1,0 +1,131 @@
+"""Replays on devices, loop devices in the place of disks: fresh each round, empty at last."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spoolscope.replay import candidates
+from spoolscope.replay.disks import Asked
+from spoolscope.replay.run import replay
+from spoolscope.replay.signatures import LABEL
+from spoolscope.traces.errors import SpoolscopeError
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+MIB = 1 << 20
+JOURNAL_BYTES = 64 * MIB
+
+
+@pytest.fixture
+def disks(tmp_path: Path, require: Callable[..., None]) -> Iterator[tuple[Path, Path]]:
+    """Return a device for filesystems, and one for journals."""
+    require("ext4")
+    require("xfs")
+    made = []
+    for name, size in (("disk", 1100 * MIB), ("journal", 100 * MIB)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+        made.append(Path(run("losetup", "--find", "--show", tmp_path / name).strip()))
+    yield made[0], made[1]
+    run("losetup", "--detach", *made)
+
+
+@pytest.fixture
+def trace(script, tmp_path: Path) -> Path:
+    script.call(10, 1, "mkdir", "box", mode=0o700)
+    return script.write(tmp_path / "trace")
+
+
+def run(*words: object) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def lsblk(device: Path) -> dict[str, object]:
+    columns = "SIZE,ROTA,SCHED,LOG-SEC,PHY-SEC,DISC-MAX,LABEL,FSTYPE,MODEL"
+    (found,) = json.loads(run("lsblk", "-Jbpo", columns, device))["blockdevices"]
+    return found
+
+
+def looking(seen: list[str]) -> Callable[..., int]:
+    """Return what runs a replay, and sees what blkid finds on its devices meanwhile."""
+
+    def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        source = run("findmnt", "-no", "SOURCE", mount).strip()
+        seen.append(run("blkid", "-p", "-o", "value", "-s", "LABEL", source).strip())
+        return subprocess.run(command, check=False).returncode
+
+    return look
+
+
+def test_rounds_on_a_disk_with_a_journal_device(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ext4", "xfs"):
+        apart = replace(candidates.PRESETS[name], journal=JOURNAL_BYTES)
+        monkeypatch.setitem(candidates.PRESETS, name, apart)
+    asked, seen = Asked(disks[0], disks[1], disks), []
+    rows = replay(trace, ["ext4", "xfs"], tmp_path / "out", rounds=2, pace="afap",
+                  recorder=looking(seen), devices=asked)  # fmt: skip
+    assert len(rows) == 4
+    assert seen == 4 * [LABEL]
+    for row in rows:
+        assert row["executed"] == 1
+        assert row["divergent"] == row["final_state"]["mismatched"] == 0
+        assert row["life"]["check"]["clean"]
+        assert [told["name"] for told in row["devices"]] == [device.name for device in disks]
+        for told, device in zip(row["devices"], disks, strict=True):
+            found = lsblk(device)
+            assert (told["size_bytes"], told["rotational"]) == (found["size"], found["rota"])
+            assert told["logical_block_bytes"] == found["log-sec"]
+            assert told["physical_block_bytes"] == found["phy-sec"]
+            assert (told["scheduler"], told["model"]) == (found["sched"], found["model"])
+            assert told["discards"] == told["trimmed"] == bool(found["disc-max"])
+            assert told["settled_ns"] > 0
+    for device in disks:
+        probed = subprocess.run(["blkid", "-p", device], capture_output=True, check=False)
+        assert (probed.returncode, probed.stdout) == (2, b"")
+        assert not any(device.read_bytes()[:MIB])
+
+
+def test_a_link_that_changes_between_rounds(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
+) -> None:
+    link, other = tmp_path / "by-name", disks[1]
+    link.symlink_to(disks[0])
+
+    def change(_mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        link.unlink()
+        link.symlink_to(other)
+        return subprocess.run(command, check=False).returncode
+
+    with pytest.raises(SpoolscopeError, match=f"{link} has changed meanwhile"):
+        replay(trace, ["ext4"], tmp_path / "out", rounds=2, pace="afap", recorder=change,
+               devices=Asked(link, None, [link]))  # fmt: skip
+    assert not any(other.read_bytes())
+    assert run("wipefs", disks[0]) == ""
+    assert len(json.loads((tmp_path / "out" / "replay.json").read_text())["runs"]) == 1
+
+
+def test_a_disk_that_is_too_small_is_not_touched(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
+) -> None:
+    small = disks[1]
+    with pytest.raises(SpoolscopeError, match="has 100 MiB, this replay needs 1024 MiB"):
+        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(small, None, [small]))
+    assert not any(small.read_bytes())
+
+
+def test_journals_and_their_device_belong_together(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SpoolscopeError, match="none has a separate journal"):
+        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
+    large = replace(candidates.PRESETS["ext4"], journal=101 * MIB)
+    monkeypatch.setitem(candidates.PRESETS, "ext4", large)
+    with pytest.raises(SpoolscopeError, match="nothing to put it on"):
+        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
+    with pytest.raises(SpoolscopeError, match="its journal needs 101 MiB"):
+        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
