@@ -23,6 +23,7 @@ from spoolscope.traces.kernel import SBIN, can_mount
 
 if TYPE_CHECKING:
     from spoolscope.lab.slowdisk import SlowDisk
+    from spoolscope.lab.vm.machine import Machine
 
 TRACEFS = Path("/sys/kernel/tracing")
 PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
@@ -52,6 +53,26 @@ def require() -> Require:
             _skip(capability, missing)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def lab_machine(require: Require) -> Callable[[str], "Machine"]:
+    """Return ``lab_machine("6.1")``: a machine that boots that kernel, with two processors."""
+    from spoolscope.lab.vm import kernels
+    from spoolscope.lab.vm.machine import Machine
+    from spoolscope.traces.errors import SpoolscopeError
+
+    def make(series: str) -> Machine:
+        require("root")
+        try:
+            made = Machine(kernels.fetch(series), cpus=2)
+            made.check()
+        except SpoolscopeError as error:
+            require(f"kernel {series}", f"{error.message}; {error.remedy}")
+            raise
+        return made
+
+    return make
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,14 +1,15 @@
 # The job of test_dm_delay.py: for each kind of request, a load recorded while device-mapper delays
-# requests of that kind. Needs spoolscope-record and dmsetup in /bin, ext4 on vdb, and MS.
-load ext4
-load dm-delay
+# requests of that kind. Needs spoolscope-record and dmsetup, ext4 on vda, and MS.
+mkdir -p "$1"
+cd "$1"
+modprobe dm-delay
 export DM_DISABLE_UDEV=1
-sectors=$(cat /sys/block/vdb/size)
+sectors=$(cat /sys/block/vda/size)
 mkdir /spool
 
 # delay READ WRITE FLUSH: milliseconds, from now on
 delay() {
-	echo "0 $sectors delay /dev/vdb 0 $1 /dev/vdb 0 $2 /dev/vdb 0 $3" >/table
+	echo "0 $sectors delay /dev/vda 0 $1 /dev/vda 0 $2 /dev/vda 0 $3" >/table
 	if [ -b /dev/dm-0 ]; then
 		dmsetup suspend slow
 		dmsetup load slow /table

@@ -4,6 +4,7 @@ The second source is the trace of its kernel: when each bio came to the delayed 
 it was passed on to the disk.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import kernels
-import machine
 import pytest
 
 from spoolscope.lab.faults import FAULTS, MS, Delay
 from spoolscope.lab.slowdisk import Delayed
 from spoolscope.lab.suite import judge
+from spoolscope.lab.vm.running import run
+from spoolscope.replay.images import program_path
 from spoolscope.tracers.session import recover
 from spoolscope.traces.capture import read_capture
 from spoolscope.traces.native import find_binary
@@ -45,24 +46,28 @@ BIO = re.compile(
 
 
 @pytest.fixture(scope="module")
-def guest(require, tmp_path_factory) -> Path:
-    for needed in ("root", "ext4"):
-        require(needed)
-    dmsetup = shutil.which("dmsetup", path="/usr/sbin:/sbin")
-    if absent := machine.missing_program() or ("" if dmsetup else "no program dmsetup"):
-        require("emulator", absent)
-    try:
-        kernel = kernels.fetch("6.12")
-    except kernels.NoKernelError as error:
-        require("kernel 6.12", str(error))
-        raise
+def guest(require, lab_machine, tmp_path_factory) -> Path:
+    require("ext4")
+    if not shutil.which("dmsetup", path=program_path()):
+        require("dmsetup", "no program dmsetup")
+    machine = lab_machine("6.12")
     work = tmp_path_factory.mktemp("dm-delay-")
-    image = work / "ext4.img"
+    image, out = work / "ext4.img", work / "out"
     with image.open("wb") as file:
         file.truncate(256 << 20)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    programs = [find_binary("spoolscope-record"), Path(str(dmsetup))]
-    return machine.run(kernel, f"MS={DELAY_MS}\n{JOB.read_text()}", programs, [image], work)
+    path = f"{find_binary('spoolscope-record').parent}:{program_path()}"
+    with run(
+        machine,
+        ["sh", "-e", JOB, out],
+        back=[out],
+        disks=[image],
+        environment=os.environ | {"PATH": path, "MS": str(DELAY_MS)},
+        scratch=False,
+    ) as ended:
+        assert ended.bring(out, out)
+    assert ended.status == 0
+    return out
 
 
 def delays(text: str, kind: str, shift_ns: int) -> list[Delayed]:

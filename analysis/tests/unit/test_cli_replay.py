@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spoolscope.cli import replay
+from spoolscope.cli import replay_recorder
 from spoolscope.cli.replay import _print_reasons
 from spoolscope.tracers import session
 from spoolscope.traces.phases import unseen
@@ -33,9 +33,9 @@ def test_a_recorder_that_failed_is_named(
 ) -> None:
     """Its replay ends with it, and was said to be interrupted, by nobody knew whom."""
     failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
-    monkeypatch.setattr(session, "record", lambda _request, _show: failed)
+    monkeypatch.setattr(replay_recorder, "record", lambda _request, _show: failed)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    recorder = replay._recorder()
+    recorder = replay_recorder.replay_recorder()
     assert recorder is not None
     assert recorder(Path("m"), ["engine"], Path("x"), unseen) == 0
     assert "the recorder ended with code -9" in capsys.readouterr().err

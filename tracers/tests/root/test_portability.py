@@ -6,8 +6,8 @@ strace and against the kernel's own counters.
 """
 
 import json
+import os
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import comparison
 import expected
-import kernels
-import machine
 import pytest
 import strace_log
 import touches
 
+from spoolscope.lab.vm.running import run
+from spoolscope.replay.images import program_path
 from spoolscope.tracers.questions import NO, answers
 from spoolscope.tracers.session import recover
 from spoolscope.tracers.uring import name_of
@@ -31,7 +31,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
-JOB = Path(machine.__file__).with_name("job.sh")
+JOB = Path(__file__).with_name("portability.sh")
 SECTORS_WRITTEN = 6  # column of /sys/block/*/stat
 
 
@@ -65,23 +65,31 @@ WINDOW = " AND ".join(
 
 
 @pytest.fixture(scope="module", params=["6.1", "6.12"])
-def guest(request, require, allcalls, tmp_path_factory) -> Guest:
-    for needed in ("root", "strace", *FILESYSTEMS):
+def guest(request, require, allcalls, lab_machine, tmp_path_factory) -> Guest:
+    for needed in ("strace", *FILESYSTEMS):
         require(needed)
-    if absent := machine.missing_program():
-        require("emulator", absent)
-    try:
-        kernel = kernels.fetch(request.param)
-    except kernels.NoKernelError as error:
-        require(f"kernel {request.param}", str(error))
-        raise
+    machine = lab_machine(request.param)
     work = tmp_path_factory.mktemp(f"kernel-{request.param}-")
-    programs = [find_binary("spoolscope-record"), Path(shutil.which("strace")), allcalls]
+    programs = [find_binary("spoolscope-record"), allcalls]
     programs += [compiled(Path(__file__).with_name(c), work) for c in ("mapped.c", "uring.c")]
-    job = f"STRACE='{shlex.join(strace_log.OPTIONS)}'; export STRACE\n{JOB.read_text()}"
-    out = machine.run(kernel, job, programs, [disk(work, fs) for fs in FILESYSTEMS], work)
+    out = work / "out"
+    # Without ext4 below, it is not loaded yet.
+    with run(
+        machine,
+        ["sh", "-e", JOB, out],
+        back=[out],
+        disks=[disk(work, fs) for fs in FILESYSTEMS],
+        environment=os.environ
+        | {
+            "PATH": ":".join([*(str(p.parent) for p in programs), program_path()]),
+            "STRACE": shlex.join(strace_log.OPTIONS),
+        },
+        scratch=False,
+    ) as ended:
+        assert ended.bring(out, out)
+    assert ended.status == 0
     release = (out / "release").read_text().strip()
-    assert release == kernel.release
+    assert release == machine.kernel.release
     trace = Trace.open(recover(out / "capture.seg", work / "trace", None).trace)
     return Guest(release, out, trace)
 

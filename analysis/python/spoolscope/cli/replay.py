@@ -13,6 +13,7 @@ from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.devices import asked_devices, device_options
+from spoolscope.cli.machines import of_kernels, replay_in_machines, vm_options
 from spoolscope.cli.matrix import with_matrix
 from spoolscope.cli.output import (
     claim_output,
@@ -26,22 +27,22 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
+from spoolscope.cli.replay_recorder import replay_recorder
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
-from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.candidates import PRESETS, parse
 from spoolscope.replay.clearing import clear
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
-from spoolscope.replay.job import CACHES, Begin, Recorder
+from spoolscope.replay.job import CACHES, Begin, slots
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
 from spoolscope.replay.run import replay
 from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
-from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
 from spoolscope.traces.unfinished import command_line, left
 
@@ -50,6 +51,8 @@ Examples:
   sudo spoolscope replay monday.trace --on ext4 --on xfs --on btrfs
   sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 10
   sudo spoolscope replay monday.trace --matrix candidates.toml -o candidates
+  sudo spoolscope replay monday.trace --on jfs --on reiserfs --vm 6.1
+  sudo spoolscope replay monday.trace --on ext4 --vm 6.1 --vm 6.12
   sudo spoolscope replay monday.trace --on ext4 --skip fsync -o without
   sudo spoolscope replay monday.trace --on ext4 --scale-users 4 -o four-times
   sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 5 \\
@@ -120,6 +123,7 @@ PERCENT: dict[str, Any] = {
 @device_options
 @click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
+@vm_options
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [TRACE.replay]."
@@ -146,6 +150,7 @@ def command(**options: Any) -> int:
             exit_code=USAGE,
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
+    names = of_kernels(options["candidates"], options["vm"])
     asked = what_if(options)
     begin = Begin(
         options["cache"],
@@ -161,28 +166,35 @@ def command(**options: Any) -> int:
     else:
         claimed = claim_output(output, force=options["force"], inputs=[trace.path])
     with _telling_how_to_go_on(output), claimed, progress(quiet=options["quiet"]) as show:
-        rows = replay(
+        asked_for = partial(
+            replay,
             trace.path,
-            list(options["candidates"]),
+            names,
             output,
             rounds=options["rounds"],
             pace=options["pace"],
             seed=options["seed"],
-            recorder=None if options["no_record"] else _recorder(),
-            progress=show,
-            work=options["work"],
             what_if=asked,
             order=options["order"],
             begin=begin,
             realtime=options["realtime"],
-            resume=options["resume"],
-            reference=options["reference"],
+            reference=reference_of(options["reference"], names),
             whole_life=not options["no_life"],
             tell=_unsaid if options["quiet"] else partial(say, err=True),
             device_model=options["device_model"] or "",
             player=_play,
             devices=asked_devices(options),
         )
+        if options["vm"]:
+            order = slots([parse(name) for name in names], options["rounds"], options["seed"])
+            rows = replay_in_machines(asked_for, output, order, options)
+        else:
+            rows = asked_for(
+                recorder=None if options["no_record"] else replay_recorder(),
+                progress=show,
+                work=options["work"],
+                resume=options["resume"],
+            )
     if (told := rows[0]["what_if"]) is not None:
         warn(told["sentence"])
     complete = bool(trace.meta.get("complete"))
@@ -230,32 +242,6 @@ def _telling_how_to_go_on(output: Path) -> Iterator[None]:
             how = f"'{resuming(command)}'" if command else "the same options and --resume"
             warn(f"{runs[0]} of {runs[1]} runs are finished and stay; go on by {how}")
         raise
-
-
-def _recorder() -> Recorder | None:
-    """Record each replay with the recorder of production, or say why not."""
-    import os
-
-    from spoolscope.tracers.session import Request, record
-
-    if os.geteuid() != 0:
-        warn("not root: the replays are not recorded, so nothing says why they differ")
-        return None
-
-    def run(mount: Path, words: list[str], output: Path, show: Progress) -> int:
-        # The names are those of the trace: already pseudonyms, or kept on purpose.
-        request = Request(
-            spools=[mount], output=output, command=words, pids=[], cgroups=[], comms=[],
-            keep_names=True, snapshot="none",
-        )  # fmt: skip
-        made = record(request, show)
-        if made.failure is not None:
-            warn(f"the recorder of a replay ended early: {made.failure}")
-        elif made.command_status is None:  # a signal ended the recording before the replay began
-            raise KeyboardInterrupt
-        return made.command_status or 0
-
-    return run
 
 
 def _play(image: Path, place: Path, model: str) -> SlowDisk:

@@ -96,18 +96,20 @@ def command(
                 f"{path} exists", remedy="remove it, or bring another name", exit_code=USAGE
             )
     machine = machine_of(series, memory_mib, cpus=cpus, icount=icount, quiet=quiet)
-    with telling_of_console():
-        ended = run(
+    with (
+        telling_of_console(),
+        run(
             machine,
             words or _shell(),
             back=list(wanted.values()),
-            environment=environment(),
             disks=disks,
+            environment=environment(),
             terminal=not words,
-        )
-    for path, inside in wanted.items():
-        if not ended.bring(inside, path):
-            warn(f"{path} was not written in the machine")
+        ) as ended,
+    ):
+        for path, inside in wanted.items():
+            if not ended.bring(inside, path):
+                warn(f"{path} was not written in the machine")
     end_if_interrupted(ended)
     return ended.status
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from spoolscope.replay import on_disk
 from spoolscope.replay.job import WARM, Job, Slot
+from spoolscope.replay.machine import guest_facts
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
 from spoolscope.traces.digests import check_sealed, digest_of, sealed
@@ -60,6 +61,8 @@ def row_of(
         **asdict(job.begin.content),
         "recorded": job.recorder is not None,
         "what_if": job.what_if,
+        "kernel": platform.release(),
+        "machine": guest_facts(),
     }
 
 
@@ -103,7 +106,7 @@ def _header(
         "finished": len(rows) == len(slots),
         "what_if": job.what_if,
         "complete": bool(job.trace.meta.get("complete")),
-        "kernel": platform.release(),
+        **_where(slots),
         "plan": _summary(job),
         "asked": {
             "order": job.order,
@@ -126,6 +129,16 @@ def _described(slots: Sequence[Slot]) -> dict[str, Any]:
         name: {key: value for key, value in asdict(chosen[name]).items() if key != "directory"}
         for name in sorted(chosen)
     }
+
+
+def _where(slots: Sequence[Slot]) -> dict[str, Any]:
+    """Return what all runs run on; their kernels if these are compared."""
+    machine = guest_facts()
+    compared = sorted({slot.candidate.kernel for slot in slots})
+    if machine is not None and any(compared):
+        machine = {key: told for key, told in machine.items() if key not in ("series", "kernel")}
+        return {"kernel": ", ".join(compared), "machine": machine}
+    return {"kernel": platform.release(), "machine": machine}
 
 
 def _summary(job: Job) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Candidates: filesystems with their options, or an existing directory."""
 
 import os
+import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from spoolscope.replay.directories import check_directory
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
 
+SERIES = re.compile(r"\d+\.\d+")
+"""Of kernels: "6.1"."""
 SAFE = "noatime,nosuid,nodev"
 
 
@@ -32,6 +35,7 @@ class Candidate:
         source: Where the configuration comes from.
         durability: "same" as the reference of a comparison, or what is weaker and why.
         kernels: Series of Debian's kernels that have it, for a machine that boots them.
+        kernel: The one of these that it is to run on where kernels are compared.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Candidate:
     source: str = ""
     durability: str = "same"
     kernels: tuple[str, ...] = ()
+    kernel: str = ""
 
     @property
     def label(self) -> str:
@@ -85,11 +90,14 @@ PRESETS = {
 
 
 def parse(text: str) -> Candidate:
-    """Return the candidate named on the command line.
+    """Return the candidate named on the command line; ``ext4@6.1`` is ext4 on that kernel.
 
     Raises:
         SpoolscopeError: it is neither a preset nor ``dir:PATH``.
     """
+    name, at, series = text.rpartition("@")
+    if at and SERIES.fullmatch(series):
+        return replace(parse(name), name=text, kernel=series)
     if text in PRESETS:
         return PRESETS[text]
     if text.startswith("dir:") and len(text) > len("dir:"):

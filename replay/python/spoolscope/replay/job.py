@@ -1,8 +1,9 @@
 """One replay: the plan, the candidates in their rounds, what all runs share."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,22 @@ class Slot:
 
 
 def slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
-    """Return every candidate once per round, in an order the seed fixes."""
+    """Return every candidate once per round, in an order the seed fixes.
+
+    Within a round, those of one kernel follow each other: they run in one machine.
+    """
     generator = random.Random(seed)
     made = []
     for number in range(1, rounds + 1):
         order = list(candidates)
         generator.shuffle(order)
+        kernels = [candidate.kernel for candidate in order]
+        order.sort(key=lambda candidate: kernels.index(candidate.kernel))
         made += [Slot(candidate, number, place) for place, candidate in enumerate(order, 1)]
     return made
+
+
+def blocks(runs: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """Yield the runs of one round on one kernel that follow each other."""
+    for _, block in groupby(runs, key=lambda slot: (slot.round, slot.candidate.kernel)):
+        yield list(block)

@@ -11,7 +11,7 @@ from spoolscope.replay.disks import Asked, given
 from spoolscope.replay.engine import ORDERS, Engine
 from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.replay.job import Begin, Job, Recorder, Slot, slots
+from spoolscope.replay.job import Begin, Job, Recorder, Slot, blocks, slots
 from spoolscope.replay.modelled import Player, on_model
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.one_run import run_once, running_s
@@ -52,6 +52,7 @@ def replay(
     device_model: str = "",
     player: Player | None = None,
     devices: Asked | None = None,
+    one_block: bool = False,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -77,6 +78,7 @@ def replay(
         device_model: Name of the device model of candidates that name none.
         player: Plays device models, from when a fixture is filled in to the end.
         devices: Block devices to make filesystems on, instead of images.
+        one_block: Only the next runs of one round on one kernel are made, as in a machine.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
@@ -112,7 +114,9 @@ def replay(
         write_plan(job, checked)
         # Already now: what an interrupted replay leaves can be told from a stranger's directory.
         write_header(job, order_of_runs, rows, seed)
-        _make_runs(job, order_of_runs, rows, seed, phases, tell)
+        left = order_of_runs[len(rows) :]
+        now = next(blocks(left), []) if one_block else left
+        _make_runs(job, order_of_runs, now, rows, seed, phases, tell)
     return rows
 
 
@@ -129,17 +133,18 @@ def _check_reference(reference: str | None, chosen: Sequence[Candidate]) -> None
 def _make_runs(
     job: Job,
     runs: Sequence[Slot],
+    now: Sequence[Slot],
     rows: list[dict[str, Any]],
     seed: int,
     phases: Phases,
     tell: Callable[[str], None],
 ) -> None:
-    """Make the runs that are left, and add their rows."""
+    """Make the runs whose turn it is, of all, and add their rows."""
     shown = phases.within(RUNS, {slot.name: 1.0 for slot in runs})
     expected = Expected(job, runs)
     if len(runs) > 1:
         tell(expected.begin(rows))
-    for slot in runs[len(rows) :]:
+    for slot in now:
         of_run = shown.within(slot.name, running_s(job), prefix=f"{slot.name}: ")
         rows.append(run_once(job, slot, of_run))
         write_header(job, runs, rows, seed)

@@ -12,10 +12,13 @@ from spoolscope.replay.images import program_path
 from spoolscope.traces.errors import SpoolscopeError
 
 INIT = Path(__file__).with_name("init")
-MODULES = (
-    *("virtio_pci", "virtio_blk", "virtio_console", "virtio_rng"),
-    *("9p", "9pnet_virtio", "overlay", "ext4", "loop"),
-)
+MODULES = {
+    "boot": (
+        *("virtio_pci", "virtio_blk", "virtio_console", "virtio_rng"),
+        *("9p", "9pnet_virtio", "overlay", "loop", "fuse"),
+    ),
+    "scratch": ("ext4",),
+}
 DIRECTORIES = ("bin", "dev", "proc", "sys", "modules", "scratch", "host", "new")
 
 
@@ -47,12 +50,13 @@ def _fill(root: Path, kernel: Kernel, busybox: Path) -> None:
     shutil.copy(busybox, root / "bin/busybox")
     shutil.copy(INIT, root / "init")
     (root / "init").chmod(0o755)
-    order = []
-    for file in dict.fromkeys(file for name in MODULES for file in kernel.modules(name)):
-        module = file.name.removesuffix(".xz")
-        (root / "modules" / module).write_bytes(module_bytes(file))
-        order.append(f"{module}\n")
-    (root / "modules/order").write_text("".join(order))
+    for group, names in MODULES.items():
+        listed = []
+        for file in dict.fromkeys(file for name in names for file in kernel.modules(name)):
+            module = file.name.removesuffix(".xz")
+            (root / "modules" / module).write_bytes(module_bytes(file))
+            listed.append(f"{module}\n")
+        (root / "modules" / group).write_text("".join(listed))
 
 
 def _pack(root: Path, archive: Path) -> None:

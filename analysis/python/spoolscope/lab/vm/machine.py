@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 
 from spoolscope.lab.vm.initrd import initrd
 from spoolscope.lab.vm.kernels import Kernel
@@ -59,15 +60,8 @@ class Machine:
             "host": {"kernel": os.uname().release, "cpu": _processor()},
         }
 
-    def command(self, disks: list[Path], ports: dict[str, int], console: Path) -> list[str]:
-        """Return the command that runs it.
-
-        Args:
-            disks: Images: /dev/vda and so on; the last but one is to write to, the last for the
-                job and its results.
-            ports: Descriptors of sockets by name of the serial port; without "stdout", the
-                machine has this terminal.
-            console: Where the kernel's messages go.
+    def check(self) -> None:
+        """Make sure that it can be run.
 
         Raises:
             SpoolscopeError: a program is missing.
@@ -77,6 +71,21 @@ class Machine:
                 f"the machine needs the program {QEMU}",
                 remedy="apt-get install qemu-system-x86 seabios",
             )
+        initrd(self.kernel)
+
+    def command(self, disks: dict[Path, str], ports: dict[str, int], console: Path) -> list[str]:
+        """Return the command that runs it.
+
+        Args:
+            disks: Images, /dev/vda and so on, and what they are for, as its init knows it.
+            ports: Descriptors of sockets by name of the serial port; without "stdout", the
+                machine has this terminal.
+            console: Where the kernel's messages go.
+
+        Raises:
+            SpoolscopeError: a program is missing.
+        """
+        self.check()
         words = [QEMU, *self._processor_words(), "-m", str(self.memory_mib), "-machine", "q35"]
         words += ["-nodefaults", "-display", "none", "-no-reboot", "-chardev"]
         words += [f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
@@ -94,7 +103,7 @@ class Machine:
         if terminal := "stdout" not in ports:
             words += ["-chardev", "stdio,id=terminal,signal=off"]
             words += ["-device", "virtconsole,chardev=terminal"]
-        return [*words, "-append", self._kernel_words(len(disks), terminal=terminal)]
+        return [*words, "-append", self._kernel_words([*disks.values()], terminal=terminal)]
 
     def _processor_words(self) -> list[str]:
         words = ["-smp", str(self.processors), "-accel"]
@@ -106,19 +115,13 @@ class Machine:
         # sleep=off would make idle time jump.
         return [*words, "-icount", "shift=0,sleep=on"] if self.icount else words
 
-    def _kernel_words(self, n_disks: int, *, terminal: bool) -> str:
+    def _kernel_words(self, purposes: list[str], *, terminal: bool) -> str:
         # No address randomisation and no mitigations: only for speed. A panic ends the machine.
         words = ["console=ttyS0", "quiet", "panic=-1", "nokaslr", "mitigations=off"]
-        words += ["tsc=reliable", "audit=0"]
-        words.append(f"spoolscope.scratch=/dev/{disk_name(n_disks - 2)}")
-        words.append(f"spoolscope.job=/dev/{disk_name(n_disks - 1)}")
-        words.append(f"spoolscope.modules={self.kernel.modules_directory}")
+        words += ["tsc=reliable", "audit=0", f"spoolscope.modules={self.kernel.modules_directory}"]
+        for letter, purpose in zip(ascii_lowercase, purposes, strict=False):
+            words += [f"spoolscope.{purpose}=/dev/vd{letter}"] if purpose else []
         return " ".join([*words, "spoolscope.terminal=1"] if terminal else words)
-
-
-def disk_name(number: int) -> str:
-    """Return the name that a machine gives to one of its disks."""
-    return f"vd{chr(ord('a') + number)}"
 
 
 def _processor() -> str:

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -61,6 +61,7 @@ class MachineError(SpoolscopeError):
         self.console = log.lines()[-CONSOLE_LINES:]
 
 
+@contextmanager
 def run(
     machine: Machine,
     command: Sequence[str | Path],
@@ -73,12 +74,14 @@ def run(
     out: IO[bytes] | None = None,
     err: IO[bytes] | None = None,
     terminal: bool = False,
+    scratch: bool = True,
     silence_s: float = SILENCE_S,
-) -> Ended:
-    """Boot a machine, run one command in it as root, and return when it is off.
+) -> Iterator[Ended]:
+    """Boot a machine, run one command in it as root, and wait until it is off.
 
     It sees the files of this machine, and keeps what it writes for itself; but for ``back``
-    all of that is gone with it, as it is with this process, whatever happens.
+    all of that is gone with it, as it is with this process, whatever happens. The block that
+    follows is for ``Ended.bring``.
 
     Args:
         machine: What to boot.
@@ -91,6 +94,7 @@ def run(
         out: Where its output goes, as it is printed; this process's own by default.
         err: Where its errors go, the same.
         terminal: The command gets this process's terminal instead.
+        scratch: What it writes goes to a disk (with ext4), not to its memory.
         silence_s: How long a machine may say nothing before it is given up.
 
     Raises:
@@ -103,17 +107,19 @@ def run(
     streams: dict[str, IO[bytes]] = {}
     if not terminal:
         streams = {"stdout": out or sys.stdout.buffer, "stderr": err or sys.stderr.buffer}
-    results = _disk(place, sent)
-    with ExitStack() as stack:
-        scratch = stack.enter_context(_disk(place))
-        images.run("mkfs.ext4", "-q", "-F", "-O", "^has_journal", _path(scratch))
+    with _disk(place, sent) as results, ExitStack() as stack:
+        given = {disk.resolve(): "" for disk in disks}
+        if scratch:
+            room = stack.enter_context(_disk(place))
+            images.run("mkfs.ext4", "-q", "-F", "-O", "^has_journal", _path(room))
+            given[_path(room)] = "scratch"
         log = Log(stack.enter_context(tempfile.TemporaryFile(dir=place)))
         ends = {name: socket.socketpair() for name in ("control", *streams)}
         for pair in ends.values():
             for end in pair:
                 stack.enter_context(end)
         words = machine.command(
-            [*(disk.resolve() for disk in disks), _path(scratch), _path(results)],
+            {**given, _path(results): "job"},
             {name: theirs.fileno() for name, (_, theirs) in ends.items()},
             _path(log.file),
         )
@@ -133,7 +139,8 @@ def run(
             raise MachineError(machine, f"{log.death()} {when}", log)
         if watch.carried:
             raise MachineError(machine, "could not write its results", log)
-        return Ended(watch.status, watch.interrupted, results)
+        stack.close()
+        yield Ended(watch.status, watch.interrupted, results)
 
 
 def _begin(

@@ -48,15 +48,16 @@ class Watch:
             SilentError: it hangs.
             KeyboardInterrupt: it was interrupted, and did not end in order.
         """
-        while self._selector.get_map():
-            try:
-                self._listen()
-            except KeyboardInterrupt:
-                if self.interrupted or not self.began:
-                    raise
-                self.interrupted = True
-                self._until = time.monotonic() + GRACE_S
-                self._control.sendall(b"interrupt\n")
+        with self._selector:
+            while self._selector.get_map():
+                try:
+                    self._listen()
+                except KeyboardInterrupt:
+                    if self.interrupted or not self.began:
+                        raise
+                    self.interrupted = True
+                    self._until = time.monotonic() + GRACE_S
+                    self._control.sendall(b"interrupt\n")
 
     def _listen(self) -> None:
         left = self._until - time.monotonic()

@@ -1,16 +1,18 @@
 # The job of test_portability.py: what does the recorder say and see on this kernel?
-# Needs spoolscope-record, strace, allcalls, mapped and uring in /bin, and ext4, xfs and btrfs on vdb, vdc, vdd.
+# Needs spoolscope-record, strace, allcalls, mapped and uring, and ext4, xfs and btrfs on vda, vdb, vdc.
+mkdir -p "$1"
+cd "$1"
 uname -r >release
 spoolscope-record doctor >doctor-unloaded.json
-for fs in ext4 xfs btrfs; do load $fs; done
+for fs in ext4 xfs btrfs; do modprobe $fs; done
 spoolscope-record doctor >doctor.json
 
 # counters NAME: the kernel's own; the directory NAME marks the moment in the recording
-cat >/work <<'END'
+cat >work <<'END'
 counters() {
 	[ "$1" = after ] || mkdir /ext4/$1
-	cat /sys/block/vdb/stat /sys/block/vdc/stat /sys/block/vdd/stat >"$1.disks"
-	sed -n 's/ transactions .*//p' /proc/fs/jbd2/vdb-8/info >"$1.ext4"
+	cat /sys/block/vda/stat /sys/block/vdb/stat /sys/block/vdc/stat >"$1.disks"
+	sed -n 's/ transactions .*//p' /proc/fs/jbd2/vda-8/info >"$1.ext4"
 	sed -n 's/^log \([0-9]*\).*/\1/p' /proc/fs/xfs/stat >"$1.xfs"
 	sed -n 's/^commits //p' /sys/fs/btrfs/*-*/commit_stats >"$1.btrfs"
 	[ "$1" = before ] || mkdir /ext4/$1
@@ -30,11 +32,11 @@ done
 sync
 counters after
 END
-disks="vdb vdc vdd"
+disks="vda vdb vdc"
 for fs in ext4 xfs btrfs; do
 	mkdir /$fs
 	mount -t $fs /dev/${disks%% *} /$fs
 	disks=${disks#* }
 done
 spoolscope-record run --spool /ext4 --spool /xfs --spool /btrfs \
-	--output capture.seg --answers answers.json -- sh /work
+	--output capture.seg --answers answers.json -- sh work

@@ -1,0 +1,184 @@
+"""A replay in machines that are booted for it: the side here, and the side in there."""
+
+import base64
+import io
+import json
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spoolscope.cli.output import progress
+from spoolscope.cli.printing import say
+from spoolscope.cli.replay_recorder import replay_recorder
+from spoolscope.cli.vm import (
+    end_if_interrupted,
+    environment,
+    icount_option,
+    machine_of,
+    memory_option,
+    telling_of_console,
+)
+from spoolscope.lab.vm.machine import Machine
+from spoolscope.lab.vm.results import Ended
+from spoolscope.lab.vm.running import SCRATCH, run
+from spoolscope.replay.artifacts import ABOUT, HEADER
+from spoolscope.replay.job import Slot, blocks
+from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
+
+Rows = list[dict[str, Any]]
+Replay = Callable[..., Rows]
+"""``replay.run.replay`` with all that is asked of it, but for what a machine gives."""
+
+
+def vm_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say in what machines a replay runs."""
+    vm = click.option(
+        "--vm",
+        multiple=True,
+        metavar="KERNEL",
+        help="Replay in a machine with this Debian kernel, such as 6.1; several are compared.",
+    )
+    return vm(icount_option(memory_option(command)))
+
+
+def of_kernels(candidates: Sequence[str], series: Sequence[str]) -> list[str]:
+    """Return the candidates; each of them on each of several kernels.
+
+    Raises:
+        SpoolscopeError: a directory of this machine is none of another one.
+    """
+    directory = next((name for name in candidates if name.startswith("dir:")), None)
+    if series and directory is not None:
+        raise SpoolscopeError(
+            f"{directory} is a place of this machine, and none of that of --vm",
+            remedy="leave out --vm, or use images, such as --on ext4",
+            exit_code=USAGE,
+        )
+    kernels = list(dict.fromkeys(series))
+    if len(kernels) < 2:
+        return list(candidates)
+    return [f"{name}@{kernel}" for name in candidates for kernel in kernels]
+
+
+def reference_of(reference: str | None, names: Sequence[str]) -> str | None:
+    """Return the candidate to hold the others against: of several kernels, on the first."""
+    on_kernels = (name for name in names if name.rpartition("@")[0] == reference)
+    return reference if reference in names else next(on_kernels, reference)
+
+
+def replay_in_machines(
+    replay: Replay, out: Path, order: Sequence[Slot], options: Mapping[str, Any]
+) -> Rows:
+    """Boot a machine for the runs of each round on each kernel, and bring them here.
+
+    A machine that dies takes no other runs with it: a replay that was interrupted goes on from
+    there, as any does.
+
+    Args:
+        replay: What is to be done.
+        out: Directory of the results, here and there.
+        order: All runs.
+        options: Of the command line.
+
+    Returns:
+        The row of each run, as ``replay`` gives them.
+
+    Raises:
+        SpoolscopeError: whatever was raised in a machine; or it crashed or hung.
+    """
+    machines = {
+        series: machine_of(
+            series, options["memory_mib"], icount=options["icount"], quiet=options["quiet"]
+        )
+        for series in options["vm"]
+    }
+    while left := order[len(_rows(out)) :]:
+        block = next(blocks(left))
+        machine = machines[block[0].candidate.kernel or options["vm"][0]]
+        if not options["quiet"]:
+            names = ", ".join(slot.name for slot in block)
+            say(f"Booting {machine.kernel.release} ({machine.accelerator}): {names}", err=True)
+        _in_machine(machine, replay, out, block, options)
+    return [row | {"run": str(out / row["run"])} for row in _rows(out)]
+
+
+def _in_machine(
+    machine: Machine,
+    replay: Replay,
+    out: Path,
+    block: Sequence[Slot],
+    options: Mapping[str, Any],
+) -> None:
+    asked = (replay, (out / HEADER).exists(), not options["no_record"], options["quiet"])
+    inside, said = out.absolute(), io.BytesIO()
+    runs, about = [slot.name for slot in block], list(ABOUT)
+    with (
+        telling_of_console(),
+        run(
+            machine,
+            [
+                *(sys.executable, "-m", "spoolscope.cli.machines"),
+                base64.b64encode(pickle.dumps(asked)).decode(),
+            ],
+            back=[inside / name for name in (*runs, *about)],
+            work=options["work"],
+            environment=environment(),
+            out=said,
+        ) as ended,
+    ):
+        for name in runs:
+            if (out / name).exists():  # of a run that was interrupted
+                shutil.rmtree(out / name)
+        for name in (*runs, *about):  # what says that runs are finished comes last
+            ended.bring(inside / name, out / name)
+    end_if_interrupted(ended)
+    _raise_what_was_raised(ended, said.getvalue())
+
+
+def _raise_what_was_raised(ended: Ended, said: bytes) -> None:
+    if not ended.status:
+        return
+    try:
+        error = json.loads(said)
+    except ValueError:
+        raise SpoolscopeError(
+            f"the replay in the machine ended with status {ended.status}",
+            remedy="see above",
+        ) from None
+    raise SpoolscopeError(error["message"], remedy=error["remedy"], exit_code=error["exit_code"])
+
+
+def _rows(out: Path) -> Rows:
+    try:
+        found: Rows = json.loads((out / HEADER).read_text())["runs"]
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _inside(asked: str) -> int:
+    """Make the next block of runs; this is the machine."""
+    replay, resume, record, quiet = pickle.loads(base64.b64decode(asked))
+    try:
+        with progress(quiet=quiet) as show:
+            replay(
+                recorder=replay_recorder() if record else None,
+                progress=show,
+                work=SCRATCH,
+                resume=resume,
+                one_block=True,
+            )
+    except SpoolscopeError as error:
+        told = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
+        say(json.dumps(told))
+        return ERROR
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_inside(sys.argv[1]))

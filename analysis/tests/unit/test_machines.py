@@ -1,0 +1,119 @@
+"""Machines as far as nothing is booted."""
+
+import io
+import socket
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spoolscope.cli.machines import of_kernels
+from spoolscope.lab.vm import kernels
+from spoolscope.lab.vm.results import JOB_BYTES, Ended, job
+from spoolscope.lab.vm.watch import SilentError, Watch
+from spoolscope.replay.candidates import parse
+from spoolscope.replay.job import blocks, slots
+from spoolscope.traces.errors import SpoolscopeError
+
+
+def test_kernels_are_ordered_by_number_and_told_apart_from_others() -> None:
+    offered = ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.1.0-47-amd64"]
+    other = ["6.1.0-56-cloud-amd64", "6.1.0-56-amd64-unsigned", "6.12.117+deb12-amd64"]
+    packages = [f"linux-image-{release}" for release in (*offered, *other)]
+    assert kernels._releases("6.1", packages) == [offered[0], offered[2], offered[1]]
+    assert kernels._releases("6.12", packages) == ["6.12.117+deb12-amd64"]
+
+
+@pytest.mark.parametrize("series", ["6", "v6.1", "6.1.0", "../6.1", ""])
+def test_a_series_is_two_numbers(series: str) -> None:
+    with pytest.raises(SpoolscopeError, match="no kernel series"):
+        kernels.fetch(series)
+
+
+def test_candidates_are_multiplied_by_kernels_only_if_there_are_several() -> None:
+    assert of_kernels(["ext4", "jfs"], []) == ["ext4", "jfs"]
+    assert of_kernels(["ext4"], ["6.1"]) == ["ext4"]
+    assert of_kernels(["ext4"], ["6.1", "6.1"]) == ["ext4"]
+    wanted = ["ext4@6.1", "ext4@6.12", "xfs@6.1", "xfs@6.12"]
+    assert of_kernels(["ext4", "xfs"], ["6.1", "6.12"]) == wanted
+    with pytest.raises(SpoolscopeError, match="dir:/mnt is a place of this machine"):
+        of_kernels(["ext4", "dir:/mnt"], ["6.1"])
+
+
+def test_a_candidate_names_its_kernel() -> None:
+    plain, on_kernel = parse("ext4"), parse("ext4@6.12")
+    assert (on_kernel.name, on_kernel.kernel, on_kernel.mkfs) == ("ext4@6.12", "6.12", plain.mkfs)
+    assert plain.kernel == ""
+    assert parse("dir:/srv/a@b").kernel == ""
+
+
+def test_runs_of_one_round_on_one_kernel_share_a_machine() -> None:
+    names = ["ext4@6.1", "ext4@6.12", "xfs@6.1", "xfs@6.12"]
+    order = slots([parse(name) for name in names], 8, 7)
+    found = list(blocks(order))
+    assert [slot for block in found for slot in block] == order
+    assert [(len(block), block[0].round) for block in found] == [
+        (2, number) for number in range(1, 9) for _ in range(2)
+    ]
+    firsts = {
+        tuple(block[0].candidate.kernel for block in found[i : i + 2]) for i in range(0, 16, 2)
+    }
+    assert firsts == {("6.1", "6.12"), ("6.12", "6.1")}  # no kernel is always first
+
+
+def test_the_job_is_what_a_shell_reads_back() -> None:
+    made = job(["echo", "a b", "$x'"], [Path("/tmp/o u t")], Path("/a dir"), {"A": "1 2"}, "{}")
+    with tarfile.open(fileobj=io.BytesIO(made)) as tar:
+        text = {name: tar.extractfile(name).read().decode() for name in tar.getnames()}
+    assert "export A='1 2'\n" in text["job"]
+    assert text["job"].endswith("cd '/a dir' || exit 1\nexec echo 'a b' '$x'\"'\"''\n")
+    assert "'tmp/o u t'" in text["back"]
+    with pytest.raises(SpoolscopeError, match="too long"):
+        job(["x" * JOB_BYTES], [], Path("/"), {}, "{}")
+
+
+def test_what_was_not_written_is_not_brought(tmp_path: Path) -> None:
+    with (tmp_path / "disk").open("w+b") as disk:
+        disk.truncate(2 * JOB_BYTES)
+        assert not Ended(0, interrupted=False, disk=disk).bring(Path("/x/y"), tmp_path / "y")
+    assert [p.name for p in tmp_path.iterdir()] == ["disk"]
+
+
+@pytest.fixture
+def ends() -> Iterator[list[socket.socket]]:
+    """The machine's ends of its control port and of one for output, then ours."""
+    made = [*socket.socketpair(), *socket.socketpair()]
+    yield [made[0], made[2], made[1], made[3]]
+    for end in made:
+        end.close()
+
+
+def test_output_and_status_come_through_in_whatever_pieces(ends) -> None:
+    inside, printing, control, stream = ends
+    printed = io.BytesIO()
+    watch = Watch(control, {stream: printed}, 5.0)
+
+    def guest() -> None:
+        for piece in (b"u", b"p\nbe", b"at\nexit 4", b"2 0\n"):
+            inside.sendall(piece)
+            printing.sendall(piece)
+        inside.close()
+        printing.close()
+
+    thread = threading.Thread(target=guest)
+    thread.start()
+    watch.until_the_end()
+    thread.join()
+    assert (watch.began, watch.status, watch.carried) == (True, 42, 0)
+    assert printed.getvalue() == b"up\nbeat\nexit 42 0\n"
+
+
+def test_silence_is_not_waited_for_without_end(ends) -> None:
+    inside, _, control, stream = ends
+    watch = Watch(control, {stream: io.BytesIO()}, 0.2)
+    inside.sendall(b"up\n")
+    with pytest.raises(SilentError):
+        watch.until_the_end()
+    assert (watch.began, watch.status) == (True, None)
