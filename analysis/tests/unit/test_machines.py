@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.cli.machines import of_kernels
+from spoolscope.cli.machines import of_kernels, reference_of
 from spoolscope.lab.vm import kernels
 from spoolscope.lab.vm.results import JOB_BYTES, Ended, job
 from spoolscope.lab.vm.watch import SilentError, Watch
@@ -32,14 +32,32 @@ def test_a_series_is_two_numbers(series: str) -> None:
         kernels.fetch(series)
 
 
+def asked(*candidates: str, vm: tuple[str, ...] = (), **more: object) -> dict[str, object]:
+    nothing = {"device": (), "journal_device": (), "icount": False}
+    return {"candidates": candidates, "vm": vm} | nothing | more
+
+
 def test_candidates_are_multiplied_by_kernels_only_if_there_are_several() -> None:
-    assert of_kernels(["ext4", "jfs"], []) == ["ext4", "jfs"]
-    assert of_kernels(["ext4"], ["6.1"]) == ["ext4"]
-    assert of_kernels(["ext4"], ["6.1", "6.1"]) == ["ext4"]
+    assert of_kernels(asked("ext4", "jfs")) == ["ext4", "jfs"]
+    assert of_kernels(asked("ext4", vm=("6.1",))) == ["ext4"]
+    assert of_kernels(asked("ext4", vm=("6.1", "6.1"))) == ["ext4"]
     wanted = ["ext4@6.1", "ext4@6.12", "xfs@6.1", "xfs@6.12"]
-    assert of_kernels(["ext4", "xfs"], ["6.1", "6.12"]) == wanted
-    with pytest.raises(SpoolscopeError, match="dir:/mnt is a place of this machine"):
-        of_kernels(["ext4", "dir:/mnt"], ["6.1"])
+    assert of_kernels(asked("ext4", "xfs", vm=("6.1", "6.12"))) == wanted
+    assert reference_of("xfs", wanted) == "xfs@6.1"
+    assert reference_of("xfs@6.12", wanted) == "xfs@6.12"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (asked("ext4", "dir:/mnt", vm=("6.1",)), "dir:/mnt is of this machine"),
+        (asked("ext4", vm=("6.1",), device=(Path("/dev/sdx"),)), "/dev/sdx is of this machine"),
+        (asked("ext4", icount=True), "--icount counts"),
+    ],
+)
+def test_what_is_of_one_machine_is_not_asked_of_another(options, told) -> None:
+    with pytest.raises(SpoolscopeError, match=told):
+        of_kernels(options)
 
 
 def test_a_candidate_names_its_kernel() -> None:

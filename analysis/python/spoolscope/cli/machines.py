@@ -21,6 +21,7 @@ from spoolscope.cli.vm import (
     icount_option,
     machine_of,
     memory_option,
+    tell_of_accelerator,
     telling_of_console,
 )
 from spoolscope.lab.vm.machine import Machine
@@ -46,23 +47,31 @@ def vm_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return vm(icount_option(memory_option(command)))
 
 
-def of_kernels(candidates: Sequence[str], series: Sequence[str]) -> list[str]:
-    """Return the candidates; each of them on each of several kernels.
+def of_kernels(options: Mapping[str, Any]) -> list[str]:
+    """Return the candidates that are asked for; each of them on each of several kernels.
 
     Raises:
-        SpoolscopeError: a directory of this machine is none of another one.
+        SpoolscopeError: what is asked for cannot be had in a machine, or only there.
     """
-    directory = next((name for name in candidates if name.startswith("dir:")), None)
-    if series and directory is not None:
-        raise SpoolscopeError(
-            f"{directory} is a place of this machine, and none of that of --vm",
-            remedy="leave out --vm, or use images, such as --on ext4",
-            exit_code=USAGE,
+    candidates = list(options["candidates"])
+    if not options["vm"]:
+        if options["icount"]:
+            raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
+        return candidates
+    places = [name for name in candidates if name.startswith("dir:")]
+    for place in (*places, *map(str, (*options["device"], *options["journal_device"]))):
+        raise _wrong(
+            f"{place} is of this machine, and not of that of --vm",
+            "leave out --vm, or use images, such as --on ext4",
         )
-    kernels = list(dict.fromkeys(series))
+    kernels = list(dict.fromkeys(options["vm"]))
     if len(kernels) < 2:
-        return list(candidates)
+        return candidates
     return [f"{name}@{kernel}" for name in candidates for kernel in kernels]
+
+
+def _wrong(what: str, remedy: str) -> SpoolscopeError:
+    return SpoolscopeError(what, remedy=remedy, exit_code=USAGE)
 
 
 def reference_of(reference: str | None, names: Sequence[str]) -> str | None:
@@ -91,12 +100,11 @@ def replay_in_machines(
     Raises:
         SpoolscopeError: whatever was raised in a machine; or it crashed or hung.
     """
+    asked = {"icount": options["icount"], "quiet": options["quiet"]}
     machines = {
-        series: machine_of(
-            series, options["memory_mib"], icount=options["icount"], quiet=options["quiet"]
-        )
-        for series in options["vm"]
+        series: machine_of(series, options["memory_mib"], **asked) for series in options["vm"]
     }
+    tell_of_accelerator(next(iter(machines.values())), quiet=options["quiet"])
     while left := order[len(_rows(out)) :]:
         block = next(blocks(left))
         machine = machines[block[0].candidate.kernel or options["vm"][0]]

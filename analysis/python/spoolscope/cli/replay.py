@@ -13,7 +13,7 @@ from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.devices import asked_devices, device_options
-from spoolscope.cli.machines import of_kernels, replay_in_machines, vm_options
+from spoolscope.cli.machines import of_kernels, reference_of, replay_in_machines, vm_options
 from spoolscope.cli.matrix import with_matrix
 from spoolscope.cli.output import (
     claim_output,
@@ -37,6 +37,7 @@ from spoolscope.replay.clearing import clear
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.job import CACHES, Begin, slots
+from spoolscope.replay.modelled import on_model
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
@@ -150,7 +151,7 @@ def command(**options: Any) -> int:
             exit_code=USAGE,
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
-    names = of_kernels(options["candidates"], options["vm"])
+    names = of_kernels(options)
     asked = what_if(options)
     begin = Begin(
         options["cache"],
@@ -186,7 +187,8 @@ def command(**options: Any) -> int:
             devices=asked_devices(options),
         )
         if options["vm"]:
-            order = slots([parse(name) for name in names], options["rounds"], options["seed"])
+            chosen = [on_model(parse(name), options["device_model"] or "") for name in names]
+            order = slots(chosen, options["rounds"], options["seed"])
             rows = replay_in_machines(asked_for, output, order, options)
         else:
             rows = asked_for(

@@ -23,6 +23,10 @@ EMULATED = (
     "no KVM that runs this kernel: the machine is emulated, which slows what needs the CPU down "
     "three to ten times; do not take its times for those of real hardware"
 )
+COUNTED = (
+    "the machine is emulated, and one instruction takes it 1 ns: compare its CPU times with each "
+    "other, and with none of real hardware"
+)
 EPILOG = """\b
 Examples:
   sudo spoolscope lab vm
@@ -96,6 +100,7 @@ def command(
                 f"{path} exists", remedy="remove it, or bring another name", exit_code=USAGE
             )
     machine = machine_of(series, memory_mib, cpus=cpus, icount=icount, quiet=quiet)
+    tell_of_accelerator(machine, quiet=quiet)
     with (
         telling_of_console(),
         run(
@@ -117,16 +122,19 @@ def command(
 def machine_of(
     series: str, memory_mib: int, *, cpus: int | None = None, icount: bool = False, quiet: bool
 ) -> Machine:
-    """Fetch the kernel of a machine if need be, and say what the machine is.
+    """Return a machine, its kernel fetched if need be.
 
     Raises:
         SpoolscopeError: the kernel cannot be had.
     """
     with progress(quiet=quiet) as show:
-        machine = Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
+        return Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
+
+
+def tell_of_accelerator(machine: Machine, *, quiet: bool) -> None:
+    """Say what to think of the times of a machine that is emulated."""
     if machine.accelerator != "kvm" and not quiet:
-        warn(EMULATED)
-    return machine
+        warn(COUNTED if machine.icount else EMULATED)
 
 
 @contextmanager
