@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.replay.clearing import wipe_left
 from spoolscope.replay.devices import Device
 from spoolscope.replay.disks import Asked, Disks, given
 from spoolscope.replay.signatures import LABEL, signatures, wipe
@@ -150,6 +151,66 @@ def test_one_below_a_loop_device(loop: Loop) -> None:
         run("losetup", "--detach", above)
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"dm/name": "vg-root\n", "dm/uuid": "LVM-abc\n"}, "a part of vg-root (LVM, dm-0)"),
+        ({"dm/name": "safe\n", "dm/uuid": "CRYPT-1\n"}, "a part of safe (device-mapper, dm-0)"),
+        ({"md/level": "raid1\n"}, "a part of dm-0 (md RAID)"),
+        ({}, "a part of dm-0 (another device)"),
+    ],
+)
+def test_what_other_devices_are_made_of(
+    files: dict[str, str], said: str, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a copy of what /sys says of a disk: here is no kernel that makes them."""
+    device = loop()
+    place = tmp_path / "sys" / "loop"
+    made = tmp_path / "sys" / "dm-0"
+    (place / "holders").mkdir(parents=True)
+    (place / "holders" / "dm-0").symlink_to(made)
+    (place / "ro").write_text("0\n")
+    made.mkdir()
+    for name, text in files.items():
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text(text)
+    monkeypatch.setattr(Device, "place", property(lambda _self: place))
+    assert f"in use: {device} is {said}" in refusal(device)
+
+
+def devices_of_the_kernel() -> str:
+    return Path("/proc/devices").read_text() + Path("/proc/misc").read_text()
+
+
+@pytest.mark.parametrize("kind", ["dm", "md"])
+def test_a_part_of_a_mapped_device_or_an_array(kind: str, loop: Loop) -> None:
+    device, other = loop(), loop("other")
+    make = {
+        "dm": ["dmsetup", "create", "spsc-test", "--table", f"0 2048 linear {device} 0"],
+        "md": ["mdadm", "--create", "--run", "--metadata=1.2", "--level=1", "--raid-devices=2",
+               "/dev/md/spsc-test", device, other],
+    }[kind]  # fmt: skip
+    remove = {
+        "dm": ["dmsetup", "remove", "spsc-test"],
+        "md": ["mdadm", "--stop", "/dev/md/spsc-test"],
+    }[kind]
+    # Not by trying: the programs would leave special files behind.
+    if {"dm": "device-mapper", "md": " md\n"}[kind] not in devices_of_the_kernel():
+        pytest.skip(f"this kernel has no {kind}, or has not loaded it")
+    try:
+        done = subprocess.run(make, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        pytest.skip(f"no program {error.filename}")
+    if done.returncode:
+        pytest.skip(f"this kernel makes none: {done.stderr.strip().splitlines()[-1]}")
+    try:
+        found = "(device-mapper" if kind == "dm" else "(md RAID)"
+        assert f"in use: {device} is a part of" in (text := refusal(device))
+        assert found in text
+    finally:
+        run(*remove)
+
+
 def test_one_that_a_program_has_open(loop: Loop) -> None:
     """As a virtual machine or a database does, without asking the kernel for it alone."""
     device = loop()
@@ -276,8 +337,12 @@ def test_what_spoolscope_left_is_no_obstacle(loop: Loop, require: Callable[..., 
     assert [one.type for one in signatures(Device.at(log))] == ["xfs_external_log"]
     assert "holds xfs_external_log" in refusal(log)
     assert twice(main, log).paths == [main, log]
-    wipe(Device.at(main))
-    assert "holds xfs_external_log" in refusal(main, log)
+    assert wipe_left([main, log]) == [main, log]
+    assert run("wipefs", main) == run("wipefs", log) == ""
+    run("mkfs.xfs", "-q", "-L", "mail", "-l", f"logdev={log}", main)
+    assert "holds xfs (mail)" in refusal(main, log)
+    assert wipe_left([main, log]) == []
+    assert twice(main, log, overwritten=("xfs", "xfs_external_log")).paths == [main, log]
 
 
 def test_too_small_a_device(loop: Loop) -> None:
