@@ -10,7 +10,7 @@ import pytest
 
 from spoolscope.analysis.compare import compare
 from spoolscope.report.build import build, replay_page, trace_page
-from spoolscope.report.replay_sections import environment_rows, hero
+from spoolscope.report.replay_sections import _made_on, environment_rows, hero
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -162,3 +162,22 @@ def test_a_report_says_what_no_call_shows(builder):
     text = trace.with_suffix(".html").read_text()
     assert "1,234 calls of 32-bit programs were seen, not decoded" in text
     assert "5 calls by absolute names of php-fpm (process 7, web.service) came before" in text
+
+
+def test_what_a_filesystem_was_made_on_is_said() -> None:
+    disk = {
+        "name": "sdb", "model": "SPINNER 500", "size_bytes": 500 << 30, "rotational": True,
+        "scheduler": "mq-deadline", "write_cache": "write back", "trimmed": False,
+    }  # fmt: skip
+    said = "sdb (SPINNER 500, 500.0 GiB, rotates, scheduler mq-deadline, cache write back, "
+    said += "not trimmed)"
+    assert _made_on({"fstype": "xfs"}) == "an image"
+    assert _made_on({"fstype": "dir", "devices": []}) == "a directory"
+    assert _made_on({"fstype": "xfs", "devices": [disk]}) == said
+    apart = {"fstype": "xfs", "journal_bytes": 64 << 20}
+    assert _made_on(apart) == "an image; its journal of 64 MiB on another"
+    log = disk | {"name": "nvme0n1p1", "model": None, "rotational": False, "trimmed": True}
+    both = _made_on(apart | {"devices": [disk, log]})
+    assert both.startswith(f"{said}; its journal of 64 MiB on nvme0n1p1 (no model, ")
+    assert both.endswith("does not rotate, scheduler mq-deadline, cache write back, "
+                         "trimmed before each run)")  # fmt: skip

@@ -330,11 +330,12 @@ def environment_rows(found: Comparison) -> list[list[str]]:
     for name, candidate in found.candidates.items():
         rows.append([f"{name}: made by", candidate.mkfs or "-"])
         rows.append([f"{name}: mounted with", candidate.mount_options or "-"])
+        first = next(run.row for run in found.replay.runs if run.candidate == name)
+        rows.append([f"{name}: made on", _made_on(first)])
         order = ", ".join(
             str(run.row.get("position", "?")) for run in found.replay.runs if run.candidate == name
         )
         rows.append([f"{name}: place in its round", order])
-        first = next(run.row for run in found.replay.runs if run.candidate == name)
         rows.append([f"{name}: caches at start", str(first.get("cache", "?"))])
         rows.append([f"{name}: age at start", _aged(first.get("age"))])
         data = ", ".join(
@@ -342,6 +343,28 @@ def environment_rows(found: Comparison) -> list[list[str]]:
         )
         rows.append([f"{name}: data", data or "neither compressible nor duplicate"])
     return rows
+
+
+def _made_on(row: Mapping[str, Any]) -> str:
+    """Say what kind of disk a filesystem was made on, and its journal if that lies apart."""
+    journal = f"{row['journal_bytes'] / 2**20:,.0f} MiB" if row.get("journal_bytes") else ""
+    devices = [_disk(device) for device in row.get("devices", [])]
+    if not devices:
+        made = "a directory" if row.get("fstype") == "dir" else "an image"
+        return f"{made}; its journal of {journal} on another" if journal else made
+    return f"; its journal of {journal} on ".join(devices)
+
+
+def _disk(device: Mapping[str, Any]) -> str:
+    words = [
+        device["model"] or "no model",
+        f"{device['size_bytes'] / 2**30:,.1f} GiB",
+        "rotates" if device["rotational"] else "does not rotate",
+        f"scheduler {device['scheduler'] or 'unknown'}",
+        f"cache {device['write_cache'] or 'unknown'}",
+        "trimmed before each run" if device["trimmed"] else "not trimmed",
+    ]
+    return f"{device['name']} ({', '.join(words)})"
 
 
 def _aged(age: Mapping[str, Any] | None) -> str:

@@ -42,6 +42,7 @@ def row_of(
         "fstype": slot.candidate.fstype,
         "device_model": slot.candidate.model,
         "mkfs": " ".join(slot.candidate.mkfs),
+        "journal_bytes": slot.candidate.journal,
         "mount_options": options or slot.candidate.mount_options,
         "durability": slot.candidate.durability,
         "pace": job.pace.text,
