@@ -33,7 +33,7 @@ def test_a_series_is_two_numbers(series: str) -> None:
 
 
 def asked(*candidates: str, vm: tuple[str, ...] = (), **more: object) -> dict[str, object]:
-    nothing = {"device": (), "journal_device": (), "icount": False}
+    nothing = {"device": None, "journal_device": None, "icount": False}
     return {"candidates": candidates, "vm": vm} | nothing | more
 
 
@@ -51,7 +51,7 @@ def test_candidates_are_multiplied_by_kernels_only_if_there_are_several() -> Non
     ("options", "told"),
     [
         (asked("ext4", "dir:/mnt", vm=("6.1",)), "dir:/mnt is of this machine"),
-        (asked("ext4", vm=("6.1",), device=(Path("/dev/sdx"),)), "/dev/sdx is of this machine"),
+        (asked("ext4", vm=("6.1",), device=Path("/dev/sdx")), "/dev/sdx is of this machine"),
         (asked("ext4", icount=True), "--icount counts"),
     ],
 )

@@ -59,7 +59,8 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
             raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
         return candidates
     places = [name for name in candidates if name.startswith("dir:")]
-    for place in (*places, *map(str, (*options["device"], *options["journal_device"]))):
+    disks = [options["device"], options["journal_device"]]
+    for place in (*places, *(str(disk) for disk in disks if disk)):
         raise _wrong(
             f"{place} is of this machine, and not of that of --vm",
             "leave out --vm, or use images, such as --on ext4",
