@@ -381,5 +381,9 @@ def test_another_disk_that_took_its_name(loop: Loop, tmp_path: Path) -> None:
     with (tmp_path / "other.img").open("r+b") as file:
         file.truncate(64 * MIB)
     run("losetup", device, tmp_path / "other.img")
+    device.write_bytes(b"mail")
+    with pytest.raises(SpoolscopeError, match=f"{device} is another disk by now"):
+        wipe(found)
+    assert device.read_bytes()[:4] == b"mail"
     with pytest.raises(SpoolscopeError, match=f"{device} has changed meanwhile"):
         found.check_same()

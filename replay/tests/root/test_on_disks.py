@@ -118,9 +118,16 @@ def test_a_disk_that_is_too_small_is_not_touched(
     assert not any(small.read_bytes())
 
 
-def test_journals_and_their_device_belong_together(
+def test_candidates_and_devices_belong_together(
     disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(SpoolscopeError, match="directories lie where they are"):
+        replay(trace, [f"dir:{empty}"], tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
+    with pytest.raises(SpoolscopeError, match=f"plays another disk than {disks[0]}"):
+        replay(trace, ["ext4"], tmp_path / "out", device_model="nvme",
+               devices=Asked(disks[0], None, disks[:1]))  # fmt: skip
     with pytest.raises(SpoolscopeError, match="none has a separate journal"):
         replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
     large = replace(candidates.PRESETS["ext4"], journal=101 * MIB)

@@ -39,7 +39,7 @@ def claimed(device: Device) -> Iterator[int]:
         A descriptor to write to it.
 
     Raises:
-        SpoolscopeError: it is in use.
+        SpoolscopeError: it is in use, or another disk has its name and number by now.
     """
     try:
         descriptor = os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
@@ -49,6 +49,8 @@ def claimed(device: Device) -> Iterator[int]:
             "see what uses it: lsblk, fuser -v",
         ) from error
     try:
+        if Device.at(device.node).sequence != device.sequence:
+            raise refused(f"{device.node} is another disk by now", "see what lsblk lists now")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -71,6 +71,11 @@ class Disks:
         Raises:
             SpoolscopeError: one is missing, or too small, or would have to play another one.
         """
+        if all(one.directory for one in candidates):
+            raise refused(
+                f"no candidate would use {self.main.path}: directories lie where they are",
+                "leave out --device, or add a candidate such as --on ext4",
+            )
         for one in candidates:
             if one.model:
                 raise refused(

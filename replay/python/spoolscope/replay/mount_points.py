@@ -73,7 +73,7 @@ def mount_point() -> Iterator[Path]:
 def remove_unused() -> None:
     """Remove the mount points of killed commands, where nothing is mounted any more."""
     for place in RUN.glob("*"):
-        with suppress(NotADirectoryError):
+        with suppress(PermissionError):  # those of root are not ours to remove
             if (taken := _taken(place)) is not None:
                 _give_back(*taken)
 
@@ -92,8 +92,8 @@ def _taken(place: Path) -> tuple[Path, int] | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not place.is_mount() and os.path.samestat(os.fstat(descriptor), place.stat()):
             return place, descriptor
-    except (FileNotFoundError, BlockingIOError):
-        pass  # removed by another command meanwhile, or locked by it
+    except (FileNotFoundError, BlockingIOError, FileExistsError):
+        pass  # removed by another command meanwhile, or locked by it, or no directory
     if descriptor >= 0:
         os.close(descriptor)
     return None

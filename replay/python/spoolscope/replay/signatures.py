@@ -99,11 +99,12 @@ def wipe(device: Device) -> bool:
         # Forced, which would not heed that it is in use: we have it alone.
         if device.discards:
             images.run("blkdiscard", "--force", device.node)
-        images.run("wipefs", "--all", "--force", "--quiet", device.node)
+        # First: were we killed, there would be data without a signature, which is not ours to wipe.
         empty, size = bytes(_ENDS), device.size_bytes
         for at in (0, max(size - _ENDS, 0)):
             os.pwrite(descriptor, empty[: size - at], at)
         os.fsync(descriptor)
+        images.run("wipefs", "--all", "--force", "--quiet", device.node)
     if parts:
         images.run("blockdev", "--rereadpt", device.node)
     return device.discards
