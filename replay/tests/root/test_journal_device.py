@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay import candidates
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.run import replay
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
@@ -54,11 +54,9 @@ def test_it_is_made_used_and_copied(
     script,
     tmp_path: Path,
     require: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     require(fstype)
-    chosen = replace(candidates.PRESETS[fstype], journal=JOURNAL_BYTES)
-    monkeypatch.setitem(candidates.PRESETS, fstype, chosen)
+    chosen = replace(parse(fstype), journal=JOURNAL_BYTES)
     script.call(10, 1, "mkdir", "box", mode=0o700)
     seen = []
 
@@ -71,7 +69,7 @@ def test_it_is_made_used_and_copied(
         seen.append((size, written(device) > before, Path(backing).name.strip()))
         return status
 
-    rows = replay(script.write(tmp_path / "trace"), [fstype], tmp_path / "out", rounds=2,
+    rows = replay(script.write(tmp_path / "trace"), [chosen], tmp_path / "out", rounds=2,
                   pace="afap", recorder=look)  # fmt: skip
     assert seen == 2 * [(JOURNAL_BYTES, True, f"{fstype}.journal.img")]
     assert [row["fixture"] for row in rows] == ["built", "copied"]

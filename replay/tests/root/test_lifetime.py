@@ -121,7 +121,7 @@ def test_a_damaged_filesystem_is_not_called_clean(trace, tmp_path, require, monk
 def test_what_is_missing_is_said(trace, tmp_path, require, monkeypatch):
     require("ext4")
     ext4 = replace(FILESYSTEMS["ext4"], fsck=("no-such-fsck",))
-    monkeypatch.setattr("spoolscope.replay.storage.FILESYSTEMS", {"ext4": ext4})
+    monkeypatch.setitem(FILESYSTEMS, "ext4", ext4)
     (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap")
     assert row["life"]["left_out"] == {"check": "program no-such-fsck is missing"}
     assert "remove" in row["life"]["steps"]

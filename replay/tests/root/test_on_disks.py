@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay import candidates
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.disks import Asked
 from spoolscope.replay.run import replay
 from spoolscope.replay.signatures import LABEL
@@ -61,13 +61,11 @@ def looking(seen: list[str]) -> Callable[..., int]:
 
 
 def test_rounds_on_a_disk_with_a_journal_device(
-    disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
 ) -> None:
-    for name in ("ext4", "xfs"):
-        apart = replace(candidates.PRESETS[name], journal=JOURNAL_BYTES)
-        monkeypatch.setitem(candidates.PRESETS, name, apart)
+    apart = [replace(parse(name), journal=JOURNAL_BYTES) for name in ("ext4", "xfs")]
     asked, seen = Asked(disks[0], disks[1], disks), []
-    rows = replay(trace, ["ext4", "xfs"], tmp_path / "out", rounds=2, pace="afap",
+    rows = replay(trace, apart, tmp_path / "out", rounds=2, pace="afap",
                   recorder=looking(seen), devices=asked)  # fmt: skip
     assert len(rows) == 4
     assert seen == 4 * [LABEL]
@@ -119,7 +117,7 @@ def test_a_disk_that_is_too_small_is_not_touched(
 
 
 def test_candidates_and_devices_belong_together(
-    disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -130,9 +128,8 @@ def test_candidates_and_devices_belong_together(
                devices=Asked(disks[0], None, disks[:1]))  # fmt: skip
     with pytest.raises(SpoolscopeError, match="none has a separate journal"):
         replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
-    large = replace(candidates.PRESETS["ext4"], journal=101 * MIB)
-    monkeypatch.setitem(candidates.PRESETS, "ext4", large)
+    large = [replace(parse("ext4"), journal=101 * MIB)]
     with pytest.raises(SpoolscopeError, match="nothing to put it on"):
-        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
+        replay(trace, large, tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
     with pytest.raises(SpoolscopeError, match="its journal needs 101 MiB"):
-        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
+        replay(trace, large, tmp_path / "out", devices=Asked(*disks, disks))

@@ -8,7 +8,7 @@ import pytest
 
 from spoolscope.replay import expected
 from spoolscope.replay.age import Age
-from spoolscope.replay.candidates import PRESETS
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.job import Begin, slots
 from spoolscope.traces.errors import SpoolscopeError
@@ -32,7 +32,7 @@ def row(candidate: str, seconds: float) -> dict:
 
 
 def test_what_is_left_takes_as_long_as_runs_of_the_candidate_took(job):
-    runs = slots([PRESETS["ext4"], PRESETS["xfs"]], 3, 0)
+    runs = slots([parse("ext4"), parse("xfs")], 3, 0)
     time = Expected(job, runs)
     assert time.begin([]) == "6 runs on 2 candidates take about 3 min"  # 6 times 30 s
     names = [slot.candidate.name for slot in runs]
@@ -47,7 +47,7 @@ def test_what_is_left_takes_as_long_as_runs_of_the_candidate_took(job):
 
 
 def test_finished_runs_are_known_when_a_replay_goes_on(job):
-    runs = slots([PRESETS["ext4"]], 4, 0)
+    runs = slots([parse("ext4")], 4, 0)
     assert Expected(job, runs).begin([row("ext4", 10), row("ext4", 20)]) == (
         "2 of 4 runs on 1 candidate are finished, the others take about 30 s"
     )
@@ -55,7 +55,7 @@ def test_finished_runs_are_known_when_a_replay_goes_on(job):
 
 def test_the_worst_candidate_is_named_when_there_is_no_room_for_it(job, monkeypatch):
     """Ext2 has its whole image written when it is aged, ext4 half of it."""
-    runs = slots([PRESETS["ext4"], PRESETS["ext2"]], 2, 0)
+    runs = slots([parse("ext4"), parse("ext2")], 2, 0)
     free = SimpleNamespace(free=3 * GIB)
     monkeypatch.setattr(expected.shutil, "disk_usage", lambda _place: free)
     check_room(job, runs)

@@ -31,6 +31,7 @@ VERBS = {
     "scrub": "Copy a trace with its names hidden.",
     "explain": "Split every call's time by cause.",
     "plan": "Show what a replay would do, and why a call waits.",
+    "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",
     "report": "Write one self-contained HTML report.",

@@ -11,6 +11,7 @@ import click
 from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
+from spoolscope.cli.candidates import candidates_option
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.devices import asked_devices, device_options
 from spoolscope.cli.machines import of_kernels, reference_of, replay_in_machines, vm_options
@@ -32,7 +33,7 @@ from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
-from spoolscope.replay.candidates import PRESETS, parse
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.clearing import clear
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
@@ -41,6 +42,7 @@ from spoolscope.replay.modelled import on_model
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
+from spoolscope.replay.presets import known
 from spoolscope.replay.run import replay
 from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
@@ -80,8 +82,10 @@ PERCENT: dict[str, Any] = {
     "candidates",
     multiple=True,
     metavar="CANDIDATE",
-    help=f"{', '.join(PRESETS)} on a fresh image, or dir:PATH; may be repeated.",
+    help="A name ('spoolscope candidates' lists them), NAME[mkfs words; mount options], or "
+    "dir:PATH; may be repeated.",
 )
+@candidates_option
 @click.option(
     "--matrix",
     type=click.Path(path_type=Path),
@@ -152,6 +156,8 @@ def command(**options: Any) -> int:
         )
     output = options["output"] or Path(f"{trace.path.resolve().name.removesuffix('.trace')}.replay")
     names = of_kernels(options)
+    every = known(options["candidate_files"])
+    chosen = [parse(name, every) for name in names]
     asked = what_if(options)
     begin = Begin(
         options["cache"],
@@ -170,7 +176,7 @@ def command(**options: Any) -> int:
         asked_for = partial(
             replay,
             trace.path,
-            names,
+            chosen,
             output,
             rounds=options["rounds"],
             pace=options["pace"],
@@ -187,8 +193,8 @@ def command(**options: Any) -> int:
             devices=asked_devices(options),
         )
         if options["vm"]:
-            chosen = [on_model(parse(name), options["device_model"] or "") for name in names]
-            order = slots(chosen, options["rounds"], options["seed"])
+            modelled = [on_model(one, options["device_model"] or "") for one in chosen]
+            order = slots(modelled, options["rounds"], options["seed"])
             rows = replay_in_machines(asked_for, output, order, options)
         else:
             rows = asked_for(

@@ -1,112 +1,70 @@
-"""Candidates: filesystems with their options, or an existing directory."""
+"""Which candidate is meant, and whether it can be used."""
 
 import os
 import re
-import shutil
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from spoolscope.replay import images
+from spoolscope.replay.candidate import DIRECTORY, Candidate, in_directory
 from spoolscope.replay.directories import check_directory
+from spoolscope.replay.options import WrongError
+from spoolscope.replay.presets import Candidates, made, presets
+from spoolscope.replay.where import why_not_here
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.filesystems import FILESYSTEMS
 
+__all__ = ["Candidate", "check", "parse"]
+
+INLINE = re.compile(r"(?P<base>[^\[\]]+)\[(?P<mkfs>[^;]*)(;(?P<mount>[^;]*))?\]")
 SERIES = re.compile(r"\d+\.\d+")
 """Of kernels: "6.1"."""
-SAFE = "noatime,nosuid,nodev"
+SUCH_AS = "such as 'ext3[-J size=256 -O dir_index; data=journal]'"
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A filesystem with its options, or an existing directory.
+def parse(text: str, candidates: Candidates | None = None) -> Candidate:
+    """Return the candidate named on the command line.
 
-    Attributes:
-        name: As given on the command line.
-        fstype: Filesystem type; "dir" for a directory.
-        mkfs: Program and options; the image's path is appended.
-        mount_options: For mount -o.
-        package: Debian package of the mkfs program.
-        directory: The directory of a ``dir:`` candidate.
-        journal: Bytes of a separate journal or log device; 0: it has none.
-        layers: What it lies on, lowest first: dm-crypt, md, ..., or the candidate below an overlay.
-        model: Name of a device model; empty: the device as it is.
-        reason: One sentence: why anybody compares it.
-        source: Where the configuration comes from.
-        durability: "same" as the reference of a comparison, or what is weaker and why.
-        kernels: Series of Debian's kernels that have it, for a machine that boots them.
-        kernel: The one of these that it is to run on where kernels are compared.
-    """
-
-    name: str
-    fstype: str
-    mkfs: tuple[str, ...] = ()
-    mount_options: str = SAFE
-    package: str = ""
-    directory: Path | None = None
-    journal: int = 0
-    layers: tuple[str, ...] = ()
-    model: str = ""
-    reason: str = ""
-    source: str = ""
-    durability: str = "same"
-    kernels: tuple[str, ...] = ()
-    kernel: str = ""
-
-    @property
-    def label(self) -> str:
-        """Its name in names of files."""
-        return self.name.replace(":", "-").replace("/", "_")
-
-
-def _preset(name: str, fstype: str, *options: str) -> Candidate:
-    kind = FILESYSTEMS[fstype]
-    return Candidate(
-        name,
-        fstype,
-        kind.mkfs_words(),
-        ",".join((SAFE, *options)),
-        kind.package,
-        kernels=kind.kernels,
-    )
-
-
-PRESETS = {
-    c.name: c
-    for c in (
-        _preset("ext4", "ext4"),
-        _preset("ext3", "ext3"),
-        *(
-            _preset(f"{fstype}-{mode}", fstype, f"data={mode}")
-            for fstype in ("ext4", "ext3")
-            for mode in ("journal", "writeback")
-        ),
-        _preset("ext2", "ext2"),
-        _preset("xfs", "xfs"),
-        _preset("btrfs", "btrfs"),
-        _preset("btrfs-zstd", "btrfs", "compress=zstd"),
-    )
-}
-
-
-def parse(text: str) -> Candidate:
-    """Return the candidate named on the command line; ``ext4@6.1`` is ext4 on that kernel.
+    Args:
+        text: A name, a name with options, ``NAME[words of mkfs; mount options]``, or
+            ``dir:PATH``; ``ext4@6.1`` is ext4 on that kernel.
+        candidates: Those that have a name, ours if not given.
 
     Raises:
-        SpoolscopeError: it is neither a preset nor ``dir:PATH``.
+        SpoolscopeError: it is none of them, or its options are refused.
     """
+    candidates = presets() if candidates is None else candidates
     name, at, series = text.rpartition("@")
     if at and SERIES.fullmatch(series):
-        return replace(parse(name), name=text, kernel=series)
-    if text in PRESETS:
-        return PRESETS[text]
-    if text.startswith("dir:") and len(text) > len("dir:"):
-        return Candidate(text, "dir", mount_options="", directory=Path(text[4:]))
+        return replace(parse(name, candidates), name=text, kernel=series)
+    if text in candidates:
+        return candidates[text]
+    if text.startswith(f"{DIRECTORY}:") and len(text) > len(DIRECTORY) + 1:
+        return in_directory(text)
+    if (inline := INLINE.fullmatch(text.strip())) and inline["base"].strip() in candidates:
+        base = candidates[inline["base"].strip()]
+        return _inline(text.strip(), base, inline["mkfs"], inline["mount"] or "", candidates)
+    if "[" in text and inline is None:
+        raise SpoolscopeError(
+            f"candidate {text!r} is not NAME[words of mkfs; mount options]",
+            remedy=SUCH_AS,
+            exit_code=USAGE,
+        )
     raise SpoolscopeError(
         f"unknown candidate {text!r}",
-        remedy=f"use --on {', '.join(PRESETS)} or dir:PATH",
+        remedy="use a name that 'spoolscope candidates' lists, 'ext4[OPTIONS]', or dir:PATH",
         exit_code=USAGE,
     )
+
+
+def _inline(text: str, base: Candidate, mkfs: str, mount: str, others: Candidates) -> Candidate:
+    block = {"mkfs": mkfs, "mount": mount, "reason": "Given on the command line.", "source": ""}
+    try:
+        return made(text, block, base, others, ours=False)
+    except WrongError as error:
+        raise SpoolscopeError(
+            f"candidate {text!r}: {error}",
+            remedy=SUCH_AS,
+            exit_code=USAGE,
+        ) from None
 
 
 def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> None:
@@ -118,8 +76,8 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
         ages: It is to be filled nearly up and left in pieces: only an image of our own is.
 
     Raises:
-        SpoolscopeError: not root, mkfs missing, a directory not empty, to be aged or a
-            production spool.
+        SpoolscopeError: not root, mkfs or the filesystem missing, a directory not empty, to be
+            aged or a production spool.
     """
     if candidate.directory is not None:
         if ages:
@@ -135,8 +93,7 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
             f"candidate {candidate.name} needs root to mount a fresh image",
             remedy="run with sudo, or use --on dir:PATH with an empty directory",
         )
-    if not shutil.which(candidate.mkfs[0], path=images.program_path()):
+    if why := why_not_here(candidate):
         raise SpoolscopeError(
-            f"program {candidate.mkfs[0]} is missing",
-            remedy=f"apt-get install {candidate.package}",
+            f"candidate {candidate.name} does not run here: {why.reason}", remedy=why.remedy
         )

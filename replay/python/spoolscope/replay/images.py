@@ -87,13 +87,12 @@ def serve_at_once(place: Path) -> None:
 
 
 def unmount(place: Path) -> None:
-    """Unmount, if it is mounted; a straggler may still be closing a file."""
+    """Unmount all that is mounted there; a straggler may still be closing a file."""
     for _ in range(UMOUNT_TRIES):
         if not os.path.ismount(place):
             return
-        if not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
-            return
-        time.sleep(0.2)
+        if subprocess.run(["umount", place], capture_output=True, check=False).returncode:
+            time.sleep(0.2)
     subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
 
 

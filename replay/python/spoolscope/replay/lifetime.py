@@ -122,6 +122,10 @@ class Lifetime:
                 written[f"metadata_{waited}" if row["meta"] else "data"] += row["bytes"]
         self.facts["written_while_recorded"] = written
 
+    def ran(self, commands: Sequence[dict[str, Any]]) -> None:
+        """Keep commands, and all that they printed."""
+        self.facts.setdefault("commands", []).extend(commands)
+
     def left_out(self, step: str, why: str) -> None:
         """Keep why a step was not made."""
         self.facts.setdefault("left_out", {})[step] = why
@@ -139,8 +143,9 @@ def block_devices(mount: Path) -> list[Path]:
     words = ["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", str(mount)]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     # A subvolume stands in brackets behind the device; of several mounts the last is on top.
-    devices = [Path(re.sub(r"\[.*\]$", "", name)) for name in found[-1:]]
-    return [path for path in devices if _stat_of(path).is_file()]
+    # An overlay is on top of what it lies on.
+    devices = [Path(re.sub(r"\[.*\]$", "", name)) for name in found]
+    return [path for path in devices if _stat_of(path).is_file()][-1:]
 
 
 @dataclass

@@ -32,7 +32,7 @@ OVERHEAD_S = 4.0
 
 def replay(
     trace: Path | str,
-    candidates: list[str],
+    candidates: Sequence[str | Candidate],
     out: Path,
     rounds: int = 1,
     pace: str = "original",
@@ -58,7 +58,7 @@ def replay(
 
     Args:
         trace: Trace directory.
-        candidates: Names of presets, or ``dir:PATH``.
+        candidates: What they are, or what they are called: see ``candidates.parse``.
         out: Directory for the results; must not exist or be empty, but for ``resume``.
         rounds: How often each candidate is replayed, each time on a fresh filesystem.
         pace: See ``pace.HELP``.
@@ -84,7 +84,8 @@ def replay(
         SpoolscopeError: a candidate cannot be used, the plan or a run failed.
     """
     opened = Trace.open(trace)
-    chosen = [on_model(parse(name), device_model) for name in candidates]
+    named = (parse(one) if isinstance(one, str) else one for one in candidates)
+    chosen = [on_model(candidate, device_model) for candidate in named]
     kept = parse_pace(pace, realtime=realtime)
     begin = begin or Begin()
     for candidate in chosen:

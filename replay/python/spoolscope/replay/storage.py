@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +10,10 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.commands import carried_out, checking, formatting, mounting
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.modelled import ModelledDisk, Player
-from spoolscope.traces.filesystems import FILESYSTEMS, Journal
-
-JOURNAL_BLOCK = 4096
-"""Bytes of a block, where filesystems.toml has the size of a journal in blocks."""
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class Storage:
     copied: bool = False
     label: str = ""
     disk: ModelledDisk | None = None
+    devices: tuple[dict[str, Any], ...] = ()
 
     def played(self, player: Player, until: ExitStack) -> "Storage":
         """Return it on a disk that plays the candidate's device model, if that names one.
@@ -57,43 +56,34 @@ class Storage:
         disk = until.enter_context(made)
         return replace(self, main=disk.path, disk=disk)
 
-    devices: tuple[dict[str, Any], ...] = ()
-
-    def format(self) -> None:
-        """Make a fresh filesystem.
+    def format(self) -> list[dict[str, Any]]:
+        """Make a fresh filesystem; return the commands and what they said.
 
         Raises:
             SpoolscopeError: mkfs is missing or failed.
         """
-        kind, words = FILESYSTEMS[self.candidate.fstype], list(self.candidate.mkfs)
+        kind = FILESYSTEMS[self.candidate.fstype]
         label = [*kind.label, self.label] if self.label and kind.label else []
-        if (apart := self._apart()) is not None:
-            if apart.format:
-                images.run(words[0], *label, *self._filled(apart.format))
-            words += self._filled(apart.mkfs)
-        images.run(*words, *label, self.main)
+        return carried_out(formatting(self.candidate, str(self.main), self._journal(), label))
 
-    def mount(self, place: Path) -> None:
-        """Mount it; the loop device of an image goes with the mount.
+    def mount(self, place: Path) -> list[dict[str, Any]]:
+        """Mount it, and return as ``format`` does; an image's loop device goes with the mount.
 
         Raises:
             SpoolscopeError: mount failed.
         """
-        options = [] if self.main.is_block_device() else ["loop"]
-        if (apart := self._apart()) is not None and apart.mount:
-            options += self._filled([apart.mount])
-        options += filter(None, [self.candidate.mount_options])
-        images.mount(self.main, place, self.candidate.fstype, ",".join(options))
+        loop = not self.main.is_block_device()
+        done = carried_out(
+            mounting(self.candidate, str(self.main), place, self._journal(), loop=loop)
+        )
         if self.disk is not None:
             images.serve_at_once(place)
             self.disk.play(images.loop_device(place))
+        return done
 
     def fsck_words(self) -> list[str]:
         """Return the program that checks it and changes nothing, with its words; or no words."""
-        words = list(FILESYSTEMS[self.candidate.fstype].fsck)
-        if words and (apart := self._apart()) is not None:
-            words += self._filled(apart.fsck)
-        return [*words, str(self.main)] if words else []
+        return checking(self.candidate, str(self.main), self._journal())
 
     def forget(self) -> None:
         """Write it back, once it is unmounted, and let the kernel forget its pages."""
@@ -111,13 +101,8 @@ class Storage:
             images.copy(image, copy)
             images.drop_cached(copy)
 
-    def _apart(self) -> Journal | None:
-        return FILESYSTEMS[self.candidate.fstype].journal if self.journal else None
-
-    def _filled(self, words: Sequence[str]) -> list[str]:
-        size = self.candidate.journal
-        told = {"journal": self.journal, "bytes": size, "blocks": size // JOURNAL_BLOCK}
-        return [word.format_map(told) for word in words]
+    def _journal(self) -> str:
+        return str(self.journal or "")
 
 
 @contextmanager

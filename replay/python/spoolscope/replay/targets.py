@@ -91,7 +91,7 @@ def prepared(
     Args:
         candidate: What to make.
         work: Directory for images.
-        size_bytes: Size of the image.
+        size_bytes: Size of the image, unless the candidate needs a larger one.
         kept: Image to copy instead of making one, if it is there.
         life: Where it is told what that took.
         player: Plays device models; without it an image is as fast as it is.
@@ -106,15 +106,16 @@ def prepared(
             yield Target(candidate.directory.resolve(), "")
         return
     life = life or Lifetime()
+    size_bytes = max(size_bytes, candidate.smallest)
     lent = devices.fresh(candidate) if devices else on_images(candidate, work, size_bytes, kept)
     with lent as storage:
         if not storage.copied:
             with life.step("mkfs"):
-                storage.format()
+                life.ran(storage.format())
         with ExitStack() as disks, _unmounted_at_last() as mount:
             try:
                 with life.step("mount_copied" if storage.copied else "mount"):
-                    storage.mount(mount)
+                    life.ran(storage.mount(mount))
                 yield Target(mount, _mounted_options(mount), storage, player, disks)
             finally:
                 life.release()
@@ -163,6 +164,6 @@ def _mounted_options(mount: Path) -> str:
         check=False,
     )
     try:
-        return str(json.loads(found.stdout)["filesystems"][0]["options"])
+        return str(json.loads(found.stdout)["filesystems"][-1]["options"])
     except (ValueError, KeyError, IndexError):
         return ""

@@ -44,6 +44,7 @@ class Filesystem:
         type: As mount -t knows it.
         package: Debian package of its programs.
         mkfs: Program and words that every image needs; empty if nothing is formatted.
+        ends: What follows the words of mkfs, with ``{device}``.
         once: Words of mkfs of which only the last counts.
         keep: Words for mkfs to leave blocks as they are.
         smallest_bytes: Of the smallest device that mkfs takes.
@@ -67,6 +68,7 @@ class Filesystem:
     type: str
     package: str
     mkfs: tuple[str, ...]
+    ends: tuple[str, ...]
     once: tuple[str, ...]
     keep: tuple[str, ...]
     smallest_bytes: int
@@ -92,26 +94,26 @@ class Filesystem:
         return bool(self.rules)
 
     def mkfs_words(self, *more: str) -> tuple[str, ...]:
-        """Return program and words of mkfs with more of them, for a device at the end.
+        """Return program and words of mkfs with more of them, for the device at the end."""
+        return self.joined((*self.mkfs, *more))
 
-        Of some words only the last counts: what follows them is joined by commas.
+    def joined(self, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Return words of mkfs in which those of which the last counts stand once.
+
+        What follows them is joined by commas.
         """
-        joined: dict[str, int] = {}
+        first: dict[str, int] = {}
         words: list[str] = []
-        given = [*self.mkfs, *more]
-        at = 0
-        while at < len(given):
-            word, value = given[at], given[at + 1 : at + 2]
-            if word in self.once and value and word in joined:
-                words[joined[word]] += f",{value[0]}"
-                at += 2
+        rest = iter(given)
+        for word in rest:
+            value = next(rest, None) if word in self.once else None
+            if value is not None and word in first:
+                words[first[word]] += f",{value}"
                 continue
-            if word in self.once and value:
-                joined[word] = len(words) + 1
-                words.append(word)
-                at += 1
-            words.append(given[at])
-            at += 1
+            words.append(word)
+            if value is not None:
+                first[word] = len(words)
+                words.append(value)
         return tuple(words)
 
 
@@ -148,6 +150,7 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
         type=fstype,
         package=text("package"),
         mkfs=words("mkfs"),
+        ends=words("ends") or (DEVICE,),
         once=words("once"),
         keep=words("keep"),
         smallest_bytes=size_bytes(text("smallest", "0 MiB")),

@@ -1,0 +1,167 @@
+"""The commands that make and mount a candidate, in their order; no shell sees them."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from spoolscope.replay import images
+from spoolscope.replay.candidate import Candidate
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import DEVICE, FILESYSTEMS, Filesystem
+
+BLOCK_BYTES = 4096
+"""Of the blocks in which filesystems.toml counts a journal."""
+SAID_LINES = 3
+OVERLAY = "overlay"
+# What an overlay is made of, on the filesystem below.
+PARTS = {"lowerdir": "lower", "upperdir": "upper", "workdir": "work"}
+
+# "mke2fs 1.47.0 (5-Feb-2023)", "mkfs.jfs version 1.1.15, 04-Mar-2011", a guess of mkfs.reiserfs.
+BANNER = re.compile(r"(mke2fs|mkfs\.\w+|exfatprogs) (\(?[\w-]+ )?(version)?[ :]*\d|Guessing about")
+
+Command = tuple[str, ...]
+
+
+def formatting(
+    candidate: Candidate, device: str, journal: str = "", label: Sequence[str] = ()
+) -> list[Command]:
+    """Return the commands that make a candidate's filesystem.
+
+    Args:
+        candidate: What is to be made.
+        device: Block device or image.
+        journal: Block device of its separate journal or log, if it has one.
+        label: Further words for mkfs.
+    """
+    if not candidate.mkfs:
+        return []
+    kind = _formatted(candidate)
+    made: list[Command] = []
+    words = [*candidate.mkfs]
+    if journal and kind.journal is not None:
+        told = _told(candidate, journal)
+        if kind.journal.format:
+            made.append((words[0], *label, *_filled(kind.journal.format, told)))
+        words += _filled(kind.journal.mkfs, told)
+    ends = [word.replace(DEVICE, device) for word in kind.ends]
+    return [*made, (*words, *label, *ends)]
+
+
+def mounting(
+    candidate: Candidate, device: str, place: PurePath, journal: str = "", *, loop: bool = False
+) -> list[Command]:
+    """Return the commands that mount a candidate.
+
+    Args:
+        candidate: What is mounted.
+        device: Block device or image, as in ``formatting``.
+        place: The mount point.
+        journal: As in ``formatting``.
+        loop: The device is an image: it gets a loop device that goes with the mount.
+    """
+    kind = FILESYSTEMS[candidate.fstype]
+    if candidate.fstype == OVERLAY and candidate.below is not None:
+        parts = {option: str(place / name) for option, name in PARTS.items()}
+        options = ",".join(
+            (candidate.mount_options, *(f"{option}={part}" for option, part in parts.items()))
+        )
+        return [
+            *mounting(candidate.below, device, place, journal, loop=loop),
+            ("mkdir", "-p", *parts.values()),
+            ("mount", "-t", OVERLAY, "-o", options, kind.mounts, str(place)),
+        ]
+    options = candidate.mount_options
+    if journal and kind.journal is not None and kind.journal.mount:
+        options = f"{_filled([kind.journal.mount], _told(candidate, journal))[0]},{options}"
+    if loop:
+        options = f"loop,{options}"
+    source = kind.mounts.replace(DEVICE, device)
+    return [("mount", "-t", candidate.fstype, "-o", options, source, str(place))]
+
+
+def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
+    """Return the program that checks it and changes nothing, with its words; or no words."""
+    kind = _formatted(candidate)
+    words = list(kind.fsck)
+    if words and journal and kind.journal is not None:
+        words += _filled(kind.journal.fsck, _told(candidate, journal))
+    return [*words, device] if words else []
+
+
+def _formatted(candidate: Candidate) -> Filesystem:
+    """Return the type that mkfs makes: of an overlay that of the filesystem below."""
+    return FILESYSTEMS[(candidate.below or candidate).fstype]
+
+
+def _told(candidate: Candidate, journal: str) -> dict[str, object]:
+    size = candidate.journal
+    return {"journal": journal, "bytes": size, "blocks": size // BLOCK_BYTES}
+
+
+def _filled(words: Sequence[str], told: dict[str, object]) -> list[str]:
+    return [word.format_map(told) for word in words]
+
+
+def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
+    """Run commands one after the other and return each with what it printed, in full.
+
+    Raises:
+        SpoolscopeError: a program is missing or refused, with its own words.
+    """
+    return [{"command": list(words), "said": _run(words)} for words in commands]
+
+
+def version_of(program: str) -> str:
+    """Return what a program says of its version; empty if it does not."""
+    env = {**os.environ, "PATH": images.program_path()}
+    try:
+        done = subprocess.run(
+            [program, "-V"], capture_output=True, text=True, env=env, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return ""
+    lines = (line.strip() for line in (done.stdout + done.stderr).splitlines())
+    return next((line for line in lines if re.search(r"\d+\.\d", line)), "")
+
+
+def own_words(said: str) -> str:
+    """Return why a program refused: its first lines, without its version and its usage."""
+    lines: list[str] = []
+    for line in (line.strip() for line in said.splitlines()):
+        if re.match(r"usage\b", line, re.I):
+            break
+        if line and not BANNER.match(line):
+            lines.append(line)
+    return "; ".join(lines[:SAID_LINES]) or "no message"
+
+
+def _run(words: Command) -> str:
+    env = {**os.environ, "PATH": images.program_path(), "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", env=env, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise SpoolscopeError(
+            f"program {words[0]} is missing", remedy="install the package that has it"
+        ) from error
+    said = _plain(done.stderr + done.stdout)
+    if done.returncode:
+        raise SpoolscopeError(
+            f"{words[0]} refuses: {own_words(said)} ({shlex.join(words)})",
+            remedy="change the candidate's options; 'spoolscope candidates NAME' shows them",
+        )
+    return said
+
+
+def _plain(said: str) -> str:
+    """Return a text without what its backspaces take back."""
+    while "\b" in said:
+        said = re.sub(r"(?:[^\b]|^)\x08", "", said)
+    return said

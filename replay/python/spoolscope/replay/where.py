@@ -1,0 +1,40 @@
+"""Where a candidate can run: here, or in a machine that boots another kernel."""
+
+import shutil
+from dataclasses import dataclass
+
+from spoolscope.replay import images
+from spoolscope.replay.candidate import Candidate
+from spoolscope.replay.layers import LAYERS
+from spoolscope.traces.filesystems import FILESYSTEMS
+from spoolscope.traces.kernel import can_mount
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a candidate cannot be used here, and what mends it."""
+
+    reason: str
+    remedy: str
+
+
+def why_not_here(candidate: Candidate) -> Refusal | None:
+    """Return why a candidate cannot be made and mounted on this machine; None if it can."""
+    if candidate.directory is not None:
+        return None
+    kind = FILESYSTEMS[candidate.fstype]
+    if kind.needs:
+        return Refusal(f"it needs {kind.needs}", "use another candidate")
+    elsewhere = f"use --vm {candidate.kernels[0]}" if candidate.kernels else "use another candidate"
+    for layer in candidate.layers:
+        if layer in LAYERS:
+            return Refusal(f"{layer} is set up in a lab VM only", elsewhere)
+    if not can_mount(candidate.fstype):
+        return Refusal(f"this kernel has no {candidate.fstype}", elsewhere)
+    if candidate.below is not None:
+        return why_not_here(candidate.below)
+    if candidate.mkfs and not shutil.which(candidate.mkfs[0], path=images.program_path()):
+        return Refusal(
+            f"program {candidate.mkfs[0]} is missing", f"apt-get install {candidate.package}"
+        )
+    return None
