@@ -24,7 +24,8 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
     age = job.begin.age
     size = image_size(job)
     if job.devices is not None:
-        job.devices.check_room(size)
+        smallest = max(slot.candidate.smallest for slot in runs)
+        job.devices.check_room(max(size, smallest))
     grown = {
         slot.candidate.name: grows_to(slot.candidate, size, age)
         for slot in runs
