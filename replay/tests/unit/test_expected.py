@@ -24,7 +24,9 @@ def job(tmp_path, monkeypatch):
     work = tmp_path / "work"
     work.mkdir()
     summary = SimpleNamespace(syscalls=1000)
-    return SimpleNamespace(begin=Begin(), work=work, out=tmp_path, recorder=None, summary=summary)
+    return SimpleNamespace(
+        begin=Begin(), work=work, out=tmp_path, recorder=None, summary=summary, devices=None
+    )
 
 
 def row(candidate: str, seconds: float) -> dict:
