@@ -57,3 +57,12 @@ def test_the_page_ends_with_what_is_known_of_rows_that_fail_only_if_there_are_an
     _, _, known = markdown([good, bad], 1.0).partition("do not reach the goals:\n\n")
     assert known.startswith("* **cpu-hog** on ext4: ")
     assert known.count("* **") == 1
+
+
+def test_the_page_says_by_which_command_it_was_made(builder):
+    builder.call("fsync", 0)
+    outcomes = [Outcome("cpu-hog", "ext4", score(), explain(builder.write()))]
+    words = ["cpu-hog", "--on", "ext4", "-o", "my page.md"]
+    assert "\n    sudo spoolscope lab faults cpu-hog --on ext4 -o 'my page.md'\n" in markdown(
+        outcomes, 1.0, words
+    )

@@ -24,7 +24,9 @@ from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
 
-FILESYSTEMS = tuple(dict.fromkeys(on for fault in FAULTS.values() for on in fault.filesystems))
+FILESYSTEMS = tuple(
+    dict.fromkeys(on for fault in FAULTS.values() for on in (*fault.filesystems, *fault.elsewhere))
+)
 
 seconds_option = click.option(
     "--seconds",
@@ -66,6 +68,9 @@ def faults(
 ) -> int:
     """Inject known delays and see whether explain finds them.
 
+    Without --on on ext4, xfs and btrfs; jfs, reiserfs, f2fs and nilfs2 need a
+    kernel that has them, such as that of lab vm.
+
     Exit code 3: some fault was not explained as well as it should be.
     """
     from spoolscope.lab import table
@@ -75,8 +80,8 @@ def faults(
     wanted = [
         (FAULTS[name], fstype)
         for name in names or FAULTS
-        for fstype in FAULTS[name].filesystems
-        if not fstypes or fstype in fstypes
+        for fstype in (*FAULTS[name].filesystems, *FAULTS[name].elsewhere)
+        if fstype in (fstypes or FAULTS[name].filesystems)
     ]
     with claim_output(output, force=force) if output else nullcontext():
         enter(output)
@@ -91,7 +96,8 @@ def faults(
         else:
             say(*table.text(outcomes))
         if output is not None:
-            write_file(place_of(output), table.markdown(outcomes, seconds))
+            words = [*names, *(word for on in fstypes for word in ("--on", on)), "-o", output.name]
+            write_file(place_of(output), table.markdown(outcomes, seconds, words))
             wrote(output)
     return 0 if all(map(table.passes, outcomes)) and not left_out else INCOMPLETE
 

@@ -40,6 +40,7 @@ class Fault:
         delays: What the disk delays.
         culprits: Roles that bring it about; their own calls are not judged.
         filesystems: Where it is tried.
+        elsewhere: Where it is tried, too, if asked for: on filesystems that few kernels have.
         mkfs: Further options for mkfs, by filesystem; ``mount`` likewise for mount.
         fill: What the filesystem holds before (see ``lab.fill``); nothing of it is in a cache
             but what its warming reads.
@@ -55,6 +56,7 @@ class Fault:
     delays: tuple[Delay, ...] = ()
     culprits: tuple[str, ...] = ()
     filesystems: tuple[str, ...] = ("ext4",)
+    elsewhere: tuple[str, ...] = ()
     mkfs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     mount: dict[str, str] = field(default_factory=dict)
     fill: str = "nothing"
@@ -64,6 +66,8 @@ class Fault:
 
 
 ALL = ("ext4", "xfs", "btrfs")
+FLUSHING = ("reiserfs", "f2fs", "nilfs2")
+FEW = ("jfs", *FLUSHING)
 ONE: Role = {"role": "deliver", "n": 1}
 FOUR: Role = {"role": "deliver", "n": 4, "think_ms": 5}
 _EMPTY: Role = {"size": 0, "index": False}
@@ -85,6 +89,7 @@ FAULTS = {
             (ONE,),
             (Delay("flush", 20 * MS),),
             filesystems=ALL,
+            elsewhere=FLUSHING,
         ),
         Fault(
             "slow-flush-crowd",
@@ -93,6 +98,7 @@ FAULTS = {
             (FOUR,),
             (Delay("flush", 20 * MS),),
             filesystems=ALL,
+            elsewhere=FLUSHING,
         ),
         Fault(
             "slow-journal",
@@ -123,6 +129,7 @@ FAULTS = {
             (ONE,),
             (Delay("write", 10 * MS),),
             filesystems=ALL,
+            elsewhere=FEW,
         ),
         Fault(
             "slow-read",
@@ -131,6 +138,7 @@ FAULTS = {
             ({"role": "fetch", "n": 1, "messages": 1200},),
             (Delay("read", 10 * MS),),
             filesystems=ALL,
+            elsewhere=FEW,
             fill="messages",
         ),
         Fault(
@@ -155,6 +163,7 @@ FAULTS = {
             (Delay("read", 40 * MS),),
             culprits=("hold_directory",),
             filesystems=ALL,
+            elsewhere=("jfs", "f2fs", "nilfs2"),
             mount={"ext4": "noatime,inode_readahead_blks=0"},
             fill="shared",
         ),
@@ -165,6 +174,7 @@ FAULTS = {
             ({"role": "hold_lock", "n": 1, "hold_ms": 40}, {"role": "append_locked", "n": 2}),
             culprits=("hold_lock",),
             filesystems=ALL,
+            elsewhere=FEW,
         ),
         Fault(
             "held-handle",

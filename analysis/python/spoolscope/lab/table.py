@@ -2,6 +2,8 @@
 
 import os
 import platform
+import shlex
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -54,8 +56,14 @@ def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
         yield "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
-    """Return the published page."""
+def markdown(outcomes: Sequence[Outcome], seconds: float, words: Sequence[str] = ()) -> str:
+    """Return the published page.
+
+    Args:
+        outcomes: Its rows.
+        seconds: How long each load ran.
+        words: What the command was told besides ``lab faults``.
+    """
     faults = {outcome.fault for outcome in outcomes}
     stolen, ran = (
         sum(outcome.explanation.causes.get(cause, 0) for outcome in outcomes)
@@ -64,6 +72,8 @@ def markdown(outcomes: Sequence[Outcome], seconds: float) -> str:
     lines = [
         _INTRODUCTION.format(
             seconds=seconds,
+            command=shlex.join(["spoolscope", "lab", "faults", *words]),
+            day=time.strftime("%Y-%m-%d", time.gmtime()),
             kernel=platform.release(),
             cpus=os.cpu_count(),
             load=os.getloadavg()[0],
@@ -124,10 +134,10 @@ _INTRODUCTION = """# Ground truth
 What `spoolscope explain` says where the answer is known. A fault is injected under a mail-like
 load of {seconds:g} s, the load is recorded and explained, and the explanation is compared with the
 log of whoever injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
-of the process that was limited. Made on Linux {kernel}, {cpus} CPUs at a load of {load:.1f}, of
-whose time in calls the host took {stolen}, by
+of the process that was limited. Made on {day} on Linux {kernel}, {cpus} CPUs at a load of
+{load:.1f}, of whose time in calls the host took {stolen}, by
 
-    sudo spoolscope lab faults -o GROUND-TRUTH.md
+    sudo {command}
 
 *judged*: as many as 1 % of the victims' calls, the slowest of those during most of which the fault
 was at work, and for at least half the delay. Where a process brings the fault about with a slow

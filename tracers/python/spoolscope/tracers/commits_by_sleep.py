@@ -1,9 +1,9 @@
-"""Commits that no tracepoint tells, from the sleeps of those who do them, or of those who wait.
+"""Commits without a recorded tracepoint: from the sleeps of who does them, or of who waits.
 
-jfs and reiserfs have no tracepoints. A commit of reiserfs, a checkpoint of f2fs and a segment of
-nilfs2 begin with the first sleep in them, or when the thread that does them wakes up, and end
-with the last one: what ran on a CPU before and after is left out. Writes of the log of jfs end in
-interrupts: one is as long as those whom it woke together had slept since the one before.
+jfs and reiserfs have no tracepoints at all. A commit of reiserfs, a checkpoint of f2fs and a
+segment of nilfs2 begin with the first sleep in them, or when the thread that does them wakes up,
+and end with the last one: what ran on a CPU before and after is left out. Writes of the log of
+jfs end in interrupts: one is as long as those that it woke together had slept since the one before.
 """
 
 from collections.abc import Iterator
