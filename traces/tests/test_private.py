@@ -60,6 +60,8 @@ def test_devices_that_people_named_go(source: str) -> None:
 def test_options_keep_what_a_filesystem_does() -> None:
     options = "rw,noatime,data=ordered,commit=30,compress=zstd:3,space_cache=v2,subvolid=5"
     assert hidden(options=options)["options"] == options
+    of_f2fs = "background_gc=on,mode=adaptive,alloc_mode=reuse,discard_unit=block,memory=normal"
+    assert hidden(options=of_f2fs)["options"] == of_f2fs
     shown = hidden(options="rw,subvol=/alice,addr=mailhost7,vers=4.2")["options"]
     assert shown.startswith("rw,subvol=/")
     assert shown.endswith(",vers=4.2")

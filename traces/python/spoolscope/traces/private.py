@@ -20,8 +20,11 @@ _DEVICE = re.compile(
 # Of mount options the words stay, and of values what the kernel itself made or counts.
 _OPTION_VALUE = re.compile(r"v?\d+(\.\d+)?[kKmMgG]?|0x[0-9a-f]+|on|off|none|sys|tcp6?|udp6?")
 _PLAIN_OPTIONS = frozenset(
-    {"compress", "compress-force", "errors", "data", "discard", "fsync_mode"}
-)
+    {
+        "alloc", "alloc_mode", "background_gc", "compress", "compress-force", "data", "discard",
+        "discard_unit", "errors", "fsync_mode", "hash", "iocharset", "memory", "mode", "order",
+    }
+)  # fmt: skip
 
 
 def changed_spool(spool: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
