@@ -44,6 +44,17 @@ impl Draft {
         }
     }
 
+    /// An operation of another plan with its strings in this one.
+    pub fn renamed(&mut self, plan: &crate::plan::Plan, op: &PlanOp) -> PlanOp {
+        PlanOp {
+            path: self.taken(plan, op.path),
+            path2: self.taken(plan, op.path2),
+            given: self.taken(plan, op.given),
+            given2: self.taken(plan, op.given2),
+            ..*op
+        }
+    }
+
     /// Bytes of all files at the start, without holes; a hostile plan may have more than can be
     /// told.
     pub fn tree_bytes(&self) -> i64 {
@@ -133,6 +144,8 @@ pub fn pseudo(thread: u32, op: u16) -> PlanOp {
         thread,
         path: NONE,
         path2: NONE,
+        given: NONE,
+        given2: NONE,
         fd: -1,
         fd2: -1,
         dirfd: -1,

@@ -262,6 +262,28 @@ impl Plan {
         Ok(())
     }
 
+    /// A name as it was given must not lead above the target either.
+    fn check_given(&self, index: u32) -> Result<()> {
+        self.check_string(index)?;
+        let mut depth = 0;
+        for part in self.string(index).split(|byte| *byte == b'/') {
+            depth += match part {
+                b".." => -1,
+                b"" | b"." => 0,
+                _ => 1,
+            };
+            let given = shown(self.string(index));
+            ensure!(depth >= 0, "path '{given}' leaves the spool");
+        }
+        let absolute = self.string(index).starts_with(b"/");
+        ensure!(
+            !absolute,
+            "path '{}' is absolute",
+            shown(self.string(index))
+        );
+        Ok(())
+    }
+
     /// `known` are the paths that were found good before: many calls share one.
     fn check_op(&self, op: &PlanOp, known: &mut [bool]) -> Result<()> {
         ensure!(
@@ -291,6 +313,8 @@ impl Plan {
             Ok(())
         };
         check_path(op.path)?;
+        self.check_given(op.given)?;
+        self.check_given(op.given2)?;
         match semantics::has_second_path(op) {
             true => check_path(op.path2),
             false => self.check_string(op.path2),

@@ -1,8 +1,10 @@
 //! What a call needs of its names and does to them, given its result.
 
-use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::records::{END_DOT, END_NONE, END_SLASH, NONE, PlanOp};
 
-use crate::semantics::{Kind, has_second_path, kind, open_flags, uses_path};
+use crate::semantics::{
+    Kind, end, has_second_path, kind, leads_through, leads_up, open_flags, uses_path,
+};
 
 /// What a name must have been just before the call, given its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +51,20 @@ pub enum Makes {
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     pub path: u32,
+    /// The name as it was given, if that leads another way.
+    pub given: u32,
     pub need: Need,
     pub makes: Makes,
+}
+
+impl Touch {
+    /// The name as it was given.
+    pub fn name(&self) -> u32 {
+        match self.given {
+            NONE => self.path,
+            given => given,
+        }
+    }
 }
 
 /// The names of a call: one, or two for rename and link.
@@ -106,36 +120,38 @@ pub fn of(op: &PlanOp) -> Touches {
     found.map(|touch| touch.filter(|touch| touch.path != NONE))
 }
 
+fn first(op: &PlanOp, need: Need, makes: Makes) -> Option<Touch> {
+    Some(Touch {
+        path: op.path,
+        given: op.given,
+        need,
+        makes,
+    })
+}
+
+fn second(op: &PlanOp, need: Need, makes: Makes) -> Option<Touch> {
+    Some(Touch {
+        path: op.path2,
+        given: op.given2,
+        need,
+        makes,
+    })
+}
+
 fn succeeded(op: &PlanOp) -> Touches {
-    let one = |need, makes| {
-        [
-            Some(Touch {
-                path: op.path,
-                need,
-                makes,
-            }),
-            None,
-        ]
-    };
+    let one = |need, makes| [first(op, need, makes), None];
     match kind(op) {
         Kind::Open => opened(op),
         Kind::Rename => renamed(op),
         Kind::Link => [
-            Some(Touch {
-                path: op.path,
-                need: Need::Present(op.ino),
-                makes: Makes::Same,
-            }),
-            Some(Touch {
-                path: op.path2,
-                need: Need::Absent,
-                makes: Makes::Linked,
-            }),
+            first(op, Need::Present(op.ino), Makes::Same),
+            second(op, Need::Absent, Makes::Linked),
         ],
         Kind::Symlink | Kind::Mkdir | Kind::Mknod => one(Need::Absent, Makes::Object),
         Kind::Unlink => one(Need::Present(op.ino), Makes::Gone),
         Kind::Rmdir => one(Need::Empty, Makes::Gone),
         Kind::Statfs | Kind::Watch => one(Need::Present(0), Makes::Same),
+        _ if op.ino == 0 && end(op.base) != END_NONE => one(Need::Directory, Makes::Same),
         _ => one(Need::Present(op.ino), Makes::Same),
     }
 }
@@ -149,14 +165,7 @@ fn opened(op: &PlanOp) -> Touches {
         (true, false) => (Need::Any, Makes::Object),
         _ => (Need::Present(op.ino), Makes::Same),
     };
-    [
-        Some(Touch {
-            path: op.path,
-            need,
-            makes,
-        }),
-        None,
-    ]
+    [first(op, need, makes), None]
 }
 
 fn renamed(op: &PlanOp) -> Touches {
@@ -171,37 +180,18 @@ fn renamed(op: &PlanOp) -> Touches {
         _ => Makes::Gone,
     };
     [
-        Some(Touch {
-            path: op.path,
-            need: Need::Present(op.ino),
-            makes: leaves,
-        }),
-        Some(Touch {
-            path: op.path2,
-            need,
-            makes,
-        }),
+        first(op, Need::Present(op.ino), leaves),
+        second(op, need, makes),
     ]
 }
 
 fn failed(op: &PlanOp) -> Touches {
-    let touch = |path, need| {
-        Some(Touch {
-            path,
-            need,
-            makes: Makes::Same,
-        })
+    let (one, other) = match leads_through(op) {
+        true => refusal_on_way(op),
+        false => refusal(op),
     };
-    let second = if has_second_path(op) {
-        Some(op.path2)
-    } else {
-        None
-    };
-    let (first, other) = refusal(op);
-    [
-        touch(op.path, first),
-        second.and_then(|path| touch(path, other)),
-    ]
+    let other = has_second_path(op).then(|| second(op, other, Makes::Same));
+    [first(op, one, Makes::Same), other.flatten()]
 }
 
 /// What an error tells of the name, and of the second one.
@@ -213,7 +203,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
     };
     let wants_directory = match kind(op) {
         Kind::Open => open_flags(op) & libc::O_DIRECTORY != 0,
-        Kind::Rmdir => true,
+        Kind::Rmdir | Kind::Chdir => true,
         _ => false,
     };
     let pair = has_second_path(op);
@@ -230,6 +220,33 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
         libc::EISDIR => (Need::Directory, Need::Any),
         libc::ENOTDIR if wants_directory => (Need::File, Need::Any),
         _ => (Need::Any, Need::Any),
+    }
+}
+
+/// As `refusal`, where a name has dots in it or ends in a slash: only what the error tells for sure.
+fn refusal_on_way(op: &PlanOp) -> (Need, Need) {
+    let creates = kind(op) == Kind::Open && open_flags(op) & libc::O_CREAT != 0;
+    let makes = matches!(kind(op), Kind::Mkdir | Kind::Symlink | Kind::Mknod);
+    let rename = kind(op) == Kind::Rename;
+    let led_through = |given| match end(given) {
+        END_DOT => Need::Directory,
+        _ => Need::Any,
+    };
+    // One of the two, or what either leads through.
+    let several = has_second_path(op) || leads_up(op.base);
+    match (-op.ret as i32, end(op.base)) {
+        (libc::ENOENT | libc::ENOTDIR, _) if several => (Need::Any, Need::Any),
+        (libc::ENOENT | libc::ENOTDIR, END_SLASH) if creates || makes => (Need::Any, Need::Any),
+        (libc::ENOENT, _) => (Need::Absent, Need::Any),
+        (libc::ENOTDIR, _) => (Need::File, Need::Any),
+        // That it ends so is refused whatever is there.
+        (libc::EISDIR, END_SLASH) if creates => (Need::Any, Need::Any),
+        (libc::EBUSY, _) if rename => (led_through(op.base), led_through(op.base2)),
+        (libc::EINVAL | libc::ENOTEMPTY, END_DOT) if kind(op) == Kind::Rmdir => {
+            (Need::Directory, Need::Any)
+        }
+        (libc::EEXIST, END_DOT) if makes => (Need::Directory, Need::Any),
+        _ => refusal(op),
     }
 }
 

@@ -13,7 +13,7 @@
 /* Sections follow the header in this order, each 8-byte aligned. */
 struct spsc_plan_header {
 	char magic[8]; /* "SPOOLPLN" */
-	__u32 version; /* 4 */
+	__u32 version; /* 5 */
 	__u32 n_threads;
 	__u64 n_ops;
 	__u64 n_entries;
@@ -61,6 +61,14 @@ enum spsc_path_base {
 	SPSC_BASE_FD = 3, /* relative to dirfd / dirfd2 */
 };
 
+/* What makes a name as it was given lead through its last component, as if that were a directory. */
+enum spsc_path_end {
+	SPSC_END_NONE = 0,
+	SPSC_END_SLASH = 1, /* "x/" */
+	SPSC_END_DOT = 2, /* "x/.", and "x/.." if path is x */
+	SPSC_END_UP = 4, /* added: '..' stands before the last component */
+};
+
 /* One operation; sorted by start_ns. Unused descriptors are -1, unused paths SPSC_NONE. */
 struct spsc_plan_op {
 	__s64 start_ns; /* since trace start */
@@ -75,6 +83,8 @@ struct spsc_plan_op {
 	__u32 thread; /* thread index */
 	__u32 path; /* string index: full path relative to the spool, no leading '/' */
 	__u32 path2; /* second path, symlink target or xattr name */
+	__u32 given; /* path as it was given, with '..' in it or an end; SPSC_NONE = as it is */
+	__u32 given2;
 	__s32 fd;
 	__s32 fd2;
 	__s32 dirfd;
@@ -84,7 +94,7 @@ struct spsc_plan_op {
 	__s32 cmd;
 	__u16 op; /* id in calls.txt or enum spsc_plan_pseudo */
 	__u16 obj_mode; /* i_mode of the object, 0 unknown */
-	__u8 base; /* enum spsc_path_base of path and path2 */
+	__u8 base; /* of path and path2: enum spsc_path_base | enum spsc_path_end << 4 */
 	__u8 base2;
 	__u8 lock_type; /* F_RDLCK, F_WRLCK, F_UNLCK */
 	__u8 lock_whence;

@@ -140,7 +140,7 @@ records! {
     PlanOp "plan_op" {
         start_ns: i64, end_ns: i64, ret: i64, offset: i64, size: i64, arg: i64,
         obj_size: i64, ino: u64, call: u64, thread: u32, path: u32, path2: u32,
-        fd: i32, fd2: i32, dirfd: i32, dirfd2: i32, flags: u32, mode: u32, cmd: i32,
+        given: u32, given2: u32, fd: i32, fd2: i32, dirfd: i32, dirfd2: i32, flags: u32, mode: u32, cmd: i32,
         op: u16, obj_mode: u16, base: u8, base2: u8, lock_type: u8, lock_whence: u8,
     }
     PlanEntry "plan_entry" {
@@ -167,7 +167,7 @@ constants! {
     usize { STACK_FRAMES = 32, COMM = 16 }
     u64 { NO_CALL = 0 }
     u32 {
-        VERSION = 4, CAPTURE_VERSION = 7,
+        VERSION = 5, CAPTURE_VERSION = 7,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
     &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
@@ -212,6 +212,7 @@ constants! {
         PLAN_LEFT_OUT = 1004 }
     u8 {
         BASE_NONE = 0, BASE_ROOT = 1, BASE_CWD = 2, BASE_FD = 3,
+        END_NONE = 0, END_SLASH = 1, END_DOT = 2, END_UP = 4,
         VERDICT_PENDING = 0, VERDICT_SAME = 1, VERDICT_DIVERGED = 2, VERDICT_SKIPPED = 3,
         REASON_NONE = 0, REASON_ERRNO = 1, REASON_BYTES = 2, REASON_VALUE = 3,
         REASON_BAD_FD = 4, REASON_NOT_A_FILE = 5, REASON_UNSUPPORTED = 6,

@@ -52,6 +52,14 @@ def test_lock_files_follow_their_file() -> None:
     assert hide(b"alice.lock") == hide(b"alice") + b".lock"
 
 
+def test_what_leads_through_a_name_stays() -> None:
+    hide = Pseudonymiser(KEY)
+    for around in (b"%s/", b"%s/.", b"%s/..", b"%s/../cur", b".", b"%s"):
+        named = around % b"alice" if b"%" in around else around
+        hidden = around % hide.component(b"alice") if b"%" in around else around
+        assert hide.path(named) == hidden
+
+
 def test_attributes_keep_their_namespace() -> None:
     hide = Pseudonymiser(KEY).component
     assert hide(b"user.alice") == b"user." + hide(b"alice")

@@ -247,9 +247,7 @@ impl<'a> Cutter<'a> {
                 end_ns: (op.end_ns - self.from_ns).max(start_ns),
                 arg,
                 thread: self.threads[&op.thread],
-                path: self.draft.taken(self.plan, op.path),
-                path2: self.draft.taken(self.plan, op.path2),
-                ..*op
+                ..self.draft.renamed(self.plan, op)
             };
             self.draft.ops.push(moved);
         }

@@ -107,9 +107,7 @@ impl Cutter<'_> {
             start_ns: 0,
             end_ns: 0,
             call: u64::MAX,
-            path: self.draft.taken(self.plan, op.path),
-            path2: self.draft.taken(self.plan, op.path2),
-            ..*op
+            ..self.draft.renamed(self.plan, op)
         }
     }
 

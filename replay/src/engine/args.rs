@@ -2,7 +2,7 @@
 
 use spoolscope_traces::calls;
 use spoolscope_traces::records::{
-    BASE_CWD, BASE_FD, BASE_ROOT, NONE, PlanOp, REASON_BAD_FD, REASON_UNSUPPORTED,
+    BASE_CWD, BASE_FD, BASE_NONE, BASE_ROOT, NONE, PlanOp, REASON_BAD_FD, REASON_UNSUPPORTED,
 };
 use std::sync::LazyLock;
 
@@ -195,11 +195,11 @@ impl Task {
             Word::Path if self.is_pathless(op, kind) => self.no_path(op, kind)?,
             Word::Path => {
                 let buffer = &raw mut self.scratch.path;
-                self.path(op, op.path, (op.base, op.dirfd), buffer)?
+                self.path(op, [op.path, op.given], (op.base, op.dirfd), buffer)?
             }
             Word::Path2 => {
                 let buffer = &raw mut self.scratch.path2;
-                self.path(op, op.path2, (op.base2, op.dirfd2), buffer)?
+                self.path(op, [op.path2, op.given2], (op.base2, op.dirfd2), buffer)?
             }
             Word::Target => self.text(op.path2, b"")?,
             Word::Name => self.xattr_name(op.path2)?,
@@ -306,7 +306,9 @@ impl Task {
             // An unknown object could be a pipe put there by a hostile trace: never wait for it.
             Kind::Open if !known => op.flags | libc::O_NONBLOCK as u32,
             // Stat of a descriptor by an empty path; without the flag that is no name.
-            Kind::Stat | Kind::Chown if op.base == 0 && op.ret != -i64::from(libc::ENOENT) => {
+            Kind::Stat | Kind::Chown
+                if semantics::base(op.base) == BASE_NONE && op.ret != -i64::from(libc::ENOENT) =>
+            {
                 op.flags | libc::AT_EMPTY_PATH as u32
             }
             _ => op.flags,
@@ -343,9 +345,9 @@ impl Task {
     }
 
     fn directory(&self, op: &PlanOp, base: u8, dirfd: i32) -> Result<i64, Refusal> {
-        match base {
+        match semantics::base(base) {
             BASE_FD => real(&self.process.fds, dirfd, op.ret),
-            0 if dirfd >= 0 => real(&self.process.fds, dirfd, op.ret),
+            BASE_NONE if dirfd >= 0 => real(&self.process.fds, dirfd, op.ret),
             _ => Ok(i64::from(libc::AT_FDCWD)),
         }
     }
@@ -360,10 +362,11 @@ impl Task {
                 .is_some_and(|open| open.path == op.path)
         };
         // With flags the kernel takes no null path: rsync names "." so.
-        let plain = kind == Kind::Touch && op.base == BASE_FD && op.flags == 0;
+        let base = semantics::base(op.base);
+        let plain = kind == Kind::Touch && base == BASE_FD && op.flags == 0;
         let inside = op.ret == -i64::from(libc::ENOTDIR);
         let touched = plain && !directory && !inside && own();
-        op.base == 0 || touched || semantics::is_empty_path(op)
+        base == BASE_NONE || touched || semantics::is_empty_path(op)
     }
 
     fn no_path(&mut self, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
@@ -394,23 +397,27 @@ impl Task {
         self.text(string, semantics::missing_namespace(name))
     }
 
-    /// The path as the caller gave it: absolute, or relative to its directory.
+    /// The path as the caller gave it: absolute, or relative to its directory, with its dots.
     fn path(
         &mut self,
         op: &PlanOp,
-        path: u32,
+        [path, given]: [u32; 2],
         (base, dirfd): (u8, i32),
         buffer: *mut [u8; 8192],
     ) -> Result<i64, Refusal> {
         if path == NONE {
             return Err(REASON_UNSUPPORTED);
         }
+        let base = semantics::base(base);
         if base == BASE_FD && op.ret == -i64::from(libc::ENOTDIR) && self.is_file(dirfd) {
-            // No name gets further, and the recorded one may be shortened: "f/../g" is "g".
+            // No name gets further, and that of an older trace is shortened: "f/../g" is "g".
             return write_parts(buffer, &[b".."]);
         }
         let plan = self.context.schedule.plan;
-        let whole = plan.string(path);
+        let whole = plan.string(if given == NONE { path } else { given });
+        if !self.context.confinement.chrooted && leads_up(whole) {
+            return Err(REASON_UNSUPPORTED);
+        }
         let from = match base {
             BASE_CWD => self.cwd(),
             BASE_FD => self.process.fds.get(dirfd).map_or(NONE, |open| open.path),
@@ -439,6 +446,11 @@ fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
         rest if directory.is_empty() || rest.is_empty() => Some(rest),
         rest => rest.strip_prefix(b"/"),
     }
+}
+
+/// A directory that was moved may have another above it than its recorded name tells.
+fn leads_up(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|part| part == b"..")
 }
 
 fn write_parts(buffer: *mut [u8; 8192], parts: &[&[u8]]) -> Result<i64, Refusal> {

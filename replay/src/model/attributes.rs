@@ -10,6 +10,7 @@ use crate::model::refusals;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
+use crate::touches;
 
 /// An object, or a name as long as no call told what it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,9 +73,8 @@ impl Edges<'_> {
             }
             return;
         }
-        let second = Some(op.path2).filter(|path| semantics::has_second_path(op) && *path != NONE);
-        for path in [op.path].into_iter().chain(second) {
-            for name in world.way_to(path) {
+        for touch in touches::of(op).iter().flatten() {
+            for name in world.way_to(touch.name()) {
                 self.look(at, subject_at(name, world), definite);
             }
         }

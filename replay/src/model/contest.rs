@@ -109,7 +109,7 @@ impl<'a> Board<'a> {
     fn add_names(&mut self, op: &PlanOp) {
         let world = self.world;
         for touch in needs::telling(op) {
-            for above in world.names.ancestors(touch.path) {
+            for above in world.names.above(&touch) {
                 self.add(world.names.bytes(*above));
             }
             self.add(world.names.bytes(touch.path));

@@ -235,14 +235,14 @@ impl<'a> Edges<'a> {
         for touch in touches.iter().flatten() {
             let evidence = needs::is_evidence(op, touch);
             let access = |definite| Access { op: at, definite };
-            for above in world.names.ancestors(touch.path) {
+            for above in world.names.above(touch) {
                 self.access(Key::Name(*above), false, access(op.ret >= 0 || evidence));
             }
             if world.names.changes(touch.path) {
                 self.access(Key::Name(touch.path), is_change(touch), access(evidence));
             }
             if needs::went_round(op) {
-                for met in world.way_to(touch.path) {
+                for met in world.way_to(touch.name()) {
                     self.access(Key::Name(met), false, access(false));
                 }
             }

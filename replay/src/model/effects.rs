@@ -33,8 +33,8 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
     for touch in touches.iter().flatten() {
         if op.ret >= 0 {
             world.reach(touch.path);
-            for index in 0..world.names.ancestors(touch.path).len() {
-                let above = world.names.ancestors(touch.path)[index];
+            for index in 0..world.names.above(touch).len() {
+                let above = world.names.above(touch)[index];
                 if world.slot(above) == Slot::Unknown {
                     let object = world.plant(above, 0, None);
                     world.object_mut(object).first.mode |= libc::S_IFDIR;

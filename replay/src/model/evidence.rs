@@ -1,7 +1,7 @@
 //! What all calls together prove of the time before the first of them, where no snapshot shows it.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use spoolscope_traces::records::PlanOp;
+use spoolscope_traces::records::{END_NONE, END_SLASH, PlanOp};
 
 use crate::model::names::{Names, parent_of};
 use crate::plan::Plan;
@@ -46,6 +46,13 @@ impl Evidence {
             }
             evidence.note_contents(op, &mut created);
             if op.ret >= 0 {
+                for above in touches
+                    .iter()
+                    .flatten()
+                    .flat_map(|touch| names.above(touch))
+                {
+                    evidence.mark(*above, true);
+                }
                 evidence.note_changes(&touches);
             }
         }
@@ -96,10 +103,14 @@ impl Evidence {
     fn note_directory(&mut self, op: &PlanOp) {
         let succeeds = op.ret >= 0;
         let full = op.ret == -i64::from(libc::ENOTEMPTY);
-        let refused = op.ret == -i64::from(libc::EISDIR);
+        let end = semantics::end(op.base);
+        // A file is not made either by a name that ends in a slash.
+        let slash = end == END_SLASH && semantics::open_flags(op) & libc::O_CREAT != 0;
+        let refused = op.ret == -i64::from(libc::EISDIR) && !slash;
         if semantics::kind(op) == Kind::Rename {
             // A directory cannot take the place of a file, nor the other way round.
-            let from = full || op.ret == -i64::from(libc::ENOTDIR);
+            let mixed = op.ret == -i64::from(libc::ENOTDIR) && !semantics::leads_through(op);
+            let from = full || mixed;
             self.mark(op.path, from);
             self.mark(op.path2, full || refused);
         }
@@ -113,7 +124,7 @@ impl Evidence {
             Kind::Open | Kind::Unlink => refused,
             _ => false,
         };
-        self.mark(op.path, directory);
+        self.mark(op.path, directory || succeeds && end != END_NONE);
     }
 
     fn note_parents(&mut self, names: &Names, path: u32) {

@@ -1,6 +1,6 @@
 //! What existed before the first operation: the snapshot, corrected by what calls found.
 
-use spoolscope_traces::records::{ENTRY_TYPE_ONLY, NONE, PlanEntry, PlanOp};
+use spoolscope_traces::records::{END_DOT, ENTRY_TYPE_ONLY, NONE, PlanEntry, PlanOp};
 
 use crate::model::holes::Holes;
 use crate::model::objects::Attributes;
@@ -160,7 +160,8 @@ impl World<'_> {
 
     /// Notes a directory that could not be removed or replaced as something was in it.
     pub fn settle_full(&mut self, op: &PlanOp) {
-        if op.ret != -i64::from(libc::ENOTEMPTY) || !semantics::uses_path(op) {
+        let dots = !semantics::has_second_path(op) && semantics::end(op.base) == END_DOT;
+        if op.ret != -i64::from(libc::ENOTEMPTY) || dots || !semantics::uses_path(op) {
             return;
         }
         let path = match semantics::has_second_path(op) {

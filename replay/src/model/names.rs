@@ -1,6 +1,6 @@
 //! Path names: parents, ancestors that change, and names born by renaming a directory.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use spoolscope_traces::records::{NONE, PlanOp};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
-use crate::touches::{self, Makes, Need};
+use crate::touches::{self, Makes, Need, Touch};
 
 /// The plan's strings as paths, extended by names that only a moved directory makes.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Names<'a> {
     /// directory.
     pub unsure: bool,
     ancestors: Vec<Box<[u32]>>,
+    /// As those, of names that were given with dots: all directories that they lead through.
+    ways: HashMap<u32, Box<[u32]>>,
     /// The directory that each of the plan's names lies in; NONE if the plan does not name it.
     directories: Vec<u32>,
 }
@@ -43,12 +45,14 @@ impl<'a> Names<'a> {
             changing: vec![false; plan.n_strings() as usize],
             unsure: false,
             ancestors: Vec::new(),
+            ways: HashMap::new(),
             directories: Vec::new(),
         };
         names.find_changing();
         names.ancestors = (0..plan.n_strings())
             .map(|at| names.find_ancestors(at))
             .collect();
+        names.find_ways();
         names.directories = (0..plan.n_strings())
             .map(|at| names.find(directory_of(plan.string(at))).unwrap_or(NONE))
             .collect();
@@ -77,6 +81,40 @@ impl<'a> Names<'a> {
             }
         }
         found.into()
+    }
+
+    /// Names are made for what a call led through that no other names.
+    fn find_ways(&mut self) {
+        for (_, op) in self.plan.of_kind(touches::may_name) {
+            for given in [op.given, op.given2].into_iter().filter(|at| *at != NONE) {
+                if !self.ways.contains_key(&given) {
+                    let found = self.led_through(self.plan.string(given));
+                    self.ways.insert(given, found.into());
+                }
+            }
+        }
+    }
+
+    fn led_through(&mut self, given: &[u8]) -> Vec<u32> {
+        let named = |part: &&[u8]| !part.is_empty() && *part != b".";
+        let mut parts = given.split(|byte| *byte == b'/').filter(named).peekable();
+        let (mut done, mut found) = (Vec::new(), Vec::new());
+        while let Some(part) = parts.next() {
+            match part {
+                b".." => done.truncate(parent_of(&done).map_or(0, <[u8]>::len)),
+                _ if done.is_empty() => done.extend(part),
+                _ => done.extend([b"/", part].concat()),
+            }
+            let Some(next) = parts.peek().filter(|_| !done.is_empty()) else {
+                continue;
+            };
+            let known = match *next == b".." {
+                true => Some(self.intern(done.clone())),
+                false => self.find(&done).filter(|name| self.changes(*name)),
+            };
+            found.extend(known.filter(|name| !found.contains(name)));
+        }
+        found
     }
 
     pub fn len(&self) -> usize {
@@ -124,6 +162,14 @@ impl<'a> Names<'a> {
     /// Proper ancestors that some operation makes, moves or removes.
     pub fn ancestors(&self, path: u32) -> &[u32] {
         self.ancestors.get(path as usize).map_or(&[], |found| found)
+    }
+
+    /// As `ancestors`, of the way by which a call was given a name.
+    pub fn above(&self, touch: &Touch) -> &[u32] {
+        match touch.given {
+            NONE => self.ancestors(touch.path),
+            given => self.ways.get(&given).map_or(&[], |found| found),
+        }
     }
 
     /// Whether any operation makes, moves or removes this name.

@@ -18,7 +18,7 @@ pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> 
     }
     touches::of(op).iter().flatten().any(|touch| {
         let above = match op.ret >= 0 {
-            true => names.ancestors(touch.path),
+            true => names.above(touch),
             false => &[],
         };
         let need = match missing_either(names, op) {
@@ -35,6 +35,7 @@ pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> 
 /// A rename or link that found nothing: the old name, or the directory of the new one, was missing.
 pub fn missing_either(names: &Names, op: &PlanOp) -> Option<(u32, u32)> {
     let nothing = op.ret == -i64::from(libc::ENOENT) && semantics::has_second_path(op);
+    let nothing = nothing && !semantics::leads_through(op);
     let known = op.path != NONE && op.path2 != NONE;
     let parent = (nothing && known).then(|| changing_parent(names, op.path2));
     parent.flatten().map(|parent| (op.path, parent))
@@ -71,7 +72,8 @@ pub fn stopped(world: &World, op: &PlanOp) -> Option<Stopped> {
     if op.ret != -i64::from(libc::ENOTDIR) {
         return None;
     }
-    let begins_at_file = |(base, dirfd)| base == BASE_FD && world.leads_to_file(op.thread, dirfd);
+    let begins_at_file =
+        |(base, dirfd)| semantics::base(base) == BASE_FD && world.leads_to_file(op.thread, dirfd);
     if [(op.base, op.dirfd), (op.base2, op.dirfd2)]
         .into_iter()
         .any(begins_at_file)
@@ -85,14 +87,14 @@ pub fn stopped(world: &World, op: &PlanOp) -> Option<Stopped> {
 }
 
 fn failed_at_parent(names: &Names, op: &PlanOp, path: u32, need: Need) -> Option<(u32, Need)> {
-    if path != op.path || need != Need::Any {
+    if path != op.path || need != Need::Any || semantics::leads_through(op) {
         return None;
     }
     let need = match -op.ret {
         error if error == i64::from(libc::ENOENT) && !semantics::has_second_path(op) => {
             Need::Absent
         }
-        error if error == i64::from(libc::ENOTDIR) => Need::File,
+        error if error == i64::from(libc::ENOTDIR) && !semantics::has_second_path(op) => Need::File,
         _ => return None,
     };
     changing_parent(names, op.path).map(|parent| (parent, need))

@@ -3,7 +3,7 @@
 //! Only what modes, owners and the user and group of a thread tell is judged: where another reason
 //! denied a call, nothing follows from it.
 
-use spoolscope_traces::records::{NONE, PlanOp};
+use spoolscope_traces::records::{END_DOT, NONE, PlanOp};
 
 use crate::model::attributes::{self, Subject};
 use crate::model::objects::Attributes;
@@ -77,12 +77,14 @@ impl<'a> Judge<'a> {
             let own = subject.and_then(|subject| self.attributes(subject));
             return self.permits_there(op, own, None);
         }
-        let mut names = vec![op.path];
+        let mut names = vec![(op.path, op.given, semantics::end(op.base))];
         // A second name outside the spool is none.
-        names.extend(Some(op.path2).filter(|path| semantics::has_second_path(op) && *path != NONE));
-        names.into_iter().all(|path| {
-            let way = self.world.way_to(path);
-            let above = way.iter().filter(|name| **name != path);
+        if semantics::has_second_path(op) && op.path2 != NONE {
+            names.push((op.path2, op.given2, semantics::end(op.base2)));
+        }
+        names.into_iter().all(|(path, given, end)| {
+            let way = self.world.way_to(if given == NONE { path } else { given });
+            let above = way.iter().filter(|name| **name != path || end == END_DOT);
             let above: Vec<Attributes> = above.filter_map(|name| self.at(*name)).collect();
             let mut directories = above.iter().filter(|it| semantics::is_directory(it.mode));
             directories.all(|it| self.may(it, SEARCH))

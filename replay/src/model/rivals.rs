@@ -22,7 +22,7 @@ const NEAREST: usize = 4;
 pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
     let mut keys = SmallVec::new();
     for touch in needs::telling(op) {
-        let above = names.ancestors(touch.path).iter();
+        let above = names.above(&touch).iter();
         keys.extend(above.map(|path| (*path, false)));
         if names.changes(touch.path) {
             keys.push((touch.path, is_change(&touch)));

@@ -146,7 +146,7 @@ impl Uses {
         let mut things = Vec::new();
         let mut changed = Vec::new();
         for touch in touches::of(op).into_iter().flatten() {
-            let above = world.names.ancestors(touch.path).iter();
+            let above = world.names.above(&touch).iter();
             things.extend(above.map(|path| Thing::Name(*path)));
             things.push(Thing::Name(touch.path));
             if op.ret >= 0 && (touch.makes != Makes::Same || changes_named(op)) {
@@ -154,7 +154,7 @@ impl Uses {
             }
             // The cause of a refusal, or of a loop, may be anywhere on its way.
             if semantics::was_denied(op) || needs::went_round(op) {
-                things.extend(world.way_to(touch.path).into_iter().map(Thing::Name));
+                things.extend(world.way_to(touch.name()).into_iter().map(Thing::Name));
             }
         }
         let clones = semantics::kind(op) == Kind::Clone;
@@ -401,9 +401,7 @@ fn draft(plan: &Plan, closure: &Closure) -> Draft {
             } else {
                 op.arg
             },
-            path: draft.taken(plan, op.path),
-            path2: draft.taken(plan, op.path2),
-            ..*op
+            ..draft.renamed(plan, op)
         };
         draft.ops.push(op);
     }

@@ -146,6 +146,15 @@ impl<'a> Copy<'a> {
         *self.paths.entry(path).or_insert_with(renamed)
     }
 
+    /// As `path`, of a name with dots in it.
+    fn given(&self, given: u32, draft: &mut Draft) -> u32 {
+        if given == NONE {
+            return NONE;
+        }
+        let name = self.plan.string(given);
+        draft.string(&self.common.retold(b"", name, &self.tag))
+    }
+
     fn ino(&mut self, ino: u64, fresh: &mut Fresh) -> u64 {
         match ino {
             0 => 0,
@@ -221,6 +230,8 @@ impl<'a> Copy<'a> {
             thread: first + op.thread,
             path,
             path2,
+            given: self.given(op.given, draft),
+            given2: self.given(op.given2, draft),
             ino: self.ino(op.ino, fresh),
             ..*op
         }

@@ -1,8 +1,8 @@
 //! Why a call failed, where more follows from that than from the failure.
 
-use spoolscope_traces::records::{PlanOp, REASON_AROUND, REASON_BROKEN, REASON_USED_UP};
+use spoolscope_traces::records::{END_DOT, PlanOp, REASON_AROUND, REASON_BROKEN, REASON_USED_UP};
 
-use super::{Kind, Lock, kind, lock};
+use super::{Kind, Lock, end, kind, lock};
 
 /// Whether a call was not permitted; to ask for another identity is no matter of files.
 pub fn was_denied(op: &PlanOp) -> bool {
@@ -21,12 +21,15 @@ const LONGEST: i64 = 1 << 40;
 /// filesystem; a close gives the descriptor back all the same, and of an exec only the lookup is made.
 pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
     let error = i32::try_from(-op.ret).ok()?;
+    let dots = end(op.base) == END_DOT || end(op.base2) == END_DOT;
     match (kind(op), error) {
         (Kind::Close | Kind::FailedExec, _) | (Kind::SetXattr, libc::ENOSPC) => None,
         (_, libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {
             Some(REASON_USED_UP)
         }
         (_, libc::EFBIG) if op.offset.saturating_add(op.size) < LONGEST => Some(REASON_USED_UP),
+        // Of "." and ".." that is told in place of what else would be wrong.
+        (Kind::Rename, libc::EBUSY) if dots => None,
         (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
         (_, libc::ETXTBSY) => Some(REASON_AROUND),
         (Kind::Rename | Kind::Link | Kind::CopyRange | Kind::Clone, libc::EXDEV) => {
@@ -74,6 +77,12 @@ mod tests {
         assert_eq!(why("close", libc::ENOSPC), None);
         assert_eq!(why("ftruncate", libc::EFBIG), Some(REASON_USED_UP));
         assert_eq!(why("rename", libc::EXDEV), Some(REASON_AROUND));
+        let onto_dots = PlanOp {
+            base2: END_DOT << 4,
+            ..failed("rename", libc::EBUSY)
+        };
+        assert_eq!(why("rename", libc::EBUSY), Some(REASON_AROUND));
+        assert_eq!(machine_lacked(&onto_dots), None);
         // A name that leads beyond RESOLVE_BENEATH.
         assert_eq!(why("openat2", libc::EXDEV), None);
         assert_eq!(why("openat", libc::ETXTBSY), Some(REASON_AROUND));

@@ -2,11 +2,12 @@
 
 mod attributes;
 mod failures;
+mod named;
 
 pub use spoolscope_traces::calls::id_of;
 use spoolscope_traces::calls::{self, ids_of};
 use spoolscope_traces::records::{
-    BASE_FD, BASE_NONE, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PLAN_LEFT_OUT, PlanOp,
+    NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PLAN_LEFT_OUT, PlanOp,
 };
 use std::ops::RangeInclusive;
 
@@ -15,6 +16,7 @@ pub use attributes::{
     xattr_call, xattr_role,
 };
 pub use failures::{machine_lacked, to_write, was_denied, was_interrupted};
+pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
 
 /// Families of calls that the replayer treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,32 +197,12 @@ pub fn looks_for_holes(op: &PlanOp) -> bool {
     kind(op) == Kind::Seek && matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE)
 }
 
-/// Whether the call names an object by path (fd calls carry their path only to inform).
-pub fn uses_path(op: &PlanOp) -> bool {
-    op.base != BASE_NONE && op.path != NONE && !is_empty_path(op)
-}
-
-/// Whether an *at call works on its descriptor itself: fstat() is newfstatat(fd, "", EMPTY_PATH).
-pub fn is_empty_path(op: &PlanOp) -> bool {
-    let empty = op.flags & libc::AT_EMPTY_PATH as u32 != 0 && op.base == BASE_FD;
-    empty
-        && matches!(
-            kind(op),
-            Kind::Stat | Kind::Chown | Kind::Chmod | Kind::Access
-        )
-}
-
 /// Calls of a kind may close descriptors.
 pub fn may_close(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Close | Kind::CloseRange | Kind::Dup2 | Kind::Exit | Kind::Exec
     )
-}
-
-/// Whether `path2` is a path; it is text for symlinks and extended attributes.
-pub fn has_second_path(op: &PlanOp) -> bool {
-    matches!(kind(op), Kind::Rename | Kind::Link)
 }
 
 /// A call may have made what it names, with the group of its directory.

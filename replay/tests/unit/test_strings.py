@@ -50,8 +50,8 @@ def below(row: Row, spools: int) -> bytes:
     """What a name is called below the target."""
     path, kind, spool = row
     if kind == "text" or spools == 1:
-        return path if kind == "text" else path.strip(b"/")
-    return b"/".join(filter(None, (b"spool%d" % spool, path.strip(b"/"))))
+        return path if kind == "text" else path.lstrip(b"/")
+    return b"/".join(filter(None, (b"spool%d" % spool, path.lstrip(b"/"))))
 
 
 @pytest.mark.parametrize("piece", [1, 5, 1000])

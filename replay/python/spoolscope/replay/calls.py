@@ -28,8 +28,8 @@ UNKNOWN = 999  # no call has this id: skipped as unsupported
 # Half of the table: reading it is a good part of the time that planning takes.
 _COLUMNS = (
     "ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno", "fd", "fd2", "dirfd",
-    "dirfd2", "path_id", "path2_id", "path_base", "path2_base", "flags", "mode", "cmd", "arg",
-    "offset", "size", "ino", "obj_mode", "obj_size", "lock_type",
+    "dirfd2", "path_id", "path2_id", "given_id", "given2_id", "path_base", "path2_base", "flags",
+    "mode", "cmd", "arg", "offset", "size", "ino", "obj_mode", "obj_size", "lock_type",
 )  # fmt: skip
 # Without an offset of their output they use its position.
 _PLACED = ("copy_file_range", "splice")
@@ -133,6 +133,8 @@ class Calls:
     def _describe(self, table: pa.Table, ops: Ops, strings: Strings) -> None:
         ops["path"] = strings.of(column(table, "path_id"))
         ops["path2"] = strings.of(column(table, "path2_id"))
+        for name in ("given", "given2"):
+            ops[name] = strings.of(column(table, f"{name}_id"))
         for name in _PLAIN:
             ops[name] = filled(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
         # Closed up to INT_MAX, as CPython's subprocess asks, is all that follow; and a call that

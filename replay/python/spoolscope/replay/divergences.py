@@ -31,7 +31,7 @@ from spoolscope.traces.trace import Trace
 
 LISTED = 200
 SHOWN = 20
-BASE_CWD = 2
+BASE, BASE_CWD = 0xF, 2
 _TWO_NAMES = ("rename", "link")
 # Prefixes of their names.
 _CHANGE_NAMES = (*_TWO_NAMES, "unlink", "mkdir", "rmdir", "symlink", "mknod", "creat", "open")
@@ -103,7 +103,7 @@ class _Objects:
         yield from self._common(op, at)
         process = self._openers.process[int(op["thread"])]
         yield from (("task", int(op["thread"])), ("task", process))
-        if BASE_CWD in (op["base"], op["base2"]):
+        if BASE_CWD in (op["base"] & BASE, op["base2"] & BASE):
             yield "cwd", process
         for name in self._names(op):
             yield from (("below", above) for above in _above(name))

@@ -32,7 +32,8 @@ def pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
     ops["start_ns"] = ops["end_ns"] = np.maximum(ts_ns, 0)
     for name in ("fd", "fd2", "dirfd", "dirfd2", "offset", "size", "obj_size"):
         ops[name] = -1
-    ops["path"] = ops["path2"] = NONE
+    for name in ("path", "path2", "given", "given2"):
+        ops[name] = NONE
     ops["call"] = NO_CALL_ROW
     return ops
 

@@ -33,7 +33,7 @@ from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-VERSION = 4
+VERSION = 5
 DIRECTORY = 0o040755
 LISTED, TYPE_ONLY = 1, 2
 _WRITES = tuple(name for name in CALLS if "write" in name)

@@ -227,7 +227,7 @@ def _first_alike(rows: Rows, place: Path | None) -> Int:
 def _names(paths: pa.Table, several: bool) -> pa.LargeBinaryArray:  # noqa: FBT001
     """Return the string of each path."""
     text = paths["path"].cast(pa.large_string()).combine_chunks()
-    path = pc.ascii_trim(text, characters="/")
+    path = pc.ascii_ltrim(text, characters="/")
     if several:
         number = paths["spool"].fill_null(-1).cast(pa.large_string()).combine_chunks()
         mount = pc.binary_join_element_wise(_text("spool"), number, _text(""))

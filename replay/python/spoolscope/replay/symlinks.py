@@ -5,7 +5,7 @@ symlinks lead elsewhere in a replay. So a call is planned by the name without sy
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from stat import S_IFLNK
 
@@ -17,6 +17,7 @@ from spoolscope.replay.calls import Calls
 from spoolscope.replay.columns import are_several, column
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.strings import Strings
+from spoolscope.replay.walking import END_SLASH, Lookup, Walked, end_of, walk
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.text import decoded
@@ -34,17 +35,19 @@ _ON_LINKS = (
     "lstat", "lchown", "readlink", "readlinkat", "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
     "lgetxattr", "llistxattr", "lsetxattr", "lremovexattr",
 )  # fmt: skip
+# These do so even if a slash follows its name.
+_ON_LAST = (
+    *_MAKE, *_REMOVE, *_RENAME, "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
+)  # fmt: skip
 _IF_TOLD = (*_STAT, "fchownat", "fchmodat2", "utimensat", "faccessat2")
 S_IFMT = 0o170000
 AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, RENAME_EXCHANGE = 0x100, 0x200, 2
 O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
-# As many as the kernel follows (MAXSYMLINKS), and times that the calls are read for renamed ones.
-MOST, PASSES = 40, 20
+# Times that the calls are read for renamed ones.
+PASSES = 20
 _TIMES = ("start_ns", "end_ns")
+_FIRST, _SECOND = ("path", "given", "base"), ("path2", "given2", "base2")
 _ALWAYS = np.iinfo(np.int64).max
-
-# What a name leads to, if it is a symlink.
-Lookup = Callable[[bytes], bytes | None]
 
 
 @dataclass(frozen=True)
@@ -95,15 +98,50 @@ class Symlinks:
         self._through = strings.below_any(list(self._spans))
 
     def follow(self, ops: Ops) -> None:
-        """Give calls that lead through symlinks the names that they stood for."""
-        if not self._spans:
-            return
-        before = ops["path"].copy(), ops["path2"].copy()
-        self._replace(ops, "path", _follows(ops))
+        """Give calls that lead through symlinks the names that they stood for.
+
+        Those whose names were given with ``..`` or an end learn what these make of the way.
+        """
+        special = [ops[given] != NONE for given in ("given", "given2")]
         pairs = are(ops["op"], (*_RENAME, *_LINK))
-        self._replace(ops, "path2", np.zeros(len(ops), np.bool_), pairs)
-        changed = (before[0] != ops["path"]) | (before[1] != ops["path2"])
+        changed = np.zeros(len(ops), np.bool_)
+        if self._spans:
+            before = ops["path"].copy(), ops["path2"].copy()
+            self._replace(ops, "path", _follows(ops), ~special[0])
+            self._replace(ops, "path2", np.zeros(len(ops), np.bool_), pairs & ~special[1])
+            changed |= (before[0] != ops["path"]) | (before[1] != ops["path2"])
+        for second, rows in enumerate(map(np.flatnonzero, special)):
+            if len(rows):
+                changed[rows] |= self._lead(ops, rows, second=bool(second))
         self.followed += int(changed.sum())
+
+    def _lead(self, ops: Ops, rows: npt.NDArray[np.intp], *, second: bool) -> npt.NDArray[np.bool_]:
+        """Work out where names lead that were given with ``..`` or an end.
+
+        Returns:
+            Which of them lead through symlinks.
+        """
+        member, given, base = _SECOND if second else _FIRST
+        some = ops[rows]
+        final = np.zeros(len(some), np.bool_) if second else _follows(some)
+        on_last = are(some["op"], (*_ON_LAST, *_LINK) if second else _ON_LAST)
+        walked: dict[tuple[object, ...], Walked] = {}
+        found = []
+        for at, op in enumerate(some):
+            met = int(op["start_ns"]), int(op["end_ns"]), bool(op["ret"] >= 0)
+            epochs = (int(np.searchsorted(self._moments, ns, "right")) for ns in met[:2])
+            key = int(op[given]), int(op[member]), final[at], on_last[at], met[2], *epochs
+            if key not in walked:
+                name = self._strings.text(key[0])
+                end = end_of(name)
+                follows = bool(final[at]) or (end == END_SLASH and not on_last[at])
+                way = self._walk(name, self._at(met), final=follows, failed=not met[2])
+                walked[key] = way or Walked(self._strings.text(key[1]), name, end, 0)
+            found.append(walked[key])
+        ops[member][rows] = self._numbers([way.path for way in found])
+        ops[given][rows] = self._numbers([way.given for way in found])
+        ops[base][rows] |= np.array([way.end << 4 for way in found], np.uint8)
+        return np.array([way.links > 0 for way in found])
 
     def stood_at_start(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
         """Tell which names led nowhere else when the recording began."""
@@ -111,7 +149,8 @@ class Symlinks:
         if self._spans:
             for at in np.flatnonzero(self._leads(paths)):
                 name = self._strings.text(int(paths[at]))
-                stood[at] = self._real(name, self._at((-1, -1, True)), final=False) in (None, name)
+                way = self._walk(name, self._at((-1, -1, True)), final=False)
+                stood[at] = way is None or way.path == name
         return stood
 
     def _leads(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
@@ -125,10 +164,9 @@ class Symlinks:
         ops: Ops,
         member: str,
         final: npt.NDArray[np.bool_],
-        which: npt.NDArray[np.bool_] | None = None,
+        which: npt.NDArray[np.bool_],
     ) -> None:
-        leads = self._leads(ops[member])
-        rows = np.flatnonzero(leads if which is None else leads & which)
+        rows = np.flatnonzero(self._leads(ops[member]) & which)
         some = ops[rows]
         epochs = [np.searchsorted(self._moments, some[name], "right") for name in _TIMES]
         keys = np.stack([some[member], final[rows], some["ret"] >= 0, *epochs], axis=1)
@@ -138,8 +176,8 @@ class Symlinks:
             op = some[at]
             met = int(op["start_ns"]), int(op["end_ns"]), bool(op["ret"] >= 0)
             name = self._strings.text(int(op[member]))
-            real = self._real(name, self._at(met), final=bool(final[rows[at]]))
-            names.append(name if real is None else real)
+            way = self._walk(name, self._at(met), final=bool(final[rows[at]]))
+            names.append(name if way is None else way.path)
         ops[member][rows] = self._numbers(names)[inverse.ravel()]
 
     def _numbers(self, names: list[bytes]) -> npt.NDArray[np.uint32]:
@@ -161,35 +199,10 @@ class Symlinks:
 
         return target
 
-    def _real(self, name: bytes, target_of: Lookup, *, final: bool) -> bytes | None:
-        """Return the name without symlinks, or None if it leaves the spool.
-
-        Args:
-            name: Below the target.
-            target_of: What a name leads to.
-            final: The last of its parts is followed, too.
-        """
-        left, done, followed = name.split(b"/")[::-1], list[bytes](), 0
-        while left:
-            part = left.pop()
-            if part in (b"", b"."):
-                continue
-            if part == b"..":
-                if len(done) == self._depth:
-                    return None
-                done.pop()
-                continue
-            done.append(part)
-            target = target_of(b"/".join(done)) if left or final else None
-            if target is None:
-                continue
-            followed += 1
-            below = self._below(target)
-            if followed > MOST or below is None:
-                return None
-            done = [] if target.startswith(b"/") else done[:-1]
-            left += below.split(b"/")[::-1]
-        return b"/".join(done)
+    def _walk(
+        self, name: bytes, target_of: Lookup, *, final: bool, failed: bool = False
+    ) -> Walked | None:
+        return walk(name, target_of, self._below, final=final, floor=self._depth, failed=failed)
 
     def _below(self, target: bytes) -> bytes | None:
         """Return what a symlink says, as a name below the target if it is absolute."""
@@ -288,7 +301,7 @@ def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
     new = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
     itself |= are(kind, _OPEN) & (new | (flags & O_NOFOLLOW > 0))
     seen = ops["obj_mode"] & S_IFMT
-    # With a slash at its end a name is followed in any case, and the slash is not in the trace.
+    # With a slash at its end a name is followed in any case; older traces do not tell it.
     itself &= ~(are(kind, _STAT) & (seen != 0) & (seen != S_IFLNK))
     follows: npt.NDArray[np.bool_] = ~(itself | (seen == S_IFLNK))
     return follows

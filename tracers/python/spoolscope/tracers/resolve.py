@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers import given
 from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.effects import S_IFDIR, S_IFMT, SHAPES, Done, Row, Shape, apply, signed
 from spoolscope.tracers.namespace import Namespace
@@ -38,6 +39,7 @@ class Resolved:
     Attributes:
         paths: Absolute names by id.
         path, path2: Path id per call, -1 none.
+        given, given2: Id of each as it was given, where that is another; -1 none.
         base, base2: How each was given (enum spsc_path_base).
         comm: Name of the calling thread at that time, an index into comms.
         unresolved: Calls on a spool whose object's name could not be found; those that returned
@@ -49,6 +51,8 @@ class Resolved:
     paths: list[bytes]
     path: npt.NDArray[np.int64]
     path2: npt.NDArray[np.int64]
+    given: npt.NDArray[np.int64]
+    given2: npt.NDArray[np.int64]
     base: npt.NDArray[np.int16]
     base2: npt.NDArray[np.int16]
     comm: npt.NDArray[np.int32]
@@ -58,30 +62,41 @@ class Resolved:
     state: State = field(init=False)
 
 
+class Named(NamedTuple):
+    """A path of a call.
+
+    Attributes:
+        path: Id, -1 unknown.
+        base: What it is relative to (enum spsc_path_base).
+        given: Id of it as it was given, -1 if that is no other.
+    """
+
+    path: int = -1
+    base: int = BASE_NONE
+    given: int = -1
+
+
 class Used(NamedTuple):
     """What a call is about.
 
     Attributes:
-        path, path2: Ids, -1 unknown.
-        base, base2: How they were given (enum spsc_path_base).
+        first, second: Its paths.
         node: What its descriptor, or address, stands for, if there is no path.
     """
 
-    path: int
-    base: int
-    path2: int
-    base2: int
+    first: "Named"
+    second: "Named"
     node: Node | None
 
 
 class Names:
     """Interned absolute paths."""
 
-    def __init__(self, aliases: Aliases) -> None:
-        self._aliases = aliases
+    def __init__(self, aliases: Aliases, mounts: tuple[bytes, ...]) -> None:
+        self._aliases, self._mounts = aliases, mounts
         self.paths: list[bytes] = []
         self._ids: dict[bytes, int] = {}
-        self._joined: dict[tuple[bytes, bytes], bytes] = {}
+        self._joined: dict[tuple[bytes, bytes], tuple[bytes, bytes | None]] = {}
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path."""
@@ -96,24 +111,21 @@ class Names:
         self.paths.clear()
         self._ids.clear()
 
-    def join(self, base: bytes, name: bytes) -> bytes:
-        """Return name as seen from base (the root for absolute names), normalised."""
+    def named(self, base: bytes, name: bytes, kind: int) -> Named:
+        """Return name as seen from base (the root for absolute names)."""
         key = (base, name)
         joined = self._joined.get(key)
         if joined is None:
-            joined = self._joined[key] = self._aliases.real(_normal(base + b"/" + name))
-        return joined
+            joined = self._joined[key] = self._join(base + b"/" + name, name)
+        path, as_given = joined
+        return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
 
-
-def _normal(path: bytes) -> bytes:
-    """Lexical, as symlinked directories with '..' behind them are not met in spools."""
-    parts: list[bytes] = []
-    for part in path.split(b"/"):
-        if part == b"..":
-            del parts[-1:]
-        elif part not in (b"", b"."):
-            parts.append(part)
-    return b"/" + b"/".join(parts)
+    def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
+        """Return the path, and how it was given if that is another."""
+        path = self._aliases.real(given.normal(whole))
+        if not given.is_special(name):
+            return path, None
+        return path, given.below(path, self._aliases.real(given.tidy(whole)), self._mounts)
 
 
 class Resolver:
@@ -122,11 +134,11 @@ class Resolver:
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         aliases = Aliases(capture.meta)
-        self.names = Names(aliases)
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") in SUBVOLUMES)
         self.space = Namespace(repeating)
         self.mounts = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
+        self.names = Names(aliases, self.mounts)
         # What stat tells is on it, if there is one spool.
         self.only_dev = int(spools[0]["dev"]) if len(spools) == 1 else 0
         self.processes = Processes(capture, self.space, aliases)
@@ -140,7 +152,7 @@ class Resolver:
         self.names.clear()
         self.processes, self.unresolved = start.processes, 0
         calls = self.capture.records["syscall"]
-        for column in (out.path, out.path2):
+        for column in (out.path, out.path2, out.given, out.given2):
             for at in before.tolist():
                 if column[at] >= 0:
                     column[at] = self.names.id(paths[column[at]])
@@ -157,12 +169,12 @@ class Resolver:
         path = self.space.path(node) if node is not None else None
         return self.names.id(path) if path is not None else -1
 
-    def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> tuple[int, int]:
-        """Return path id (-1 unknown) of a path as given, and how it was given."""
+    def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
+        """Return what a path as given leads to."""
         node: Node | None
         if raw.startswith(b"/"):
             if process.cwd.root is None or flags & OTHER_VIEW:
-                return self.names.id(self.names.join(b"", raw)), BASE_ROOT
+                return self.names.named(b"", raw, BASE_ROOT)
             node, kind = process.cwd.root, BASE_ROOT
         elif dirfd is None or dirfd == AT_FDCWD:
             node, kind = process.cwd.node, BASE_CWD
@@ -171,8 +183,8 @@ class Resolver:
             node, kind = (file.node if file else None), BASE_FD
         base = self.space.path(node) if node is not None else None
         if base is None:
-            return -1, kind
-        return self.names.id(self.names.join(base, raw)), kind
+            return Named(-1, kind)
+        return self.names.named(base, raw, kind)
 
     def reached(self, row: Row, path: int) -> Node | None:
         """Return what a path led to from where nobody looks: above the spool, or outside it.
@@ -212,31 +224,32 @@ class Resolver:
     def used(self, process: Process, shape: Shape, row: Row) -> Used:
         """Return what a call is about, as far as it is known where that is."""
         strings, args = self.capture.strings, row.args
-        first, base, second, base2 = -1, BASE_NONE, -1, BASE_NONE
+        first, second = Named(), Named()
         node: Node | None = None
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
-            first, base = self.named(process, dirfd, strings[row.path], row.flags)
-            if not self.is_here(first) and (node := self.reached(row, first)) is not None:
-                first, base = self.id_of(node), BASE_ROOT
+            first = self.named(process, dirfd, strings[row.path], row.flags)
+            here = self.is_here(first.path)
+            if not here and (node := self.reached(row, first.path)) is not None:
+                first = Named(self.id_of(node), BASE_ROOT)
         else:
             node = self.behind(process, shape, row)
-            first = self.id_of(node)
-            if shape.path >= 0 and first >= 0:  # without a path, or by one that has no name here
+            first = Named(self.id_of(node))
+            if shape.path >= 0 and first.path >= 0:  # without one, or by one that has no name here
                 by_fd = shape.dirfd >= 0 and signed(args[shape.dirfd]) >= 0
-                base = BASE_FD if by_fd else BASE_ROOT
+                first = first._replace(base=BASE_FD if by_fd else BASE_ROOT)
         if shape.path2 >= 0 and row.path2:
             dirfd = signed(args[shape.dirfd2]) if shape.dirfd2 >= 0 else None
-            second, base2 = self.named(process, dirfd, strings[row.path2], row.flags)
+            second = self.named(process, dirfd, strings[row.path2], row.flags)
         elif shape.has_text and row.path2:
-            second = self.text(strings[row.path2])
-        return Used(first, base, second, base2, node)
+            second = Named(self.text(strings[row.path2]))
+        return Used(first, second, node)
 
     def done(self, process: Process, shape: Shape, row: Row, used: Used) -> Done:
         """Return a call with the names it used."""
         paths = self.names.paths
-        path = paths[used.path] if used.path >= 0 else None
-        path2 = paths[used.path2] if used.path2 >= 0 else None
+        path = paths[used.first.path] if used.first.path >= 0 else None
+        path2 = paths[used.second.path] if used.second.path >= 0 else None
         return Done(self.space, process, shape, row, path, path2, used.node)
 
     def text(self, raw: bytes) -> int:
@@ -261,7 +274,7 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
         return _resolve(capture, show)
     calls = np.concatenate([prelude, capture.records["syscall"]])
     out = _resolve(replace(capture, records={**capture.records, "syscall": calls}), show)
-    for name in ("path", "path2", "base", "base2", "comm"):
+    for name in ("path", "path2", "given", "given2", "base", "base2", "comm"):
         setattr(out, name, getattr(out, name)[len(prelude) :])
     return out
 
@@ -277,6 +290,8 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     n = len(calls)
     out = Resolved(
         resolver.names.paths,
+        np.full(n, -1, np.int64),
+        np.full(n, -1, np.int64),
         np.full(n, -1, np.int64),
         np.full(n, -1, np.int64),
         np.zeros(n, np.int16),
@@ -340,9 +355,13 @@ def _resolve_call(
     """Resolve one call's names, then apply what it did to descriptors and cwd."""
     i = row.position
     used = resolver.used(process, shape, row)
-    out.path[i], out.path2[i] = used.path, used.path2
-    out.base[i], out.base2[i] = used.base, used.base2
-    if used.path < 0 and (row.ino or row.path or row.flags & PATH_FAULT) and not shape.is_exec:
+    out.path[i], out.base[i], out.given[i] = used.first
+    out.path2[i], out.base2[i], out.given2[i] = used.second
+    if (
+        used.first.path < 0
+        and (row.ino or row.path or row.flags & PATH_FAULT)
+        and not shape.is_exec
+    ):
         resolver.unresolved += (
             i >= resolver.n_prelude
         )  # an empty path, as in open(""), names nothing

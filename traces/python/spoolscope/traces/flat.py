@@ -120,7 +120,7 @@ _LAYOUTS = {
     "plan_op": """
         i8 start_ns end_ns ret offset size arg obj_size
         u8 ino call
-        u4 thread path path2
+        u4 thread path path2 given given2
         i4 fd fd2 dirfd dirfd2
         u4 flags mode
         i4 cmd

@@ -116,7 +116,7 @@ class Following:
         kept = below or BY_ID[row.call].klass == "task" or shape.name in ALWAYS
         self.kept[row.position] = kept
         self.below += below
-        if not kept and used.path < 0 and self._may_be_below(shape, row):
+        if not kept and used.first.path < 0 and self._may_be_below(shape, row):
             self.unplaced += 1
         if shape.moves and row.ret >= 0:
             self._moved.add(self._life(row))

@@ -1,0 +1,36 @@
+"""What of a name as it was given is kept beside the path that it means."""
+
+import pytest
+
+from spoolscope.tracers.given import below, is_special, normal, tidy
+
+MOUNTS = (b"/mnt/", b"/mnt/sub/mount/")
+
+
+@pytest.mark.parametrize(
+    ("whole", "path", "given"),
+    [
+        (b"/mnt/a/b", b"/mnt/a/b", None),
+        (b"/mnt//a/./b", b"/mnt/a/b", None),
+        (b"/mnt/a/", b"/mnt/a", b"/mnt/a/"),
+        (b"/mnt/a//", b"/mnt/a", b"/mnt/a/"),
+        (b"/mnt/a/.", b"/mnt/a", b"/mnt/a/."),
+        (b"/mnt/a/.//", b"/mnt/a", b"/mnt/a/."),
+        (b"/mnt/a/./b/..", b"/mnt/a", b"/mnt/a/b/.."),
+        (b"/mnt/a/../", b"/mnt", b"/mnt/a/.."),
+        (b"/mnt/a/../b", b"/mnt/b", b"/mnt/a/../b"),
+        (b"/mnt/..a/b..", b"/mnt/..a/b..", None),
+        (b"/mnt/.", b"/mnt", b"/mnt/."),
+        # The replay has another root: how that was reached means nothing there.
+        (b"/mnt/", b"/mnt", None),
+        (b"/mnt/a/../../mnt/b/", b"/mnt/b", b"/mnt/b/"),
+        (b"/mnt/../mnt/b", b"/mnt/b", None),
+        (b"/mnt/sub/mount/../mount/x", b"/mnt/sub/mount/x", None),
+        (b"/etc/x/", b"/etc/x", None),
+        (b"/mnt/a/../..", b"/", None),
+    ],
+)
+def test_a_name_is_kept_as_it_was_given_if_that_tells_more(whole, path, given):
+    assert normal(whole) == path
+    assert below(path, tidy(whole), MOUNTS) == given
+    assert is_special(whole) or given is None
