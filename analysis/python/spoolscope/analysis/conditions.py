@@ -5,10 +5,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from spoolscope.analysis.guests import accelerator
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 ORIGINAL = "original"
 # A directory is as it was where an image is cold: the same was asked for.
+# No option of replay by their own names.
+_UNASKED = ("recorded", "accelerator")
 AS_IT_WAS, COLD = "as it was", "cold"
 
 
@@ -23,6 +26,7 @@ class Conditions:
         compressible: Per cent of the data; duplicate: per cent of the files.
         realtime: Whether tasks had real-time priority.
         recorded: Whether runs are recorded, which slows them down; None if that is not told.
+        accelerator: What ran the instructions of a machine booted for it; empty if none was.
     """
 
     pace: str = ORIGINAL
@@ -34,6 +38,7 @@ class Conditions:
     duplicate: int = 0
     realtime: bool = False
     recorded: bool | None = None
+    accelerator: str = ""
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> Self:
@@ -52,6 +57,7 @@ class Conditions:
             duplicate=int(row.get("duplicate", 0)),
             realtime=bool(row.get("realtime", False)),
             recorded=row.get("recorded"),
+            accelerator=accelerator(row),
         )
 
     def options(self) -> list[str]:
@@ -59,7 +65,7 @@ class Conditions:
         words = []
         for condition in fields(self):
             value = getattr(self, condition.name)
-            if condition.name != "recorded" and value and value != condition.default:
+            if condition.name not in _UNASKED and value and value != condition.default:
                 words += [f"--{condition.name}", *([] if value is True else [_word(value)])]
         return [*words, "--no-record"] if self.recorded is False else words
 
@@ -98,6 +104,6 @@ def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -
 
 
 def _shown(value: object) -> str:
-    if value is None:
+    if value in (None, ""):
         return "none"
     return ("no", "yes")[value] if isinstance(value, bool) else _word(value)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spoolscope.analysis.conditions import Conditions, check_alike
+from spoolscope.analysis.guests import tell_kernels_apart
 from spoolscope.traces.digests import check, check_sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
@@ -125,6 +126,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     """
     headers = [_header(path) for path in outputs]
     _tell_apart(headers)
+    tell_kernels_apart(row for header in headers for row in header["runs"])
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from spoolscope.analysis.conditions import ORIGINAL, Conditions
+from spoolscope.analysis.guests import base_name, series
 from spoolscope.analysis.outcomes import Replay
 
 HALF = "scaled=0.5"
@@ -32,8 +33,17 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
     if not set(wanted) <= {name for names in groups.values() for name in names}:
         return None
     trace = str(replay.trace.path) if replay.trace else "TRACE"
+    booted = sorted({series(run.row) for run in replay.runs} - {""})
+    machines = [word for kernel in booted for word in ("--vm", kernel)]
+    machines += ["--icount"] if "icount" in made.accelerator else []
     return "; ".join(
-        _command(trace, list(names.values()), [*made.options(), *options], rounds, made)
+        _command(
+            trace,
+            list(dict.fromkeys(names.values())),
+            [*made.options(), *machines, *options],
+            rounds,
+            made,
+        )
         + f" -o OUT{number if len(groups) > 1 else ''}"
         for number, (options, names) in enumerate(groups.items(), 1)
     )
@@ -41,7 +51,7 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
 
 def _asked_for(row: dict[str, Any]) -> str:
     """Return a candidate as ``--on`` was given it, without the label of what was left out."""
-    name, told = str(row["candidate"]), row.get("what_if")
+    name, told = base_name(row), row.get("what_if")
     return name.removesuffix(f" {told['label']}") if told else name
 
 

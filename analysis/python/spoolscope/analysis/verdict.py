@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spoolscope.analysis.certificate import certificates
+from spoolscope.analysis.guests import weaknesses
 from spoolscope.analysis.metrics import PRIMARY
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.rerun import more_rounds
@@ -69,6 +70,7 @@ def give_verdict(
     problems += [f"{name}: {c.damage}." for name, c in candidates.items() if c.damage]
     asked = (run.row.get("what_if") for run in replay.runs)
     problems[:0] = dict.fromkeys(told["sentence"] for told in asked if told)
+    problems += weaknesses(run.row for run in replay.runs)
     if replay.trace is None:
         problems.append("The replayed trace is not where it was: calls have no names here.")
     if replay.trace is not None and not replay.trace.meta.get("complete", False):

@@ -24,6 +24,7 @@ from spoolscope.cli.vm import (
     tell_of_accelerator,
     telling_of_console,
 )
+from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.results import Ended
 from spoolscope.lab.vm.running import SCRATCH, run
@@ -54,6 +55,9 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
         SpoolscopeError: what is asked for cannot be had in a machine, or only there.
     """
     candidates = list(options["candidates"])
+    for name, _, series in (text.rpartition("@") for text in candidates):
+        if name and SERIES.fullmatch(series):
+            raise _wrong(f"{name}@{series} is a name of results", f"use --on {name} --vm {series}")
     if not options["vm"]:
         if options["icount"]:
             raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
