@@ -1,4 +1,4 @@
-"""Targets: a candidate made ready on a fresh loop image or in a directory, always cleaned up."""
+"""Targets: a candidate made ready on an image, a disk or in a directory, always cleaned up."""
 
 import json
 import shutil
