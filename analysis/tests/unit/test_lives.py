@@ -6,6 +6,7 @@ from spoolscope.analysis.compare import compare
 from spoolscope.analysis.lives import MEASURES, Spread
 from spoolscope.cli.compare import text
 from spoolscope.report.build import replay_page
+from spoolscope.report.page import Ranged
 
 MS = 1_000_000
 N = 100
@@ -82,7 +83,8 @@ def test_the_report_has_a_row_for_each_candidate(new_replay, trace):
     times, cpu, space = section.blocks
     assert [row[0] for row in times.rows] == list(compare([out]).candidates)
     cells = dict(zip(times.heads, next(r for r in times.rows if r[0] == "ext4"), strict=True))
-    assert cells[">check"] == "60.0 ms (30.0 ms to 120 ms, n = 3)"
+    assert cells[">check"] == Ranged("60.0 ms", "30.0 ms to 120 ms")
+    assert (cells[">n, new"], cells[">n"]) == ("1", "3")
     assert cells[">fill"] == "800 ms"
     assert ">fill" in cpu.heads
     assert ">usable, new" in space.heads

@@ -44,7 +44,8 @@ class Candidate:
         name: As given to ``replay --on``.
         fstype: Filesystem; mkfs and mount_options as the replayer used them.
         rounds: Number of runs.
-        metrics: {metric: mean over the runs}, None where there are too few events.
+        metrics: {metric: mean over the runs}, None where there are too few events. The mean of the
+            primary one is geometric, as those of ratios are.
         causes: {cause: ns}, mean over the recorded runs; empty if no run was recorded.
         table: The same by family of calls.
         fidelity: How true its runs were.
@@ -167,12 +168,8 @@ def compare(
     calls = compared_calls(replay)
     values = {id(run): measure(replay, run, calls) for run in replay.runs}
     found = _candidates(replay, values, progress or (lambda _what, _fraction: None))
-    totals = {
-        name: [values[id(run)][PRIMARY] or 1.0 for run in replay.runs if run.candidate == name]
-        for name in found
-    }
-    # By geometric mean, as the ratios are: the best then never has a ratio above 1.
-    ranked = dict(sorted(found.items(), key=lambda item: float(np.log(totals[item[0]]).mean())))
+    # By geometric mean: the best then never has a ratio above 1.
+    ranked = dict(sorted(found.items(), key=lambda item: item[1].metrics[PRIMARY] or 0.0))
     chosen = _reference(replay, ranked, reference)
 
     def pair(candidate: str, against: str) -> Pair:
@@ -249,7 +246,8 @@ def _candidate(
         mkfs=_words(row.get("mkfs")),
         mount_options=_words(row.get("mount_options")),
         rounds=len(runs),
-        metrics={key: _mean([values[key] for values in metrics]) for key in METRICS},
+        metrics={key: _mean([values[key] for values in metrics]) for key in METRICS}
+        | {PRIMARY: _geometric_mean([values[PRIMARY] for values in metrics])},
         causes={cause: ns for cause, ns in causes.items() if ns},
         table=table,
         fidelity=fidelity(runs, pace),
@@ -343,6 +341,13 @@ def _matched(replay: Replay, candidate: str, reference: str) -> list[tuple[Run, 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def _geometric_mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value]
+    if len(known) < 2:
+        return known[0] if known else None  # not rounded
+    return float(np.exp(np.log(known).mean()))
 
 
 def _words(value: Any) -> str:

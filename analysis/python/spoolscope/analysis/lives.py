@@ -93,20 +93,18 @@ MEASURES = {
     "usable_emptied_bytes": Measure(
         "usable, emptied", "bytes", _at("capacity", "after_removal", "available_bytes")
     ),
-    "fill_writes": Measure("written by byte, filling", "times", _amplification("fill")),
-    "replay_writes": Measure("written by byte, replay", "times", _amplification("replay")),
-    "mail_bytes": Measure("written by calls", "bytes", _at("mail_bytes", "replay")),
-    "written_bytes": Measure(
-        "written to the device", "bytes", _at("device", "replay", "written_bytes")
-    ),
+    "fill_writes": Measure("writes, fill", "times", _amplification("fill")),
+    "replay_writes": Measure("writes, replay", "times", _amplification("replay")),
+    "mail_bytes": Measure("by calls", "bytes", _at("mail_bytes", "replay")),
+    "written_bytes": Measure("to device", "bytes", _at("device", "replay", "written_bytes")),
     "data_bytes": Measure("data", "bytes", _at("written_while_recorded", "data")),
     "metadata_awaited_bytes": Measure(
-        "metadata, awaited", "bytes", _at("written_while_recorded", "metadata_awaited")
+        "meta, awaited", "bytes", _at("written_while_recorded", "metadata_awaited")
     ),
     "metadata_later_bytes": Measure(
-        "metadata, later", "bytes", _at("written_while_recorded", "metadata_later")
+        "meta, later", "bytes", _at("written_while_recorded", "metadata_later")
     ),
-    "dirty_bytes": Measure("dirty at the most", "bytes", _at("dirty", "peak_bytes")),
+    "dirty_bytes": Measure("dirty", "bytes", _at("dirty", "peak_bytes")),
 }
 
 

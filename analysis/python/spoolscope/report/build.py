@@ -29,7 +29,7 @@ from spoolscope.report.cpu_section import cpu_section
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.life_section import life_section
-from spoolscope.report.page import Fact, Figure, Page, Section, Split, TableBlock
+from spoolscope.report.page import Fact, Figure, Page, Ranged, Section, Split, TableBlock
 from spoolscope.report.palette import CAUSE_INKS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import write_file
@@ -40,6 +40,9 @@ from spoolscope.traces.text import shown, shown_json
 from spoolscope.traces.trace import Trace
 
 LIMIT_BYTES = 15_000_000
+STUDIED = 4
+"""Callers, commits, culprits and files are of all candidates up to so many."""
+
 # Texts of a figure with tags of ours.
 TAGGED = ("hovertemplate", "ticktext")
 Named = Callable[[Trace], Trace]
@@ -154,9 +157,11 @@ def replay_page(inputs: Sequence[Path], progress: Progress, trace: Path | None =
 
 def _replay_page(found: Comparison, progress: Progress, names: RealNames | None = None) -> Page:
     studies: dict[str, Study] = {}
-    for name, candidate in found.candidates.items():
+    chosen = _studied(found)
+    for name in chosen:
+        candidate = found.candidates[name]
         run = next(r for r in found.replay.runs if r.candidate == name)
-        part = len(studies) / len(found.candidates), (len(studies) + 1) / len(found.candidates)
+        part = len(studies) / len(chosen), (len(studies) + 1) / len(chosen)
         show = Phases(progress, {"studied": 1}, part=part, prefix=f"{run.directory.name}: ")
         if candidate.causes and run.trace is not None:
             comms = found.replay.recorded_comms(run)
@@ -166,14 +171,16 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
                 Trace.open(run.trace).with_names(names), name, comms, show.sub("studied")
             )
     verdict = found.verdict
-    certificate = certificate_section(found.replay.runs, list(found.candidates))
+    certificate = certificate_section(
+        [run for run in found.replay.runs if run.candidate in chosen], chosen
+    )
     life = life_section(found)
     sections = [
         *([replay_sections.compare_section(found)] if found.pairs else []),
+        *([life] if life else []),
         *([trace_sections.calls_section(studies)] if studies else []),
         replay_sections.latency_section(found),
         *(_recorded_sections(studies) if studies else []),
-        *([life] if life else []),
         replay_sections.fidelity_section(found),
         *([certificate] if certificate else []),
         *([trace_sections.quality_section(studies)] if studies else []),
@@ -182,6 +189,11 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
     replayed = Path(str(found.replay.header["trace"])).name
     what = f"{replayed} {found.replay.what_if}".strip()
     notes = [] if studies else ["The runs were not recorded: causes are left out."]
+    if left := len(found.candidates) - len(chosen):
+        notes.append(
+            f"Callers, commits, files and certificates are of {' and '.join(chosen)} alone; "
+            f"'spoolscope explain' tells them of runs of the other {left}."
+        )
     if found.replay.trace is None:
         notes.append(found.replay.without_trace)
     return Page(
@@ -201,9 +213,19 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
     )
 
 
+def _studied(found: Comparison) -> list[str]:
+    """Return the candidates that the page goes into: of many the best and the reference alone."""
+    names = list(found.candidates)
+    if len(names) <= STUDIED:
+        return names
+    return list(dict.fromkeys([names[0], found.reference, *names[1:2]]))[:2]
+
+
 def _reasons(found: Comparison) -> list[str]:
-    """Return the verdict's reasons, and the largest one of every candidate it leaves out."""
+    """Return the verdict's reasons, and the largest one of each candidate left out, if few are."""
     verdict = found.verdict
+    if len(found.candidates) > STUDIED:
+        return verdict.reasons
     others = [p for p in found.pairs if {p.candidate, p.reference} != {verdict.best, verdict.other}]
     more = [f"{p.why[0].text}." for p in others if p.why]
     return [*verdict.reasons[:3], *more]
@@ -306,6 +328,7 @@ def render(page: Page) -> str:
     environment.filters["shown"] = shown
     environment.tests["figure"] = lambda block: isinstance(block, Figure)
     environment.tests["split"] = lambda cell: isinstance(cell, Split)
+    environment.tests["ranged"] = lambda cell: isinstance(cell, Ranged)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     return template.render(
         page=page,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.lives import MEASURES, STEPS, Spread
-from spoolscope.report.page import Section, TableBlock
+from spoolscope.report.page import Ranged, Section, TableBlock
 
 SPACE = (
     "total_bytes",
@@ -36,11 +36,11 @@ def life_section(found: Comparison) -> Section | None:
                 "Time",
                 [f"{step}_ns" for step in STEPS],
                 lives,
-                "Median, from the least to the largest, and of how many runs. The image is made "
-                "and filled once and copied for later rounds. Fill: the fixture, until all of it "
-                "is on the device. Mount, filled: with cold caches. Umount: after the replay. "
-                "Check: by the filesystem's own program, read-only, with cold caches. Remove all: "
-                "rm -r on a fresh mount, until that is on the device.",
+                "Median over n runs, and from the least to the largest. An image is made and "
+                "filled new in the first round, and copied for later ones. Fill: the fixture, "
+                "until all of it is on the device. Mount, filled: with cold caches. Umount: after "
+                "the replay. Check: by the filesystem's own program, read-only, with cold caches. "
+                "Remove all: rm -r on a fresh mount, until that is on the device.",
             ),
             _table(
                 "CPU time",
@@ -52,11 +52,11 @@ def life_section(found: Comparison) -> Section | None:
                 "Space and writes",
                 SPACE,
                 lives,
-                "Usable: what statvfs says a user can have. Written by byte: what the device was "
-                "given, by what calls wrote, from the first call until after umount. Data and "
-                "metadata: requests of the recorded replay alone; metadata that a call or a commit "
-                "waits for (journals, logs) is awaited. Dirty: most of the machine's page cache "
-                "that was to be written, every 0.1 s.",
+                "Usable: what statvfs says a user can have. Writes: bytes given to the device by "
+                "bytes of files or calls, until after umount. Data and meta(data): requests of the "
+                "recorded replay alone; metadata that a call or a commit waits for (journals, "
+                "logs) is awaited. Dirty: most of the machine's page cache that was to be written, "
+                "every 0.1 s.",
             ),
         ],
     )
@@ -67,14 +67,23 @@ def _table(
 ) -> TableBlock:
     known = [key for key in keys if any(key in life for life in lives.values())]
     heads = [f">{MEASURES[key].label.removesuffix(': CPU')}" for key in known]
-    rows = [[name, *(_cell(key, life.get(key)) for key in known)] for name, life in lives.items()]
-    return TableBlock(title, ["candidate", *heads], rows, caption)
+    rows = [
+        [name, *(_cell(key, life.get(key)) for key in known), *_numbers(known, life)]
+        for name, life in lives.items()
+    ]
+    return TableBlock(title, ["candidate", *heads, ">n, new", ">n"], rows, caption)
 
 
-def _cell(key: str, spread: Spread | None) -> str:
+def _cell(key: str, spread: Spread | None) -> str | Ranged:
     if spread is None:
         return "-"
     middle, low, high = (
         MEASURES[key].shown(value) for value in (spread.median, spread.low, spread.high)
     )
-    return middle if low == high else f"{middle} ({low} to {high}, n = {spread.n})"
+    return middle if low == high else Ranged(middle, f"{low} to {high}")
+
+
+def _numbers(keys: Sequence[str], life: Mapping[str, Spread]) -> list[str]:
+    """Return how many runs made and filled an image, and how many there are."""
+    found = [life[key].n for key in keys if key in life]
+    return [str(min(found, default=0)), str(max(found, default=0))]

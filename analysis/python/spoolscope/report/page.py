@@ -39,12 +39,20 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Ranged:
+    """A number in a table cell, and below it from where to where it goes."""
+
+    text: str
+    range: str
+
+
+@dataclass(frozen=True)
 class TableBlock:
-    """A table of the page; ``rows`` may hold Split cells. A folded one opens on a click."""
+    """A table of the page; a folded one opens on a click."""
 
     title: str
     heads: Sequence[str]
-    rows: Sequence[Sequence[str | Split]]
+    rows: Sequence[Sequence[str | Split | Ranged]]
     caption: str
     folded: bool = False
 
@@ -108,4 +116,4 @@ class Page:
         return [self.hero, *found] if self.hero is not None else found
 
 
-__all__ = ["Fact", "Figure", "Page", "Section", "Split", "Table", "TableBlock"]
+__all__ = ["Fact", "Figure", "Page", "Ranged", "Section", "Split", "Table", "TableBlock"]

@@ -129,15 +129,16 @@ def compare_section(found: Comparison) -> Section:
     other = found.other_durability
     if len(found.pairs) > MANY:
         caption = (
-            "Time in calls, by which alone candidates are judged; all metrics are in the table. "
-            "Grey band: under 5 %, called equivalent. Each interval is one by itself: of 20 such, "
-            f"one misses. {caption}"
+            "Time in calls: fixed beforehand as what candidates are judged by; the other metrics "
+            "are in the table. The unit is the run: rounds are paired, the interval is Student's t "
+            "on the log ratio, each by itself: of 20 such, one misses. Grey band: a difference "
+            "under 5 % is called equivalent."
         )
     if other:
         caption += " ! does not keep after a crash what the reference keeps."
     figure = Figure(
         key="forest",
-        title=f"Against {found.reference}",
+        title=f"Against {found.reference}: {_counted_words(found)}",
         finding="; ".join(
             f"{p.candidate} {p.primary.ratio:.2f} times {p.reference}" for p in found.pairs
         ),
@@ -159,6 +160,11 @@ def compare_section(found: Comparison) -> Section:
     )
 
 
+def _counted_words(found: Comparison) -> str:
+    words = [pair.word for pair in found.pairs]
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+
+
 def _durability(other: Mapping[str, str], reference: str) -> TableBlock:
     return TableBlock(
         f"Not as durable as {reference}",
@@ -178,7 +184,7 @@ def _deltas(found: Comparison) -> TableBlock:
     ]  # fmt: skip
     return TableBlock(
         f"What moved against {found.reference}",
-        ["cause", *(f">{pair.candidate}" for pair in pairs), "meaning"],
+        ["cause", *(f">{pair.candidate}" for pair in pairs), "~meaning"],
         rows,
         "Difference in recorded time by cause, mean over rounds; plus is more time than the "
         "reference. Causes that moved by less than 1 ms are left out.",
