@@ -13,6 +13,7 @@ from spoolscope.replay.disks import Asked
 from spoolscope.replay.run import replay
 from spoolscope.replay.signatures import LABEL
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 MIB = 1 << 20
@@ -86,6 +87,34 @@ def test_rounds_on_a_disk_with_a_journal_device(
         probed = subprocess.run(["blkid", "-p", device], capture_output=True, check=False)
         assert (probed.returncode, probed.stdout) == (2, b"")
         assert not any(device.read_bytes()[:MIB])
+
+
+def test_an_overlay_is_known_by_what_is_below(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path, require: Callable[..., None]
+) -> None:
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        require("overlay", "this kernel has no overlay")
+    seen: list[str] = []
+
+    def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        seen.extend(run("findmnt", "-no", "FSTYPE", mount).split())
+        seen.append(run("blkid", "-p", "-o", "value", "-s", "LABEL", disks[0]).strip())
+        return subprocess.run(command, check=False).returncode
+
+    (row,) = replay(trace, ["overlay-ext4"], tmp_path / "out", pace="afap", recorder=look,
+                    devices=Asked(disks[0], None, disks[:1]))  # fmt: skip
+    assert row["final_state"]["mismatched"] == 0
+    assert seen[-2:] == ["overlay", LABEL]
+    assert run("wipefs", disks[0]) == ""
+
+
+def test_what_cannot_be_marked_is_refused(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = replace(FILESYSTEMS["ext4"], label=())
+    monkeypatch.setitem(FILESYSTEMS, "ext4", plain)
+    with pytest.raises(SpoolscopeError, match="cannot be given a name"):
+        replay(trace, ["ext4"], tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
 
 
 def test_a_link_that_changes_between_rounds(

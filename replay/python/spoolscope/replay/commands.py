@@ -39,7 +39,7 @@ def formatting(
     """
     if not candidate.mkfs:
         return []
-    kind = _formatted(candidate)
+    kind = formatted(candidate)
     made: list[Command] = []
     words = [*candidate.mkfs]
     if journal and kind.journal is not None:
@@ -85,14 +85,14 @@ def mounting(
 
 def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
     """Return the program that checks it and changes nothing, with its words; or no words."""
-    kind = _formatted(candidate)
+    kind = formatted(candidate)
     words = list(kind.fsck)
     if words and journal and kind.journal is not None:
         words += _filled(kind.journal.fsck, _told(candidate, journal))
     return [*words, device] if words else []
 
 
-def _formatted(candidate: Candidate) -> Filesystem:
+def formatted(candidate: Candidate) -> Filesystem:
     """Return the type that mkfs makes: of an overlay that of the filesystem below."""
     return FILESYSTEMS[(candidate.below or candidate).fstype]
 

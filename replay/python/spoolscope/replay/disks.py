@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.commands import formatted
 from spoolscope.replay.device_uses import check_unused
 from spoolscope.replay.devices import Device, refused
 from spoolscope.replay.interrupts import undisturbed
@@ -77,6 +78,13 @@ class Disks:
                 "leave out --device, or add a candidate such as --on ext4",
             )
         for one in candidates:
+            if one.directory is None and not formatted(one).label:
+                raise refused(
+                    f"what {one.name} makes cannot be given a name, by which clean would know it",
+                    "leave it out, or replay it on an image: without --device",
+                )
+            if one.directory is None:
+                _check_size(self.main, one.smallest, one.name)
             if one.model:
                 raise refused(
                     f"{one.name} plays another disk than {self.main.path}",

@@ -10,10 +10,9 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
-from spoolscope.replay.commands import carried_out, checking, formatting, mounting
+from spoolscope.replay.commands import carried_out, checking, formatted, formatting, mounting
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.modelled import ModelledDisk, Player
-from spoolscope.traces.filesystems import FILESYSTEMS
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class Storage:
         Raises:
             SpoolscopeError: mkfs is missing or failed.
         """
-        kind = FILESYSTEMS[self.candidate.fstype]
-        label = [*kind.label, self.label] if self.label and kind.label else []
+        label = [*formatted(self.candidate).label, self.label] if self.label else []
         return carried_out(formatting(self.candidate, str(self.main), self._journal(), label))
 
     def mount(self, place: Path) -> list[dict[str, Any]]:
