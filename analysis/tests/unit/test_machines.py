@@ -11,6 +11,7 @@ import pytest
 
 from spoolscope.cli.machines import of_kernels, reference_of
 from spoolscope.lab.vm import kernels
+from spoolscope.lab.vm.machine import RIGHT, Machine
 from spoolscope.lab.vm.results import JOB_BYTES, Ended, job
 from spoolscope.lab.vm.watch import SilentError, Watch
 from spoolscope.replay.candidates import parse
@@ -136,3 +137,8 @@ def test_silence_is_not_waited_for_without_end(ends) -> None:
     with pytest.raises(SilentError):
         watch.until_the_end()
     assert (watch.began, watch.status) == (True, None)
+
+
+def test_numpy_is_kept_from_what_the_emulator_does_wrongly(tmp_path: Path) -> None:
+    kernel = kernels.Kernel("6.1", "6.1.0-1-amd64", tmp_path)
+    assert Machine(kernel, 2048, icount=True).environment == RIGHT

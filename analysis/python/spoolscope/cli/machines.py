@@ -140,7 +140,7 @@ def _in_machine(
             ],
             back=[inside / name for name in (*runs, *about)],
             work=options["work"],
-            environment=environment(),
+            environment=environment(machine),
             out=said,
         ) as ended,
     ):

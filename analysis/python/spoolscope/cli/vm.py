@@ -108,7 +108,7 @@ def command(
             words or _shell(),
             back=list(wanted.values()),
             disks=disks,
-            environment=environment(),
+            environment=environment(machine),
             terminal=not words,
         ) as ended,
     ):
@@ -153,10 +153,10 @@ def end_if_interrupted(ended: Ended) -> None:
         raise KeyboardInterrupt
 
 
-def environment() -> dict[str, str]:
+def environment(machine: Machine) -> dict[str, str]:
     """Return what a command in a machine begins with: this one, and spoolscope on the PATH."""
     here = Path(sys.executable).parent
-    return os.environ | {"PATH": f"{here}:{images.program_path()}"}
+    return os.environ | machine.environment | {"PATH": f"{here}:{images.program_path()}"}
 
 
 def _shell() -> list[str]:
