@@ -95,6 +95,7 @@ def test_a_candidate_is_made_mounted_and_used_here(name: str, tmp_path: Path) ->
             check_ext(candidate, device)
         if fstype == "xfs":
             check_xfs(candidate, target.mount)
+    assert all(re.search(r"\d\.\d", said) for said in life.as_dict()["versions"].values())
     commands = [" ".join(one["command"]) for one in life.as_dict()["commands"]]
     assert commands[0].startswith(candidate.mkfs[0])
     assert sum(command.startswith("mount ") for command in commands) == 1 + bool(candidate.below)

@@ -115,14 +115,15 @@ def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
     return [{"command": list(words), "said": _run(words)} for words in commands]
 
 
-def version_of(program: str) -> str:
-    """Return what a program says of its version; empty if it does not."""
-    env = {**os.environ, "PATH": images.program_path()}
+def versions(candidate: Candidate) -> dict[str, str]:
+    """Return what the programs that make and mount a candidate say of their versions."""
+    programs = dict.fromkeys([*candidate.mkfs[:1], "mount"])
+    return {program: _version_of(program) for program in programs}
+
+
+def _version_of(program: str) -> str:
     try:
-        done = subprocess.run(
-            [program, "-V"], capture_output=True, text=True, env=env, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = _ended((program, "-V"))
     except OSError:
         return ""
     lines = (line.strip() for line in (done.stdout + done.stderr).splitlines())
@@ -140,13 +141,17 @@ def own_words(said: str) -> str:
     return "; ".join(lines[:SAID_LINES]) or "no message"
 
 
-def _run(words: Command) -> str:
+def _ended(words: Command) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": images.program_path(), "LC_ALL": "C"}
+    return subprocess.run(
+        words, capture_output=True, text=True, errors="replace", env=env, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _run(words: Command) -> str:
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", env=env, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = _ended(words)
     except FileNotFoundError as error:
         raise SpoolscopeError(
             f"program {words[0]} is missing", remedy="install the package that has it"

@@ -11,6 +11,7 @@ from pathlib import Path
 from spoolscope.replay import images
 from spoolscope.replay.age import GROWTH, Age
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.commands import versions
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.disks import Disks
 from spoolscope.replay.interrupts import undisturbed
@@ -112,6 +113,7 @@ def prepared(
         if not storage.copied:
             with life.step("mkfs"):
                 life.ran(storage.format())
+        life.facts["versions"] = versions(candidate)
         with ExitStack() as disks, _unmounted_at_last() as mount:
             try:
                 with life.step("mount_copied" if storage.copied else "mount"):
