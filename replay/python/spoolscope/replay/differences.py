@@ -2,6 +2,7 @@
 
 import errno
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -10,6 +11,10 @@ from typing import Any
 import numpy as np
 
 from spoolscope.traces.calls import CALLS
+from spoolscope.traces.filesystems import FILESYSTEMS, LACKING
+
+Groups = Mapping[str, Sequence[str]]
+"""Types of filesystem, and other groups, by the name of a group."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +93,56 @@ class Difference:
 def known_differences() -> tuple[Difference, ...]:
     """Read the classes; the first one that fits counts."""
     text = files("spoolscope.replay").joinpath("differences.toml").read_text("utf-8")
-    return tuple(_difference(dict(line)) for line in tomllib.loads(text)["class"])
+    return parse(text)
 
 
-def _difference(line: dict[str, Any]) -> Difference:
-    return Difference(
-        name=line.pop("name"),
-        source=line.pop("source"),
-        calls=frozenset(CALLS[name].id for name in line.pop("calls")),
-        results={_errno(word): frozenset(types) for word, types in line.pop("results").items()},
-        conditions=line,
-    )
+def parse(text: str) -> tuple[Difference, ...]:
+    """Parse the text of differences.toml.
+
+    Raises:
+        ValueError: a word is neither a group nor a type of filesystem.
+    """
+    data = tomllib.loads(text)
+    lacking = {
+        word: [kind.type for kind in FILESYSTEMS.values() if word in kind.lacks] for word in LACKING
+    }
+    groups: Groups = {
+        **{f"lacks {word}": types for word, types in lacking.items()},
+        **{f"has {w}": [one for one in FILESYSTEMS if one not in lacking[w]] for w in LACKING},
+        **data["groups"],
+    }
+    return tuple(one for line in data["class"] for one in _differences(dict(line), groups))
+
+
+def _differences(line: dict[str, Any], groups: Groups) -> Iterator[Difference]:
+    """Yield one class, or one for each step of what ascends."""
+    name, source = line.pop("name"), line.pop("source")
+    calls = frozenset(CALLS[call].id for call in line.pop("calls"))
+    steps = [_types(words, groups) for words in line.pop("ascending", ())]
+    results = {
+        _errno(word): _types(words, groups) for word, words in line.pop("results", {}).items()
+    }
+    if not steps:
+        yield Difference(name, source, calls, results, line)
+        return
+    refusal, over = _errno(line.pop("refusal")), line.pop("over", [-2] * (len(steps) - 1))
+    for number, (least, bytes_over) in enumerate(zip(steps[:-1], over, strict=True)):
+        more = frozenset().union(*steps[number + 1 :])
+        conditions = line | {"offset_over": bytes_over}
+        yield Difference(name, source, calls, {0: more, refusal: least}, conditions)
+
+
+def _types(words: Sequence[str], groups: Groups) -> frozenset[str]:
+    """Return the types that words mean: types, groups of types and of groups."""
+    found: set[str] = set()
+    for word in words:
+        if word in groups:
+            found |= _types(groups[word], groups)
+        elif word in FILESYSTEMS:
+            found.add(word)
+        else:
+            raise ValueError(f"{word!r} is neither a group nor a type of filesystem")
+    return frozenset(found)
 
 
 def _errno(word: str) -> int:
