@@ -128,7 +128,8 @@ def _options(candidate: Candidate) -> str:
 
 def _described(candidate: Candidate) -> Iterator[str]:
     """Yield everything about one candidate, commands unbroken so that they can be copied."""
-    yield from wrap(f"{candidate.name}: {candidate.reason}", WIDTH)
+    reason = candidate.reason or f"{candidate.fstype}, without a reason given."
+    yield from wrap(f"{candidate.name}: {reason}", WIDTH)
     why = why_not_here(candidate)
     yield f"  runs here    {'yes' if why is None else 'no'}"
     if why is not None:
