@@ -252,6 +252,7 @@ def test_a_disk_with_a_partition(parted: tuple[Path, Path], tmp_path: Path) -> N
     disk, partition = parted
     run("mkfs.ext4", "-q", "-L", "mail", partition)
     assert f"device {disk} holds dos" in refusal(disk)
+    assert refusal(disk).endswith("--overwrite-signature dos --overwrite-signature ext4")
     with pytest.raises(SpoolscopeError, match=rf"{partition} holds ext4 \(mail\)"):
         twice(disk, overwritten=("dos",))
     assert f"{partition} holds ext4 (mail)" in refusal(partition)

@@ -79,13 +79,20 @@ def check_signatures(devices: Sequence[Device], overwritten: Sequence[str]) -> N
     Raises:
         SpoolscopeError: there is something else; it is named.
     """
-    for device, one in foreign(devices):
-        if one.type not in overwritten:
-            what = "data of an unknown kind" if one.type == DATA else str(one)
-            raise refused(
-                f"device {device.path} holds {what}, which spoolscope did not write",
-                f"see 'lsblk -f'; if nothing of it is needed, --overwrite-signature {one.type}",
-            )
+    wrong = [found for found in foreign(devices) if found[1].type not in overwritten]
+    if not wrong:
+        return
+    first = wrong[0][0]
+    held = dict.fromkeys(_words(one) for device, one in wrong if device == first)
+    asked = dict.fromkeys(f"--overwrite-signature {one.type}" for _, one in wrong)
+    raise refused(
+        f"device {first.path} holds {' and '.join(held)}, which spoolscope did not write",
+        f"see 'lsblk -f'; if nothing of it is needed, {' '.join(asked)}",
+    )
+
+
+def _words(one: Signature) -> str:
+    return "data of an unknown kind" if one.type == DATA else str(one)
 
 
 def wipe(device: Device) -> bool:
