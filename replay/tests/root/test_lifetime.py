@@ -125,3 +125,11 @@ def test_what_is_missing_is_said(trace, tmp_path, require, monkeypatch):
     (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap")
     assert row["life"]["left_out"] == {"check": "program no-such-fsck is missing"}
     assert "remove" in row["life"]["steps"]
+
+
+def test_check_and_removal_can_be_left_out(trace, tmp_path, require):
+    require("ext4")
+    (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap", whole_life=False)
+    assert set(row["life"]["steps"]) == {"mkfs", "mount", "fill", "mount_filled", "umount"}
+    assert row["life"]["left_out"] == {"check": "not asked for", "remove": "not asked for"}
+    assert set(row["life"]["capacity"]) == {"after_mkfs"}

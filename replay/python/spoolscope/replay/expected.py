@@ -24,7 +24,7 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
     age = job.begin.age
     size = image_size(job)
     if job.devices is not None:
-        smallest = max(slot.candidate.smallest for slot in runs)
+        smallest = max((slot.candidate.smallest for slot in runs), default=0)
         job.devices.check_room(max(size, smallest))
     grown = {
         slot.candidate.name: grows_to(slot.candidate, size, age)
