@@ -18,8 +18,8 @@ from spoolscope.traces.capture import Capture, Records
 Commit = dict[str, Any]
 LOCKS = ("mutex_lock", "__mutex_lock", "rwsem_down", "down_write", "down_read", "f2fs_down")
 TOGETHER_NS = 500_000
-"""Wakings of one write of the log of jfs follow one another within 0.2 ms, those of the next after
-1 ms or more (2,832 on kernels 6.1 and 6.12)."""
+"""Of 2,830 gaps between wakings of those who waited for the log of jfs (6.1 and 6.12, emulated) 922
+were of at most 0.2 ms, 1,811 of over 1 ms, and 97 between."""
 
 
 class Work(NamedTuple):
@@ -97,7 +97,7 @@ class BySleep:
         frames = [symbols.get(int(a), "").split(".")[0] for a in self._capture.stacks[stack] if a]
         at = next(i for i, frame in enumerate(frames) if frame in work.inside)
         before = frames[at - 1] if at else ""
-        return before.startswith((*LOCKS, "schedule")) or before == "schedule_preempt_disabled"
+        return before.startswith((*LOCKS, "schedule"))
 
     def _runs(self, work: Work, sleeps: Records, inside: Any) -> Iterator[Commit]:
         """Join the sleeps of one commit: no other sleep of that thread, and no other call, between.
