@@ -199,6 +199,12 @@ def test_a_file_that_is_wrong_says_where(text, said, tmp_path):
     assert error.value.exit_code == USAGE
 
 
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(SpoolscopeError, match=r"c.toml: No such file or directory$") as error:
+        known((tmp_path / "c.toml",))
+    assert error.value.exit_code == USAGE
+
+
 # As the programs of Debian 12 said it.
 WORDS = {
     "Total journal size too big for filesystem.": ("mke2fs 1.47.0 (5-Feb-2023)\n\n", "\n"),

@@ -74,7 +74,8 @@ def loop_device(place: Path) -> Path:
         SpoolscopeError: findmnt failed.
     """
     said = run("findmnt", "--noheadings", "--output", "SOURCE", "--target", place)
-    return Path(said.strip())
+    # An overlay is on top of what it lies on.
+    return Path([source for source in said.split() if source.startswith("/dev/")][-1])
 
 
 def serve_at_once(place: Path) -> None:

@@ -55,7 +55,13 @@ def _load(file: Path, others: Candidates) -> Candidates:
     try:
         text = file.read_text()
         blocks = tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise SpoolscopeError(
+            f"cannot read candidates {file}: {error.strerror}",
+            remedy="give --candidates a file that can be read",
+            exit_code=USAGE,
+        ) from error
+    except ValueError as error:
         raise SpoolscopeError(
             f"cannot read candidates {file}: {error}",
             remedy="mend the file: it is TOML, as 'spoolscope candidates --help' shows",
