@@ -10,6 +10,7 @@ from spoolscope.replay.candidates import check, parse
 from spoolscope.replay.commands import carried_out, formatting
 from spoolscope.replay.lifetime import Lifetime
 from spoolscope.replay.presets import presets
+from spoolscope.replay.run import replay
 from spoolscope.replay.targets import prepared
 from spoolscope.replay.where import why_not_here
 from spoolscope.traces.errors import SpoolscopeError
@@ -138,3 +139,26 @@ def test_what_only_other_kernels_mount_is_made_here(fstype, tmp_path, require):
             (made,) = carried_out(formatting(candidate, str(image)))
             assert made["command"][-1] == str(image)
             assert said("blkid", "-o", "value", "-s", "TYPE", image).strip() == fstype
+
+
+def test_a_run_says_how_its_filesystem_was_made(script, tmp_path):
+    """The log has its own disk; an overlay has two mounts: as published, in full, and clean."""
+    script.call(10, 1, "mkdir", "box", mode=0o700)
+    script.call(10, 2, "openat", "box/1", ret=3, flags=0o301, mode=0o600, ino=9)
+    out = tmp_path / "out"
+    names = ["c2004-raid5-xfs", "overlay-ext4", "ext3[-O ^dir_index; data=journal]"]
+    rows = replay(script.write(tmp_path / "trace"), names, out, pace="afap")
+    by = {row["candidate"]: row for row in rows}
+    assert set(by) == set(names)
+    for row in rows:
+        assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
+        assert row["life"]["check"]["clean"]
+        kernel = Path("/proc/sys/kernel/osrelease").read_text().strip()
+        assert row["kernel"] == kernel
+        made, *_ = (one for one in row["life"]["commands"] if one["command"][0] != "mount")
+        assert made["command"][0] in row["life"]["versions"]
+        assert made["said"], "all that mkfs said"
+    assert by[names[0]]["source"].startswith("C2004, RAID5")
+    assert "version 5" in by[names[0]]["instead"]
+    assert by[names[1]]["on"] == ["ext4"]
+    assert by[names[2]]["durability"] == "not stated"
