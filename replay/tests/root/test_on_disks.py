@@ -105,6 +105,9 @@ def test_an_overlay_is_known_by_what_is_below(
                     devices=Asked(disks[0], None, disks[:1]))  # fmt: skip
     assert row["final_state"]["mismatched"] == 0
     assert seen[-2:] == ["overlay", LABEL]
+    (again,) = replay(trace, ["overlay-ext4"], tmp_path / "out", pace="afap", recorder=look,
+                      devices=Asked(disks[0], None, disks[:1]), resume=True)  # fmt: skip
+    assert again["digests"] == row["digests"], "a finished run is not made again"
     assert run("wipefs", disks[0]) == ""
 
 
