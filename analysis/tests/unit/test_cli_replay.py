@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spoolscope.cli import replay_recorder
-from spoolscope.cli.replay import _print_reasons
+from spoolscope.cli.replay import _print_reasons, _print_runs
 from spoolscope.tracers import session
 from spoolscope.traces.phases import unseen
 
@@ -26,6 +26,18 @@ def test_the_first_unfaithful_run_of_each_candidate_says_why(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "xfs-r2 is unfaithful: late; other tree\next4-r1 is unfaithful: drift\n"
+
+
+def test_runs_of_long_names_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cut to fit, two of them had one name."""
+    figures = {"executed": 1, "divergent": 0, "skipped": 0, "makespan_ns": 1, "lateness_p99_ns": 2}
+    names = ("xfs", "c2007-ext3-writeback", "c2008-ext3-writeback")
+    _print_runs([row(name, 1) | figures | {"final_state": {"mismatched": 0}} for name in names])
+    told = capsys.readouterr().out.splitlines()
+    assert max(map(len, told)) <= 80
+    assert [line.split()[0] for line in told[1:]] == [
+        "xfs-r1", "c2007-ext3-writeback-r1", "1", "c2008-ext3-writeback-r1", "1",
+    ]  # fmt: skip
 
 
 def test_a_recorder_that_failed_is_named(

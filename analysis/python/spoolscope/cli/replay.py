@@ -67,6 +67,8 @@ Examples:
 CAUSES_SHOWN = 5
 
 MOST_ROUNDS = 10_000
+# Characters of a run's name that fit before its figures.
+NAMED_WITHIN = 13
 PERCENT: dict[str, Any] = {
     "type": limits.PERCENT,
     "default": 0,
@@ -262,7 +264,10 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
-        run = f"{fitting(row['candidate'], 10, 4)}-r{row['round']}"
+        run = f"{row['candidate']}-r{row['round']}"
+        if len(run) > NAMED_WITHIN:  # names that were cut would be those of others
+            say(fitting(run, 80))
+            run = ""
         say(
             f"{run:<14}{row['executed']:>9,}"
             f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
