@@ -148,10 +148,12 @@ impl Script {
             }
         }
         for (key, value) in words[3..].iter().filter_map(|word| word.split_once('=')) {
-            if key == "born" {
-                continue;
+            match key {
+                "born" => continue,
+                "given" => op.given = self.string(value),
+                "given2" => op.given2 = self.string(value),
+                _ => set(&mut op, key, value),
             }
-            set(&mut op, key, value);
         }
         self.draft.ops.push(op);
     }
@@ -193,6 +195,7 @@ fn set(op: &mut PlanOp, key: &str, value: &str) {
         "arg" => op.arg = number,
         "call" => op.call = number as u64,
         "base" => op.base = number as u8,
+        "base2" => op.base2 = number as u8,
         "dirfd" => op.dirfd = number as i32,
         _ => panic!("unknown key {key}"),
     }

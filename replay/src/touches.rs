@@ -209,6 +209,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
     let pair = has_second_path(op);
     let rename = kind(op) == Kind::Rename;
     match -op.ret as i32 {
+        libc::ENOENT if pair && op.path2 == NONE => (Need::Any, Need::Any),
         libc::ENOENT if !creates => (Need::Absent, Need::Any),
         libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
         libc::EEXIST if pair => (Need::Any, Need::Present(0)),

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use crate::engine::call;
 use crate::engine::fds::FdTable;
+use crate::engine::paths::{below, leads_up, write_parts};
 use crate::engine::special;
 use crate::engine::task::Task;
 use crate::model::sizes::write_offset;
@@ -366,7 +367,10 @@ impl Task {
         let plain = kind == Kind::Touch && base == BASE_FD && op.flags == 0;
         let inside = op.ret == -i64::from(libc::ENOTDIR);
         let touched = plain && !directory && !inside && own();
-        base == BASE_NONE || touched || semantics::is_empty_path(op)
+        // Without dots a name is none if it leads no further than its directory.
+        let linked = kind == Kind::Link && op.flags & libc::AT_EMPTY_PATH as u32 != 0;
+        let nameless = linked && base == BASE_FD && op.given == NONE && own();
+        base == BASE_NONE || touched || nameless || semantics::is_empty_path(op)
     }
 
     fn no_path(&mut self, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
@@ -405,10 +409,14 @@ impl Task {
         (base, dirfd): (u8, i32),
         buffer: *mut [u8; 8192],
     ) -> Result<i64, Refusal> {
-        if path == NONE {
-            return Err(REASON_UNSUPPORTED);
-        }
         let base = semantics::base(base);
+        match path {
+            NONE if base == BASE_NONE && op.ret == -i64::from(libc::ENOENT) => {
+                return write_parts(buffer, &[]);
+            }
+            NONE => return Err(REASON_UNSUPPORTED),
+            _ => {}
+        }
         if base == BASE_FD && op.ret == -i64::from(libc::ENOTDIR) && self.is_file(dirfd) {
             // No name gets further, and that of an older trace is shortened: "f/../g" is "g".
             return write_parts(buffer, &[b".."]);
@@ -438,34 +446,6 @@ fn asked_lock(op: &PlanOp) -> i16 {
         libc::F_UNLCK if query => libc::F_WRLCK as i16,
         kind => kind as i16,
     }
-}
-
-/// The part of a path below a directory; the empty directory is the spool itself.
-fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
-    match path.strip_prefix(directory)? {
-        rest if directory.is_empty() || rest.is_empty() => Some(rest),
-        rest => rest.strip_prefix(b"/"),
-    }
-}
-
-/// A directory that was moved may have another above it than its recorded name tells.
-fn leads_up(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|part| part == b"..")
-}
-
-fn write_parts(buffer: *mut [u8; 8192], parts: &[&[u8]]) -> Result<i64, Refusal> {
-    // SAFETY: the buffer belongs to the calling task, and nothing else refers to it now.
-    let buffer = unsafe { &mut *buffer };
-    let mut at = 0;
-    for part in parts {
-        let place = buffer
-            .get_mut(at..at + part.len())
-            .ok_or(REASON_UNSUPPORTED)?;
-        place.copy_from_slice(part);
-        at += part.len();
-    }
-    *buffer.get_mut(at).ok_or(REASON_UNSUPPORTED)? = 0;
-    Ok(buffer.as_ptr() as i64)
 }
 
 /// Where a call finds an offset, given room for it; nowhere if it is to use the position.

@@ -14,6 +14,7 @@ mod opened;
 pub mod outcomes;
 pub mod pace;
 pub mod passing;
+mod paths;
 mod realtime;
 pub mod schedule;
 pub mod shared;

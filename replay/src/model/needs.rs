@@ -155,4 +155,36 @@ mod tests {
         let (first, _, _) = walked("A 0-1 rename e g = -20");
         assert_eq!(first, ["d", "e", "f", "g"]);
     }
+
+    #[test]
+    fn names_with_ends_are_believed_no_further_than_their_errors_tell() {
+        // END_SLASH << 4 | BASE_ROOT, and with END_DOT.
+        for call in [
+            "rename f g given2=g/ base2=17 = -20",
+            "link f g given2=g/ base2=17 = -2",
+            "openat g given=g/ base=17 flags=101 = -21",
+            "rmdir d given=d/.. base=33 = -39",
+            "unlink f given=f/ base=17 = -20",
+            "newfstatat g given=f/../g base=65 = -20",
+            "mkdir d given=d/. base=33 = -17",
+        ] {
+            let kept = vec!["d".to_owned(), "f".to_owned()];
+            let expected = (kept.clone(), kept, 0);
+            assert_eq!(walked(&format!("A 0-10 {call}")), expected, "{call}");
+        }
+    }
+
+    #[test]
+    fn who_leads_through_a_name_in_vain_was_there_before_it() {
+        for missing in [
+            "given=x/ base=17",
+            "given=x/. base=33",
+            "given=x/.. base=33",
+        ] {
+            let script = format!("A 0-100 mkdir x = 0\nB 50-150 newfstatat x {missing} = -2");
+            assert_eq!(walked(&script).2, 0, "{script}");
+        }
+        let script = "A 0-100 mkdir x = 0\nB 50-90 newfstatat d given=x/../d base=65 ino=6 = 0";
+        assert_eq!(walked(script).2, 0);
+    }
 }

@@ -157,6 +157,9 @@ def main(root: str, seen: str) -> None:
     # The root of a replay is no directory of another: it cannot be asked for by a name and a slash.
     for call, end in product(CALLS.keys() - OF_TWO, ("", "/.", "/./beside/..")):
         tried(CALLS[call], f"{root}{end}", at)
+    inside = os.open("beside", os.O_RDONLY)
+    for call in CALLS.keys() - OF_TWO:
+        tried(CALLS[call], "", inside)
     with open(seen, "w") as file:
         json.dump(results, file)
 

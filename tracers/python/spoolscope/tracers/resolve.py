@@ -6,6 +6,7 @@ Where the kernel's own word (an inode) contradicts what is known, it is believed
 found by inode or not at all, never guessed.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -235,7 +236,8 @@ class Resolver:
         else:
             node = self.behind(process, shape, row)
             first = Named(self.id_of(node))
-            if shape.path >= 0 and first.path >= 0:  # without one, or by one that has no name here
+            # Without one, or by one that has no name here; an empty one names nothing.
+            if shape.path >= 0 and first.path >= 0 and row.ret != -errno.ENOENT:
                 by_fd = shape.dirfd >= 0 and signed(args[shape.dirfd]) >= 0
                 first = first._replace(base=BASE_FD if by_fd else BASE_ROOT)
         if shape.path2 >= 0 and row.path2:
