@@ -20,6 +20,7 @@ from spoolscope.replay.modelled import Player
 from spoolscope.replay.mount_points import mount_point
 from spoolscope.replay.storage import Storage, on_images
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 
 MIB = 1 << 20
 SMALLEST_BYTES = 1 << 30
@@ -118,6 +119,8 @@ def prepared(
             try:
                 with life.step("mount_copied" if storage.copied else "mount"):
                     life.ran(storage.mount(mount))
+                for name in FILESYSTEMS[candidate.fstype].leaves:
+                    (mount / name).unlink(missing_ok=True)
                 yield Target(mount, _mounted_options(mount), storage, player, disks)
             finally:
                 life.release()

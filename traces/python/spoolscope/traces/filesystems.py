@@ -54,6 +54,7 @@ class Filesystem:
         label: Words of mkfs before what the filesystem is called; empty if it has no such name.
         lacks: What it cannot do, of ``LACKING``.
         symlink_bytes: Longest target of a symlink.
+        leaves: Names that mkfs leaves in its root, besides lost+found.
         subvolumes: Its subvolumes number inodes each by itself.
         symbols: How its tracepoints and functions begin.
         threads: Names of its kernel threads.
@@ -78,6 +79,7 @@ class Filesystem:
     label: tuple[str, ...]
     lacks: tuple[str, ...]
     symlink_bytes: int
+    leaves: tuple[str, ...]
     subvolumes: bool
     symbols: tuple[str, ...]
     threads: tuple[str, ...]
@@ -160,6 +162,7 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
         label=words("label"),
         lacks=words("lacks"),
         symlink_bytes=block.pop("symlink", LONGEST_SYMLINK),
+        leaves=words("leaves"),
         subvolumes=block.pop("subvolumes", False),
         symbols=words("symbols"),
         threads=words("threads"),
