@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 SAME = "same"
 """The durability of a candidate that keeps after a crash what filesystems usually keep."""
 
+WEAKER = "weaker: "
+"""How the durability of one begins that keeps less; what is lost comes behind it."""
+
 LEAST_TAKEN = 0.02
 """Time that other programs took is worth a sentence from this part of all on."""
 
@@ -128,14 +131,11 @@ def _at_what_price(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[
     ours, theirs = (candidates[name].durability for name in (pair.candidate, pair.reference))
     if ours == theirs:
         return []
-    if ours == SAME:
-        return [f"It is more durable, too: {pair.reference} {_weaker(theirs)}."]
-    return [f"But it is less durable: {_weaker(ours)}."]
-
-
-def _weaker(durability: str) -> str:
-    """Return a durability as part of a sentence."""
-    return durability.rstrip(".")
+    if ours.startswith(WEAKER):
+        return [f"But it is less durable: {ours.removeprefix(WEAKER)}."]
+    if ours == SAME and theirs.startswith(WEAKER):
+        return [f"It is more durable, too; {pair.reference}: {theirs.removeprefix(WEAKER)}."]
+    return ["How durable both are is not stated."]
 
 
 def _beside(best: str, beside: Mapping[str, str]) -> list[str]:

@@ -122,7 +122,9 @@ def _pairs(found: "Comparison") -> Iterable[str]:
         ratio = f"{mark} {labels[pair.candidate]:<16}{e.ratio:>6.2f} x"
         yield f"{ratio}{bounds} {f'{e.n_lower}/{e.n} lower':<12} {pair.word}"
     for name, durability in other.items():
-        yield from _wrapped(f"! {name}, not as durable as {found.reference}: {durability}")
+        yield from _wrapped(
+            f"! {name} is not as durable as {found.reference}, or not known to be: {durability}"
+        )
 
 
 SECONDARY_COLUMNS = {

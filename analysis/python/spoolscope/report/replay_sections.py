@@ -167,8 +167,8 @@ def _counted_words(found: Comparison) -> str:
 
 def _durability(other: Mapping[str, str], reference: str) -> TableBlock:
     return TableBlock(
-        f"Not as durable as {reference}",
-        ["candidate", "~what may be lost"],
+        f"Not as durable as {reference}, or not known to be",
+        ["candidate", "~durability"],
         [list(item) for item in other.items()],
         "Part of their speed is what they do not do.",
     )
