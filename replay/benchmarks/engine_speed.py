@@ -72,7 +72,7 @@ def plan_speed(trace: Path, place: Path) -> list[str]:
     summary = build(opened, plan)
     python_s = time.process_time() - began
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    Engine(plan).check()
+    Engine(plan).order()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     native_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"trace {trace.name}: {summary.syscalls:,} calls of {summary.threads} threads")

@@ -92,7 +92,7 @@ def measure(trace: Path, calls: int, place: Path, limit: int, *, own_names: bool
     binary, target = find_binary("spoolscope-replay"), place / "target"
     target.mkdir()
     print(f"{n_ops:,} operations, plan of {(place / 'plan').stat().st_size / 2**20:,.0f} MiB")
-    step("check and order", binary, "check", place / "plan")
+    step("check and order", binary, "order", place / "plan")
     step("fixture", binary, "fixture", place / "plan", "--target", target)
     step("run (no calls made)", binary, "run", place / "plan", "--target", target, "--prepared",
          "--pace", "afap", "--noop", "--outcomes", place / "outcomes")  # fmt: skip

@@ -25,6 +25,9 @@ pub enum Verb {
     Layout,
     /// Check a plan and print what it holds as JSON.
     Check { plan: PathBuf },
+    /// Walk over a plan once: keep its order beside it, where the other verbs find it; print what
+    /// the plan holds as JSON.
+    Order { plan: PathBuf },
     /// Print who waits for whom as JSON: edges by kind, and of some operations why.
     Explain {
         plan: PathBuf,

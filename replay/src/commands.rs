@@ -28,13 +28,12 @@ use crate::explain;
 use crate::fixture;
 use crate::large;
 use crate::model::forks;
-use crate::model::linear::Linear;
 use crate::model::listings::{Judged, Listings};
 use crate::model::moments;
-use crate::model::state::Tree;
 use crate::only;
 use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
+use crate::planned::{self, Edge, Planned, Start, Walked};
 use crate::room;
 use crate::sandbox::{self, Confinement};
 use crate::scale;
@@ -48,8 +47,17 @@ pub fn run(cli: Cli) -> Result<u8> {
     let content = cli.content;
     match cli.verb {
         Verb::Layout => print(&layout()),
-        Verb::Check { plan } => print(&check(&open(&plan)?)),
-        Verb::Explain { plan, order, ops } => print(&explain::explain(&open(&plan)?, order, &ops)),
+        Verb::Check { plan } => order(&plan, None),
+        Verb::Order { plan } => order(&plan, Some(&planned::beside(&plan))),
+        Verb::Explain {
+            plan: file,
+            order,
+            ops,
+        } => {
+            let plan = open(&file)?;
+            let mut planned = Planned::of(&plan, &file, true)?;
+            print(&explain::explain(&plan, &mut planned, order, &ops)?)
+        }
         Verb::Cut {
             plan,
             from_ns,
@@ -78,22 +86,25 @@ pub fn run(cli: Cli) -> Result<u8> {
             let users = users.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
             write(scale::scale(&open(&plan)?, &users, &phases_ns)?, &out)
         }
-        Verb::Fixture { plan, target, age } => {
+        Verb::Fixture {
+            plan: file,
+            target,
+            age,
+        } => {
             sandbox::require_empty(&target)?;
-            let plan = open(&plan)?;
+            let plan = open(&file)?;
             print(&prepare(
                 &plan,
-                &Linear::walk(&plan),
+                &Planned::of(&plan, &file, false)?.start()?,
                 &sandbox::enter(&target)?,
                 &Pattern::new(1 << 20, content)?,
                 age,
             )?)
         }
         Verb::Run(arguments) => execute(&arguments, content),
-        Verb::Verify { plan, target } => {
-            let plan = open(&plan)?;
-            let linear = Linear::walk(&plan);
-            let tree = Tree::expected(&plan, &linear.world);
+        Verb::Verify { plan: file, target } => {
+            let plan = open(&file)?;
+            let tree = Planned::of(&plan, &file, false)?.end()?;
             let confinement = sandbox::enter(&target)?;
             let pattern = Pattern::new(1 << 20, content)?;
             print(&verify::compare(&tree, &confinement, &pattern).json())
@@ -107,6 +118,18 @@ fn open(plan: &Path) -> Result<Plan> {
         large::lie_in(file.parent().unwrap_or(Path::new("/")));
     }
     Plan::open(plan)
+}
+
+/// Walks over a plan; keeps its order in a file if one is given, and prints what it holds.
+fn order(file: &Path, out: Option<&Path>) -> Result<u8> {
+    let plan = open(file)?;
+    // The process ends after this: to give memory back piece by piece takes time for nothing.
+    let walked = ManuallyDrop::new(Walked::of(&plan, out.is_some()));
+    if let Some(out) = out {
+        let written = walked.write(create(out)?);
+        written.with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    print(&check(&plan, &walked))
 }
 
 fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
@@ -130,10 +153,8 @@ fn layout() -> Value {
     Value::Object(records.collect())
 }
 
-fn check(plan: &Plan) -> Value {
-    // The process ends after this: to give memory back piece by piece takes time for nothing.
-    let linear = ManuallyDrop::new(Linear::walk(plan));
-    let tree = ManuallyDrop::new(Tree::initial(plan, &linear.world));
+fn check(plan: &Plan, walked: &Walked) -> Value {
+    let (rules, start) = (walked.rules(), ManuallyDrop::new(walked.start()));
     json!({
         "ops": plan.ops().len(),
         "threads": plan.threads().len(),
@@ -141,18 +162,18 @@ fn check(plan: &Plan) -> Value {
         "open_files": plan.fds().len(),
         "strings": plan.n_strings(),
         "duration_ns": plan.duration_ns(),
-        "edges": linear.edges.found.len(),
-        "descriptors_passed": linear.world.passes.len(),
-        "unexplained": linear.unexplained.len(),
-        "unexplained_examples": examples(plan, &linear),
+        "edges": rules.edges.len(),
+        "descriptors_passed": rules.passes.len(),
+        "unexplained": rules.unexplained.len(),
+        "unexplained_examples": examples(plan, &rules.unexplained),
         "unsupported": plan.unsupported().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-        "fixture_names": tree.names.len(),
-        "fixture_bytes": tree.bytes(),
-        "peak_bytes": peak_bytes(plan, &tree, &linear),
+        "fixture_names": start.tree.names.len(),
+        "fixture_bytes": start.tree.bytes(),
+        "peak_bytes": peak_bytes(plan, &start),
     })
 }
 
-fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
+fn examples(plan: &Plan, unexplained: &[u32]) -> Vec<Value> {
     let describe = |at: &u32| {
         let op: &PlanOp = &plan.ops()[*at as usize];
         json!({
@@ -162,14 +183,14 @@ fn examples(plan: &Plan, linear: &Linear) -> Vec<Value> {
             "ret": op.ret,
         })
     };
-    linear.unexplained.iter().take(20).map(describe).collect()
+    unexplained.iter().take(20).map(describe).collect()
 }
 
 /// Most bytes that the files may have at once: those at the start, and what calls add.
-fn peak_bytes(plan: &Plan, tree: &Tree, linear: &Linear) -> i64 {
+fn peak_bytes(plan: &Plan, start: &Start) -> i64 {
     let writes = |kind| semantics::is_copy(kind) || matches!(kind, Kind::Fallocate | Kind::Write);
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
-    let known = tree.bytes().saturating_add(linear.world.peak_bytes);
+    let known = start.tree.bytes().saturating_add(start.grows);
     beyond.fold(known, i64::saturating_add)
 }
 
@@ -186,22 +207,22 @@ fn beyond_record(op: &PlanOp) -> i64 {
 
 fn prepare(
     plan: &Plan,
-    linear: &Linear,
+    start: &Start,
     confinement: &Confinement,
     pattern: &Pattern,
     age: Option<Age>,
 ) -> Result<Value> {
-    let tree = Tree::initial(plan, &linear.world);
+    let tree = &start.tree;
     let mut aged = age.map(|age| age::churn(age, confinement)).transpose()?;
     room::check(
         confinement,
-        peak_bytes(plan, &tree, linear).saturating_add(tree.xattr_bytes()),
+        peak_bytes(plan, start).saturating_add(tree.xattr_bytes()),
         tree.names.len(),
     )?;
-    let built = fixture::build(&tree, confinement, pattern, age)?;
+    let built = fixture::build(tree, confinement, pattern, age)?;
     if let Some(aged) = &mut aged {
         aged["names"] = json!(built.names_aged);
-        aged["fixture"] = fixture::pieces(&tree, confinement)?.json();
+        aged["fixture"] = fixture::pieces(tree, confinement)?.json();
     }
     Ok(json!({
         "files": built.files,
@@ -224,11 +245,12 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         sandbox::require_empty(&arguments.target)?;
     }
     let plan: &'static Plan = Box::leak(Box::new(open(&arguments.plan)?.shared()?));
-    let mut linear = Linear::walk(plan);
-    let waits = waits(plan, &linear, arguments.order, arguments.pace);
+    let mut planned = Planned::of(plan, &arguments.plan, false)?;
+    let rules = planned.take_rules()?;
+    let waits = waits(plan, &rules.edges, arguments.order, arguments.pace);
     let rivals = match arguments.order {
         Order::None => &[][..],
-        Order::Resource | Order::Recorded => &linear.edges.rivals,
+        Order::Resource | Order::Recorded => &rules.rivals,
     };
     let mut schedule = Schedule::new(plan, &waits, rivals, arguments.pace, arguments.noop)?;
     schedule.unordered = matches!(arguments.order, Order::None);
@@ -244,18 +266,17 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     if !arguments.prepared {
         prepare(
             plan,
-            &linear,
+            &planned.start()?,
             &confinement,
             &Pattern::new(1 << 20, content)?,
             None,
         )?;
     }
-    let passes = std::mem::take(&mut linear.world.passes);
-    let listings = std::mem::take(&mut linear.listings);
+    let (passes, listings) = (rules.passes, rules.listings);
     let listings: &'static Listings = Box::leak(Box::new(shared(listings)?));
     // A fork copies the page tables of what is left in memory, and tasks that allocate would copy
     // the pages through which the allocator finds room.
-    drop((linear, waits));
+    drop((planned, waits, rules.edges, rules.rivals));
     large::stay_in_memory();
     shared::populate();
     let mut how = json!({
@@ -384,18 +405,12 @@ fn told_of(listings: &Listings, tally: &Tally) -> Value {
 }
 
 /// What each operation waits for: (operation, thread, operations it must have finished).
-fn waits(plan: &Plan, linear: &Linear, order: Order, pace: Pace) -> Vec<(u32, u32, u32)> {
-    let edges = &linear.edges;
+fn waits(plan: &Plan, edges: &[Edge], order: Order, pace: Pace) -> Vec<Edge> {
     match (order, pace) {
         (Order::None, _) => Vec::new(),
-        (Order::Resource, Pace::AsFastAsPossible) => {
-            [edges.found.as_slice(), &forks::edges(plan)].concat()
-        }
-        (Order::Resource, _) => edges.found.clone(),
-        (Order::Recorded, _) => {
-            let moments = moments::edges(plan, &edges.position);
-            [edges.found.as_slice(), &moments].concat()
-        }
+        (Order::Resource, Pace::AsFastAsPossible) => [edges, &forks::edges(plan)].concat(),
+        (Order::Resource, _) => edges.to_vec(),
+        (Order::Recorded, _) => [edges, &moments::edges(plan)].concat(),
     }
 }
 

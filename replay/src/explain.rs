@@ -1,97 +1,109 @@
 //! Why an operation waits for others: the edges that the engine uses, with their reasons.
 
+use anyhow::Result;
+use foldhash::HashSet;
 use serde_json::{Value, json};
 use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use std::collections::BTreeMap;
 
 use crate::cli::Order;
 use crate::model::edges::{Key, Why};
-use crate::model::linear::Linear;
 use crate::model::moments;
 use crate::model::needs;
-use crate::model::world::World;
+use crate::model::reasons;
 use crate::plan::Plan;
+use crate::planned::{self, Planned};
 use crate::semantics::{self, Kind, Lease, Lock, XattrCall};
 use crate::touches::{self, Makes, Need};
 
 /// The order of a whole plan, and of the operations asked about whom they wait for and who waits
 /// for them.
-pub fn explain(plan: &Plan, order: Order, asked: &[u32]) -> Value {
-    let linear = Linear::explained(plan);
-    let explainer = Explainer::new(plan, &linear, order);
-    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    for why in explainer.all.iter().filter(|why| why.waits) {
-        *kinds.entry(explainer.kind(why)).or_default() += 1;
-    }
+pub fn explain(plan: &Plan, planned: &mut Planned, order: Order, asked: &[u32]) -> Result<Value> {
+    let rules = planned.take_rules()?;
+    let why = planned.why()?;
     let asked = asked.iter().filter(|at| (**at as usize) < plan.ops().len());
-    let told: Vec<Value> = asked.map(|at| explainer.tell(*at)).collect();
-    json!({"edges": kinds, "contests": linear.contests, "explained": told})
+    let asked: Vec<u32> = asked.copied().collect();
+    let mut explainer = Explainer::new(plan, &why, &rules.unexplained);
+    let kinds = explainer.gather(order, &asked)?;
+    let told: Vec<Value> = asked.iter().map(|at| explainer.tell(*at)).collect();
+    Ok(json!({"edges": kinds, "contests": rules.contests, "explained": told}))
 }
 
 struct Explainer<'a> {
+    plan: &'a Plan,
     ops: &'a [PlanOp],
-    world: &'a World<'a>,
-    position: &'a [u32],
+    position: Vec<u32>,
     /// Operations of each thread.
     streams: Vec<Vec<u32>>,
-    /// Edges with reasons, and what they cover.
-    all: Vec<Why>,
+    why: &'a planned::Why<'a>,
+    /// Edges with reasons, and what they cover, of the operations asked about.
+    kept: Vec<Why>,
     unexplained: &'a [u32],
 }
 
 impl<'a> Explainer<'a> {
-    fn new(plan: &'a Plan, linear: &'a Linear<'a>, order: Order) -> Self {
+    fn new(plan: &'a Plan, why: &'a planned::Why<'a>, unexplained: &'a [u32]) -> Self {
         let ops = plan.ops();
-        let position = &linear.edges.position;
         let mut streams = vec![Vec::new(); plan.threads().len()];
-        for (at, op) in ops.iter().enumerate() {
-            streams[op.thread as usize].push(at as u32);
+        for (at, op) in (0..).zip(ops) {
+            streams[op.thread as usize].push(at);
         }
-        let objects = linear.edges.why.clone().unwrap_or_default();
-        let moments = moments::edges(plan, position).into_iter();
-        let moments = moments.map(|(op, thread, finished)| Why {
-            op,
-            thread,
-            finished,
-            key: None,
-            waits: true,
-        });
-        let mut all = match order {
-            Order::None => Vec::new(),
-            Order::Resource => objects,
-            Order::Recorded => objects.into_iter().chain(moments).collect(),
-        };
-        // They come from tables that have no order.
-        all.sort_unstable_by_key(|why| (why.op, why.thread, why.finished, why.key, why.waits));
         Self {
+            plan,
             ops,
-            world: &linear.world,
-            position,
+            position: plan.positions(),
             streams,
-            all,
-            unexplained: &linear.unexplained,
+            why,
+            kept: Vec::new(),
+            unexplained,
         }
     }
 
-    fn kind(&self, why: &Why) -> &'static str {
-        match why.key {
-            None => "moment",
-            Some(Key::Name(_)) => "name",
-            Some(Key::Data(_) | Key::DataOf(_)) => "data",
-            Some(Key::Lock(_)) => "lock",
-            Some(Key::Fd(..)) => "descriptor",
-            Some(Key::Table(_)) => "descriptors",
-            Some(Key::Cwd(_)) => "working directory",
-            Some(Key::Umask(_)) => "umask",
-            Some(Key::Position(_)) => "position",
-            Some(Key::Listing(_)) => "names in a directory",
-            Some(Key::Attributes(_)) => "mode, owner or times",
-            Some(Key::Xattr(..)) => "attribute",
-            Some(Key::Xattrs(_)) => "names of attributes",
-            Some(Key::Lease(_)) => "lease",
-            Some(Key::Exit(_)) => "exit",
-            Some(Key::Copies(_)) => "copies of a descriptor",
+    /// Counts edges by kind, and keeps those of the operations asked about.
+    fn gather(&mut self, order: Order, asked: &[u32]) -> Result<BTreeMap<&'static str, usize>> {
+        let (own, on): (HashSet<u32>, HashSet<(u32, u32)>) = asked
+            .iter()
+            .map(|at| {
+                (
+                    *at,
+                    (
+                        self.ops[*at as usize].thread,
+                        self.position[*at as usize] + 1,
+                    ),
+                )
+            })
+            .unzip();
+        let objects = match order {
+            Order::None => &[],
+            Order::Resource | Order::Recorded => &*self.why.reasons,
+        };
+        let moments = match order {
+            Order::None | Order::Resource => Vec::new(),
+            Order::Recorded => moments::edges(self.plan),
+        };
+        let moments = moments.into_iter().map(|(op, thread, finished)| {
+            Ok(Why {
+                op,
+                thread,
+                finished,
+                key: None,
+                waits: true,
+            })
+        });
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for why in reasons::decoded(objects).chain(moments) {
+            let why = why?;
+            if why.waits {
+                *kinds.entry(reasons::kind(&why)).or_default() += 1;
+            }
+            if own.contains(&why.op) || on.contains(&(why.thread, why.finished)) {
+                self.kept.push(why);
+            }
         }
+        // They come from tables that have no order.
+        self.kept
+            .sort_unstable_by_key(|why| (why.op, why.thread, why.finished, why.key, why.waits));
+        Ok(kinds)
     }
 
     fn tell(&self, at: u32) -> Value {
@@ -107,8 +119,8 @@ impl<'a> Explainer<'a> {
         let of_this = |why: &&Why| why.op == at;
         let on_this = |why: &&Why| why.thread == op.thread && why.finished == position + 1;
         let (waits, covered): (Vec<&Why>, Vec<&Why>) =
-            self.all.iter().filter(of_this).partition(|why| why.waits);
-        let after = self.all.iter().filter(on_this).filter(|why| why.waits);
+            self.kept.iter().filter(of_this).partition(|why| why.waits);
+        let after = self.kept.iter().filter(on_this).filter(|why| why.waits);
         json!({
             "op": at,
             "previous": before,
@@ -124,7 +136,7 @@ impl<'a> Explainer<'a> {
     fn reason(&self, why: &Why) -> Value {
         let first = self.streams[why.thread as usize][why.finished as usize - 1];
         let (op, before) = (&self.ops[why.op as usize], &self.ops[first as usize]);
-        let mut told = json!({"op": why.op, "before": first, "kind": self.kind(why)});
+        let mut told = json!({"op": why.op, "before": first, "kind": reasons::kind(why)});
         let (what, need, did) = match why.key {
             None => (Value::Null, "", "ended"),
             Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
@@ -162,7 +174,12 @@ impl<'a> Explainer<'a> {
     }
 
     fn path(&self, path: u32) -> Value {
-        json!(String::from_utf8_lossy(self.world.names.bytes(path)))
+        let extra = (path as usize).checked_sub(self.plan.n_strings() as usize);
+        let name = match extra {
+            Some(extra) if path != NONE => &self.why.names[extra],
+            _ => self.plan.string(path),
+        };
+        json!(String::from_utf8_lossy(name))
     }
 }
 
@@ -299,13 +316,20 @@ mod tests {
     use crate::cli::Order;
     use crate::model::linear::Linear;
     use crate::model::moments;
+    use crate::plan::Plan;
+    use crate::planned::{Planned, Walked};
     use crate::testing::plan;
     use serde_json::{Value, json};
     use spoolscope_traces::records::NONE;
     use std::collections::BTreeSet;
 
+    fn explained(plan: &Plan, order: Order, asked: &[u32]) -> Value {
+        let mut planned = Planned::Walked(Box::new(Walked::of(plan, true)));
+        explain(plan, &mut planned, order, asked).expect("reasons")
+    }
+
     fn told(script: &str, at: u32) -> Value {
-        explain(&plan(script), Order::Resource, &[at])["explained"][0].clone()
+        explained(&plan(script), Order::Resource, &[at])["explained"][0].clone()
     }
 
     /// Kind, what, need, did of the only edge.
@@ -419,7 +443,7 @@ mod tests {
         let linear = Linear::walk(&plan);
         for order in [Order::None, Order::Resource, Order::Recorded] {
             let all: Vec<u32> = (0..plan.ops().len() as u32).collect();
-            let told = explain(&plan, order, &all);
+            let told = explained(&plan, order, &all);
             let told = told["explained"].as_array().expect("all").iter();
             let told: BTreeSet<(u64, u64)> = told
                 .flat_map(|one| one["waits"].as_array().expect("edges"))
@@ -435,7 +459,7 @@ mod tests {
                 _ => linear.edges.found.clone(),
             };
             if order == Order::Recorded {
-                used.extend(moments::edges(&plan, &linear.edges.position));
+                used.extend(moments::edges(&plan));
             }
             let before = |thread: u32, finished: u32| {
                 let of_thread = |(_, op): &(usize, &_)| {

@@ -1,44 +1,10 @@
-//! Re-executes a recorded mail-spool workload: plan -> order -> act -> verdict.
+//! The program `spoolscope-replay`; all that it does is in the library.
 
-mod age;
-mod arena;
-mod assemble;
-mod cli;
-mod commands;
-mod cut;
-mod engine;
-mod explain;
-mod extents;
-mod fixture;
-mod large;
-mod model;
-mod only;
-mod pattern;
-mod plan;
-mod refusal;
-mod room;
-mod sandbox;
-mod scale;
-mod semantics;
-#[cfg(test)]
-mod testing;
-mod touches;
-mod verify;
-mod xattrs;
-
-use clap::Parser;
-use spoolscope_traces::text::complain;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: large::Allocator = large::Allocator;
+static ALLOCATOR: spoolscope_replay::Allocator = spoolscope_replay::Allocator;
 
 fn main() -> ExitCode {
-    match commands::run(cli::Cli::parse()) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            complain(&format!("spoolscope-replay: error: {error:#}"));
-            ExitCode::from(refusal::status(&error))
-        }
-    }
+    spoolscope_replay::main()
 }

@@ -18,7 +18,7 @@ use crate::semantics::{self, Kind};
 pub const MAX_FD: i32 = 65_535;
 
 /// Largest value of an extended attribute (XATTR_SIZE_MAX).
-const MAX_XATTR: u32 = 65_536;
+pub const MAX_XATTR: u32 = 65_536;
 
 /// Largest error number of the kernel (MAX_ERRNO).
 const MAX_ERRNO: i64 = 4095;
@@ -132,6 +132,17 @@ impl Plan {
         found.map(|(_, at)| (at, &self.ops()[at as usize]))
     }
 
+    /// Place of every operation among those of its thread.
+    pub fn positions(&self) -> Vec<u32> {
+        let mut next = vec![0; self.threads().len()];
+        let of = |op: &PlanOp| {
+            let place = next[op.thread as usize];
+            next[op.thread as usize] += 1;
+            place
+        };
+        self.ops().iter().map(of).collect()
+    }
+
     pub fn entries(&self) -> &[PlanEntry] {
         self.known(self.header.entries_at, self.header.n_entries)
     }
@@ -157,6 +168,16 @@ impl Plan {
         let at = index as usize;
         let bytes: &[u8] = self.known(self.header.string_bytes_at, self.header.string_bytes);
         &bytes[offsets[at] as usize..offsets[at + 1] as usize]
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Tells this plan from others: how long its file is, and a checksum of it.
+    pub fn digest(&self) -> (u64, u32) {
+        (self.bytes.len() as u64, crc32fast::hash(&self.bytes))
     }
 
     pub fn duration_ns(&self) -> i64 {
@@ -250,16 +271,7 @@ impl Plan {
     /// A path must stay below the target whatever it is resolved against.
     fn check_path(&self, index: u32) -> Result<()> {
         self.check_string(index)?;
-        let path = self.string(index);
-        if path.is_empty() {
-            return Ok(());
-        }
-        for part in path.split(|byte| *byte == b'/') {
-            let normal = !part.is_empty() && part != b".";
-            ensure!(part != b"..", "path '{}' leaves the spool", shown(path));
-            ensure!(normal, "path '{}' is not normal", shown(path));
-        }
-        Ok(())
+        check_below(self.string(index))
     }
 
     /// A name as it was given must not lead above the target either.
@@ -377,6 +389,19 @@ impl<'a> Life<'a> {
         }
         Ok(())
     }
+}
+
+/// Refuses a path that would leave the directory it is resolved against.
+pub fn check_below(path: &[u8]) -> Result<()> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    for part in path.split(|byte| *byte == b'/') {
+        let normal = !part.is_empty() && part != b".";
+        ensure!(part != b"..", "path '{}' leaves the spool", shown(path));
+        ensure!(normal, "path '{}' is not normal", shown(path));
+    }
+    Ok(())
 }
 
 fn shown(path: &[u8]) -> Cow<'_, str> {

@@ -98,12 +98,3 @@ def test_files_stay_small() -> None:
         if lines > limit:
             long[str(file.relative_to(ROOT))] = lines
     assert long == {}
-
-
-def test_what_is_fuzzed_is_all_of_the_replayer() -> None:
-    """The target repeats the list of modules, and is only built by who fuzzes."""
-    modules = re.compile(r"(?<!\[cfg\(test\)\]\n)^mod (\w+);", re.MULTILINE)
-    program, target = (ROOT / "replay" / p for p in ("src/main.rs", "fuzz/fuzz_targets/plan.rs"))
-    wanted = set(modules.findall(program.read_text()))
-    assert "plan" in wanted
-    assert set(modules.findall(target.read_text())) == wanted

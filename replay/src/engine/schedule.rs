@@ -146,7 +146,7 @@ impl Schedule {
 }
 
 /// First slot per thread, operation per slot, slot per operation.
-fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+pub fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let mut first = vec![0_u32; plan.threads().len() + 1];
     for op in plan.ops() {
         first[op.thread as usize + 1] += 1;
@@ -166,7 +166,7 @@ fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     (first, slots, slot_of)
 }
 
-fn edges_by_slot(found: &[(u32, u32, u32)], slot_of: &[u32]) -> (Vec<u32>, Vec<(u32, u32)>) {
+pub fn edges_by_slot(found: &[(u32, u32, u32)], slot_of: &[u32]) -> (Vec<u32>, Vec<(u32, u32)>) {
     let mut first = vec![0_u32; slot_of.len() + 1];
     for (op, _, _) in found {
         first[slot_of[*op as usize] as usize + 1] += 1;

@@ -3,6 +3,7 @@
 //! A call that changes them waits for those that did before, whatever name it uses. One that was not
 //! permitted waits for all that made the objects on its way what they were, and is waited for.
 
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::edges::{Access, Edges, Key};
@@ -13,7 +14,7 @@ use crate::semantics::{self, Kind, XattrCall, XattrRole};
 use crate::touches;
 
 /// An object, or a name as long as no call told what it leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Subject {
     Object(u32),
     Name(u32),

@@ -5,6 +5,7 @@
 //! have rules of their own (`grants.rs`). All edges agree with one order, so they cannot form a cycle.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spoolscope_traces::records::{PlanOp, PlanThread};
 
@@ -12,6 +13,7 @@ use crate::model::attributes::{self, Subject};
 use crate::model::grants::{Flight, Grants};
 use crate::model::locks::{Change, LockKey};
 use crate::model::needs;
+use crate::model::reasons::Reasons;
 use crate::model::sizes::written;
 use crate::model::threads;
 use crate::model::world::World;
@@ -20,7 +22,7 @@ use crate::semantics::{self, Kind, Lease};
 use crate::touches::{self, Makes, Need, Touch, Touches};
 
 /// What two operations conflict on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Key {
     Name(u32),
     /// Size and contents of an inode.
@@ -76,7 +78,7 @@ struct Track {
 }
 
 /// Why an operation comes after some operation of another thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Why {
     pub op: u32,
     pub thread: u32,
@@ -113,7 +115,7 @@ pub struct Edges<'a> {
     pub rivals: Vec<(u32, u32, u32)>,
     grants: Grants,
     /// Kept only if asked for.
-    pub why: Option<Vec<Why>>,
+    pub why: Option<Reasons>,
     current: Current,
 }
 
@@ -148,7 +150,7 @@ impl<'a> Edges<'a> {
     /// Edges that keep their reasons.
     pub fn explained(plan: &'a Plan) -> Self {
         Self {
-            why: Some(Vec::new()),
+            why: Some(Reasons::default()),
             ..Self::new(plan)
         }
     }
@@ -387,7 +389,7 @@ impl<'a> Edges<'a> {
                 self.found.push((at, other, finished));
             }
             if let Some(why) = &mut self.why {
-                why.push(Why {
+                why.push(&Why {
                     op: at,
                     thread: other,
                     finished,

@@ -1,9 +1,10 @@
 //! Which bytes of a file were written; the rest are holes.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// Sorted, disjoint half-open ranges of bytes; most files have one, which takes no room of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extents(SmallVec<[(i64, i64); 1]>);
 
 impl Extents {

@@ -215,7 +215,10 @@ impl World<'_> {
     }
 
     fn add_filler(&mut self, directory: u32) -> u32 {
-        let name = [self.names.bytes(directory), b"/.spoolscope-unknown"].concat();
+        let above = self.names.bytes(directory);
+        // The name of the spool itself is empty.
+        let between: &[u8] = if above.is_empty() { b"" } else { b"/" };
+        let name = [above, between, b".spoolscope-unknown"].concat();
         let name = self.names.intern(name);
         self.slots.resize(self.names.len(), Slot::Absent);
         self.initial.resize(self.names.len(), Slot::Absent);

@@ -6,6 +6,7 @@
 //! names are shown is unspecified; btrfs does not), and if all names at the beginning are known.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{Outcome, PlanOp, REASON_NAMES, VERDICT_SAME};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +18,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
 /// A set of names, whatever their order: their number and the sum of their hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameSet {
     pub count: u64,
     pub hash: u64,
@@ -42,7 +43,7 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 /// A listing whose names are known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Listing {
     /// Its first and last getdents.
     pub first: u32,
@@ -51,7 +52,7 @@ pub struct Listing {
 }
 
 /// The listings that a replay can compare.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Listings {
     pub known: Cow<'static, [Listing]>,
     /// (getdents, place of its listing), sorted.

@@ -1,6 +1,7 @@
 //! Who holds which bytes of a file locked, so that locks are taken again in the order they were.
 
 use foldhash::{HashMap, HashSet};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spoolscope_traces::records::PlanOp;
 use std::collections::hash_map::Entry;
@@ -10,7 +11,7 @@ use crate::model::world::World;
 use crate::semantics::{self, Kind, Lock};
 
 /// What is locked: by its inode, or by what its descriptor was opened at if the trace has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum File {
     Inode(u64),
     Object(u32),
@@ -26,7 +27,7 @@ impl File {
 }
 
 /// flock and fcntl locks of one file do not see each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockKey {
     file: File,
     flock: bool,

@@ -27,6 +27,7 @@ pub mod objects;
 pub mod passed;
 pub mod processes;
 pub mod ranges;
+pub mod reasons;
 mod refusals;
 mod reuse;
 mod rivals;

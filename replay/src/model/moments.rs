@@ -10,8 +10,8 @@ use crate::plan::Plan;
 ///
 /// Calls that overlapped may still overlap. What a call waits for need not be named again where
 /// the last one that ended before it waits for that already.
-pub fn edges(plan: &Plan, position: &[u32]) -> Vec<(u32, u32, u32)> {
-    let ops = plan.ops();
+pub fn edges(plan: &Plan) -> Vec<(u32, u32, u32)> {
+    let (ops, position) = (plan.ops(), plan.positions());
     let mut running: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
     let mut ended: Vec<u32> = Vec::new();
     let mut waited: HashMap<(u32, u32), u32> = HashMap::new();
@@ -47,13 +47,12 @@ pub fn edges(plan: &Plan, position: &[u32]) -> Vec<(u32, u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::linear::Linear;
     use crate::testing::plan;
 
     /// (waiting operation, thread, operations it must have finished).
     fn edges(script: &str) -> Vec<(u32, u32, u32)> {
         let plan = plan(script);
-        super::edges(&plan, &Linear::walk(&plan).edges.position)
+        super::edges(&plan)
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The names that are no strings of the plan, the first of which comes after these.
+    pub fn extra(&self) -> &[Vec<u8>] {
+        &self.extra
+    }
+
     pub fn find(&self, bytes: &[u8]) -> Option<u32> {
         self.index
             .get(bytes)

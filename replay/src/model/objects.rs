@@ -1,5 +1,6 @@
 //! What a name can lead to: files and directories with what stat would show of them.
 
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::PlanEntry;
 
 use crate::model::extents::Extents;
@@ -7,7 +8,7 @@ use crate::model::holes::Holes;
 use crate::semantics;
 
 /// What stat would show, as far as it is replayed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Attributes {
     pub mode: u32,
     pub uid: u32,

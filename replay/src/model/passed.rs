@@ -4,6 +4,7 @@
 //! is taken to use the open file of the other process that opened that file last.
 
 use foldhash::{HashMap, HashMapExt};
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{NONE, PlanOp};
 
 use crate::model::descriptors::Descriptors;
@@ -12,10 +13,10 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
 /// Each takes two descriptors in every process of the replay.
-const MOST: usize = 128;
+pub const MOST: usize = 128;
 
 /// An open file that changes hands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
     /// The operation that opened it.
     pub opened: u32,

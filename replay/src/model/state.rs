@@ -1,6 +1,7 @@
 //! The tree before the first and after the last operation.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{ENTRY_LISTED, PlanEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +12,9 @@ use crate::model::objects::{Attributes, Object};
 use crate::model::world::{Slot, World};
 use crate::model::xattrs::{Named, When};
 use crate::plan::Plan;
-use crate::semantics;
 
 /// One object of a tree; several names may lead to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Thing {
     /// Key of the data pattern.
     pub ino: u64,
@@ -31,8 +31,15 @@ pub struct Thing {
     pub nlink: u32,
 }
 
+impl Thing {
+    /// The fixture makes a file of it; of one whose type nobody told, too.
+    pub fn is_file(&self) -> bool {
+        matches!(self.attributes.mode & libc::S_IFMT, libc::S_IFREG | 0)
+    }
+}
+
 /// Names in order, parents first, each with an index into the things.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Tree {
     pub things: Vec<Thing>,
     pub names: BTreeMap<Vec<u8>, usize>,
@@ -163,10 +170,7 @@ impl Tree {
 
     /// Bytes of all regular files, without their holes.
     pub fn bytes(&self) -> i64 {
-        let regular = self
-            .things
-            .iter()
-            .filter(|thing| semantics::is_regular(thing.attributes.mode));
+        let regular = self.things.iter().filter(|thing| thing.is_file());
         regular.fold(0, |sum, thing| sum.saturating_add(thing.takes))
     }
 }

@@ -1,6 +1,7 @@
 //! Extended attributes: which ones objects have, and how long they are.
 
 use foldhash::HashMap;
+use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{NONE, PlanEntry, PlanOp};
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, XattrCall};
 
 /// What is known of an attribute that an object has, had or got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
     /// Bytes of its value; `None` if the object does not have it.
     pub length: Option<u32>,

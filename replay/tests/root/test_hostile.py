@@ -6,12 +6,14 @@ ends with results or with a refusal. `replay/fuzz` looks for plans that break it
 
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from spoolscope.replay.candidates import parse
+from spoolscope.replay.engine import Engine
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
 from spoolscope.replay.targets import SMALLEST_BYTES, prepared
@@ -21,7 +23,9 @@ from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
-PLANS = 100
+PLANS, ORDERS = 100, 40
+ORDER_HEADER = 64
+"""Bytes that tell which plan an order is of, and where its parts end."""
 # Exit statuses of the engine; see refusal.rs.
 REFUSED, NO_ROOM = 1, 4
 INTERESTING = (0, 1, -1, 2, 3, 4, 5, 255, 4095, 4096, 65_535, 65_536, 2**31 - 1, -(2**31), 2**32,
@@ -135,6 +139,35 @@ def test_nothing_outside_is_touched_whatever_the_plan_says(plan, canary, tmp_pat
     print(f"{refused} plans refused, {ran} run")
     assert refused > PLANS / 20
     assert ran > PLANS / 5
+
+
+def test_nothing_outside_is_touched_whatever_the_order_says(plan, canary, tmp_path):
+    """As with plans: the plan is good, and its stored order is changed."""
+    file, order, ends = tmp_path / "good", tmp_path / "good.order", Counter[str]()
+    file.write_bytes(plan.tobytes())
+    Engine(file).order()
+    whole, before = np.fromfile(order, np.uint8), looks(canary)
+    with prepared(parse("ext4"), tmp_path, SMALLEST_BYTES) as image:
+        for seed in range(ORDERS):
+            random, target = np.random.default_rng(seed), image.mount / str(seed)
+            target.mkdir()
+            hostile = whole.copy()
+            places = random.integers(ORDER_HEADER, len(whole), random.integers(1, 4))
+            hostile[places] = random.integers(0, 256, len(places))
+            hostile.tofile(order)
+            for verb, *words in (["run", "--pace", "afap", "--stall", "0.2"], ["verify"]):
+                done = subprocess.run(
+                    [find_binary("spoolscope-replay"), verb, file, "--target", target, *words],
+                    timeout=120, capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                assert done.returncode in (0, REFUSED, NO_ROOM), (seed, done.stderr)
+                assert "panicked" not in done.stderr, (seed, done.stderr)
+                ends[f"{verb} {done.returncode}"] += 1
+            assert inside(target) == [], seed
+            assert looks(canary) == before, seed
+            subprocess.run(["rm", "-rf", "--one-file-system", target], check=True)
+    print(dict(ends))
+    assert all(ends[f"{verb} {status}"] for verb in ("run", "verify") for status in (0, REFUSED))
 
 
 def test_a_disk_that_fills_by_files_without_names_ends_the_replay(script, tmp_path):

@@ -20,7 +20,7 @@ def test_no_call_begins_before_those_it_waits_for_have_ended(tmp_path: Path) -> 
     summary = build(Trace.open(SAMPLE), tmp_path / "plan")
     engine = Engine(tmp_path / "plan")
     told = engine.explain("resource", range(0, summary.ops, STRIDE))
-    assert sum(told["edges"].values()) == engine.check()["edges"]
+    assert sum(told["edges"].values()) == engine.order()["edges"]
     edges = np.array(
         [
             (edge["op"], edge["before"])

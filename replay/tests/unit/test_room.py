@@ -28,7 +28,7 @@ def huge(script) -> None:
 def peak_bytes(script, tmp_path) -> int:
     plan = tmp_path / "plan"
     build(Trace.open(script.write(tmp_path / "trace")), plan)
-    return int(Engine(plan).check()["peak_bytes"])
+    return int(Engine(plan).order()["peak_bytes"])
 
 
 def test_a_huge_file_of_holes_is_replayed_and_read_again_at_once(script, tmp_path, target):

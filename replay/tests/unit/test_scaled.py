@@ -75,7 +75,7 @@ def test_a_plan_for_three_times_the_users(trace: Trace, tmp_path: Path) -> None:
     of = [np.sort(late[ops["thread"] // 2 == copy]) for copy in range(3)]
     assert [(times - of[0]).tolist() for times in of[1:]] == [[ns] * 4 for ns in phases]
     # Two files; 4 KiB for each of 5 directories of users, thrice; mail and queue once.
-    checked = Engine(tmp_path / "plan").check()
+    checked = Engine(tmp_path / "plan").order()
     assert checked["fixture_bytes"] == 3 * 110
     assert checked["fixture_names"] == 2 + 3 * (4 + 2)
     assert checked["unexplained"] == 0

@@ -64,7 +64,7 @@ def command(
     """
     opened, asked = named(Trace.open(trace), key_file, wanted=names), what_if(options)
     said = names_lines(opened, key_file)
-    lengths = {"building the plan": 2, "checking the plan": 3, "ordering its calls": 3}
+    lengths = {"building the plan": 2, "ordering its calls": 3}
     shown = progress(quiet=quiet, after_s=AT_LENGTH_S)
     with (
         ending_on_signals(),
@@ -84,9 +84,8 @@ def command(
             calls = [marked(one, opened) for one in found]
             _print(calls, [*lines, *said], as_json=as_json)
         else:
-            show("checking the plan")
-            whole = summary.as_dict() | engine.check()
             show("ordering its calls")
+            whole = summary.as_dict() | engine.order()
             whole |= engine.explain(options["order"], [])
             whole.pop("path")
             whole.pop("explained")

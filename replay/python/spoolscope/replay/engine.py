@@ -63,9 +63,13 @@ class Engine:
         self._content = (content or Content()).words()
         self._binary = find_binary("spoolscope-replay")
 
-    def check(self) -> dict[str, Any]:
-        """Check the plan; return its statistics."""
-        return self._json("check", str(self._plan))
+    def order(self) -> dict[str, Any]:
+        """Put the plan in order, once; return its statistics.
+
+        The order is kept beside the plan, where `explain`, `fixture`, `verify` and runs read it;
+        without that each finds it again. A plan that is written anew needs a new one.
+        """
+        return self._json("order", str(self._plan))
 
     def cut(self, out: Path, from_ns: int, to_ns: int | None) -> dict[str, Any]:
         """Write the plan of what takes effect between two moments of this one."""

@@ -174,7 +174,7 @@ def _job(
             exit_code=USAGE,
         )
     show(CHECKING)
-    checked = Engine(plan_file).check()
+    checked = Engine(plan_file).order()
     job = Job(
         trace=trace,
         plan_file=plan_file,

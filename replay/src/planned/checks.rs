@@ -1,0 +1,127 @@
+//! What a stored order must be for the engine to be safe with it, whoever wrote it.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::model::edges::Key;
+use crate::model::passed;
+use crate::model::reasons;
+use crate::model::state::{Thing, Tree};
+use crate::plan::{MAX_FD, MAX_XATTR, Plan, check_below};
+use crate::planned::{Edge, Rules, Start, Why, circles};
+use spoolscope_traces::records::NONE;
+
+/// Refuses rules that name what is not in the plan, or that nobody could keep.
+pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
+    let n_ops = plan.ops().len() as u32;
+    let streams = streams(plan);
+    for edge in rules.edges.iter().chain(&rules.rivals) {
+        check_edge(plan, &streams, *edge)?;
+    }
+    ensure!(
+        rules.passes.len() <= passed::MOST,
+        "too many descriptors passed"
+    );
+    ensure!(
+        rules.passes.is_sorted_by(|a, b| a.used < b.used),
+        "descriptors passed are not sorted"
+    );
+    for pass in &rules.passes {
+        ensure!(
+            pass.opened < n_ops && pass.used < n_ops && (0..=MAX_FD).contains(&pass.fd),
+            "descriptor passed that is none"
+        );
+    }
+    let listings = &rules.listings;
+    let known = listings.known.len() as u32;
+    ensure!(
+        listings.calls.is_sorted_by(|a, b| a.0 < b.0),
+        "listings are not sorted"
+    );
+    let fits = |(op, place): &(u32, u32)| *op < n_ops && *place < known;
+    ensure!(listings.calls.iter().all(fits), "listing that is none");
+    ensure!(
+        rules.unexplained.iter().all(|op| *op < n_ops),
+        "unknown operation"
+    );
+    let closing = circles::closing(plan, &[rules.edges.as_slice(), &rules.rivals].concat());
+    ensure!(
+        closing.is_empty(),
+        "operations wait for each other in a circle"
+    );
+    Ok(())
+}
+
+/// Number of operations of each thread.
+fn streams(plan: &Plan) -> Vec<u32> {
+    let mut counts = vec![0; plan.threads().len()];
+    for op in plan.ops() {
+        counts[op.thread as usize] += 1;
+    }
+    counts
+}
+
+fn check_edge(plan: &Plan, streams: &[u32], (op, thread, finished): Edge) -> Result<()> {
+    let waiting = plan.ops().get(op as usize).context("unknown operation")?;
+    let count = streams.get(thread as usize).context("unknown thread")?;
+    ensure!(
+        thread != waiting.thread,
+        "operation {op} waits for its thread"
+    );
+    ensure!(
+        (1..=*count).contains(&finished),
+        "operation {op} waits for what is not there"
+    );
+    Ok(())
+}
+
+/// Refuses trees that could not be made, or that reach out of the target.
+pub fn tree(tree: &Tree) -> Result<()> {
+    for (name, thing) in &tree.names {
+        ensure!(*thing < tree.things.len(), "name of nothing");
+        ensure!(!name.contains(&0), "name with a NUL");
+        check_below(name)?;
+    }
+    tree.things.iter().try_for_each(check_thing)
+}
+
+fn check_thing(thing: &Thing) -> Result<()> {
+    ensure!(
+        thing.attributes.size >= 0 && thing.takes >= 0,
+        "file of a negative size"
+    );
+    let mut last = 0;
+    for (from, to) in thing.written.ranges() {
+        ensure!(last <= *from && from < to, "data that is not sorted");
+        last = *to;
+    }
+    let lengths = thing.xattrs.values().filter_map(|xattr| xattr.length);
+    for length in lengths {
+        ensure!(length <= MAX_XATTR, "extended attribute of {length} bytes");
+    }
+    Ok(())
+}
+
+/// Refuses a tree with more data than it takes room for.
+pub fn room(start: &Start) -> Result<()> {
+    for thing in &start.tree.things {
+        let fits = thing.written.bytes() <= thing.takes;
+        ensure!(fits || !thing.is_file(), "more data than a file takes");
+    }
+    Ok(())
+}
+
+/// Refuses reasons that name what is not there.
+pub fn reasons(plan: &Plan, why: &Why) -> Result<()> {
+    let streams = streams(plan);
+    let n_names = u64::from(plan.n_strings()) + why.names.len() as u64;
+    for reason in reasons::decoded(&why.reasons) {
+        let reason = reason?;
+        check_edge(plan, &streams, (reason.op, reason.thread, reason.finished))?;
+        let name = match reason.key {
+            Some(Key::Name(name) | Key::Listing(name) | Key::Xattr(_, name)) => name,
+            _ => NONE,
+        };
+        ensure!(name == NONE || u64::from(name) < n_names, "unknown name");
+    }
+    Ok(())
+}
