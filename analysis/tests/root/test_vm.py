@@ -54,13 +54,13 @@ def test_a_replay_on_another_kernel_is_as_if_made_here(lab_machine, tmp_path) ->
     """
     release = lab_machine("6.1").kernel.release
     out = tmp_path / "out"
-    command = [SPOOLSCOPE, "replay", SAMPLE, "--on", "jfs", "--on", "reiserfs", "--vm", "6.1"]
+    command = [SPOOLSCOPE, "replay", SAMPLE, "--on", "jfs", "--on", "nilfs2", "--vm", "6.1"]
     command += ["--slice", "0s..3s", "--pace", "afap", "--json", "-q", "-o", out]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, cwd=tmp_path)
     told = json.loads(done.stdout)
-    assert [name for name in ("jfs", "reiserfs") if (out / f"{name}-r1/run.json").exists()] == [
+    assert [name for name in ("jfs", "nilfs2") if (out / f"{name}-r1/run.json").exists()] == [
         "jfs",
-        "reiserfs",
+        "nilfs2",
     ]
     for row in told["runs"]:
         assert row["executed"] > 1000
