@@ -13,7 +13,8 @@ from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
 from spoolscope.replay.candidate import SAFE, Candidate
 from spoolscope.replay.candidates import parse
-from spoolscope.replay.commands import Command, formatting, mounting
+from spoolscope.replay.commands import formatting, mounting
+from spoolscope.replay.layers import Command
 from spoolscope.replay.presets import config_file, known
 from spoolscope.replay.where import why_not_here
 from spoolscope.traces.filesystems import FILESYSTEMS

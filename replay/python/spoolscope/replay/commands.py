@@ -10,6 +10,7 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.candidate import Candidate
+from spoolscope.replay.layers import Command
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import DEVICE, FILESYSTEMS, Filesystem
 
@@ -22,8 +23,6 @@ PARTS = {"lowerdir": "lower", "upperdir": "upper", "workdir": "work"}
 
 # "mke2fs 1.47.0 (5-Feb-2023)", "mkfs.jfs version 1.1.15, 04-Mar-2011", a guess of mkfs.reiserfs.
 BANNER = re.compile(r"(mke2fs|mkfs\.\w+|exfatprogs) (\(?[\w-]+ )?(version)?[ :]*\d|Guessing about")
-
-Command = tuple[str, ...]
 
 
 def formatting(

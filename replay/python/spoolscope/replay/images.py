@@ -167,3 +167,9 @@ def filesystem_type(place: Path) -> str:
     words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     return found[-1] if found else ""  # of several at one place, the last is on top
+
+
+def size_of(device: Path) -> int:
+    """Return the bytes of a block device."""
+    with device.open("rb") as file:
+        return file.seek(0, os.SEEK_END)

@@ -2,27 +2,88 @@
 
 from dataclasses import dataclass
 
+Command = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Layer:
     """One kind of block device that is made of others.
 
+    In commands "{devices}" are the devices below, a word each, "{name}" is what it is called,
+    "{key}" a file with a key, and "{bytes}" the size of a thin volume.
+
     Attributes:
         package: Debian packages of its programs.
         module: Of the kernel.
+        make: Commands that make it, in their order.
+        device: The device that it is.
+        undo: Commands that take it down.
         devices: Of how many disks it is made here.
+        data: As many of them hold data.
     """
 
     package: str
     module: str
+    make: tuple[Command, ...]
+    device: str
+    undo: tuple[Command, ...]
     devices: int = 1
+    data: int = 1
+
+
+# What lies on it is thrown away: a key is tried once instead of for seconds.
+_LUKS = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
+_NEW_LV = ("lvcreate", "--yes", "--wipesignatures", "n")
+_GROUP = (
+    ("pvcreate", "--yes", "{devices}"),
+    ("vgcreate", "{name}", "{devices}"),
+)
+_UNGROUP = (("vgremove", "--yes", "--force", "{name}"),)
+
+
+def _md(level: str, module: str, devices: int, data: int) -> Layer:
+    # A fresh array is clean: its first resync would go on during the replay.
+    make = ("mdadm", "--create", "/dev/md/{name}", "--run", "--assume-clean", "--metadata=1.2")
+    more = ("--bitmap=internal", f"--level={level}", f"--raid-devices={devices}", "{devices}")
+    undo = (("mdadm", "--stop", "/dev/md/{name}"),)
+    return Layer("mdadm", module, ((*make, *more),), "/dev/md/{name}", undo, devices, data)
 
 
 LAYERS = {
-    "dm-crypt": Layer("cryptsetup-bin", "dm_crypt"),
-    "lvm": Layer("lvm2", "dm_mod"),
-    "dm-thin": Layer("lvm2 thin-provisioning-tools", "dm_thin_pool"),
-    "md-raid1": Layer("mdadm", "raid1", 2),
-    "md-raid5": Layer("mdadm", "raid456", 3),
-    "md-raid10": Layer("mdadm", "raid10", 4),
+    "dm-crypt": Layer(
+        "cryptsetup-bin",
+        "dm_crypt",
+        (
+            ("cryptsetup", "luksFormat", "-q", *_LUKS, "--key-file", "{key}", "{devices}"),
+            ("cryptsetup", "open", "--key-file", "{key}", "{devices}", "{name}"),
+        ),
+        "/dev/mapper/{name}",
+        (("cryptsetup", "close", "{name}"),),
+    ),
+    "lvm": Layer(
+        "lvm2",
+        "dm_mod",
+        (*_GROUP, (*_NEW_LV, "--zero", "n", "-l", "100%FREE", "-n", "spool", "{name}")),
+        "/dev/{name}/spool",
+        _UNGROUP,
+    ),
+    "dm-thin": Layer(
+        "lvm2 thin-provisioning-tools",
+        "dm_thin_pool",
+        (
+            *_GROUP,
+            ("lvcreate", "--yes", "--type", "thin-pool", "-l", "90%FREE", "-n", "pool", "{name}"),
+            (*_NEW_LV, "-V", "{bytes}b", "--thin", "-n", "spool", "{name}/pool"),
+        ),
+        "/dev/{name}/spool",
+        _UNGROUP,
+    ),
+    "md-raid1": _md("1", "raid1", 2, 1),
+    "md-raid5": _md("5", "raid456", 3, 2),
+    "md-raid10": _md("10", "raid10", 4, 2),
 }
+
+
+def device_layers(layers: tuple[str, ...]) -> bool:
+    """Tell whether layers are block devices, not the filesystem below an overlay or a server."""
+    return bool(layers) and layers[0] in LAYERS

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.commands import carried_out, checking, formatted, formatting, mounting
 from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.layers import device_layers
 from spoolscope.replay.modelled import ModelledDisk, Player
+from spoolscope.replay.stack import disks_of, share_of, stacked
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Storage:
         label: What the filesystem is called, if it is.
         disk: The modelled disk whose file ``main`` is.
         devices: Of block devices that were given: what run.json says of each.
+        set_up: Commands that made the layers below it, with what they printed.
     """
 
     candidate: Candidate
@@ -38,6 +41,7 @@ class Storage:
     label: str = ""
     disk: ModelledDisk | None = None
     devices: tuple[dict[str, Any], ...] = ()
+    set_up: tuple[dict[str, Any], ...] = ()
 
     def played(self, player: Player, until: ExitStack) -> "Storage":
         """Return it on a disk that plays the candidate's device model, if that names one.
@@ -62,7 +66,8 @@ class Storage:
             SpoolscopeError: mkfs is missing or failed.
         """
         label = [*formatted(self.candidate).label, self.label] if self.label else []
-        return carried_out(formatting(self.candidate, str(self.main), self._journal(), label))
+        commands = formatting(self.candidate, str(self.main), self._journal(), label)
+        return [*self.set_up, *carried_out(commands)]
 
     def mount(self, place: Path) -> list[dict[str, Any]]:
         """Mount it, and return as ``format`` does; an image's loop device goes with the mount.
@@ -118,6 +123,10 @@ def on_images(
     Raises:
         SpoolscopeError: no space left, or no loop device for the journal.
     """
+    if device_layers(candidate.layers):
+        with _on_layers(candidate, work, size_bytes) as storage:
+            yield storage
+        return
     place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
     copied = kept is not None and kept.exists()
     sizes = [size_bytes, candidate.journal] if candidate.journal else [size_bytes]
@@ -129,8 +138,27 @@ def on_images(
         else:
             for image, size in zip(made, sizes, strict=True):
                 images.create(image, size)
-        with _attached(made[1:]) as journal:
+        with _attached(made[1]) if made[1:] else nullcontext() as journal:
             yield Storage(candidate, made[0], journal, tuple(made), copied)
+    finally:
+        with undisturbed():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _on_layers(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Storage]:
+    """Make images, and the layers over them; each round makes them anew."""
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    made = [place / f"{candidate.label}.{i}.img" for i in range(disks_of(candidate.layers))]
+    said: list[dict[str, Any]] = []
+    try:
+        with ExitStack() as until:
+            loops = []
+            for image in made:
+                images.create(image, share_of(candidate.layers, size_bytes))
+                loops.append(until.enter_context(_attached(image)))
+            top = until.enter_context(stacked(candidate.layers, loops, place, said))
+            yield Storage(candidate, top, images=tuple(made), set_up=tuple(said))
     finally:
         with undisturbed():
             shutil.rmtree(place, ignore_errors=True)
@@ -141,12 +169,9 @@ def _copies(kept: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _attached(image: list[Path]) -> Iterator[Path | None]:
-    """Give the image of a journal, if there is one, a loop device that goes with its last user."""
-    if not image:
-        yield None
-        return
-    device = Path(images.run("losetup", "--find", "--show", image[0]).strip())
+def _attached(image: Path) -> Iterator[Path]:
+    """Give an image a loop device that goes with its last user."""
+    device = Path(images.run("losetup", "--find", "--show", image).strip())
     with device.open("rb"):
         # It is in use, and is freed when it is not any more: also if we are killed.
         images.run("losetup", "--detach", device)

@@ -2,12 +2,16 @@
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from spoolscope.replay import images
 from spoolscope.replay.candidate import Candidate
-from spoolscope.replay.layers import LAYERS
+from spoolscope.replay.layers import LAYERS, device_layers
 from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.kernel import can_mount
+
+LAB = Path("/run/spoolscope-vm")
+"""It is there in a machine that lab vm has booted, and nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,8 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
     if kind.needs:
         return Refusal(f"it needs {kind.needs}", "use another candidate")
     elsewhere = f"use --vm {candidate.kernels[0]}" if candidate.kernels else "use another candidate"
-    for layer in candidate.layers:
-        if layer in LAYERS:
-            return Refusal(f"{layer} is set up in a lab VM only", elsewhere)
+    if device_layers(candidate.layers) and (why := _no_layers(candidate.layers, elsewhere)):
+        return why
     if not can_mount(candidate.fstype):
         return Refusal(f"this kernel has no {candidate.fstype}", elsewhere)
     if candidate.below is not None:
@@ -37,4 +40,16 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
         return Refusal(
             f"program {candidate.mkfs[0]} is missing", f"apt-get install {candidate.package}"
         )
+    return None
+
+
+def _no_layers(layers: tuple[str, ...], elsewhere: str) -> Refusal | None:
+    if not LAB.exists():
+        # What a killed command left would be device-mapper tables and arrays of a production host.
+        return Refusal(f"{layers[0]} is set up in a lab VM only", elsewhere)
+    for name in layers:
+        layer = LAYERS[name]
+        program = layer.make[0][0]
+        if not shutil.which(program, path=images.program_path()):
+            return Refusal(f"program {program} is missing", f"apt-get install {layer.package}")
     return None

@@ -86,6 +86,7 @@ def job(
         if name.isidentifier()
     ]
     run = ["echo $$ >pid\n", "ulimit -l unlimited\n", *exports]
+    run += ["export DM_DISABLE_UDEV=1\n"]  # nobody else makes the nodes of device-mapper there
     run += [f"cd {shlex.quote(str(directory))} || exit 1\n", f"exec {_words(command)}\n"]
     paths = _words([path.relative_to("/") for path in back])
     pack = [

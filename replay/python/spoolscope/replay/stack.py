@@ -1,0 +1,99 @@
+"""Layers below a filesystem: dm-crypt, LVM and md over loop devices, taken down afterwards."""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from spoolscope.replay import images
+from spoolscope.replay.commands import carried_out
+from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.layers import LAYERS, Command
+from spoolscope.traces.errors import SpoolscopeError
+
+THIN_PART = 0.85
+"""Of a disk: a thin pool has its own metadata, and leaves some room."""
+
+
+_STEP = 4 << 20  # of the sizes of logical volumes
+
+
+@contextmanager
+def stacked(
+    layers: Sequence[str], devices: Sequence[Path], place: Path, said: list[dict[str, Any]]
+) -> Iterator[Path]:
+    """Set layers up over block devices, and take them down in the end.
+
+    Args:
+        layers: Names, lowest first; the lowest takes all devices.
+        devices: Block devices.
+        place: Directory for a key.
+        said: Where the commands and what they printed are added.
+
+    Raises:
+        SpoolscopeError: a program is missing, or refused.
+    """
+    with ExitStack() as down:
+        for number, name in enumerate(layers, 1):
+            layer = LAYERS[name]
+            told = {
+                "name": f"spoolscope-{os.getpid()}-{number}",
+                "key": str(_key(place)),
+                "bytes": str(_whole(images.size_of(devices[0]) * THIN_PART)),
+            }
+            images.run("modprobe", layer.module)
+            said += carried_out(_filled(layer.make, devices, told))
+            down.callback(_taken_down, _filled(layer.undo, devices, told))
+            devices = [Path(layer.device.format_map(told))]
+        yield devices[0]
+
+
+def disks_of(layers: Sequence[str]) -> int:
+    """Return of how many disks the lowest layer is made; 1 without layers."""
+    return LAYERS[layers[0]].devices if layers else 1
+
+
+def share_of(layers: Sequence[str], size_bytes: int) -> int:
+    """Return how large each disk has to be, so that the top has so many bytes."""
+    data = LAYERS[layers[0]].data if layers else 1
+    return _whole(size_bytes / data / THIN_PART) + _STEP
+
+
+def _whole(size: float) -> int:
+    return int(size) // _STEP * _STEP
+
+
+def _filled(
+    commands: Sequence[Command], devices: Sequence[Path], told: dict[str, str]
+) -> list[Command]:
+    """Return commands with names for what stands in braces; "{devices}" is a word for each."""
+    filled: list[Command] = []
+    for command in commands:
+        words: list[str] = []
+        for word in command:
+            words += map(str, devices) if word == "{devices}" else [word.format_map(told)]
+        filled.append(tuple(words))
+    return filled
+
+
+def _key(place: Path) -> Path:
+    """Return a file with a key for this disk alone: what lies on it is thrown away."""
+    file = place / "key"
+    if not file.exists():
+        file.touch(mode=0o600)
+        file.write_bytes(secrets.token_bytes(32))
+    return file
+
+
+def _taken_down(commands: Sequence[Command]) -> None:
+    with undisturbed():
+        for command in commands:
+            try:
+                images.run(*command)
+            except SpoolscopeError as error:
+                raise SpoolscopeError(
+                    f"a layer below the filesystem stays: {error}",
+                    remedy=f"once nothing uses it: {' '.join(command)}",
+                ) from error
