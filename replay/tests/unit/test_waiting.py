@@ -83,12 +83,12 @@ def test_a_number_that_one_thread_has_needs_no_thread(script, tmp_path: Path) ->
     assert (found["call"]["tid"], found["call"]["seq"]) == (20, 1)
 
 
-EXPLAIN_RS = Path(__file__).resolve().parents[2] / "src" / "explain.rs"
+REASONS_RS = Path(__file__).resolve().parents[2] / "src" / "model" / "reasons.rs"
 
 
 def kinds() -> list[str]:
     """Return the kinds of edges that the engine names."""
-    body = EXPLAIN_RS.read_text().partition("fn kind(")[2].partition("\n    }\n")[0]
+    body = REASONS_RS.read_text().partition("fn kind(")[2].partition("\n}\n")[0]
     return re.findall(r'=> "([^"]+)"', body)
 
 

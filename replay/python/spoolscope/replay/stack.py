@@ -12,6 +12,7 @@ from spoolscope.replay.commands import carried_out
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.layers import LAYERS, Command
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.files import write_file
 
 THIN_PART = 0.85
 """Of a disk: a thin pool has its own metadata, and leaves some room."""
@@ -82,8 +83,7 @@ def _key(place: Path) -> Path:
     """Return a file with a key for this disk alone: what lies on it is thrown away."""
     file = place / "key"
     if not file.exists():
-        file.touch(mode=0o600)
-        file.write_bytes(secrets.token_bytes(32))
+        write_file(file, secrets.token_bytes(32), private=True)
     return file
 
 
