@@ -79,6 +79,9 @@ static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
 	return ACL_TOLD | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 | (last[1] >> 16 & 7);
 }
 
+#define SEEK_SET 0
+#define SEEK_CUR 1
+
 static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,
 				       const void *user)
 {
@@ -96,6 +99,11 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 			return; /* not F_*LK: the argument is a number */
 		bad |= bpf_probe_read_user(&type, 4, user);
 		bad |= bpf_probe_read_user(&pair, 16, user + 8);
+		/* lockf() counts from the position, here as it was at entry: the next call moves it. */
+		if (type[1] == SEEK_CUR && r->pos >= 0) {
+			pair[0] += r->pos;
+			type[1] = SEEK_SET;
+		}
 		r->lock_type = type[0] | type[1] << 8;
 		r->pos = pair[0];
 		r->size = pair[1];

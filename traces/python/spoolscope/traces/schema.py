@@ -67,7 +67,7 @@ SYSCALLS = Table(
         Column("offset", I64, "bytes", "Offset argument, or what its pointer pointed to (sendfile, copy_file_range, splice, FICLONERANGE: of `fd`); the file position before a plain read or write; lock start.", nullable=True),
         Column("size", I64, "bytes", "Bytes asked for; lock length.", nullable=True),
         Column("arg", I64, "", "Further argument: uid | gid << 32 of chown, device of mknod, address of mmap, offset in `fd2` of copy_file_range, splice and FICLONERANGE.", nullable=True),
-        Column("lock_type", I16, "", "fcntl locks: l_type | l_whence << 8.", nullable=True),
+        Column("lock_type", I16, "", "fcntl locks: l_type | l_whence << 8. Of a range that counts from the position the offset is that from the beginning (SEEK_SET).", nullable=True),
         Column("ret", I64, "", "Return value; -1 on failure."),
         Column("errno", I16, "", "Error number; 0 is success."),
         Column("dev", I64, "", "Device of the object, major << 20 | minor.", nullable=True),
