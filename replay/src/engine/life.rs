@@ -242,13 +242,19 @@ fn start_process(
     let Some(child) = child else {
         return fork_process(parent, || true);
     };
-    fork_process(parent, || {
+    let gate = &task.context.schedule.gates[child as usize];
+    let made = fork_process(parent, || {
         let process = parent.inherited(watches.clone(), mappings.clone());
         let process: &'static Process = Box::leak(Box::new(process));
         task.become_child(process, child, born);
         task.run();
         !process.threaded.load(Relaxed)
-    })
+    });
+    if made > 0 {
+        // It says so itself, too, unless it is killed before.
+        gate.pid.store(made as u32, SeqCst);
+    }
+    made
 }
 
 fn start_thread(

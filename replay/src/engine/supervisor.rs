@@ -339,10 +339,9 @@ impl Supervisor {
     /// Finds who died without being reaped here: children of processes with several threads.
     fn miss(&mut self) {
         let gates = self.context.schedule.gates.iter();
-        let alive =
-            gates.filter(|gate| !matches!(gate.state.load(SeqCst), state::UNBORN | state::DONE));
+        let alive = gates.filter(|gate| gate.state.load(SeqCst) != state::DONE);
         let pids = alive.map(|gate| gate.pid.load(SeqCst));
-        let gone: BTreeSet<u32> = pids.filter(|pid| is_gone(*pid)).collect();
+        let gone: BTreeSet<u32> = pids.filter(|pid| *pid != 0 && is_gone(*pid)).collect();
         for pid in gone {
             self.bury_process(pid, "status unknown");
         }
