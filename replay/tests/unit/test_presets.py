@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.candidates import parse
-from spoolscope.replay.commands import formatting, mounting, own_words
+from spoolscope.replay.commands import carried_out, formatting, mounting, own_words
 from spoolscope.replay.presets import OURS, config_file, known, presets
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
@@ -106,6 +106,14 @@ def test_options_given_on_the_command_line():
         ("ext4[-J device=/dev/sda]", "mkfs: 'device=/dev/sda' names a path"),
         ("btrfs[/dev/sda]", "mkfs: '/dev/sda' names a path"),
         ("btrfs[sda]", "mkfs: 'sda' is no option"),
+        ("ext4[-J device=LABEL=x]", "mkfs: 'device=LABEL=x' names a device"),
+        ("ext4[-J UUID=x]", "mkfs: 'UUID=x' names a device"),
+        ("xfs[-l size=8m,logdev=sdb]", "mkfs: 'size=8m,logdev=sdb' names a device"),
+        ("xfs[; logdev=sdb]", "mount: 'logdev' is not for a candidate to choose"),
+        ("ext4[; offset=4096]", "mount: 'offset' is not for a candidate to choose"),
+        ("ext4[; x-a=b]", "mount: 'x-a' is not for a candidate to choose"),
+        ('ext4[; data="]', "is no plain option"),
+        ("ext4[; data=\\]", "is no plain option"),
         ("ext4[-L 'x]", "mkfs: No closing quotation"),
         ("ext4[; journal_path=/dev/sda]", "mount: 'journal_path=/dev/sda' is no plain option"),
         ("ext4[; data=journal -o bind]", "mount: 'data=journal -o bind' is no plain option"),
@@ -119,6 +127,18 @@ def test_options_that_are_refused(text, said):
         parse(text)
     assert said in error.value.message
     assert error.value.exit_code == USAGE
+
+
+def test_a_bare_word_names_no_file_of_the_directory_one_is_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    image, other = tmp_path / "image", tmp_path / "sdb"
+    for file in (image, other):
+        with file.open("wb") as opened:
+            opened.truncate(256 << 20)
+    candidate = parse("btrfs[-f sdb]")
+    with pytest.raises(SpoolscopeError, match="refuses"):
+        carried_out(formatting(candidate, str(image)))
+    assert other.stat().st_blocks == 0
 
 
 def test_a_shell_has_no_part_in_it():

@@ -11,6 +11,8 @@ from spoolscope.cli.printing import say
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 from spoolscope.traces.unfinished import Unfinished, left
 
+OVERWRITE = "--overwrite-signature"
+
 # Leftovers that are named one by one before other verbs.
 NAMED = 3
 
@@ -106,9 +108,19 @@ def _ways(one: Unfinished) -> list[tuple[str, str]]:
 
 
 def resuming(command: str) -> str:
-    """Return the command that goes on with a replay that was begun by ``command``."""
-    place, _, words = command.partition(" && ")
-    kept = [word for word in shlex.split(words) if word not in ("-f", "--force", "--resume")]
+    """Return the command that goes on with a replay that was begun by ``command``.
+
+    Without --overwrite-signature: what the disk held is gone, and after a reboot its name may be
+    that of another disk.
+    """
+    place, _, text = command.partition(" && ")
+    words = shlex.split(text)
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in ("-f", "--force", "--resume")
+        and OVERWRITE not in (before, word.partition("=")[0])
+    ]
     again = shlex.join([*kept, "--resume"])
     here = shlex.split(place)[1:] == [str(Path.cwd())]
     return again if here else f"{place} && {again}"

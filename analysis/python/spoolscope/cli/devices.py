@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from spoolscope.cli.clean import OVERWRITE
 from spoolscope.replay.disks import Asked
 
 DEVICE = click.Path(path_type=Path)
@@ -29,7 +30,7 @@ _OPTIONS = (
         help="The same device once more: it may be formatted. Needed for each.",
     ),
     click.option(
-        "--overwrite-signature",
+        OVERWRITE,
         "overwritten",
         multiple=True,
         metavar="TYPE",

@@ -10,6 +10,8 @@ from spoolscope.replay.storage import Storage
 from spoolscope.replay.targets import Target
 
 SAID_LINES = 5
+NAMES_AT_ONCE = 1000
+"""A command line has 2 MiB at most."""
 
 
 def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
@@ -60,12 +62,13 @@ def _check(storage: Storage, life: Lifetime) -> None:
 def _remove_all(mount: Path, life: Lifetime) -> None:
     """Remove all names, as ``rm -r`` does, and wait until that is on the disk."""
     names = [entry.path for entry in os.scandir(mount) if entry.name != "lost+found"]
+    failed = False
     with life.step("remove"):
-        done = subprocess.run(
-            ["rm", "-rf", "--one-file-system", "--", *names], capture_output=True, check=False
-        )
+        for at in range(0, len(names), NAMES_AT_ONCE):
+            words = ["rm", "-rf", "--one-file-system", "--", *names[at : at + NAMES_AT_ONCE]]
+            failed |= subprocess.run(words, capture_output=True, check=False).returncode != 0
         images.run("sync", "-f", mount)
-    if done.returncode:
+    if failed:
         del life.steps["remove"]
         life.left_out("remove", "rm may not remove all of it")
         return

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -142,10 +143,12 @@ def own_words(said: str) -> str:
 
 def _ended(words: Command) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": images.program_path(), "LC_ALL": "C"}
-    return subprocess.run(
-        words, capture_output=True, text=True, errors="replace", env=env, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    # A word without a directory names nothing there, whatever it was meant for.
+    with tempfile.TemporaryDirectory(prefix="spoolscope-empty-") as empty:
+        return subprocess.run(
+            words, capture_output=True, text=True, errors="replace", env=env, check=False,
+            stdin=subprocess.DEVNULL, cwd=empty,
+        )  # fmt: skip
 
 
 def _run(words: Command) -> str:

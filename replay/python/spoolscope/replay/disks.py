@@ -11,6 +11,7 @@ from spoolscope.replay.commands import formatted
 from spoolscope.replay.device_uses import check_unused
 from spoolscope.replay.devices import Device, refused
 from spoolscope.replay.interrupts import undisturbed
+from spoolscope.replay.layers import device_layers
 from spoolscope.replay.signatures import LABEL, check_signatures, settle, wipe
 from spoolscope.replay.storage import Storage
 
@@ -85,6 +86,11 @@ class Disks:
                 )
             if one.directory is None:
                 _check_size(self.main, one.smallest, one.name)
+            if device_layers(one.layers):
+                raise refused(
+                    f"{one.name} lies on {one.layers[0]}, which is set up over images only",
+                    "leave it out, or replay it without --device",
+                )
             if one.model:
                 raise refused(
                     f"{one.name} plays another disk than {self.main.path}",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.layers import device_layers
 from spoolscope.traces.devices import device_model
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
@@ -38,6 +39,12 @@ def on_model(candidate: Candidate, model: str) -> Candidate:
         raise SpoolscopeError(
             f"{candidate.name} lies on a disk of its own, which cannot play {name}",
             remedy="use --device-model with images, such as --on ext4",
+            exit_code=USAGE,
+        )
+    if device_layers(candidate.layers):
+        raise SpoolscopeError(
+            f"{candidate.name} lies on {candidate.layers[0]}, below which {name} cannot be played",
+            remedy="use --device-model with candidates that lie on one image",
             exit_code=USAGE,
         )
     return replace(candidate, model=name, name=f"{candidate.name}@{name}")

@@ -1,12 +1,19 @@
 """Options of mkfs and mount as people write them; no shell sees them."""
 
+import re
 import shlex
 
 from spoolscope.replay.candidate import SAFE
 
 ATIMES = ("noatime", "atime", "relatime", "strictatime")
 # What would have a replay write elsewhere, or not at all.
-REFUSED = ("ro", "bind", "rbind", "move", "remount", "loop", "suid", "dev", "helper", "fd")
+REFUSED = (
+    *("ro", "bind", "rbind", "move", "remount", "suid", "dev", "helper", "uhelper", "fd"),
+    *("loop", "offset", "sizelimit", "encryption", "logdev", "rtdev", "jdev", "journal_dev"),
+    *("journal_path", "device", "user", "users", "owner", "group", "defaults"),
+)
+# By these words mkfs finds another device than the candidate's: mke2fs(8), mkfs.xfs(8).
+ANOTHER = re.compile(r"(^|,)(device|logdev|rtdev|name|file)=|(^|=)(UUID|LABEL|PARTUUID|PARTLABEL)=")
 
 
 class WrongError(Exception):
@@ -30,6 +37,8 @@ def split_words(text: str) -> tuple[str, ...]:
                 f"mkfs: {word!r} names a path; mkfs is given the candidate's own device"
                 " (journal = SIZE asks for another one)"
             )
+        if ANOTHER.search(word):
+            raise WrongError(f"mkfs: {word!r} names a device; mkfs is given the candidate's own")
     if words and not words[0].startswith("-"):
         raise WrongError(f"mkfs: {words[0]!r} is no option")
     return words
@@ -43,9 +52,10 @@ def split_options(text: str) -> tuple[str, ...]:
     """
     options = tuple(option.strip() for option in text.split(",") if option.strip())
     for option in options:
-        if "/" in option or len(option.split()) != 1 or option.startswith("-"):
+        # mount(8) takes a quote for the begin of a value that may hold all options that follow.
+        if re.search(r"""[/"'\\\x00-\x20\x7f]""", option) or option.startswith("-"):
             raise WrongError(f"mount: {option!r} is no plain option, such as data=journal")
-        if _key(option) in REFUSED:
+        if _key(option) in REFUSED or _key(option).lower().startswith("x-"):
             raise WrongError(f"mount: {_key(option)!r} is not for a candidate to choose")
     return options
 

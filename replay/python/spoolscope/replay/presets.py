@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.candidate import NOT_STATED, SAME, Candidate
-from spoolscope.replay.layers import LAYERS
+from spoolscope.replay.layers import LAYERS, device_layers
 from spoolscope.replay.options import WrongError, joined_options, split_options, split_words
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS, Filesystem, size_bytes
@@ -145,6 +145,8 @@ def made(
     layers = tuple(block.get("on", base.layers if base else ()))
     below = _below(kind, layers, others)
     journal = _size(block, "journal", base.journal if base else 0)
+    if journal and device_layers(layers):
+        raise WrongError("journal: a filesystem on layers has none apart")
     if journal and kind.journal is None:
         raise WrongError(f"journal: {fstype} has no separate journal or log device")
     given = below if below and ("on" in block or base is None) else base

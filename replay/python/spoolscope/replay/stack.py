@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,14 @@ def stacked(
                 "bytes": str(_whole(images.size_of(devices[0]) * THIN_PART)),
             }
             images.run("modprobe", layer.module)
-            said += carried_out(_filled(layer.make, devices, told))
-            down.callback(_taken_down, _filled(layer.undo, devices, told))
+            undo = _filled(layer.undo, devices, told)
+            try:
+                said += carried_out(_filled(layer.make, devices, told))
+            except BaseException:
+                with suppress(SpoolscopeError):  # of what was made so far
+                    _taken_down(undo)
+                raise
+            down.callback(_taken_down, undo)
             devices = [Path(layer.device.format_map(told))]
         yield devices[0]
 

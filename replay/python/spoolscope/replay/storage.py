@@ -100,6 +100,8 @@ class Storage:
         Raises:
             SpoolscopeError: no space left.
         """
+        if self.set_up:
+            return  # layers are made anew for each round
         for image, copy in zip(self.images, _copies(to), strict=False):
             images.copy(image, copy)
             images.drop_cached(copy)
@@ -127,7 +129,7 @@ def on_images(
         with _on_layers(candidate, work, size_bytes) as storage:
             yield storage
         return
-    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work)).absolute()
     copied = kept is not None and kept.exists()
     sizes = [size_bytes, candidate.journal] if candidate.journal else [size_bytes]
     made = [place / f"{candidate.label}{end}" for end in (".img", ".journal.img")[: len(sizes)]]
@@ -148,7 +150,7 @@ def on_images(
 @contextmanager
 def _on_layers(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[Storage]:
     """Make images, and the layers over them; each round makes them anew."""
-    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work))
+    place = Path(tempfile.mkdtemp(prefix="spoolscope-", dir=work)).absolute()
     made = [place / f"{candidate.label}.{i}.img" for i in range(disks_of(candidate.layers))]
     said: list[dict[str, Any]] = []
     try:
