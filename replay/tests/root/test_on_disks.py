@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.candidates import parse
+from spoolscope.replay.clearing import wipe_left
 from spoolscope.replay.disks import Asked
 from spoolscope.replay.run import replay
 from spoolscope.replay.signatures import LABEL
@@ -165,3 +166,22 @@ def test_candidates_and_devices_belong_together(
         replay(trace, large, tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
     with pytest.raises(SpoolscopeError, match="its journal needs 101 MiB"):
         replay(trace, large, tmp_path / "out", devices=Asked(*disks, disks))
+
+
+def test_what_a_replay_has_is_not_wiped_by_another_command(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
+) -> None:
+    """``clean`` may know the disk from a replay that was killed before this one began."""
+    disk, refusals = disks[0], []
+
+    def clean(_mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        with pytest.raises(SpoolscopeError) as refused:
+            wipe_left([disk])
+        refusals.append(refused.value.message)
+        return subprocess.run(command, check=False).returncode
+
+    asked = Asked(disk, formatted=[disk])
+    rows = replay(trace, [parse("ext4")], tmp_path / "out", recorder=clean, devices=asked)
+    assert refusals == [f"another command has device {disk} locked"]
+    assert rows[0]["final_state"]["mismatched"] == 0
+    assert wipe_left([disk]) == []  # it is empty by now

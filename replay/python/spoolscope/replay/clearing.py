@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spoolscope.replay import images
+from spoolscope.replay.device_uses import locked
 from spoolscope.replay.devices import Device
 from spoolscope.replay.signatures import foreign, signatures, wipe
 from spoolscope.traces.errors import SpoolscopeError
@@ -63,9 +64,10 @@ def wipe_left(paths: Sequence[Path]) -> list[Path]:
         SpoolscopeError: one is still in use.
     """
     devices = [Device.at(path) for path in paths if path.is_block_device()]
-    others = {device for device, _ in foreign(devices)}
-    ours = (one for one in devices if others.isdisjoint([one, *one.partitions()]))
-    wiped = [one for one in ours if signatures(one)]
-    for device in wiped:
-        wipe(device)
+    with locked(devices):
+        others = {device for device, _ in foreign(devices)}
+        ours = (one for one in devices if others.isdisjoint([one, *one.partitions()]))
+        wiped = [one for one in ours if signatures(one)]
+        for device in wiped:
+            wipe(device)
     return [device.path for device in wiped]

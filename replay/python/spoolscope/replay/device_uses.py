@@ -1,10 +1,11 @@
 """Uses of a block device: what would be destroyed with it, or would destroy what it is used for."""
 
 import errno
+import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from spoolscope.replay.devices import Device, refused
@@ -33,7 +34,7 @@ def check_unused(device: Device) -> None:
 
 @contextmanager
 def claimed(device: Device) -> Iterator[int]:
-    """Keep everybody else from mounting a device, or using it in another way, for a while.
+    """Keep every other user from mounting a device, or using it in another way, for a while.
 
     Yields:
         A descriptor to write to it.
@@ -45,7 +46,7 @@ def claimed(device: Device) -> Iterator[int]:
         descriptor = os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
         raise refused(
-            f"device {device.path} cannot be had alone: {error.strerror}",
+            f"device {device.path} cannot be opened exclusively: {error.strerror}",
             "see what uses it: lsblk, fuser -v",
         ) from error
     try:
@@ -54,6 +55,26 @@ def claimed(device: Device) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(devices: Sequence[Device]) -> Iterator[None]:
+    """Keep other replays, ``clean`` and udev from devices, mounted or not, until the end.
+
+    Raises:
+        SpoolscopeError: another command has one.
+    """
+    with ExitStack() as held:
+        for device in devices:
+            descriptor = os.open(device.node, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise refused(
+                    f"another command has device {device.path} locked", "see fuser -v"
+                ) from None
+        yield
 
 
 def _lasting_use(device: Device) -> str | None:

@@ -1,14 +1,14 @@
 """The devices that the user gave to be formatted, and a fresh one for each run."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.commands import formatted
-from spoolscope.replay.device_uses import check_unused
+from spoolscope.replay.device_uses import check_unused, locked
 from spoolscope.replay.devices import Device, refused
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.layers import device_layers
@@ -129,6 +129,10 @@ class Disks:
         for device in self.all:
             device.check_same()
         self._check()
+        with locked(used):
+            yield from self._lent(candidate, used)
+
+    def _lent(self, candidate: Candidate, used: list[Device]) -> Iterator[Storage]:
         try:
             trimmed = [wipe(device) for device in used]
             settled_ns = settle(used)
@@ -141,9 +145,9 @@ class Disks:
             made = Storage(candidate, self.main.node, journal, label=LABEL)
             yield replace(made, devices=tuple(facts))
         finally:
-            with undisturbed():
-                for device in reversed(used):
-                    wipe(device)
+            with undisturbed(), ExitStack() as wiping:
+                for device in used:  # all of them, whatever becomes of one
+                    wiping.callback(wipe, device)
 
     def _check(self) -> None:
         for device in self.all:
