@@ -95,6 +95,24 @@ def test_notes_that_others_may_have_written_are_not_read(
         assert unfinished.left() == []
 
 
+@pytest.mark.parametrize("change", ["owner", "mode"])
+def test_a_state_directory_below_one_of_another_user_is_not_used(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with sudo -E: its owner could put a link there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    home = tmp_path / "home"
+    (home / "state").mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    assert unfinished._directory() == home / "state/spoolscope/unfinished"
+    if change == "owner":
+        os.chown(home, 1000, 1000)
+    else:
+        home.chmod(0o777)
+    assert unfinished._directory() == Path("/var/lib/spoolscope/unfinished")
+
+
 def test_two_commands_do_not_write_one_output(tmp_path: Path) -> None:
     process, work = working(tmp_path / "a.trace")
     with pytest.raises(SpoolscopeError, match=r"another command is writing .*a\.trace") as caught:

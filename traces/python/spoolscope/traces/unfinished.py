@@ -111,8 +111,9 @@ def command_line() -> str | None:
 
 
 def _directory() -> Path:
-    if base := os.environ.get("XDG_STATE_HOME"):
-        return Path(base) / "spoolscope" / "unfinished"
+    given = os.environ.get("XDG_STATE_HOME")
+    if given and _nobody_else_moves(base := Path(given).resolve()):
+        return base / "spoolscope" / "unfinished"
     if os.geteuid() == 0:
         return Path("/var/lib/spoolscope/unfinished")
     return Path.home() / ".local" / "state" / "spoolscope" / "unfinished"
@@ -141,6 +142,23 @@ def _all_notes() -> list[Path]:
         return sorted(directory.glob("*.json"))
     except OSError:
         return []
+
+
+def _nobody_else_moves(place: Path) -> bool:
+    """Tell whether only this user and root can replace a directory, a resolved one, or any above.
+
+    With ``sudo -E`` the state directory may be another user's, who could have root remove files.
+    """
+    for directory in (place, *place.parents):
+        try:
+            found = directory.stat()
+        except OSError:
+            continue  # not made yet
+        if found.st_uid not in (0, os.geteuid()):
+            return False
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
+            return False
+    return True
 
 
 def _is_ours_alone(found: os.stat_result) -> bool:
