@@ -39,8 +39,10 @@ def command(dry_run: bool, as_json: bool) -> int:
             continue
         try:
             _put_back(one)
-            for device in wipe_left(one.devices):
-                say(f"Wiped {device}", err=True)
+            wiped = wipe_left(one.devices)
+            for device in one.devices:
+                as_it_was = "Left as it is, being empty or of something else by now:"
+                say(f"{'Wiped' if device in wiped else as_it_was} {device}", err=True)
             clear(one.place)
         except SpoolscopeError as error:
             failed[str(one.place)] = f"{error.message}; {error.remedy}"

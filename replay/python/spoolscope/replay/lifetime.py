@@ -112,6 +112,10 @@ class Lifetime:
         """Keep what a recorded replay had written to the devices, by the requests in its trace."""
         if not devices or not (trace / "meta.json").is_file():
             return
+        if parts := [path for path in devices if not _has_requests(path)]:
+            # Requests are those of the disk, and of what lies below md and device-mapper.
+            self.left_out("written_while_recorded", f"{parts[0]} has no requests of its own")
+            return
         numbers = [path.stat().st_rdev for path in devices]
         disks = [os.major(number) << 20 | os.minor(number) for number in numbers]
         written = dict.fromkeys(KINDS, 0)
@@ -189,6 +193,12 @@ class _Device:
 
 def _stat_of(device: Path) -> Path:
     return Path("/sys/class/block", device.resolve().name, "stat")
+
+
+def _has_requests(device: Path) -> bool:
+    place = Path("/sys/class/block", device.resolve().name)
+    of_others = ("partition", "dm", "md")
+    return not any((place / name).exists() for name in of_others)
 
 
 def _programs_ns() -> int:
