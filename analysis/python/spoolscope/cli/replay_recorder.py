@@ -24,7 +24,8 @@ def replay_recorder() -> Recorder | None:
         made = record(request, show)
         if made.failure is not None:
             warn(f"the recorder of a replay ended early: {made.failure}")
-        elif made.command_status is None:  # a signal ended the recording before the replay began
+        elif made.command_status is None or (made.signalled and made.command_status == 0):
+            # The signal came before the replay began, or when it had ended and the recorder not.
             raise KeyboardInterrupt
         return made.command_status or 0
 

@@ -22,7 +22,11 @@ Event = dict[str, Any]
 
 
 class Recorder:
-    """A running spoolscope-record that writes a capture and says what happens."""
+    """A running spoolscope-record that writes a capture and says what happens.
+
+    Attributes:
+        signalled: A termination signal came while it ran.
+    """
 
     def __init__(self, request: Request, capture: Path) -> None:
         """Start it; ``capture`` is the file to write, its answers go beside it."""
@@ -30,6 +34,7 @@ class Recorder:
         self._answers.touch(mode=0o600, exist_ok=False)
         self._read_bytes = 0
         self._last: dict[str, Event] = {}
+        self.signalled = False
         self._process = subprocess.Popen(
             [
                 str(find_binary("spoolscope-record")),
@@ -65,6 +70,7 @@ class Recorder:
             return
 
         def stop(_number: int, _frame: Any) -> None:
+            self.signalled = True
             self._process.send_signal(signal.SIGINT)
 
         before = {number: signal.signal(number, stop) for number in ENDING}

@@ -36,6 +36,7 @@ class Summary:
         failure: Why the recorder ended early, or None; the trace holds what came before.
         unmounted: Mount points of spools that were unmounted meanwhile.
         ready: The snapshot was taken, and a command began, before the recording was to end.
+        signalled: A termination signal came meanwhile, perhaps after the command had ended.
     """
 
     trace: Path
@@ -44,6 +45,7 @@ class Summary:
     failure: str | None = None
     unmounted: tuple[str, ...] = ()
     ready: bool = True
+    signalled: bool = False
 
 
 def record(
@@ -72,13 +74,14 @@ def record(
     if request.is_series:
         return _record_series(Series(request, hiding, tell, made), progress)
     work = work_directory(request.output, "recording")
-    status, failure, seen = None, None, Seen()
+    status, failure, seen, signalled = None, None, Seen(), False
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
     try:
         with blocks:
             recorder = Recorder(request, work / CAPTURE)
             for _ in watched(recorder, request.duration_s, progress, seen):
                 pass
+            signalled = recorder.signalled
             status = recorder.end()
     except SpoolscopeError as error:
         if not _worth_keeping(work / CAPTURE):
@@ -86,7 +89,8 @@ def record(
             raise
         failure = f"{error.message}: {error.remedy}"
     meta = _finish([work / CAPTURE], work, request.output, hiding, progress)
-    return Summary(request.output, status, meta, failure, tuple(seen.unmounted), seen.ready)
+    unmounted = tuple(seen.unmounted)
+    return Summary(request.output, status, meta, failure, unmounted, seen.ready, signalled)
 
 
 def _hiding(request: Request) -> Hiding | None:
