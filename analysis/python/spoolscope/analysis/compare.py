@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def other_durability(self) -> dict[str, str]:
-        """What survives a crash of candidates that do not keep what the reference keeps."""
+        """Durability of the candidates whose durability differs from the reference's, by name."""
         kept = self.candidates[self.reference].durability
         return {n: c.durability for n, c in self.candidates.items() if c.durability != kept}
 

@@ -26,7 +26,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Measure:
-    """What is told of a life: label, unit ("ns", "bytes" or "times"), and where run.json has it."""
+    """One measure of a life: label, unit ("ns", "bytes" or "times"), and where run.json has it."""
 
     label: str
     unit: str

@@ -93,7 +93,7 @@ class Replay:
 
     @property
     def what_if(self) -> str:
-        """What all runs leave out on purpose, in few words; empty if they do not, or differ."""
+        """Label of the calls that all runs leave out on purpose; "" if none, or runs differ."""
         labels = {(run.row.get("what_if") or {}).get("label", "") for run in self.runs}
         return str(labels.pop()) if len(labels) == 1 else ""
 

@@ -1,7 +1,7 @@
 """spoolscope compare: which candidate is faster, by how much, why, and how sure."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Comparison
+    from spoolscope.analysis.compare import Candidate, Comparison
 
 
 @click.command("compare", epilog="Example: spoolscope compare mail.replay --reference ext4")
@@ -143,14 +143,14 @@ def _secondary(found: "Comparison") -> Iterable[str]:
     from spoolscope.analysis.wording import duration, percent
 
     yield "Secondary, no verdicts: mean of fsync and fdatasync, 99th percentiles, calls >"
-    yield f"{'':<17}" + "".join(f"{head:>9}" for head in SECONDARY_COLUMNS.values())
-    labels = _labels(found, 16)
-    for c in found.candidates.values():
-        cells = [
+
+    def cells(c: "Candidate") -> list[str]:
+        return [
             duration(c.metrics[key]) if METRICS[key].unit == "ns" else percent(c.metrics[key], 2)
             for key in SECONDARY_COLUMNS
         ]
-        yield f"{labels[c.name]:<17}" + "".join(f"{cell:>9}" for cell in cells)
+
+    yield from _table(found, SECONDARY_COLUMNS.values(), 9, cells)
 
 
 LIFE_COLUMNS = {
@@ -171,13 +171,26 @@ def _lives(found: "Comparison") -> Iterable[str]:
     from spoolscope.analysis.lives import MEASURES
 
     yield "Life of the filesystem, medians; writes: bytes to its device by byte of calls"
-    yield f"{'candidate':<17}" + "".join(f"{head:>7}" for head in LIFE_COLUMNS)
+
+    def cells(c: "Candidate") -> list[str]:
+        spreads = ((MEASURES[key], c.life.get(key)) for key in LIFE_COLUMNS.values())
+        shown = (m.shown(spread.median if spread else None) for m, spread in spreads)
+        return [cell.replace("iB", "").replace(" ", "") for cell in shown]
+
+    yield from _table(found, LIFE_COLUMNS, 7, cells)
+
+
+def _table(
+    found: "Comparison",
+    heads: Iterable[str],
+    width: int,
+    cells: Callable[["Candidate"], list[str]],
+) -> Iterable[str]:
+    """Yield the heads, and a row of cells for each candidate."""
+    yield f"{'candidate':<17}" + "".join(f"{head:>{width}}" for head in heads)
     labels = _labels(found, 16)
     for c in found.candidates.values():
-        told = ((MEASURES[key], c.life.get(key)) for key in LIFE_COLUMNS.values())
-        cells = (m.shown(spread.median if spread else None) for m, spread in told)
-        narrow = (cell.replace("iB", "").replace(" ", "") for cell in cells)
-        yield f"{labels[c.name]:<17}" + "".join(f"{cell:>7}" for cell in narrow)
+        yield f"{labels[c.name]:<17}" + "".join(f"{cell:>{width}}" for cell in cells(c))
 
 
 def _report_command(out: tuple[Path, ...]) -> str:

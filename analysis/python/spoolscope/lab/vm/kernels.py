@@ -21,7 +21,8 @@ from spoolscope.traces.phases import Progress, unseen
 # Debian's names: linux-image-6.1.0-56-amd64, linux-image-6.12.117+deb12-amd64.
 PACKAGE = r"linux-image-({}\.\d+(?:-\d+|\+deb\d+)-amd64)"
 SERIES = re.compile(r"\d+\.\d+")
-# What a machine with every filesystem, device-mapper, md and pretended disks needs of the 400 MB.
+# The parts of a package of 400 MB for a machine with every filesystem, device-mapper, md and
+# pretended disks.
 UNPACKED = (
     "*/boot/vmlinuz-*",
     "*/lib/modules/*/modules.*",
