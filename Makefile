@@ -28,9 +28,13 @@ sample: ## make the sample trace again from a real Postfix and Dovecot (sudo)
 	@.ci/setup sample
 	@traces/samples/make-sample.sh
 
+wheel: ## dist/: a wheel for any platform, and one with the native programs for this architecture
+	@.ci/setup test
+	@.ci/wheel
+
 format: ## rewrite sources to the house style
 	@.ci/setup test
 	@.ci/format
 
 clean: ## remove what was built
-	rm -rf build target .venv demo
+	rm -rf build target .venv demo dist

@@ -33,7 +33,7 @@ def find_binary(name: str) -> Path:
         return Path(found)
     searched = ", ".join([*map(str, places), "PATH"])
     if source_root() is None:
-        remedy = "it is built from the sources, by 'make setup' there"
+        remedy = "install the wheel for this architecture, which 'make wheel' makes from sources"
     else:
         remedy = "run 'make setup'"
     raise SpoolscopeError(

@@ -1,0 +1,27 @@
+"""Put the native programs into a wheel.
+
+`.ci/wheel` builds twice: without SPOOLSCOPE_NATIVE_DIR for any platform (explain, report, compare),
+and with it for this machine's architecture (record and replay, too).
+"""
+
+import os
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class NativePrograms(BuildHookInterface):
+    """Adds each program of SPOOLSCOPE_NATIVE_DIR as spoolscope/bin/PROGRAM."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add them, and name the platform that they are for."""
+        directory = os.environ.get("SPOOLSCOPE_NATIVE_DIR")
+        if version == "editable" or not directory:
+            return
+        for program in sorted(Path(directory).iterdir()):
+            build_data["force_include"][str(program)] = f"spoolscope/bin/{program.name}"
+        build_data["pure_python"] = False
+        # Any Python will do: nothing is linked against it.
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_')}"
