@@ -249,6 +249,7 @@ class ReplayBuilder:
             "fstype": candidate,
             "mkfs": f"mkfs.{candidate} -q",
             "mount_options": "noatime",
+            "cache": "recorded",
             "pace": "original",
             "syscalls": n,
             "executed": n - len(skipped),

@@ -323,6 +323,15 @@ pub fn come_as_others() {
     }
 }
 
+/// Bytes that disks read for this process so far, metadata too; `None` where they are not counted.
+pub fn bytes_read() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes: "))?;
+    line.parse().ok()
+}
+
 /// CPU time this process has used, nanoseconds.
 pub fn cpu_time() -> i64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)

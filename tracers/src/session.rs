@@ -175,7 +175,7 @@ fn record(
     )?;
     let mut pump = Pump::new(&ring, &segments, budget, Watch::new(spools)?, options)?;
     answer::say(options, &json!({"event": "begun"}))?;
-    first["snapshot_whole"] = pump.until_snapshot(&probes, spools)?.into();
+    take_snapshot(&mut pump, &probes, spools, &mut first)?;
     first["tier"] = coverage.tier().into();
     first["programs"] = coverage.to_json();
     say_first(&segments, &first)?;
@@ -242,6 +242,20 @@ fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
         segments.touched = Some(Touched::new(spools, &aliases::of_all(spools)?, rate));
     }
     Ok(segments)
+}
+
+/// Takes the snapshot; `first` says whether it is whole, and how much of it was not in memory.
+fn take_snapshot(
+    pump: &mut Pump<'_>,
+    probes: &Probes<'_>,
+    spools: &[Spool],
+    first: &mut Value,
+) -> Result<()> {
+    let before = host::bytes_read();
+    first["snapshot_whole"] = pump.until_snapshot(probes, spools)?.into();
+    let read = host::bytes_read().zip(before);
+    first["snapshot_read_bytes"] = json!(read.map(|(now, then)| now - then));
+    Ok(())
 }
 
 /// What is known before the first record; a killed recorder leaves at least this.

@@ -259,7 +259,7 @@ AGED = {"seed": 7, "factor": 2.0, "bytes_made": 1}
     [
         ({"pace": "afap"}, {}, r"pace \(original in .*a, afap in .*b\)"),
         ({}, {"order": "none"}, "order"),
-        ({}, {"cache": "warm"}, r"cache \(cold in"),
+        ({}, {"cache": "warm"}, r"cache \(recorded in"),
         ({}, {"age": AGED}, r"age \(none in .*a, 2 in .*b\)"),
         ({}, {"compressible": 50}, "compressible"),
         ({}, {"duplicate": 50}, "duplicate"),

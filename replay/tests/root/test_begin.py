@@ -1,8 +1,11 @@
 """The state in which a replay begins: kept images, caches, and what the data is like."""
 
+import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,17 +69,23 @@ def test_later_rounds_begin_with_a_copy(trace, tmp_path, require):
     rows = replay(trace, ["ext4"], tmp_path / "out", rounds=3, pace="afap")
     assert [row["fixture"] for row in rows] == ["built", "copied", "copied"]
     assert {row["divergent"] + row["final_state"]["mismatched"] for row in rows} == {0}
-    assert {row["cache"] for row in rows} == {"cold"}
+    assert {row["cache"] for row in rows} == {"recorded"}
 
 
 def in_memory(mount: Path) -> int:
-    """Bytes of the files below a directory that are in the page cache, by fincore(1)."""
+    """Bytes of the files below a directory that are in the page cache."""
+    return sum(resident(mount).values())
+
+
+def resident(mount: Path) -> dict[str, int]:
+    """Bytes of each file below a directory that are in the page cache, if any, by fincore(1)."""
     files = sorted(str(path) for path in mount.rglob("m*"))
     done = subprocess.run(
-        ["fincore", "--noheadings", "--bytes", "--output", "RES", *files],
+        ["fincore", "--noheadings", "--bytes", "--output", "RES,FILE", *files],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return sum(map(int, done.stdout.split()))
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {Path(name).name: int(size) for size, name in lines if int(size)}
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
@@ -93,6 +102,79 @@ def test_caches_are_what_was_asked_for(cache, trace, tmp_path, require):
     assert row["cache"] == cache
     # A kernel that reclaims in advance (DAMON) has dropped 45 of the 10,240 pages at once.
     assert (36 * MIB < seen[0] <= 40 * MIB) if cache == "warm" else seen == [0]
+
+
+def of_waits(trace: Path, kind: str) -> Path:
+    """Have a trace say that its recorder saw waits, and which snapshot it took."""
+    meta = json.loads((trace / "meta.json").read_text())
+    meta |= {"programs": {"attached": ["on_switch"]}, "snapshot": {"kind": kind}}
+    (trace / "meta.json").write_text(json.dumps(meta))
+    return trace
+
+
+@pytest.fixture
+def looked_at(script, tmp_path) -> Callable[[str], Path]:
+    """Names that are looked at, and two files that are read: for m1 the recording had to wait."""
+    script.entry("box", ino=2, mode=DIR)
+    for number in range(300):
+        script.entry(f"box/m{number}", ino=100 + number, mode=REG, size=64 * 1024)
+    known = {"obj_mode": REG, "obj_size": 64 * 1024}
+    for number in range(300):
+        script.call(
+            10, number / 10, "newfstatat", f"box/m{number}", ret=0, ino=100 + number, **known
+        )
+    for fd, (number, wait) in enumerate([(0, 0), (1, 3_000_000)], 3):
+        script.call(
+            10, 40 + fd, "openat", f"box/m{number}", ret=fd, flags=0, ino=100 + number, **known
+        )
+        script.call(10, 50 + 5 * fd, "read", f"box/m{number}", ret=65536, base=0, fd=fd,
+                    ino=100 + number, size=65536, offset=0, blocked_ns=wait, **known)  # fmt: skip
+    return lambda kind: of_waits(script.write(tmp_path / "trace"), kind)
+
+
+def reads_of(mount: Path) -> int:
+    """Sectors that were read of the disk below a directory, as the kernel counts them."""
+    dev = mount.stat().st_dev
+    disk = Path(f"/sys/dev/block/{os.major(dev)}:{os.minor(dev)}/stat")
+    return int(disk.read_text().split()[2])
+
+
+def test_names_are_in_memory_that_the_recorder_had_read(looked_at, tmp_path, require):
+    """As the disk's own count of reads has it: fewer than from cold caches, by the names."""
+    require("ext4")
+    trace, reads = looked_at("full"), {}
+
+    def watched(cache: str) -> dict[str, Any]:
+        def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
+            before = reads_of(mount)
+            status = subprocess.run(command, check=False).returncode
+            reads[cache] = reads_of(mount) - before
+            return status
+
+        (row,) = replay(trace, ["ext4"], tmp_path / cache, pace="afap", recorder=look,
+                        begin=Begin(cache))  # fmt: skip
+        return row
+
+    watched("cold")
+    cached = watched("recorded")["cached"]
+    assert (cached["names"], cached["files"], cached["data_bytes"]) == (301, 1, 65536)
+    assert reads["recorded"] == 65536 // 512  # m1 alone
+    # m0 as well, and the names of the directory; the mount has read the first 512 inodes.
+    assert reads["cold"] >= 2 * 65536 // 512 + 4096 // 512
+
+
+def test_data_is_in_memory_that_no_call_waited_for(looked_at, tmp_path, require):
+    """As fincore has it; without a snapshot names are those that no call waited for."""
+    require("ext4")
+    held: dict[str, int] = {}
+
+    def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        held.update(resident(mount))
+        return subprocess.run(command, check=False).returncode
+
+    (row,) = replay(looked_at("none"), ["ext4"], tmp_path / "out", pace="afap", recorder=look)
+    assert held == {"m0": 65536}
+    assert row["cached"]["names"] == 300  # no call names the directory
 
 
 def used(trace: Path, place: Path, content: Content) -> int:

@@ -39,7 +39,12 @@ def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary
         syscalls=len(calls) + 3, before_start=7, in_flight=0, strangers=0, left_out={"fsync": 3}
     )
     given = Conditions(pace, CLEAN | summary, mismatched, same)
-    return fidelity(Plan(calls, [], np.zeros(1, DTYPES["plan_thread"])), outcomes, planned, given)
+    return fidelity(
+        Plan(calls, np.zeros(0, DTYPES["plan_entry"]), [], np.zeros(1, DTYPES["plan_thread"])),
+        outcomes,
+        planned,
+        given,
+    )
 
 
 def steady(n: int, late_ns: object = 0) -> tuple[np.ndarray, np.ndarray]:

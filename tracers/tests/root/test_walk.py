@@ -147,3 +147,26 @@ def test_the_rate_of_the_walk_holds_at_any_time(rate, spool, tmp_path):
         ends = np.searchsorted(times, times + window_ns)
         most = int((ends - np.arange(len(times))).max())
         assert most <= 1.2 * rate * window_ns / 1e9
+
+
+def test_the_snapshot_says_what_it_brought_into_memory(spool, tmp_path, require):
+    """As much as the disk has read, by its count; names that were read before are none."""
+    require("ext4")
+    mount = spool("ext4")
+    for number in range(2000):
+        (mount / f"{number % 7:03}-{number}").touch()
+    subprocess.run(["umount", mount], check=True)
+    subprocess.run(["mount", "-o", "loop", tmp_path / "ext4.img", mount], check=True)
+    device = mount.stat().st_dev
+    counts = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+
+    def snapshot(name: str) -> tuple[int, int]:
+        place, before = tmp_path / name, int(counts.read_text().split()[2])
+        place.mkdir()
+        told = captured(mount, place).meta["snapshot_read_bytes"]
+        return told, 512 * (int(counts.read_text().split()[2]) - before)
+
+    told, read = snapshot("cold")
+    assert read > 1500 * 256
+    assert 0.9 * read <= told <= read  # the filesystem itself, and others, read as well
+    assert snapshot("warm") == (0, 0)

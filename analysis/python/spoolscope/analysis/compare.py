@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
 from spoolscope.analysis.lives import Spread, lives, unclean
@@ -137,6 +138,7 @@ class Comparison:
             "rounds": max(c.rounds for c in self.candidates.values()),
             "seed": header.get("seed"),
             "calls": self.n_calls,
+            "caches": caches_at_begin(header),
             "primary": PRIMARY,
             "reference": self.reference,
             "other_durability": self.other_durability,

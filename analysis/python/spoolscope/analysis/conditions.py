@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from spoolscope.analysis.guests import accelerator
+from spoolscope.analysis.wording import size
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 ORIGINAL = "original"
-# A directory is as it was where an image is cold: the same was asked for.
 # No option of replay by their own names.
 _UNASKED = ("recorded", "accelerator")
-AS_IT_WAS, COLD = "as it was", "cold"
+AS_IT_WAS, COLD, RECORDED = "as it was", "cold", "recorded"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Conditions:
 
     pace: str = ORIGINAL
     order: str = "resource"
-    cache: str = COLD
+    cache: str = RECORDED
     age: float | None = None
     seed: int | None = None
     compressible: int = 0
@@ -50,7 +50,7 @@ class Conditions:
         return cls(
             pace=str(header.get("pace", default.pace)),
             order=str(row.get("order", default.order)),
-            cache=COLD if row.get("cache", COLD) == AS_IT_WAS else str(row.get("cache", COLD)),
+            cache=_cache(header, row),
             age=float(age["factor"]) if age else None,
             seed=None if seed is None else int(seed),
             compressible=int(row.get("compressible", 0)),
@@ -68,6 +68,27 @@ class Conditions:
             if condition.name not in _UNASKED and value and value != condition.default:
                 words += [f"--{condition.name}", *([] if value is True else [_word(value)])]
         return [*words, "--no-record"] if self.recorded is False else words
+
+
+def _cache(header: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Return what was asked for; a directory, whose caches nothing empties, is as it was."""
+    found = str(row.get("cache", COLD))
+    return found if found != AS_IT_WAS else str(header.get("asked", {}).get("cache", COLD))
+
+
+def caches_at_begin(header: Mapping[str, Any]) -> str:
+    """Say in a sentence what was in memory when the runs of a replay.json began."""
+    row = header["runs"][0]
+    asked, cached = _cache(header, row), row.get("cached")
+    if row.get("cache") == AS_IT_WAS:
+        return "Caches: a directory's are as its filling left them, and never emptied."
+    if asked == RECORDED and cached:
+        held = f"{cached['names']:,} names"
+        if cached["files"]:
+            held += f" and {size(cached['data_bytes'])} of {cached['files']:,} files"
+        return f"Caches: as in the recording, {held} in memory ({cached['why']})."
+    told = {COLD: "cold: nothing was in memory", RECORDED: "as in the recording"}
+    return f"Caches: {told.get(asked, 'warm: all was in memory')}."
 
 
 def _is_scaled(header: Mapping[str, Any]) -> bool:

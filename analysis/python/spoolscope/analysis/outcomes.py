@@ -24,6 +24,10 @@ EXECUTED = ("same", "diverged", "of_filesystem")
 NOT_MADE = "bad_fd"
 
 
+def _nothing() -> np.ndarray:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True)
 class Run:
     """One replay run.
@@ -36,6 +40,9 @@ class Run:
             it was left out on purpose. With several times the users the rows of each copy follow
             those of the recording.
         tids: Thread that issued it, likewise.
+        late_ns: By how much it was late because its thread, or others that it depends on, took
+            longer than recorded; late_by_machine_ns because the machine did not run it in time.
+            Empty where no time was kept, or by an older replayer.
         divergences: divergences.json as it stands: roots, skipped and listed ones.
     """
 
@@ -46,6 +53,8 @@ class Run:
     latency_ns: np.ndarray = field(repr=False)
     tids: np.ndarray = field(repr=False)
     divergences: dict[str, Any]
+    late_ns: np.ndarray = field(repr=False, default_factory=_nothing)
+    late_by_machine_ns: np.ndarray = field(repr=False, default_factory=_nothing)
 
     @property
     def trace(self) -> Path | None:
@@ -255,7 +264,7 @@ def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> R
         users = len(_phases_ns(row))
         for name, digest in row.get("digests", {}).items():
             check(directory / name, digest)
-        latency, tids = _latency(directory / "outcomes.parquet", len(names), users)
+        latency, tids, *late = _latency(directory / "outcomes.parquet", len(names), users)
         if row.get("what_if"):  # what was left out cost nothing
             gone = np.tile(np.isin(names, list(row["what_if"]["left_out"])), users)
             latency[: len(gone)][gone & (latency[: len(gone)] < 0)] = 0
@@ -263,7 +272,7 @@ def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> R
         listed = dict(listed)
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
         raise _damaged(directory, error) from None
-    return Run(str(row["candidate"]), block, row, directory, latency, tids, listed)
+    return Run(str(row["candidate"]), block, row, directory, latency, tids, listed, *late)
 
 
 def _directory(output: Path, row: dict[str, Any]) -> Path:
@@ -274,10 +283,18 @@ def _directory(output: Path, row: dict[str, Any]) -> Path:
     return output / f"{row['candidate']}-r{row.get('round', 0)}"
 
 
-def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return latency and issuing thread by call; -1 where it was not made for real."""
+_LATE = ("late_by_target_ns", "late_by_machine_ns")
+
+
+def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, ...]:
+    """Return latency and issuing thread by call, -1 where it was not made for real.
+
+    Behind these how late it was, by the target and by the machine; empty if no time was kept.
+    """
+    kept = set(pq.read_schema(file).names)
     columns = ["call", "issue_ns", "end_ns", "verdict", "reason", "tid"]
-    table = pq.read_table(file, columns=columns if users == 1 else [*columns, "copy"])
+    columns += [name for name in _LATE if name in kept] + ["copy"] * (users > 1)
+    table = pq.read_table(file, columns=columns)
     verdict, reason = (table.column(name).cast(pa.string()) for name in ("verdict", "reason"))
     made = pc.is_in(verdict, value_set=pa.array(EXECUTED))
     # On a descriptor that this replay never opened, the kernel had nothing to do.
@@ -287,11 +304,15 @@ def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, np.ndarr
     n_calls = n_calls or int(calls.max(initial=-1)) + 1
     if users > 1:
         calls = calls + n_calls * table.column("copy").to_numpy().astype(np.int64)
-    size = n_calls * users
-    latency, tids = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-    latency[calls] = table.column("end_ns").to_numpy() - table.column("issue_ns").to_numpy()
-    tids[calls] = table.column("tid").to_numpy()
-    return latency, tids
+    values = {"latency": pc.subtract(table.column("end_ns"), table.column("issue_ns"))}
+    values["tid"] = table.column("tid")
+    timed = [name for name in _LATE if name in kept and not table.column(name).null_count]
+    values |= {name: table.column(name) for name in timed if len(calls)}
+    found = {}
+    for name, column in values.items():
+        found[name] = np.full(n_calls * users, -1, np.int64)
+        found[name][calls] = column.to_numpy()
+    return tuple(found.get(name, _nothing()) for name in ("latency", "tid", *_LATE))
 
 
 def _damaged(path: Path, error: object) -> SpoolscopeError:

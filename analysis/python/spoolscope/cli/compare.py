@@ -53,9 +53,12 @@ def command(
 
 def text(found: "Comparison") -> Iterable[str]:
     """Yield the lines of the verdict and its tables, at most 80 columns."""
+    from spoolscope.analysis.conditions import caches_at_begin
+
     verdict = found.verdict
     yield from _wrapped(verdict.headline)
     yield from _wrapped(verdict.sure)
+    yield from _wrapped(caches_at_begin(found.replay.header))
     for reason in verdict.reasons:
         yield from _wrapped(f"- {reason}")
     for problem in verdict.problems:

@@ -7,6 +7,7 @@ import click
 import pyarrow.compute as pc
 
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
+from spoolscope.analysis.wording import size
 from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
@@ -143,11 +144,22 @@ def _tree(facts: dict[str, Any]) -> str:
     if said["kind"] == "partial":
         return f"partial, {met:,} names: the recording ended before all were seen"
     text = f"{met:,} names" + (f", {missed:,} gone before they were seen" if missed else "")
+    if said["kind"] == "full":
+        text += f", in memory since{_read(said.get('read_bytes'))}"
     if said["kind"] == "touched":
         text += f", of the directories that calls used: {said.get('directories', 0):,}"
         if said.get("directories_missed"):
             text += f" (not found: {said['directories_missed']:,})"
     return text
+
+
+def _read(read_bytes: int | None) -> str:
+    """Say what the snapshot changed: what it had to read was not in memory before."""
+    if read_bytes is None:
+        return ""
+    if not read_bytes:
+        return ", as before: none was read from a disk"
+    return f": {size(read_bytes)} of them were read from the disk for this"
 
 
 def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:

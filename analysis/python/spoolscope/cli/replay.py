@@ -116,7 +116,7 @@ PERCENT: dict[str, Any] = {
     type=click.Choice(CACHES),
     default=CACHES[0],
     show_default=True,
-    help="What is in memory when a replay begins: nothing, or all that was there.",
+    help="What is in memory when a replay begins: what the recording had, nothing, or all.",
 )
 @click.option("--age", type=limits.Number(LEAST, MOST, whole=False), help=AGES)
 @click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")

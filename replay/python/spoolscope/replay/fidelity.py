@@ -28,6 +28,7 @@ from spoolscope.replay.outcomes import (
     REASONS,
     SAME,
     SKIPPED,
+    Late,
     Plan,
 )
 from spoolscope.replay.pace import Pace
@@ -108,15 +109,21 @@ class Conditions:
 
 
 def fidelity(
-    plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary, conditions: Conditions
+    plan: Plan,
+    outcomes: npt.NDArray[np.void],
+    planned: PlanSummary,
+    conditions: Conditions,
+    late_calls: Late | None = None,
 ) -> Fidelity:
-    """Count verdicts, measure times and judge a run."""
+    """Count verdicts, measure times and judge a run; ``late_calls`` gets how late each was."""
     counts = count(plan, outcomes, planned)
     made = _all_made(plan, outcomes)
     late = None
     if conditions.pace.has_schedule and counts["executed"]:
         found = lateness.lateness(plan.ops, outcomes, made, conditions.pace, plan.place)
         late = lateness.summary(found, plan.place)
+        if late_calls is not None:
+            late_calls.keep(found, made)
     times = _times(plan, outcomes, made, counts["executed"])
     flight = concurrency.summary(*times, plan.place)
     certificate = certify(counts, late, _makespan(times, conditions.pace), flight, conditions)

@@ -192,6 +192,7 @@ def faults(trace: Trace, lives: Lives) -> Iterator[Ops]:
         ops["end_ns"] += column(table, "dur_ns", 0)[known]
         ops["ino"], ops["obj_mode"] = identity(trace, table)[known], S_IFREG
         ops["offset"], ops["size"] = page[known] * 4096, 1
+        ops["arg"] = table["absent"].to_numpy()[known]  # the engine does not look at it
         ops["flags"] = table["write"].to_numpy().astype(np.uint32)[known]
         ops["path"] = NONE
         yield ops

@@ -15,13 +15,14 @@ from spoolscope.replay.modelled import Player
 from spoolscope.replay.outcomes import Plan
 from spoolscope.replay.pace import Pace
 from spoolscope.replay.plan import PlanSummary
+from spoolscope.replay.recorded_cache import Memory
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.trace import Trace
 
 Recorder = Callable[[Path, list[str], Path, Progress], int]
 """Runs a command while recording a mount into a trace, and returns its exit status."""
 
-CACHES = COLD, WARM = "cold", "warm"
+CACHES = RECORDED, COLD, WARM = "recorded", "cold", "warm"
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,13 @@ class Begin:
     """The state in which every replay begins.
 
     Attributes:
-        cache: cold: nothing of the filesystem is in memory; warm: everything was read once.
+        cache: recorded: what the recording found in memory is there (see ``recorded_cache``);
+            cold: nothing of the filesystem is; warm: everything was read once.
         content: What the data of files is like.
         age: Churn before the fixture is built; none by default.
     """
 
-    cache: str = "cold"
+    cache: str = RECORDED
     content: Content = field(default_factory=Content)
     age: Age | None = None
 
@@ -47,6 +49,7 @@ class Job:
         whole_life: A used filesystem is checked and emptied.
         reference: Candidate that the others are to be held against, None if that is left open.
         player: Plays device models.
+        memory: What was in memory when the recording began, if a replay is to begin so.
     """
 
     trace: Trace
@@ -68,6 +71,7 @@ class Job:
     reference: str | None = None
     player: Player | None = None
     devices: Disks | None = None
+    memory: Memory | None = None
 
     @property
     def users(self) -> int:

@@ -17,7 +17,8 @@ from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.lifetime import Lifetime
-from spoolscope.replay.outcomes import read_outcomes, write_parquet, written_bytes
+from spoolscope.replay.outcomes import Late, read_outcomes, write_parquet, written_bytes
+from spoolscope.replay.recorded_cache import remember
 from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.traces.phases import Phases
 from spoolscope.traces.trace import Trace
@@ -30,7 +31,7 @@ def running_s(job: Job) -> dict[str, float]:
     return {
         "making the filesystem": 0.5,
         "building the fixture": 0.5 + names / 20_000,
-        "making caches cold": 1.0,
+        "preparing caches": 1.0 + names / 50_000,
         "replaying": calls / 50_000 if run_s is None else run_s,
         "converting its recording": 0.0 if job.recorder is None else 2 + calls / 20_000,
         "verifying": 0.5 + names / 50_000,
@@ -77,7 +78,8 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     wrong = judge(job.plan, outcomes, types)
     caused = causes(job.plan, outcomes, wrong, types, job.trace)
     given = Conditions(job.pace, summary, int(state["mismatched"]), types.same, job.users)
-    found = fidelity(job.plan, outcomes, job.summary, given)
+    late = Late(len(outcomes), job.plan.place) if job.pace.has_schedule else None
+    found = fidelity(job.plan, outcomes, job.summary, given, late)
     life.facts["mail_bytes"] = {
         "fill": built["bytes"],
         "replay": written_bytes(job.plan, outcomes),
@@ -87,13 +89,10 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     row["run"] = str(directory)
     row["faults"] = faults_of(job, outcomes)
     row["divergences"] = shown(caused)
-    row["fixture"] = "copied" if target.copied else "built"
-    row["age"] = built.get("age")
-    row["xattrs"] = {"set": built["xattrs"], "skipped": built["xattrs_skipped"]}
-    row["stand_ins"] = built["stand_ins"]
+    row |= _begun(built, target)
     row["life"] = life.as_dict()
     row["devices"] = list(target.storage.devices) if target.storage else []
-    write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users)
+    write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users, late)
     (directory / "outcomes.bin").unlink()
     write_json(directory / "divergences.json", caused)
     row["digests"] = digests_of(directory)
@@ -109,7 +108,7 @@ def _fill(
     life: Lifetime,
     show: Phases,
 ) -> dict[str, Any]:
-    """Build the fixture, or know what a copied one holds; make caches cold or warm."""
+    """Build the fixture, or know what a copied one holds; begin with caches as asked for."""
     note = keep.with_suffix(".json") if keep else None
     if note is not None and target.copied:
         built: dict[str, Any] = json.loads(note.read_text())
@@ -122,11 +121,23 @@ def _fill(
             images.run("sync", "-f", target.mount)
         if note is not None and target.storage is not None:
             write_json(note, built)
-    show("making caches cold")
+    show("preparing caches")
     target.cool(keep, life)
     if job.begin.cache == WARM:
         images.read_all(target.mount)
+    built["cached"] = remember(job.memory, target.mount).as_dict() if job.memory else None
     return built
+
+
+def _begun(built: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Return what a row tells of the state in which the replay began."""
+    return {
+        "fixture": "copied" if target.copied else "built",
+        "age": built.get("age"),
+        "cached": built["cached"],
+        "xattrs": {"set": built["xattrs"], "skipped": built["xattrs_skipped"]},
+        "stand_ins": built["stand_ins"],
+    }
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spoolscope.replay import on_disk
+from spoolscope.replay.lateness import Lateness
 from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops, are
 from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.files import replacing
@@ -36,6 +37,7 @@ REASONS = (
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
 BAD_FD = 4
 _WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "copy_file_range")
+_LATE = ("late_by_target_ns", "late_by_machine_ns")
 _PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault", LEFT_OUT: "left out"}
 
 
@@ -67,15 +69,42 @@ class Plan:
 
     Attributes:
         ops: Operations, mapped.
+        entries: Names that are there at the start.
         strings: Names below the target.
         threads: Recorded threads.
         place: Directory for arrays as long as the plan; None is that for temporary files.
     """
 
     ops: Ops
+    entries: npt.NDArray[np.void]
     strings: Texts
     threads: npt.NDArray[np.void]
     place: Path | None = None
+
+
+class Late:
+    """How late each operation of a plan was, ns; -1 where it was not made or no time was kept.
+
+    Attributes:
+        target: Because calls of its own thread took longer, or others had to end first.
+        machine: Because the machine, or the replayer, did not run it in time.
+    """
+
+    def __init__(self, n: int, place: Path | None) -> None:
+        self.target = on_disk.array(n, np.int64, place)
+        self.machine = on_disk.array(n, np.int64, place)
+        for part in on_disk.parts(n):
+            self.target[part] = self.machine[part] = -1
+
+    def keep(self, late: Lateness, made: npt.NDArray[np.bool_]) -> None:
+        """Take over what was found of the operations that were made, in their order."""
+        filled = 0
+        for part in on_disk.parts(len(made)):
+            past = filled + int(made[part].sum())
+            found = slice(filled, past)
+            self.target[part][made[part]] = late.slower_calls[found] + late.dependencies[found]
+            self.machine[part][made[part]] = late.machine[found]
+            filled = past
 
 
 def read_plan(path: Path, *, writable: bool = False) -> Plan:
@@ -83,12 +112,15 @@ def read_plan(path: Path, *, writable: bool = False) -> Plan:
     raw = np.memmap(path, np.uint8, "r+" if writable else "r")
     header = raw[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0]
     ops = _section(raw, header, "ops_at", DTYPES["plan_op"], int(header["n_ops"]))
+    entries = _section(raw, header, "entries_at", DTYPES["plan_entry"], int(header["n_entries"]))
     index = _section(
         raw, header, "string_index_at", np.dtype(np.uint64), int(header["n_strings"]) + 1
     )
     threads = _section(raw, header, "threads_at", DTYPES["plan_thread"], int(header["n_threads"]))
     at = int(header["string_bytes_at"])
-    return Plan(ops, Texts(index, raw[at : at + int(header["string_bytes"])]), threads, path.parent)
+    return Plan(
+        ops, entries, Texts(index, raw[at : at + int(header["string_bytes"])]), threads, path.parent
+    )
 
 
 def _section(
@@ -108,14 +140,21 @@ def read_outcomes(path: Path) -> npt.NDArray[np.void]:
     return np.memmap(path, DTYPES["outcome"], "r+")
 
 
-def write_parquet(plan: Plan, outcomes: npt.NDArray[np.void], path: Path, users: int = 1) -> None:
+def write_parquet(
+    plan: Plan,
+    outcomes: npt.NDArray[np.void],
+    path: Path,
+    users: int = 1,
+    late: Late | None = None,
+) -> None:
     """Write outcomes.parquet: one row per operation, joined to the trace by ``call``.
 
-    With several times the users ``copy`` tells these apart; 0 is the recording.
+    With several times the users ``copy`` tells these apart; 0 is the recording. ``late`` is null
+    where no time was kept.
     """
-    schema = _table(plan, outcomes, slice(0, 0), users).schema
+    schema = _table(plan, outcomes, slice(0, 0), users, late).schema
     # Numbers that grow with time are stored as differences: 8 bytes a row instead of 19.
-    growing = ("op", "call", "issue_ns", "ready_ns", "end_ns")
+    growing = ("op", "call", "issue_ns", "ready_ns", "end_ns", *_LATE)
     with (
         replacing(path) as file,
         pq.ParquetWriter(
@@ -128,10 +167,12 @@ def write_parquet(plan: Plan, outcomes: npt.NDArray[np.void], path: Path, users:
         ) as writer,
     ):
         for part in on_disk.parts(len(outcomes)):
-            writer.write_table(_table(plan, outcomes, part, users))
+            writer.write_table(_table(plan, outcomes, part, users, late))
 
 
-def _table(plan: Plan, outcomes: npt.NDArray[np.void], part: slice, users: int) -> pa.Table:
+def _table(
+    plan: Plan, outcomes: npt.NDArray[np.void], part: slice, users: int, late: Late | None
+) -> pa.Table:
     call, results = plan.ops["call"][part], outcomes[part]
     failed = results["ret"] < 0
     copy = plan.ops["thread"][part] // max(len(plan.threads) // users, 1)
@@ -148,8 +189,15 @@ def _table(plan: Plan, outcomes: npt.NDArray[np.void], part: slice, users: int) 
             "reason": _words(results["reason"], REASONS),
             "tid": pa.array(results["tid"].astype(np.int32)),
             "copy": pa.array(copy.astype(np.int32)),
+            **dict(zip(_LATE, _lates(part, len(results), late), strict=True)),
         }
     )
+
+
+def _lates(part: slice, n: int, late: Late | None) -> list[pa.Array]:
+    if late is None:
+        return [pa.nulls(n, pa.int64())] * len(_LATE)
+    return [pa.array(ns, mask=ns < 0) for ns in (late.target[part], late.machine[part])]
 
 
 def _words(codes: npt.NDArray[np.uint8], words: tuple[str, ...]) -> pa.Array:

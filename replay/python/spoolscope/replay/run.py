@@ -11,7 +11,7 @@ from spoolscope.replay.disks import Asked, given
 from spoolscope.replay.engine import ORDERS, Engine
 from spoolscope.replay.expected import Expected, check_room
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.replay.job import Begin, Job, Recorder, Slot, blocks, slots
+from spoolscope.replay.job import RECORDED, Begin, Job, Recorder, Slot, blocks, slots
 from spoolscope.replay.modelled import Player, on_model
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.one_run import run_once, running_s
@@ -19,6 +19,7 @@ from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.pace import Pace, parse_pace
 from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.planned import plan
+from spoolscope.replay.recorded_cache import memory_of
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen
@@ -66,7 +67,7 @@ def replay(
         recorder: Runs a command while recording a mount into a trace; None records nothing.
         progress: Called with a sentence and the fraction done.
         work: Directory for images; the output directory by default.
-        begin: The state in which every replay begins; cold by default.
+        begin: The state in which every replay begins; what the recording had in memory by default.
         what_if: Which calls are left out on purpose.
         order: What a call waits for, one of ``engine.ORDERS``.
         realtime: Tasks have real-time priority while CPUs are to spare.
@@ -175,11 +176,12 @@ def _job(
         )
     show(CHECKING)
     checked = Engine(plan_file).order()
+    read = read_plan(plan_file)
     job = Job(
         trace=trace,
         plan_file=plan_file,
         summary=summary,
-        plan=read_plan(plan_file),
+        plan=read,
         work=scratch,
         out=out,
         pace=pace,
@@ -191,6 +193,7 @@ def _job(
         rounds=rounds,
         what_if=told,
         order=order,
+        memory=memory_of(trace, read) if begin.cache == RECORDED else None,
     )
     return job, checked
 

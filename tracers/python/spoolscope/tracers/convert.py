@@ -338,7 +338,8 @@ def _snapshot(native: dict[str, Any]) -> dict[str, Any]:
     """How much of the tree was looked at."""
     kind = native.get("snapshot", "full") if native.get("tree") else "none"
     kind = kind if native.get("snapshot_whole", True) else "partial"
-    return {"kind": kind, **(native.get("listed") or {})}
+    read = {"read_bytes": native.get("snapshot_read_bytes")} if kind in ("full", "partial") else {}
+    return {"kind": kind, **read, **(native.get("listed") or {})}
 
 
 def _last(capture: Capture) -> int:

@@ -64,8 +64,10 @@ META_FIELDS = (
     (
         "snapshot",
         "What tree shows, by kind: full (all), touched (the directories that calls use), none, or "
-        "partial: the recording ended, or the spool was gone, before all was seen; "
-        "touched: how many directories were listed, and how many were not there, or not yet "
+        "partial: the recording ended, or the spool was gone, before all was seen. Of full and "
+        "partial read_bytes: what was read from disks for it, and so was not in memory before, but "
+        "was when the recording began; null unknown. Of touched "
+        "how many directories were listed, and how many were not there, or not yet "
         "listed at the end.",
     ),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),

@@ -1,0 +1,245 @@
+"""What of the spool was in memory when a recording began, and how a replay gets it there.
+
+A full snapshot reads every name and its attributes just before: the recording ran with these in
+memory, however cold the server was. Without one, a name was in memory if the first call on it
+waited for nothing. So it is with data in any case: what calls read or write of a file was in
+memory if the first of them, or the first touch of a mapped page, waited for nothing; else the
+replay has to wait for it as well.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spoolscope.replay import on_disk
+from spoolscope.replay.columns import S_IFMT, Int, column
+from spoolscope.replay.ops import FAULT, Ops, are
+from spoolscope.replay.outcomes import Plan
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.flat import NO_CALL_ROW, NONE
+from spoolscope.traces.trace import Trace
+
+_DATA = tuple(
+    name for name in CALLS if "read" in name and "link" not in name and name != "readahead"
+)
+_DATA += tuple(name for name in CALLS if "write" in name)
+_PAGE = 4096
+_PIECE = 1 << 20
+# Without it no trace tells whether a call waited.
+_SEES_WAITS = "on_switch"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was in memory.
+
+    Attributes:
+        why: How that is known, in words.
+        all_names: Every name with its attributes.
+        names: These, where not all were: paths below the spool.
+        data: (path, first byte, past the last) of what calls use of a file.
+    """
+
+    why: str
+    all_names: bool
+    names: list[bytes] = field(default_factory=list)
+    data: list[tuple[bytes, int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Cached:
+    """What a replay put into memory before it began."""
+
+    why: str
+    names: int = 0
+    files: int = 0
+    data_bytes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as run.json has it."""
+        return asdict(self)
+
+
+def memory_of(trace: Trace, plan: Plan) -> Memory:
+    """Tell what was in memory when the recording of a plan began."""
+    told = trace.meta.get("snapshot") or {
+        "kind": "full" if trace.meta.get("tree", True) else "none"
+    }
+    whole = told["kind"] == "full"
+    programs = trace.meta.get("programs") or {}
+    if _SEES_WAITS not in programs.get("attached", ()) or trace.meta.get("imported"):
+        why = "the recording does not tell which calls waited"
+        return Memory(f"names after its full snapshot; {why}" if whole else why, whole)
+    waited = np.concatenate(
+        [
+            np.zeros(0, bool),
+            *(column(t, "blocked_ns", 0) > 0 for t in trace.parts("syscalls", ["blocked_ns"])),
+        ]
+    )
+    data = _data(plan, waited)
+    if whole:
+        return Memory(
+            "names after its full snapshot; data that no call waited for", whole, [], data
+        )
+    return Memory("names and data that no call waited for", whole, _names(plan, waited), data)
+
+
+class _Firsts:
+    """The first operation on each of some things, of a plan in order of time."""
+
+    def __init__(self, keys: npt.NDArray[Any]) -> None:
+        self.keys = np.unique(keys)
+        self.free = np.zeros(len(self.keys), np.bool_)
+        self._seen = np.zeros(len(self.keys), np.bool_)
+
+    def at(self, keys: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], Int]:
+        """Return which of these are among the things, and where."""
+        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        known = self.keys[at] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
+        return known, at
+
+    def see(self, at: Int, waited: npt.NDArray[np.bool_]) -> None:
+        """Note operations, in order of time, on things at these places."""
+        met, first = np.unique(at, return_index=True)
+        new = ~self._seen[met]
+        self._seen[met] = True
+        self.free[met[new]] = ~waited[first[new]]
+
+
+def _waits(ops: Ops, waited: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    calls = ops["call"] != NO_CALL_ROW
+    found = (ops["op"] == FAULT) & (ops["arg"] != 0)
+    found[calls] = waited[ops["call"][calls].astype(np.int64)]
+    told: npt.NDArray[np.bool_] = found
+    return told
+
+
+def _data(plan: Plan, waited: npt.NDArray[np.bool_]) -> list[tuple[bytes, int, int]]:
+    entries = plan.entries
+    files = (entries["mode"] & S_IFMT == stat.S_IFREG) & (entries["ino"] > 0)
+    firsts = _Firsts(entries["ino"][files])
+    low = np.full(len(firsts.keys), np.iinfo(np.int64).max)
+    high = np.zeros(len(firsts.keys), np.int64)
+    for part in on_disk.parts(len(plan.ops)):
+        ops = plan.ops[part]
+        touches = ops["op"] == FAULT
+        touches |= are(ops["op"], _DATA) & (ops["ret"] > 0) & (ops["call"] != NO_CALL_ROW)
+        ops = ops[touches]
+        known, at = firsts.at(ops["ino"])
+        ops, at = ops[known], at[known]
+        firsts.see(at, _waits(ops, waited))
+        begin = np.maximum(ops["offset"], 0)
+        np.minimum.at(low, at, begin)
+        np.maximum.at(high, at, begin + np.where(ops["op"] == FAULT, _PAGE, ops["ret"]))
+    _, name = np.unique(entries["ino"][files], return_index=True)
+    paths = entries["path"][files][name]
+    return [
+        (plan.strings.raw(int(paths[k])), int(low[k]) // _PAGE * _PAGE, int(high[k]))
+        for k in np.flatnonzero(firsts.free).tolist()
+    ]
+
+
+def _names(plan: Plan, waited: npt.NDArray[np.bool_]) -> list[bytes]:
+    firsts = _Firsts(plan.entries["path"])
+    for part in on_disk.parts(len(plan.ops)):
+        ops = plan.ops[part]
+        ops = ops[(ops["call"] != NO_CALL_ROW) & (ops["path"] != NONE)]
+        known, at = firsts.at(ops["path"])
+        firsts.see(at[known], _waits(ops[known], waited))
+    return [plan.strings.raw(int(firsts.keys[k])) for k in np.flatnonzero(firsts.free).tolist()]
+
+
+def remember(memory: Memory, place: Path) -> Cached:
+    """Read below a directory what was in memory, and nothing else.
+
+    Raises:
+        OSError: the directory, or a name in it, cannot be read.
+    """
+    cached = Cached(memory.why)
+    if memory.all_names:
+        _walk(place, cached)
+    for name in memory.names:
+        cached.names += _there(place, name, _look)
+    buffer = bytearray(_PIECE)
+    for name, begin, end in memory.data:
+        held = _there(place, name, partial(_read, span=(begin, end), buffer=buffer))
+        cached.files += held > 0
+        cached.data_bytes += held
+    return cached
+
+
+def _walk(place: Path, cached: Cached) -> None:
+    """Look at every name, as the recorder does; what ageing left in lost+found is no part of it."""
+    device = os.lstat(place).st_dev
+    for directory, names, files, at in os.fwalk(place, onerror=_fail):
+        if os.fstat(at).st_dev != device:
+            names.clear()
+            continue
+        if directory == os.fspath(place) and "lost+found" in names:
+            names.remove("lost+found")
+        for name in (*names, *files):
+            cached.names += _look(at, os.fsencode(name))
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _there(place: Path, path: bytes, use: Callable[[int, bytes], int]) -> int:
+    """Use a name in its directory; 0 if it is not there. No symlink is followed."""
+    *above, last = path.split(b"/")
+    if b".." in (*above, last):
+        return 0
+    at = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for name in above:
+            below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return use(at, last)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return 0
+        raise
+    finally:
+        os.close(at)
+
+
+def _look(at: int, name: bytes) -> int:
+    """Read attributes of a name; and extended ones, which the recorder reads as well."""
+    found = os.stat(name, dir_fd=at, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        os.readlink(name, dir_fd=at)
+    with suppress(OSError):
+        os.listxattr(b"/proc/self/fd/%d/%s" % (at, name), follow_symlinks=False)
+    return 1
+
+
+def _read(at: int, name: bytes, span: tuple[int, int], buffer: bytearray) -> int:
+    begin, end = span
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+        return 0
+    file = os.open(name, flags, dir_fd=at)
+    try:
+        end, held = min(end, os.fstat(file).st_size), 0
+        while begin + held < end:
+            piece = memoryview(buffer)[: min(_PIECE, end - begin - held)]
+            got = os.preadv(file, [piece], begin + held)
+            if not got:
+                break
+            held += got
+        return held
+    finally:
+        os.close(file)
