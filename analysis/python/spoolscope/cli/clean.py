@@ -90,6 +90,8 @@ def _what(one: Unfinished) -> str:
         case "replay":
             made = ", ".join(("the plan and images", *(f"what is on {at}" for at in one.devices)))
             return f"{made}, perhaps mounted, of a replay to {one.output}"
+        case "lab":
+            return "the image, perhaps mounted, of an experiment of the lab"
         case "output":
             return f"the begin of {one.output}, which never became whole"
         case "replaced":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from spoolscope.cli import vm
+from spoolscope.cli import mailserver, vm
 from spoolscope.cli.limits import Number
 from spoolscope.cli.output import (
     claim_output,
@@ -47,6 +47,7 @@ def command() -> None:
 
 
 command.add_command(vm.command, "vm")
+command.add_command(mailserver.command, "mailserver")
 
 
 @command.command(epilog="Example: sudo spoolscope lab faults slow-flush --on xfs")

@@ -55,16 +55,22 @@ def _wrong(what: str, remedy: str) -> SpoolscopeError:
 
 
 @contextmanager
-def scratch(parent: Path, out: Path, devices: Sequence[Path] = ()) -> Iterator[Path]:
+def scratch(
+    parent: Path,
+    out: Path,
+    devices: Sequence[Path] = (),
+    kind: unfinished.Kind = "replay",
+) -> Iterator[Path]:
     """A directory for the plan and the images of what goes to ``out``; gone afterwards.
 
     Args:
         parent: Where it is made.
         out: Directory for the results.
         devices: Block devices that are formatted meanwhile, for ``clean``.
+        kind: What ``clean`` calls it.
     """
     path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
-    unfinished.begin(path, "replay", out, devices)
+    unfinished.begin(path, kind, out, devices)
     try:
         yield path
     finally:

@@ -48,6 +48,10 @@ class Recorder:
         """Its process id."""
         return self._process.pid
 
+    def stop(self) -> None:
+        """End the recording in order."""
+        self._process.send_signal(signal.SIGINT)
+
     def events(self) -> Iterator[Event | None]:
         """Yield what it says, and None whenever it said nothing for a moment; end with it.
 
@@ -71,7 +75,7 @@ class Recorder:
 
         def stop(_number: int, _frame: Any) -> None:
             self.signalled = True
-            self._process.send_signal(signal.SIGINT)
+            self.stop()
 
         before = {number: signal.signal(number, stop) for number in ENDING}
         try:

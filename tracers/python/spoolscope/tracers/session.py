@@ -53,6 +53,7 @@ def record(
     progress: Progress = unseen,
     tell: Callable[[str], None] = lambda _what: None,
     made: Callable[[Path], None] = lambda _trace: None,
+    over: Callable[[], bool] = lambda: False,
 ) -> Summary:
     """Record into a new trace directory.
 
@@ -64,6 +65,8 @@ def record(
         progress: Called with the phase and the share of all that is done.
         tell: Of a recording in several traces: called with what an operator should know at once.
         made: Likewise, with each trace that is whole.
+        over: Of a recording in one trace: called about ten times a second once the snapshot is
+            taken; the recording ends when it is true.
 
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
@@ -79,8 +82,10 @@ def record(
     try:
         with blocks:
             recorder = Recorder(request, work / CAPTURE)
+            ending = False
             for _ in watched(recorder, request.duration_s, progress, seen):
-                pass
+                if seen.ready and not ending and (ending := over()):
+                    recorder.stop()
             signalled = recorder.signalled
             status = recorder.end()
     except SpoolscopeError as error:

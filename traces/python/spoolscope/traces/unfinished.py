@@ -22,7 +22,7 @@ from typing import Literal
 
 from spoolscope.traces.files import write_file
 
-Kind = Literal["recording", "series", "replay", "output", "replaced"]
+Kind = Literal["recording", "series", "replay", "lab", "output", "replaced"]
 
 _TRIES = 5
 """A command that ends removes an empty state directory, perhaps just before a note is put there."""
@@ -40,7 +40,8 @@ class Unfinished:
         place: The directory, absolute.
         inode: Its inode number, by which another directory of that name is told apart.
         kind: recording: a capture; series: the captures of one; replay: a plan, images, mounts;
-            output: what was to become a trace; replaced: what the output was to replace.
+            lab: likewise, of an experiment; output: what was to become a trace; replaced: what
+            the output was to replace.
         output: What the command was to write.
         command: How it was begun, as a shell takes it; None if not by the command line.
         devices: Block devices that it formatted.

@@ -1,0 +1,144 @@
+"""One server on one candidate: filled, loaded, recorded, taken down."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spoolscope.lab.mailserver.load import Load
+from spoolscope.lab.mailserver.loading import Loading, fill
+from spoolscope.lab.mailserver.outcome import Outcome
+from spoolscope.lab.mailserver.packages import unpacked
+from spoolscope.lab.mailserver.running import running
+from spoolscope.lab.mailserver.servers import setup_of
+from spoolscope.lab.slowdisk import SlowDisk
+from spoolscope.replay.candidate import Candidate
+from spoolscope.replay.candidates import check
+from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.replay.modelled import on_model
+from spoolscope.replay.mount_points import enter_private_mounts
+from spoolscope.replay.places import check_places, scratch
+from spoolscope.replay.targets import check_space, grows_to, image_bytes, prepared
+from spoolscope.tracers.session import Request, Summary, record
+from spoolscope.traces.devices import device_model
+from spoolscope.traces.phases import Progress, unseen
+
+MESSAGE_BYTES = 14_000
+"""Mean of ``messages.message``, with what servers add."""
+COPIES = 3
+"""A message lies in the queue, in a mailbox, and perhaps in another folder."""
+MOST_RATE = 400.0
+"""Arrivals a second that room is made for when a load goes as fast as it can."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be done.
+
+    Attributes:
+        server: Its name; ``form`` is its format of mailboxes, None the usual one.
+        candidate: What its mail and queue are on.
+        users: How many there are; ``messages`` of each are there when the load begins.
+        think_s: Mean pause between the actions of a session.
+        load: What it is loaded with.
+        work: Directory for images.
+        request: How to record, its spools left out; None: nothing is recorded.
+    """
+
+    server: str
+    form: str | None
+    candidate: Candidate
+    users: int
+    messages: int
+    think_s: float
+    load: Load
+    work: Path
+    request: Request | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of it; ``recorded`` is None if nothing was to be recorded."""
+
+    asked: Asked
+    form: str
+    options: str
+    outcome: Outcome
+    recorded: Summary | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``lab mailserver --json`` prints it."""
+        asked, load = self.asked, self.asked.load
+        return {
+            "server": asked.server,
+            "format": self.form,
+            "candidate": asked.candidate.name,
+            "mount_options": self.options,
+            "users": asked.users,
+            "messages": asked.messages,
+            "rate": load.rate,
+            "clients": None if load.rate else load.clients,
+            "seed": load.seed,
+            **self.outcome.to_json(),
+            "trace": None if self.recorded is None else str(self.recorded.trace),
+        }
+
+
+def run(asked: Asked, progress: Progress = unseen) -> Done:
+    """Do it; nothing is left of it but the recording.
+
+    Args:
+        asked: What to do.
+        progress: Told what is being done.
+
+    Raises:
+        SpoolscopeError: a package or room is missing, the candidate cannot be made, the server does
+            not start, the load or the recorder failed.
+        KeyboardInterrupt: a signal ended it.
+    """
+    setup, form = setup_of(asked.server, asked.form)
+    candidate = on_model(asked.candidate, "")
+    check(candidate, {})
+    output = asked.request.output if asked.request else asked.work / "load"
+    check_places([candidate], output, asked.work)
+    size = _image_bytes(asked)
+    if candidate.directory is None:
+        check_space(asked.work, grows_to(candidate, size, None))
+    root = unpacked(setup.packages, progress)
+    places = [asked.work, output, *([candidate.directory] if candidate.directory else [])]
+    enter_private_mounts(places)
+    with ending_on_signals(), scratch(asked.work, output, kind="lab") as place:
+        progress(f"making {candidate.name}", None)
+        with prepared(candidate, place, size, player=_play) as target:
+            progress(f"delivering {asked.users * asked.messages:,} messages", None)
+            with running(setup, root, target.mount) as server:
+                fill(server, asked.users, asked.messages, asked.load.seed)
+            target.cool()
+            with running(setup, root, target.mount) as server:
+                loading = Loading(server, asked.load, asked.users, asked.think_s)
+                outcome, recorded = _loaded(loading, asked.request, target.mount, progress)
+            return Done(asked, form, target.options, outcome, recorded)
+
+
+def _loaded(
+    loading: Loading, request: Request | None, mount: Path, progress: Progress
+) -> tuple[Outcome, Summary | None]:
+    if request is None:
+        progress("loading", None)
+        return loading.run(), None
+    try:
+        summary = record(replace(request, spools=[mount]), progress, over=loading.over)
+        if summary.signalled:
+            raise KeyboardInterrupt
+        return loading.result(), summary
+    finally:
+        loading.kill()
+
+
+def _image_bytes(asked: Asked) -> int:
+    rate = MOST_RATE if asked.load.rate is None else asked.load.rate
+    count = asked.users * asked.messages + round(rate * asked.load.seconds)
+    return image_bytes(count * MESSAGE_BYTES * COPIES, 4 * count + 100 * asked.users)
+
+
+def _play(image: Path, place: Path, model: str) -> SlowDisk:
+    return SlowDisk(image, place, device_model(model))

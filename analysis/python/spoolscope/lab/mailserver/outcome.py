@@ -1,0 +1,157 @@
+"""What a load came to: counts, rates, latencies, failures."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+Row = tuple[str, int, int, int, int, str]
+"""Kind, due, begin and end (ns since the epoch), bytes, error: see ``clients.Times``."""
+
+WHOLE = ("message", "session")
+MINUTE_NS = 60 * 10**9
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of transaction.
+
+    Attributes:
+        name: ``smtp message``, ``imap session``, or a command such as ``imap fetch``.
+        n: How many went well; ``failed``: how many did not.
+        per_s: Of those that went well, over the whole load.
+        bytes: Of mail that they carried.
+        p50_ns: Time from when it was due, pauses left out, to its end: half of them took no
+            longer; likewise ``p99_ns`` and ``max_ns``. None if none went well.
+    """
+
+    name: str
+    n: int
+    failed: int
+    per_s: float
+    bytes: int
+    p50_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether it is an arrival, and not a command within a session."""
+        return self.name.endswith(WHOLE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a load.
+
+    Attributes:
+        kinds: Every kind of transaction.
+        failures: {kind and answer, numbers left out: how often}.
+        seconds: From the first arrival to the end of the last.
+        delivered: Messages that reached their mailboxes.
+        left: Messages that were accepted and did not reach them in time.
+        load_cpu_s: CPU time of the load itself.
+        minutes: {kind: arrivals that ended well, by minute}.
+    """
+
+    kinds: tuple[Kind, ...]
+    failures: dict[str, int]
+    seconds: float
+    delivered: int
+    left: int
+    load_cpu_s: float
+    minutes: dict[str, list[int]]
+
+    @property
+    def failed(self) -> int:
+        """How many messages and sessions failed."""
+        return sum(kind.failed for kind in self.kinds if kind.is_whole)
+
+    def kind(self, name: str) -> Kind | None:
+        """Return a kind of transaction, None if there was none."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return asdict(self)
+
+    def text(self) -> Iterator[str]:
+        """Yield what a terminal shows."""
+        yield (
+            f"{'':<18}{'done':>8}{'failed':>8}{'a second':>10}{'p50':>12}{'p99':>12}{'slowest':>12}"
+        )
+        for kind in sorted(self.kinds, key=lambda kind: (not kind.is_whole, kind.name)):
+            times = (kind.p50_ns, kind.p99_ns, kind.max_ns)
+            shown = "".join(f"{'-' if ns is None else f'{ns / 1e6:,.2f} ms':>12}" for ns in times)
+            yield f"{kind.name:<18}{kind.n:>8,}{kind.failed:>8,}{kind.per_s:>10.2f}{shown}"
+        yield f"{self.delivered:,} messages delivered in {self.seconds:.1f} s"
+        for what, times_ in sorted(self.failures.items(), key=lambda one: -one[1])[:5]:
+            yield f"{times_:,} times {what}"
+
+
+def outcome(
+    rows: Sequence[Row], begun_ns: int, ended_ns: int, load_cpu_s: float, by_queue: int
+) -> Outcome:
+    """Sum up what a load did.
+
+    Args:
+        rows: Everything that was done.
+        begun_ns: When the load began, since the epoch.
+        ended_ns: When its last arrival had ended.
+        load_cpu_s: CPU time that it took itself.
+        by_queue: How many messages of SMTP have reached mailboxes.
+    """
+    seconds = (ended_ns - begun_ns) / 1e9
+    kinds = tuple(_kind(name, rows, seconds) for name in sorted({row[0] for row in rows}))
+    done = {kind.name: kind.n for kind in kinds}
+    sent = done.get("smtp message", 0)
+    failures = Counter(f"{row[0]}: {_plain(row[5])}" for row in rows if row[5])
+    return Outcome(
+        kinds=kinds,
+        failures=dict(failures),
+        seconds=seconds,
+        delivered=by_queue + done.get("lmtp message", 0),
+        left=max(0, sent - by_queue),
+        load_cpu_s=load_cpu_s,
+        minutes={
+            kind.name: _by_minute(rows, kind.name, begun_ns, ended_ns)
+            for kind in kinds
+            if kind.is_whole
+        },
+    )
+
+
+def _kind(name: str, rows: Sequence[Row], seconds: float) -> Kind:
+    well = [row for row in rows if row[0] == name and not row[5]]
+    took = np.array([end - due for _, due, _, end, _, _ in well], dtype=np.int64)
+    p50, p99, most = (
+        (int(ns) for ns in np.quantile(took, (0.5, 0.99, 1.0), method="inverted_cdf"))
+        if well
+        else (None, None, None)
+    )
+    return Kind(
+        name=name,
+        n=len(well),
+        failed=sum(row[0] == name and bool(row[5]) for row in rows),
+        per_s=len(well) / seconds,
+        bytes=sum(row[4] for row in well),
+        p50_ns=p50,
+        p99_ns=p99,
+        max_ns=most,
+    )
+
+
+def _plain(answer: str) -> str:
+    """Return an answer without what differs each time, so that equal ones can be counted."""
+    return re.sub(r"\d+(\.\d+)?", "N", answer)[:100]
+
+
+def _by_minute(rows: Sequence[Row], name: str, begun_ns: int, ended_ns: int) -> list[int]:
+    minutes = [0] * max(1, -(-(ended_ns - begun_ns) // MINUTE_NS))
+    for kind, _, _, end, _, error in rows:
+        if kind == name and not error:
+            minutes[min((end - begun_ns) // MINUTE_NS, len(minutes) - 1)] += 1
+    return minutes

@@ -1,0 +1,134 @@
+"""A server that runs in namespaces of its own, and is gone with all it started."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.lab.mailserver import inside
+from spoolscope.lab.mailserver.setup import HOST, Entry, Setup
+from spoolscope.traces.errors import SpoolscopeError
+
+START_S, END_S = 60.0, 20.0
+_NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        setup: What it is made of.
+        pid: Of the first process of its namespaces, as this process sees it.
+    """
+
+    setup: Setup
+    pid: int
+
+    def words_in_network(self, words: Sequence[str]) -> list[str]:
+        """Return a command that reaches the server's ports, and is otherwise one of this system."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *words]
+
+    def words_within(self, words: Sequence[str]) -> list[str]:
+        """Return a command that runs where the server does, and ends with it at the latest."""
+        kinds = ("--mount", "--net", "--pid", "--uts", "--ipc")
+        return ["nsenter", f"--target={self.pid}", *kinds, "--wd=/", "--", *words]
+
+    def path(self, place: Path) -> Path:
+        """Return where this process finds a file of the server."""
+        return Path(f"/proc/{self.pid}/root") / place.relative_to("/")
+
+    def delivered(self) -> int:
+        """Return how many messages of SMTP have reached their mailboxes so far."""
+        file, word = self.setup.delivered
+        with suppress(FileNotFoundError):
+            return self.path(file).read_text(errors="replace").count(word)
+        return 0
+
+
+@contextmanager
+def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
+    """Bring a server up, and end it.
+
+    Args:
+        setup: What it is made of.
+        root: Its unpacked packages.
+        spool: Directory for its mail and queue.
+
+    Raises:
+        SpoolscopeError: it does not start; with the last lines of its logs.
+    """
+    words = ["unshare", *_NAMESPACES, "--propagation=private", "--fork", "--kill-child=SIGKILL"]
+    words += ["--mount-proc", "--", sys.executable, "-I", "-S", inside.__file__]
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for this process, which ends all in order
+    )
+    try:
+        if process.stdin:
+            process.stdin.write(json.dumps(plan_of(setup, root, spool)) + "\n")
+            process.stdin.flush()
+        said = process.stdout.readline() if process.stdout else ""
+        answer = json.loads(said) if said else _nothing_said(process)
+        if "failed" in answer:
+            told = "".join(f"\n  {line}" for line in answer["log"])
+            raise SpoolscopeError(
+                f"the mail server does not start: {answer['failed']}{told}",
+                remedy="see the last lines of its logs above" if told else "run with sudo",
+            )
+        yield Server(setup, _first_process(process.pid))
+    finally:
+        _end(process)
+
+
+def plan_of(setup: Setup, root: Path, spool: Path) -> dict[str, Any]:
+    """Return what the first process of the namespaces is given."""
+    return {
+        "root": str(root),
+        "spool": str(spool),
+        "host": HOST,
+        "accounts": [vars(account) for account in setup.accounts],
+        "directories": [_row(entry) for entry in setup.entries if entry.text is None],
+        "files": [_row(entry) for entry in setup.entries if entry.text is not None],
+        "start": setup.start,
+        "ports": list(setup.ports.values()),
+        "limit_s": START_S,
+    }
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    return vars(entry) | {"path": str(entry.path)}
+
+
+def _nothing_said(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    process.wait()
+    said = process.stderr.read().strip().splitlines() if process.stderr else []
+    return {"failed": said[-1] if said else "its first process ended", "log": []}
+
+
+def _first_process(pid: int) -> int:
+    """Return the only child of ``unshare``."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Close the input of the first process, which ends all; kill it if it does not."""
+    if process.stdin:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()

@@ -1,0 +1,29 @@
+"""Which servers there are, and in which formats each keeps mail."""
+
+from collections.abc import Callable
+
+from spoolscope.lab.mailserver import dovecot
+from spoolscope.lab.mailserver.setup import Setup
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+SERVERS: dict[str, tuple[Callable[[str], Setup], tuple[str, ...]]] = {
+    "dovecot": (dovecot.setup, ("maildir", "sdbox", "mdbox", "mbox")),
+}
+FORMATS = tuple(dict.fromkeys(form for _, forms in SERVERS.values() for form in forms))
+
+
+def setup_of(server: str, form: str | None) -> tuple[Setup, str]:
+    """Return what a server is made of, and the format of its mailboxes, the first if not given.
+
+    Raises:
+        SpoolscopeError: it does not know that format.
+    """
+    make, forms = SERVERS[server]
+    form = form or forms[0]
+    if form not in forms:
+        raise SpoolscopeError(
+            f"{server} keeps no mail as {form}",
+            remedy=f"use --format {' or '.join(forms)}",
+            exit_code=USAGE,
+        )
+    return make(form), form

@@ -1,0 +1,65 @@
+"""What a mail server is made of: packages, accounts, files, commands."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SPOOL = Path("/run/spool")
+"""Where a server finds the mounted candidate; MAIL and QUEUE lie on it."""
+MAIL, QUEUE = SPOOL / "mail", SPOOL / "queue"
+STATE, LOGS = Path("/run/state"), Path("/run/log")
+VMAIL, VMAIL_ID = "vmail", 5000
+PASSWORD = "spool"
+HOST = "mail.example.com"
+PORTS = {"smtp": 10025, "lmtp": 10024, "imap": 10143, "pop3": 10110}
+"""Nobody else uses them: they are those of the server's own network."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user with a group of its name; those of daemons are below 1000."""
+
+    name: str
+    id: int
+    home: str = "/nonexistent"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A directory, or a file if it has a text."""
+
+    path: Path
+    text: str | None = None
+    owner: str = "root"
+    mode: int = 0o755
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A server to bring up.
+
+    Attributes:
+        packages: What it is unpacked from.
+        accounts: Users that its daemons and mailboxes belong to.
+        entries: Directories and configuration.
+        start: Commands that start it, in this order.
+        ports: Which protocols it speaks.
+        delivered: A file of its own, and what stands in it once for each message of SMTP that has
+            reached its mailbox.
+        folders: What other mailboxes than the inbox are called: a prefix.
+        login: What a user gives as name: ``{}`` is its name.
+    """
+
+    packages: tuple[str, ...]
+    accounts: tuple[Account, ...]
+    entries: tuple[Entry, ...]
+    start: tuple[tuple[str, ...], ...]
+    delivered: tuple[Path, str]
+    ports: dict[str, int] = field(default_factory=lambda: dict(PORTS))
+    folders: str = ""
+    login: str = "{}"
+
+
+def vmail() -> Account:
+    """Return the user that mailboxes belong to."""
+    return Account(VMAIL, VMAIL_ID, str(MAIL))

@@ -1,0 +1,115 @@
+"""Real mail servers: what they deliver is what the recorder sees; nothing is left of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from spoolscope.lab.mailserver import inside
+from spoolscope.lab.mailserver.packages import unpacked
+from spoolscope.lab.mailserver.running import running
+from spoolscope.lab.mailserver.servers import setup_of
+from spoolscope.traces.errors import SpoolscopeError
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+LAB = [sys.executable, "-m", "spoolscope.cli.main", "lab", "mailserver"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[..., None]) -> None:
+    require("bpf")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def processes(words: str) -> list[str]:
+    """Return processes whose command line holds some words."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if words in line and int(place.name) != os.getpid():
+            found.append(line)
+    return found
+
+
+def loops() -> str:
+    return subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
+
+
+def test_what_was_delivered_is_what_the_recorder_saw(tmp_path: Path) -> None:
+    trace = tmp_path / "t.trace"
+    words = ["--server", "dovecot", "--on", "ext4", "--users", "5", "--messages", "2"]
+    load = ["--seconds", "1.5", "--rate", "15", "--keep-names", "-o", str(trace), "--json", "-q"]
+    done = subprocess.run([*LAB, *words, *load], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    kinds = {kind["name"]: kind["n"] for kind in said["kinds"]}
+    assert said["left"] == 0
+    assert said["delivered"] == kinds["smtp message"] + kinds["lmtp message"] > 5
+    assert kinds["imap session"] > 0
+    assert kinds["pop3 session"] > 0
+    calls, paths = (f"read_parquet('{trace}/{name}.parquet')" for name in ("syscalls", "paths"))
+    [(arrived,)] = duckdb.sql(
+        f"SELECT count(*) FROM {calls} c JOIN {paths} p ON c.path2_id = p.path_id "
+        "WHERE comm = 'lmtp' AND syscall IN ('link', 'rename') AND ret = 0 "
+        "AND path LIKE '%/Maildir/new/%'"
+    ).fetchall()
+    assert arrived == said["delivered"]
+
+
+def test_a_daemon_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
+    setup, _ = setup_of("dovecot", "maildir")
+    entries = tuple(
+        replace(entry, text=entry.text.replace("ssl = no", "ssl = perhaps"))
+        if entry.text
+        else entry
+        for entry in setup.entries
+    )
+    root = unpacked(setup.packages)
+    with (
+        pytest.raises(SpoolscopeError, match=r"(?s)status 89.*start: doveconf: .*perhaps"),
+        running(replace(setup, entries=entries), root, tmp_path),
+    ):
+        pass
+
+
+def test_a_killed_lab_leaves_only_what_clean_names(tmp_path: Path) -> None:
+    words = ["--server", "dovecot", "--on", "ext4", "--users", "2", "--seconds", "60"]
+    with subprocess.Popen(
+        [*LAB, *words, "--work", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as lab:
+        assert lab.stderr is not None
+        while "loading" not in lab.stderr.readline():
+            assert lab.poll() is None
+        until = time.monotonic() + 10
+        while not processes("spoolscope.lab.mailserver.load") and time.monotonic() < until:
+            time.sleep(0.05)
+        assert processes(inside.__file__)
+        lab.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 10
+    while (
+        processes(inside.__file__)
+        or processes("spoolscope.lab.mailserver.load")
+        or str(tmp_path) in loops()
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    [left] = tmp_path.glob(".spoolscope-*")
+    cleaned = subprocess.run(
+        [sys.executable, "-m", "spoolscope.cli.main", "clean"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"Removing {left}: the image, perhaps mounted, of an experiment" in cleaned.stdout
+    assert not left.exists()
