@@ -223,6 +223,8 @@ class ReplayBuilder:
         round_: int = 0,
         skipped: tuple[int, ...] = (),
         reasons: list[str] | None = None,
+        late_ns: list[int] | None = None,
+        late_by_machine_ns: list[int] | None = None,
         **row: Any,
     ) -> Path:
         """Add a run whose n-th call took ``latency_ns[n]``; return its directory."""
@@ -240,6 +242,8 @@ class ReplayBuilder:
             "verdict": pa.array(verdict, pa.dictionary(pa.int32(), pa.string())),
             "reason": pa.array(reasons or ["none"] * n, pa.dictionary(pa.int32(), pa.string())),
             "tid": pa.array([5000] * n, pa.int32()),
+            "late_by_target_ns": pa.array(late_ns or [None] * n, pa.int64()),
+            "late_by_machine_ns": pa.array(late_by_machine_ns or [0] * n, pa.int64()),
         }
         pq.write_table(pa.table(table), directory / "outcomes.parquet")
         whole = {

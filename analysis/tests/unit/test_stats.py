@@ -7,6 +7,8 @@ import pytest
 
 from spoolscope.analysis.stats import (
     Estimate,
+    contradict,
+    kendall_tau,
     paired,
     rounds_wanted,
     t_coverage,
@@ -86,3 +88,33 @@ def test_noisier_runs_want_more_rounds():
     noisy = paired([70, 130, 90, 100], [100] * 4)
     assert quiet.n < rounds_wanted(quiet) < rounds_wanted(noisy) <= 100
     assert rounds_wanted(paired([1], [2])) == 10
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tau"),
+    [
+        ([1, 2, 3, 4], [10, 20, 30, 40], 1.0),
+        ([1, 2, 3, 4], [4, 3, 2, 1], -1.0),
+        ([1, 2, 3, 4], [1, 3, 2, 4], 4 / 6),  # one of six pairs the other way round
+        ([1, 2, 2], [1, 2, 3], 2 / math.sqrt(2 * 3)),  # tau-b: one pair is equal in the first
+        ([1, 1], [1, 2], math.nan),
+        ([1], [1], math.nan),
+    ],
+)
+def test_tau_is_that_of_the_textbook(one, other, tau):
+    assert kendall_tau(one, other) == pytest.approx(tau, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        (0.5, 1.5, True),
+        (0.5, 0.9, False),
+        (0.97, 1.02, False),
+        (0.97, 1.2, True),
+        (0.5, math.nan, False),
+    ],
+)
+def test_ratios_contradict_if_one_counts(one, other, told):
+    estimates = (Estimate(ratio, None, None, 1, 0, "none") for ratio in (one, other))
+    assert contradict(*estimates) == told

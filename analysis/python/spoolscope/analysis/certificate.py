@@ -14,12 +14,15 @@ class Certificate:
     Attributes:
         candidate: Its name; rounds are its runs, faithful those that met every goal.
         data: As in run.json, see the replayer.
+        missed: Names of the goals that one of its runs missed; "accident" if tasks died, or waits
+            were given up.
     """
 
     candidate: str
     rounds: int
     faithful: int
     data: dict[str, Any]
+    missed: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> str:
@@ -44,7 +47,9 @@ def certificates(runs: Sequence[Run]) -> list[Certificate]:
         known = [data for data in given if data]
         if known:
             faithful = sum(data["verdict"] == "faithful" for data in known)
-            found.append(Certificate(name, len(known), faithful, max(known, key=_badness)))
+            missed = frozenset(goal for data in known for goal in _missed(data))
+            worst = max(known, key=_badness)
+            found.append(Certificate(name, len(known), faithful, worst, missed))
     return found
 
 
@@ -52,6 +57,11 @@ def faithful_runs(runs: Sequence[Run]) -> tuple[int, int] | None:
     """Return how many runs met every goal, and of how many; None where no time was to be kept."""
     given = [one for one in certificates(runs) if one.verdict != "untimed"]
     return (sum(one.faithful for one in given), sum(one.rounds for one in given)) if given else None
+
+
+def _missed(data: dict[str, Any]) -> list[str]:
+    missed = [str(goal["name"]) for goal in data["goals"] if goal["met"] is False]
+    return missed + ["accident"] * (len(data["reasons"]) > len(missed))
 
 
 def _badness(data: dict[str, Any]) -> tuple[int, float]:

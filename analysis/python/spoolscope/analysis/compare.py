@@ -1,7 +1,7 @@
 """Compare the candidates of a replay: which is faster, by how much, why, and how sure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,21 @@ from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
+from spoolscope.analysis.lateness_effect import LatenessEffect, lateness_effect
 from spoolscope.analysis.lives import Spread, lives, unclean
 from spoolscope.analysis.metrics import (
     METRICS,
     PRIMARY,
+    WAITING,
     block_sums,
     compared_calls,
+    due_to_end,
     measure,
     time_blocks,
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
-from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, paired, within_run, word
-from spoolscope.analysis.verdict import SAME, Verdict, give_verdict
+from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, contradict, paired, within_run, word
+from spoolscope.analysis.verdict import SAME, Verdict, give_verdict, order_warnings
 from spoolscope.analysis.why import (
     Reason,
     Table,
@@ -46,7 +49,7 @@ class Candidate:
         fstype: Filesystem; mkfs and mount_options as the replayer used them.
         rounds: Number of runs.
         metrics: {metric: mean over the runs}, None where there are too few events. The mean of the
-            primary one is geometric, as those of ratios are.
+            primary ones is geometric, as those of ratios are.
         causes: {cause: ns}, mean over the recorded runs; empty if no run was recorded.
         table: The same by family of calls.
         fidelity: How true its runs were.
@@ -82,13 +85,16 @@ class Pair:
 
     Attributes:
         candidate: Its name; ``reference`` likewise.
-        primary: The ratio of times in calls; ``secondary`` of the other metrics.
-        word: The verdict word on the primary metric.
+        primary: The ratio of times in calls; ``secondary`` of the other metrics,
+            among them the other primary one.
+        word: The verdict word on the time in calls; waiting_word on the time from due to end, ""
+            where no time was kept.
         why: The largest differences by cause.
         cause_deltas: Candidate less reference by cause, ns.
         strangers_ns: Candidate less reference of the time that calls waited for a CPU which other
             programs of the machine had; it is in the primary metric, and no merit of either.
         chance: What remains of the difference without that is none.
+        lateness: What lateness by the machine can have done to it.
     """
 
     candidate: str
@@ -100,6 +106,13 @@ class Pair:
     cause_deltas: dict[str, float]
     strangers_ns: float = 0.0
     chance: bool = False
+    waiting_word: str = ""
+    lateness: LatenessEffect | None = None
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether both primary metrics order the two differently."""
+        return contradict(self.primary, self.secondary[WAITING])
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,7 @@ class Comparison:
             "calls": self.n_calls,
             "caches": caches_at_begin(header),
             "primary": PRIMARY,
+            "primary_with_waiting": WAITING,
             "reference": self.reference,
             "other_durability": self.other_durability,
             "ranking": list(self.candidates),
@@ -185,6 +199,8 @@ def compare(
         headline = pair(best, other)
     beside = {name: pair(name, best).word for name in ranked if name != best}
     verdict = give_verdict(replay, ranked, headline, beside, n_calls=len(calls))
+    told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
+    verdict = replace(verdict, warnings=order_warnings(told))
     return Comparison(replay, ranked, chosen, len(calls), pairs, verdict)
 
 
@@ -249,7 +265,7 @@ def _candidate(
         mount_options=_words(row.get("mount_options")),
         rounds=len(runs),
         metrics={key: _mean([values[key] for values in metrics]) for key in METRICS}
-        | {PRIMARY: _geometric_mean([values[PRIMARY] for values in metrics])},
+        | {key: _geometric_mean([values[key] for values in metrics]) for key in (PRIMARY, WAITING)},
         causes={cause: ns for cause, ns in causes.items() if ns},
         table=table,
         fidelity=fidelity(runs, pace),
@@ -278,10 +294,18 @@ def _pair(
         for key in METRICS
     }
     primary = estimates.pop(PRIMARY)
+
+    def in_calls(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> Estimate:
+        if len(matched) == 1 and replay.trace is not None:
+            return _within(replay, calls, [ours[0], theirs[0]])
+        return paired([float(ns.sum()) for ns in ours], [float(ns.sum()) for ns in theirs])
+
     if len(matched) == 1 and replay.trace is not None:
-        blocks = time_blocks(replay, calls)
-        (c, r), seed = matched[0], int(replay.header.get("seed") or 0)
-        primary = within_run(block_sums(c, calls, blocks), block_sums(r, calls, blocks), seed)
+        primary = in_calls(*([run.latency_ns[calls]] for run in matched[0]))
+        waited = [due_to_end(replay, run, calls) for run in matched[0]]
+        known = [ns for ns in waited if ns is not None]
+        if len(known) == len(waited):
+            estimates[WAITING] = _within(replay, calls, known)
     strangers_ns = candidate.strangers_ns - reference.strangers_ns
     certain = word(primary) != "equivalent"
     chance = certain and _by_chance(candidate, reference)
@@ -304,7 +328,15 @@ def _pair(
         cause_deltas=cause_deltas(candidate.table, reference.table),
         strangers_ns=strangers_ns,
         chance=chance,
+        lateness=lateness_effect(matched, calls, word(primary), in_calls),
+        waiting_word=word(estimates[WAITING], faithful=faithful) if estimates[WAITING].n else "",
     )
+
+
+def _within(replay: Replay, calls: np.ndarray, ns: list[np.ndarray]) -> Estimate:
+    """Estimate the ratio of the times of calls in one round."""
+    blocks, seed = time_blocks(replay, calls), int(replay.header.get("seed") or 0)
+    return within_run(block_sums(ns[0], blocks), block_sums(ns[1], blocks), seed)
 
 
 def _by_chance(candidate: Candidate, reference: Candidate) -> bool:

@@ -22,6 +22,8 @@ from spoolscope.traces.trace import Trace
 REPLAY_FILE = "replay.json"
 EXECUTED = ("same", "diverged", "of_filesystem")
 NOT_MADE = "bad_fd"
+PAUSE_NS = 1_000_000
+"""A thread that made no call for so long waited for work: one of 67 calls of the sample did."""
 
 
 def _nothing() -> np.ndarray:
@@ -72,7 +74,8 @@ class Replay:
         header: replay.json of the first.
         trace: The replayed trace, None if it is gone.
         syscalls: Name of every call of it, and again for each copy of its users in the run that
-            has most; comms the process that made it; ts_ns its start.
+            has most; comms the process that made it; ts_ns its start;
+            begins_work whether its thread had paused for ``PAUSE_NS`` before.
     """
 
     outputs: list[Path]
@@ -82,6 +85,7 @@ class Replay:
     comms: np.ndarray = field(repr=False)
     ts_ns: np.ndarray = field(repr=False)
     runs: list[Run]
+    begins_work: np.ndarray = field(repr=False, default_factory=_nothing)
 
     def recorded_comms(self, run: Run) -> dict[int, str]:
         """Return the recorded process name that each thread of a run stood for."""
@@ -139,7 +143,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
-    names, comms, starts = _calls(original)
+    names, comms, starts, begins = _calls(original)
     runs = [
         _run(path, number, row, names)
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
@@ -152,8 +156,8 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
         return Replay(list(outputs), headers[0], original, names, comms, starts, runs)
     phases = _phases_ns(largest.row)
     starts = np.concatenate([starts + late for late in phases])
-    names, comms = np.tile(names, len(phases)), np.tile(comms, len(phases))
-    return Replay(list(outputs), headers[0], original, names, comms, starts, runs)
+    names, comms, begins = (np.tile(values, len(phases)) for values in (names, comms, begins))
+    return Replay(list(outputs), headers[0], original, names, comms, starts, runs, begins)
 
 
 def _phases_ns(row: dict[str, Any]) -> list[int]:
@@ -243,17 +247,26 @@ def _is_replayed(trace: Trace, header: dict[str, Any]) -> bool:
     return header.get("trace_identity") in (None, trace.identity)
 
 
-def _calls(trace: Trace | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return name, process name and start of each call; nothing without a trace."""
+def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
+    """Return of each call name, process name, start, and whether it follows a pause.
+
+    Without a trace there is nothing.
+    """
     if trace is None:
         nothing = np.empty(0, dtype=object)
-        return nothing, nothing, np.empty(0, np.int64)
-    table = trace.table("syscalls", ["syscall", "comm", "ts_ns"])
+        return nothing, nothing, np.empty(0, np.int64), np.empty(0, np.bool_)
+    table = trace.table("syscalls", ["syscall", "comm", "ts_ns", "dur_ns", "tid"])
     names, comms = (
         table.column(name).cast(pa.string()).to_numpy(zero_copy_only=False)
         for name in ("syscall", "comm")
     )
-    return names, comms, table.column("ts_ns").to_numpy()
+    starts, took, tids = (table.column(c).to_numpy() for c in ("ts_ns", "dur_ns", "tid"))
+    order = np.lexsort((starts, tids))
+    before, after = order[:-1], order[1:]
+    pauses = starts[after] - (starts + took)[before] >= PAUSE_NS
+    begins = np.ones(len(starts), np.bool_)
+    begins[after] = pauses | (tids[after] != tids[before])
+    return names, comms, starts, begins
 
 
 def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> Run:

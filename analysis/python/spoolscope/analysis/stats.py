@@ -128,6 +128,29 @@ def word(estimate: Estimate, *, faithful: bool = True) -> str:
     return "equivalent" if inside else "inconclusive"
 
 
+def contradict(one: Estimate, other: Estimate) -> bool:
+    """Tell whether two metrics order a candidate and its reference differently.
+
+    A difference that counts as none orders nothing.
+    """
+    ratios = (one.ratio, other.ratio)
+    least, most = min(ratios), max(ratios)
+    apart = least < 1 / (1 + MINIMUM_EFFECT) or most > 1 + MINIMUM_EFFECT
+    return bool(least < 1 < most and apart)  # of what is unknown (nan) nothing is told
+
+
+def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return Kendall's tau-b of two metrics over the same things: 1 is the same order.
+
+    Pairs that are equal in one of them count for neither; nan if all are, or there is one thing.
+    """
+    a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    first, second = np.triu_indices(len(a), 1)
+    signs = np.sign(a[first] - a[second]), np.sign(b[first] - b[second])
+    untied = math.sqrt(np.count_nonzero(signs[0]) * np.count_nonzero(signs[1]))
+    return float((signs[0] * signs[1]).sum() / untied) if untied else math.nan
+
+
 def rounds_wanted(estimate: Estimate) -> int:
     """Return how many rounds would probably give a verdict; 10 when that cannot be told."""
     if estimate.method != "paired-t" or estimate.high is None or estimate.n < MINIMUM_ROUNDS:

@@ -1,12 +1,13 @@
 """The verdict in words: one headline, what it rests on, and what would make it surer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spoolscope.analysis.certificate import certificates
+from spoolscope.analysis.certificate import Certificate, certificates
 from spoolscope.analysis.guests import weaknesses
-from spoolscope.analysis.metrics import PRIMARY
+from spoolscope.analysis.lateness_effect import EXCUSED
+from spoolscope.analysis.metrics import PRIMARY, WAITING
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.rerun import more_rounds
 from spoolscope.analysis.stats import MINIMUM_EFFECT, MINIMUM_ROUNDS, Estimate, rounds_wanted
@@ -36,6 +37,7 @@ class Verdict:
         sure: How sure, one or two sentences.
         reasons: Why, one sentence each, the weightiest first.
         problems: What weakens it, one sentence each.
+        warnings: Where the two primary metrics order candidates differently.
         next_command: What to run for a surer answer, None if there is nothing to gain.
     """
 
@@ -47,6 +49,7 @@ class Verdict:
     reasons: list[str]
     problems: list[str]
     next_command: str | None
+    warnings: list[str] = field(default_factory=list)
 
 
 def give_verdict(
@@ -91,7 +94,13 @@ def give_verdict(
         headline=" ".join(
             [*unfaithful, _headline(pair, candidates), *_at_what_price(pair, candidates)]
         ),
-        sure=" ".join([_sure(pair, n_calls) + _modelled(replay), *_beside(best.name, beside)]),
+        sure=" ".join(
+            [
+                _sure(pair, n_calls) + _modelled(replay),
+                *_lateness(pair, certificates(replay.runs)),
+                *_beside(best.name, beside),
+            ]
+        ),
         reasons=[
             *(reason.text + "." for reason in pair.why),
             *_no_merit(pair, candidates),
@@ -100,6 +109,18 @@ def give_verdict(
         problems=problems,
         next_command=_next(replay, pair, candidates),
     )
+
+
+def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
+    """Say which pairs the time in calls and the time from due to end order differently."""
+    return [
+        f"The two primary metrics order {pair.candidate} and {pair.reference} differently: "
+        f"{change(pair.primary.ratio)} time in calls, {change(pair.secondary[WAITING].ratio)} from "
+        "due to end. Near its limit a candidate has work wait for its own process, and a server "
+        "with idle workers would hand it on: the truth lies between, or is found at a lower rate."
+        for pair in pairs
+        if pair.contradicts
+    ]
 
 
 def _modelled(replay: Replay) -> str:
@@ -178,12 +199,27 @@ def _unfaithful(
         one, problems = given.get(name), candidates[name].fidelity.problems
         if problems:
             said.append(f"{name} is not replayed faithfully: {problems[0]}.")
-        elif one is not None and one.verdict == "unfaithful":
+        elif one is not None and one.faithful < one.rounds and not _excused(pair, one):
             late.append(f"{one.rounds - one.faithful} of {one.rounds} runs on {name}")
             why.append(f"Not faithful, {name}: {one.sentences[0]}")
     if late:
         said.append(f"Not faithful: {', '.join(late)}.")
     return said, why
+
+
+def _excused(pair: "Pair", one: Certificate) -> bool:
+    """Tell whether all that its runs missed has no effect on this verdict."""
+    effect = pair.lateness
+    return one.verdict == "untimed" or (
+        effect is not None and effect.holds and one.missed <= frozenset(EXCUSED)
+    )
+
+
+def _lateness(pair: "Pair", given: Sequence[Certificate]) -> list[str]:
+    """Say what lateness did, if a certificate finds fault with it."""
+    pair_of = {pair.candidate, pair.reference}
+    late = any(one.missed & frozenset(EXCUSED) for one in given if one.candidate in pair_of)
+    return [pair.lateness.sentence] if late and pair.lateness else []
 
 
 def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:

@@ -21,6 +21,7 @@ from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Comparison
+    from spoolscope.analysis.stats import Estimate
 
 
 @click.command("compare", epilog="Example: spoolscope compare mail.replay --reference ext4")
@@ -61,6 +62,8 @@ def text(found: "Comparison") -> Iterable[str]:
     yield from _wrapped(caches_at_begin(found.replay.header))
     for reason in verdict.reasons:
         yield from _wrapped(f"- {reason}")
+    for warning in verdict.warnings:
+        yield from _wrapped(f"Warning: {warning}")
     for problem in verdict.problems:
         yield from _wrapped(f"Weak: {problem}")
     yield ""
@@ -112,22 +115,31 @@ def _mostly(causes: dict[str, float]) -> str:
 
 
 def _pairs(found: "Comparison") -> Iterable[str]:
-    from spoolscope.analysis.wording import interval
+    from spoolscope.analysis.metrics import WAITING
 
     by_itself = " (each interval by itself)" if len(found.pairs) > 1 else ""
     yield f"Time in calls against {found.reference}{by_itself}"
     labels, other = _labels(found, 15), found.other_durability
     for pair in found.pairs:
-        e = pair.primary
-        label = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
-        bounds = f"{interval(e.low, e.high):>20} {label:<7}"
         mark = "!" if pair.candidate in other else " "
-        ratio = f"{mark} {labels[pair.candidate]:<16}{e.ratio:>6.2f} x"
-        yield f"{ratio}{bounds} {f'{e.n_lower}/{e.n} lower':<12} {pair.word}"
+        yield _ratio(f"{mark} {labels[pair.candidate]:<16}", pair.primary, pair.word)
+    if any(pair.waiting_word for pair in found.pairs):
+        yield "The same from due to end: with the wait of work for its own, busy process"
+        for pair in found.pairs:
+            waited = pair.secondary[WAITING]
+            yield _ratio(f"  {labels[pair.candidate]:<16}", waited, pair.waiting_word)
     for name, durability in other.items():
         yield from _wrapped(
             f"! {name} is not as durable as {found.reference}, or not known to be: {durability}"
         )
+
+
+def _ratio(label: str, e: "Estimate", word: str) -> str:
+    from spoolscope.analysis.wording import interval
+
+    method = {"paired-t": "95 %", "within-run": "in-run"}.get(e.method, "")
+    bounds = f"{interval(e.low, e.high):>20} {method:<6}"
+    return f"{label}{e.ratio:>6.2f} x {bounds} {f'{e.n_lower}/{e.n} lower':<12} {word}"
 
 
 SECONDARY_COLUMNS = {

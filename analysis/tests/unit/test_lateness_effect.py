@@ -1,0 +1,69 @@
+"""What lateness by the machine does to a verdict: nothing, all, or more than can be told."""
+
+import pytest
+
+from spoolscope.analysis.compare import compare
+
+MS = 1_000_000
+N = 2000
+LATE = "lateness_by_machine_p99_ns"
+
+
+@pytest.fixture
+def trace(builder):
+    for call in range(N):
+        builder.call("openat", call * MS, oncpu_ns=MS // 2)
+    return builder.write()
+
+
+def certificate(*missed: str) -> dict:
+    return {
+        "verdict": "unfaithful" if missed else "faithful",
+        "reasons": [f"{name} was missed" for name in missed],
+        "goals": [{"name": name, "value": 1.0, "limit": 0.0, "met": False} for name in missed],
+        "lateness": {"parts": {"machine": {"p99_ns": 5 * MS}}},
+    }
+
+
+def compared(new_replay, trace, slow, late, missed=(LATE,)):
+    """Three rounds: calls take 1 ms on ext4; on xfs some are slow, and some were made late."""
+    out = new_replay("out", trace, N)
+    for round_ in range(1, 4):
+        given = {"late_ns": [0] * N, "certificate": certificate(*missed)}
+        out.run("ext4", [MS + round_] * N, round_, late_by_machine_ns=[0] * N, **given)
+        latency = [slow if call in late else MS // 2 for call in range(N)]
+        by = [5 * MS if call in late else 0 for call in range(N)]
+        out.run("xfs", latency, round_, late_by_machine_ns=by, **given)
+    return compare([out.write()], "ext4")
+
+
+def test_runs_are_faithful_for_a_verdict_that_stands_without_late_calls(trace, new_replay):
+    found = compared(new_replay, trace, slow=MS // 2, late=range(0, N, 20))
+    (pair,) = found.pairs
+    assert (pair.word, pair.lateness.word, pair.lateness.holds) == ("faster", "faster", True)
+    assert pair.lateness.late_share == pytest.approx(0.05)
+    assert pair.lateness.without.ratio == pytest.approx(0.5, abs=1e-3)
+    assert found.verdict.headline.startswith("xfs is faster than ext4")
+    assert "Faithful for this question: without the 5.0 % of calls" in found.verdict.sure
+
+
+def test_a_verdict_that_late_calls_made_is_none(trace, new_replay):
+    """On xfs late calls take 31 ms; without these it takes half as long as ext4."""
+    found = compared(new_replay, trace, slow=31 * MS, late=range(0, N, 20))
+    (pair,) = found.pairs
+    assert (pair.word, pair.lateness.word, pair.lateness.holds) == ("slower", "faster", False)
+    assert found.verdict.headline.startswith("Not faithful: 3 of 3 runs on ")
+    assert "Lateness decides: without the 5.0 %" in found.verdict.sure
+
+
+def test_too_many_late_calls_tell_nothing(trace, new_replay):
+    found = compared(new_replay, trace, slow=MS // 2, late=range(N * 6 // 10))
+    assert not found.pairs[0].lateness.holds
+    assert found.verdict.headline.startswith("Not faithful")
+    assert "60.0 % of the calls late: too many to tell" in found.verdict.sure
+
+
+def test_only_lateness_is_excused(trace, new_replay):
+    found = compared(new_replay, trace, MS // 2, range(10), missed=(LATE, "other_result"))
+    assert found.pairs[0].lateness.holds
+    assert found.verdict.headline.startswith("Not faithful")
