@@ -3,6 +3,7 @@
 import pytest
 
 from spoolscope.analysis.compare import compare
+from spoolscope.analysis.guests import base_name
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -62,3 +63,8 @@ def test_kernels_are_compared_as_such(made):
     both = compare([made("both", {"ext4@6.1": OLD, "ext4@6.12": NEW})])
     assert list(both.candidates) == ["ext4@6.1", "ext4@6.12"]
     assert " --on ext4 --vm 6.1 --vm 6.12 " in both.verdict.next_command
+
+
+def test_a_candidate_on_a_device_model_keeps_the_name_that_asks_for_it():
+    assert base_name({"candidate": "ext4@hdd7k", **HERE}) == "ext4@hdd7k"
+    assert base_name({"candidate": "ext4@hdd7k@6.1", **OLD}) == "ext4@hdd7k"

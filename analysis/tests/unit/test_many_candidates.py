@@ -3,6 +3,7 @@
 import pytest
 
 from spoolscope.analysis.compare import compare
+from spoolscope.analysis.durability import beside
 from spoolscope.analysis.wording import fitting
 from spoolscope.cli.compare import text
 from spoolscope.report.build import replay_page
@@ -58,7 +59,8 @@ def test_speed_that_costs_durability_is_told_with_it(matrix):
     assert found.verdict.headline.endswith(
         "But it is less durable: no journal: a crash may lose directories."
     )
-    assert found.to_json()["other_durability"] == LOST
+    (said,) = found.to_json()["other_durability"].values()
+    assert said == "less durable: no journal: a crash may lose directories"
     assert compare([matrix], "xfs").verdict.headline.endswith("a crash may lose directories.")
     against = compare([matrix], "ext2")  # all others keep more than it
     assert set(against.other_durability) == set(SCALES) - {"ext2"}
@@ -69,7 +71,7 @@ def test_the_terminal_has_a_row_for_each_within_80_columns(matrix):
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("xfs ") for line in lines) == 2  # candidates, secondary metrics
     assert next(line.split()[1] for line in lines if line.startswith("! ")) == "ext2"
-    assert "! ext2 is not as durable as ext4, or not known to be: weaker: no journal: a" in lines
+    assert "! ext2 beside ext4: less durable: no journal: a crash may lose directories" in lines
 
 
 def test_the_report_draws_one_row_for_each(matrix):
@@ -88,3 +90,15 @@ def test_the_report_draws_one_row_for_each(matrix):
     looks = {(t.line.color, t.line.dash) for t in tails.plot.data}
     assert len(looks) == 7
     assert "The other 5 candidates are only in the tables." in tails.caption
+
+
+def test_what_is_not_stated_is_not_called_less_durable():
+    kept = {"ext4": "same", "own": "not stated", "ext2": "weaker: no journal", "mine": "not stated"}
+    assert beside(kept, "ext4") == {
+        "own": "whether one is more durable is not known: what it keeps is not stated",
+        "ext2": "less durable: no journal",
+        "mine": "whether one is more durable is not known: what it keeps is not stated",
+    }
+    assert beside(kept, "own")["ext4"].endswith("what own keeps is not stated")
+    assert "mine" not in beside(kept, "own")
+    assert beside(kept, "ext2")["ext4"] == "more durable; ext2: no journal"

@@ -9,6 +9,7 @@ import numpy as np
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.conditions import caches_at_begin
+from spoolscope.analysis.durability import SAME, beside
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
 from spoolscope.analysis.lateness_effect import LatenessEffect, lateness_effect
@@ -25,7 +26,7 @@ from spoolscope.analysis.metrics import (
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, contradict, paired, within_run, word
-from spoolscope.analysis.verdict import SAME, Verdict, give_verdict, order_warnings
+from spoolscope.analysis.verdict import Verdict, give_verdict, order_warnings
 from spoolscope.analysis.why import (
     Reason,
     Table,
@@ -138,9 +139,8 @@ class Comparison:
 
     @property
     def other_durability(self) -> dict[str, str]:
-        """Durability of the candidates whose durability differs from the reference's, by name."""
-        kept = self.candidates[self.reference].durability
-        return {n: c.durability for n, c in self.candidates.items() if c.durability != kept}
+        """How the durability of candidates differs from the reference's, by name."""
+        return beside({n: c.durability for n, c in self.candidates.items()}, self.reference)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``compare --json`` prints."""

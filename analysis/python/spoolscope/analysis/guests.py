@@ -28,7 +28,9 @@ def series(row: Row) -> str:
 
 def base_name(row: Row) -> str:
     """Return a candidate's name without the kernel it was on."""
-    return str(row["candidate"]).replace(f"@{series(row)}", "", 1)
+    name, booted = str(row["candidate"]), series(row)
+    # A candidate on a device model has an "@" of its own.
+    return name.replace(f"@{booted}", "", 1) if booted else name
 
 
 def tell_kernels_apart(rows: Iterable[dict[str, Any]]) -> None:

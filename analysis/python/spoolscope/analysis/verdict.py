@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spoolscope.analysis.certificate import Certificate, certificates
+from spoolscope.analysis.durability import SAME, WEAKER
 from spoolscope.analysis.guests import weaknesses
 from spoolscope.analysis.lateness_effect import EXCUSED
 from spoolscope.analysis.metrics import PRIMARY, WAITING
@@ -15,12 +16,6 @@ from spoolscope.analysis.wording import change, count, duration, interval
 
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Pair
-
-SAME = "same"
-"""The durability of a candidate that keeps after a crash what filesystems usually keep."""
-
-WEAKER = "weaker: "
-"""How the durability of one begins that keeps less; what is lost comes behind it."""
 
 LEAST_TAKEN = 0.02
 """Time that other programs took is worth a sentence from this part of all on."""

@@ -129,9 +129,7 @@ def _pairs(found: "Comparison") -> Iterable[str]:
             waited = pair.secondary[WAITING]
             yield _ratio(f"  {labels[pair.candidate]:<16}", waited, pair.waiting_word)
     for name, durability in other.items():
-        yield from _wrapped(
-            f"! {name} is not as durable as {found.reference}, or not known to be: {durability}"
-        )
+        yield from _wrapped(f"! {name} beside {found.reference}: {durability}")
 
 
 def _ratio(label: str, e: "Estimate", word: str) -> str:

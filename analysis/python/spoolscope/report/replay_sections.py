@@ -167,10 +167,10 @@ def _counted_words(found: Comparison) -> str:
 
 def _durability(other: Mapping[str, str], reference: str) -> TableBlock:
     return TableBlock(
-        f"Not as durable as {reference}, or not known to be",
+        f"What other candidates keep after a crash, beside {reference}",
         ["candidate", "~durability"],
         [list(item) for item in other.items()],
-        "Part of their speed is what they do not do.",
+        "Part of the speed of a less durable one is what it does not do.",
     )
 
 
