@@ -20,7 +20,6 @@ GIB = 1 << 30
 def job(tmp_path, monkeypatch):
     """A job of 1000 calls whose image has 4 GiB."""
     monkeypatch.setattr(expected, "image_size", lambda _job: 4 * GIB)
-    monkeypatch.setattr(expected, "running_s", lambda _job: {"all": 30.0})
     work = tmp_path / "work"
     work.mkdir()
     summary = SimpleNamespace(syscalls=1000)
@@ -33,26 +32,60 @@ def row(candidate: str, seconds: float) -> dict:
     return {"candidate": candidate, "wall_ns": int(seconds * 1e9)}
 
 
-def test_what_is_left_takes_as_long_as_runs_of_the_candidate_took(job):
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_what_is_left_takes_as_long_as_runs_of_the_candidate_took(said):
     runs = slots([parse("ext4"), parse("xfs")], 3, 0)
-    time = Expected(job, runs)
-    assert time.begin([]) == "6 runs on 2 candidates take about 3 min"  # 6 times 30 s
+    time = Expected(said.append)
+    time.begin(runs, [], 30.0)
+    assert said.pop() == "6 runs on 2 candidates take about 3 min"  # 6 times 30 s
     names = [slot.candidate.name for slot in runs]
     took = {"ext4": 2.0, "xfs": 6.0}
     for done, name in enumerate(names, 1):
-        said = time.after(row(name, took[name]), done)
+        time.after(row(name, took[name]))
         if 2 <= done < 6:
             left = sum(took[later] for later in names[done:])
             shown = f"{left:.1f} s" if left < 10 else f"{left:.0f} s"
-            assert said.endswith(f"{done} of 6 runs, about {shown} left")
-    assert said == f"{runs[5].name} took {took[names[5]]:.1f} s; 6 of 6 runs"
+            assert said[-1].endswith(f"{done} of 6 runs, about {shown} left")
+    assert said[-1] == f"{runs[5].name} took {took[names[5]]:.1f} s; 6 of 6 runs"
 
 
-def test_finished_runs_are_known_when_a_replay_goes_on(job):
+def test_finished_runs_are_known_when_a_replay_goes_on(said):
     runs = slots([parse("ext4")], 4, 0)
-    assert Expected(job, runs).begin([row("ext4", 10), row("ext4", 20)]) == (
-        "2 of 4 runs on 1 candidate are finished, the others take about 30 s"
-    )
+    Expected(said.append).begin(runs, [row("ext4", 10), row("ext4", 20)], 99.0)
+    assert said == ["2 of 4 runs on 1 candidate are finished, the others take about 30 s"]
+
+
+def test_one_run_needs_no_estimate(said):
+    time = Expected(said.append)
+    time.begin(slots([parse("ext4")], 1, 0), [], 30.0)
+    time.after(row("ext4", 10))
+    assert said == []
+
+
+def test_machines_that_are_not_booted_yet_take_their_time(said):
+    """Two kernels, two rounds: four machines of one run each."""
+    runs = slots([parse("ext4@6.1"), parse("ext4@6.12")], 2, 0)
+    time = Expected(said.append)
+    time.begin(runs, [], 10.0, boot_s=4.0)
+    time.took(runs[0].candidate.name, 10.0)
+    time.booted(6.0)
+    time.took(runs[1].candidate.name, 20.0)
+    assert said == [
+        "4 runs on 2 candidates take about 52 s",  # 4 times 10 s, three boots of 4 s
+        f"{runs[0].name} took 10 s; 1 of 4 runs, about 42 s left",
+        f"{runs[1].name} took 20 s; 2 of 4 runs, about 40 s left",  # 10 + 20 s, two boots of 5 s
+    ]
+
+
+def test_a_clock_that_counts_instructions_tells_no_times(said):
+    runs = slots([parse("ext4")], 3, 0)
+    counted = row("ext4", 1.0) | {"machine": {"icount": True}}
+    Expected(said.append).begin(runs, [counted], 30.0)
+    assert said == ["1 of 3 runs on 1 candidate are finished, the others take about 60 s"]
 
 
 def test_the_worst_candidate_is_named_when_there_is_no_room_for_it(job, monkeypatch):

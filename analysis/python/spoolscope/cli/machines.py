@@ -1,19 +1,19 @@
 """A replay in machines that are booted for it: the side here, and the side in there."""
 
 import base64
-import io
 import json
 import pickle
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spoolscope.cli.output import progress
-from spoolscope.cli.printing import say
+from spoolscope.cli.heard import Heard, Lines, Telling
+from spoolscope.cli.printing import say, unsaid
 from spoolscope.cli.replay_recorder import replay_recorder
 from spoolscope.cli.vm import (
     end_if_interrupted,
@@ -26,11 +26,12 @@ from spoolscope.cli.vm import (
 )
 from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
-from spoolscope.lab.vm.results import Ended
 from spoolscope.lab.vm.running import SCRATCH, run
 from spoolscope.replay.artifacts import ABOUT, HEADER
+from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Slot, blocks
 from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
+from spoolscope.traces.phases import Progress
 
 Rows = list[dict[str, Any]]
 Replay = Callable[..., Rows]
@@ -86,7 +87,7 @@ def reference_of(reference: str | None, names: Sequence[str]) -> str | None:
 
 
 def replay_in_machines(
-    replay: Replay, out: Path, order: Sequence[Slot], options: Mapping[str, Any]
+    replay: Replay, out: Path, order: Sequence[Slot], options: Mapping[str, Any], show: Progress
 ) -> Rows:
     """Boot a machine for the runs of each round on each kernel, and bring them here.
 
@@ -98,6 +99,7 @@ def replay_in_machines(
         out: Directory of the results, here and there.
         order: All runs.
         options: Of the command line.
+        show: Shows what is under way.
 
     Returns:
         The row of each run, as ``replay`` gives them.
@@ -105,18 +107,21 @@ def replay_in_machines(
     Raises:
         SpoolscopeError: whatever was raised in a machine; or it crashed or hung.
     """
-    asked = {"icount": options["icount"], "quiet": options["quiet"]}
+    memory_mib, icount = options["memory_mib"], options["icount"]
     machines = {
-        series: machine_of(series, options["memory_mib"], **asked) for series in options["vm"]
+        series: machine_of(series, memory_mib, show, icount=icount) for series in options["vm"]
     }
     tell_of_accelerator(next(iter(machines.values())), quiet=options["quiet"])
-    while left := order[len(_rows(out)) :]:
-        block = next(blocks(left))
-        machine = machines[block[0].candidate.kernel or options["vm"][0]]
-        if not options["quiet"]:
+    tell = unsaid if options["quiet"] else partial(say, err=True)
+    heard = Heard(order, _rows(out), show, tell)
+    with ending_on_signals():
+        while left := order[len(_rows(out)) :]:
+            block = next(blocks(left))
+            machine = machines[block[0].candidate.kernel or options["vm"][0]]
             names = ", ".join(slot.name for slot in block)
-            say(f"Booting {machine.kernel.release} ({machine.accelerator}): {names}", err=True)
-        _in_machine(machine, replay, out, block, options)
+            tell(f"Booting {machine.kernel.release} ({machine.accelerator}): {names}")
+            heard.booting(machine.kernel.release)
+            _in_machine(machine, replay, out, block, options, heard)
     return [row | {"run": str(out / row["run"])} for row in _rows(out)]
 
 
@@ -126,12 +131,15 @@ def _in_machine(
     out: Path,
     block: Sequence[Slot],
     options: Mapping[str, Any],
+    heard: Heard,
 ) -> None:
-    asked = (replay, (out / HEADER).exists(), not options["no_record"], options["quiet"])
-    inside, said = out.absolute(), io.BytesIO()
+    asked = (replay, (out / HEADER).exists(), not options["no_record"])
+    inside = out.absolute()
     runs, about = [slot.name for slot in block], list(ABOUT)
     with (
         telling_of_console(),
+        Lines(heard.line) as told,
+        Lines(partial(say, err=True)) as complained,
         run(
             machine,
             [
@@ -141,7 +149,8 @@ def _in_machine(
             back=[inside / name for name in (*runs, *about)],
             work=options["work"],
             environment=environment(machine),
-            out=said,
+            out=told,
+            err=complained,
         ) as ended,
     ):
         for name in runs:
@@ -150,20 +159,12 @@ def _in_machine(
         for name in (*runs, *about):  # what says that runs are finished comes last
             ended.bring(inside / name, out / name)
     end_if_interrupted(ended)
-    _raise_what_was_raised(ended, said.getvalue())
-
-
-def _raise_what_was_raised(ended: Ended, said: bytes) -> None:
-    if not ended.status:
-        return
-    try:
-        error = json.loads(said)
-    except ValueError:
+    if heard.error is not None:
+        raise SpoolscopeError(**heard.error)
+    if ended.status:
         raise SpoolscopeError(
-            f"the replay in the machine ended with status {ended.status}",
-            remedy="see above",
-        ) from None
-    raise SpoolscopeError(error["message"], remedy=error["remedy"], exit_code=error["exit_code"])
+            f"the replay in the machine ended with status {ended.status}", remedy="see above"
+        )
 
 
 def _rows(out: Path) -> Rows:
@@ -176,19 +177,19 @@ def _rows(out: Path) -> Rows:
 
 def _inside(asked: str) -> int:
     """Make the next block of runs; this is the machine."""
-    replay, resume, record, quiet = pickle.loads(base64.b64decode(asked))
+    replay, resume, record = pickle.loads(base64.b64decode(asked))
+    telling = Telling()
     try:
-        with progress(quiet=quiet) as show:
-            replay(
-                recorder=replay_recorder() if record else None,
-                progress=show,
-                work=SCRATCH,
-                resume=resume,
-                one_block=True,
-            )
+        replay(
+            recorder=replay_recorder() if record else None,
+            progress=telling.at,
+            timing=telling,
+            work=SCRATCH,
+            resume=resume,
+            one_block=True,
+        )
     except SpoolscopeError as error:
-        told = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
-        say(json.dumps(told))
+        telling.error(error)
         return ERROR
     return 0
 

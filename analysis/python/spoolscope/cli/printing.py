@@ -12,3 +12,7 @@ def say(*lines: str, err: bool = False) -> None:
     of the layout is a line of its own, never a line end inside one.
     """
     click.echo("\n".join(map(shown, lines)), err=err)
+
+
+def unsaid(_line: str) -> None:
+    """Print nothing, in place of ``say``."""

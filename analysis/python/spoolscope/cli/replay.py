@@ -27,7 +27,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.cli.planning import planning_options, what_if
-from spoolscope.cli.printing import say
+from spoolscope.cli.printing import say, unsaid
 from spoolscope.cli.replay_recorder import replay_recorder
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.age import HELP as AGES
@@ -37,6 +37,7 @@ from spoolscope.replay.candidates import parse
 from spoolscope.replay.clearing import clear
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
+from spoolscope.replay.expected import Expected
 from spoolscope.replay.job import CACHES, Begin, slots
 from spoolscope.replay.modelled import on_model
 from spoolscope.replay.one_run import is_true
@@ -189,7 +190,7 @@ def command(**options: Any) -> int:
             realtime=options["realtime"],
             reference=reference_of(options["reference"], names),
             whole_life=not options["no_life"],
-            tell=_unsaid if options["quiet"] else partial(say, err=True),
+            timing=Expected(unsaid if options["quiet"] else partial(say, err=True)),
             device_model=options["device_model"] or "",
             player=_play,
             devices=asked_devices(options),
@@ -197,7 +198,7 @@ def command(**options: Any) -> int:
         if options["vm"]:
             modelled = [on_model(one, options["device_model"] or "") for one in chosen]
             order = slots(modelled, options["rounds"], options["seed"])
-            rows = replay_in_machines(asked_for, output, order, options)
+            rows = replay_in_machines(asked_for, output, order, options, show)
         else:
             rows = asked_for(
                 recorder=None if options["no_record"] else replay_recorder(),
@@ -216,10 +217,6 @@ def command(**options: Any) -> int:
         _print_reasons(rows)
         wrote(output, f"spoolscope compare {output}")
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
-
-
-def _unsaid(_line: str) -> None:
-    """Say nothing."""
 
 
 def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:

@@ -18,6 +18,7 @@ from spoolscope.lab.vm.results import Ended
 from spoolscope.lab.vm.running import MachineError, run
 from spoolscope.replay import images
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.phases import Progress
 
 EMULATED = (
     "no KVM that runs this kernel: the machine is emulated, which slows what needs the CPU down "
@@ -99,7 +100,8 @@ def command(
             raise SpoolscopeError(
                 f"{path} exists", remedy="remove it, or bring another name", exit_code=USAGE
             )
-    machine = machine_of(series, memory_mib, cpus=cpus, icount=icount, quiet=quiet)
+    with progress(quiet=quiet) as show:
+        machine = machine_of(series, memory_mib, show, cpus=cpus, icount=icount)
     tell_of_accelerator(machine, quiet=quiet)
     with (
         telling_of_console(),
@@ -120,15 +122,14 @@ def command(
 
 
 def machine_of(
-    series: str, memory_mib: int, *, cpus: int | None = None, icount: bool = False, quiet: bool
+    series: str, memory_mib: int, show: Progress, *, cpus: int | None = None, icount: bool = False
 ) -> Machine:
     """Return a machine, its kernel fetched if need be.
 
     Raises:
         SpoolscopeError: the kernel cannot be had.
     """
-    with progress(quiet=quiet) as show:
-        return Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
+    return Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
 
 
 def tell_of_accelerator(machine: Machine, *, quiet: bool) -> None:

@@ -1,18 +1,20 @@
 """What the runs of a replay will take: time, by what the finished ones took, and room."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
-from spoolscope.replay.job import Job, Slot
-from spoolscope.replay.one_run import image_size, running_s
+from spoolscope.replay.job import Job, Slot, blocks
+from spoolscope.replay.one_run import image_size
 from spoolscope.replay.targets import MIB, grows_to
 from spoolscope.traces.errors import SpoolscopeError
 
 # What a run leaves, bytes a call: outcomes, and its trace if it is recorded. The sample's runs
 # leave 10 and 46.
 OUTCOME_BYTES, TRACE_BYTES = 16, 64
+
+Row = Mapping[str, Any]
 
 
 def check_room(job: Job, runs: Sequence[Slot]) -> None:
@@ -49,38 +51,83 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
             )
 
 
+class Timing(Protocol):
+    """What hears how far the runs of a replay are."""
+
+    def begin(self, runs: Sequence[Slot], rows: Sequence[Row], guess_s: float) -> None:
+        """Hear of all runs before the first is made.
+
+        Args:
+            runs: All of them, in order.
+            rows: Of runs that were finished before.
+            guess_s: How long a run takes of which none was made yet.
+        """
+
+    def after(self, row: Row) -> None:
+        """Hear of the next run that is finished."""
+
+
 class Expected:
-    """How long the runs that are left will take: as long as those before, of each candidate."""
+    """Tells how long the runs that are left will take: as long as those before, of each candidate.
 
-    def __init__(self, job: Job, runs: Sequence[Slot]) -> None:
-        self._runs = runs
-        self._guess_s = sum(running_s(job).values())
+    Machines that are booted for the runs of one round on one kernel take their time, too.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with a line before the first of several runs, and after each."""
+        self._tell = tell
+        self._runs: Sequence[Slot] = []
+        self._done = self._booted_for = 0
+        self._guess_s = 0.0
         self._took_s: dict[str, list[float]] = {}
+        self._boots_s: list[float] = []
 
-    def begin(self, rows: Sequence[dict[str, Any]]) -> str:
-        """Return what to say before the first run; ``rows`` are of runs that are finished."""
+    def begin(
+        self, runs: Sequence[Slot], rows: Sequence[Row], guess_s: float, boot_s: float = 0.0
+    ) -> None:
+        """Tell of all runs; see ``Timing``. A machine that is up for the first took ``boot_s``."""
+        self._runs, self._done, self._guess_s = runs, len(rows), guess_s
         for row in rows:
-            self._note(row)
-        candidates = len({slot.candidate.name for slot in self._runs})
-        of = f"{len(self._runs)} runs on {candidates} candidate{'s' if candidates > 1 else ''}"
+            # A clock that counts instructions tells no times.
+            counted = (row.get("machine") or {}).get("icount")
+            self._note(row["candidate"], guess_s if counted else row["wall_ns"] / 1e9)
+        if boot_s:
+            self.booted(boot_s)
+        candidates = len({slot.candidate.name for slot in runs})
+        of = f"{len(runs)} runs on {candidates} candidate{'s' if candidates > 1 else ''}"
         done = f"{len(rows)} of {of} are finished, the others take" if rows else f"{of} take"
-        return f"{done} about {_shown(self._left_s(len(rows)))}"
+        if len(runs) > 1:
+            self._tell(f"{done} about {_shown(self._left_s())}")
 
-    def after(self, row: dict[str, Any], done: int) -> str:
-        """Return what to say after a run, the ``done``-th."""
-        self._note(row)
-        left = "" if done == len(self._runs) else f", about {_shown(self._left_s(done))} left"
-        name = self._runs[done - 1].name
-        return f"{name} took {_shown(row['wall_ns'] / 1e9)}; {done} of {len(self._runs)} runs{left}"
+    def booted(self, seconds: float) -> None:
+        """Take note that a machine is ready for the next runs of one round on one kernel."""
+        self._boots_s.append(seconds)
+        self._booted_for = self._done + len(next(blocks(self._runs[self._done :]), []))
 
-    def _note(self, row: dict[str, Any]) -> None:
-        self._took_s.setdefault(row["candidate"], []).append(row["wall_ns"] / 1e9)
+    def after(self, row: Row) -> None:
+        """Tell of a run; see ``Timing``."""
+        self.took(row["candidate"], row["wall_ns"] / 1e9)
 
-    def _left_s(self, done: int) -> float:
+    def took(self, candidate: str, seconds: float) -> None:
+        """Tell of the next run, which took so long."""
+        self._note(candidate, seconds)
+        self._done += 1
+        of = len(self._runs)
+        left = "" if self._done == of else f", about {_shown(self._left_s())} left"
+        name = self._runs[self._done - 1].name
+        if of > 1:
+            self._tell(f"{name} took {_shown(seconds)}; {self._done} of {of} runs{left}")
+
+    def _note(self, candidate: str, seconds: float) -> None:
+        self._took_s.setdefault(candidate, []).append(seconds)
+
+    def _left_s(self) -> float:
         known = [took for taken in self._took_s.values() for took in taken]
         usual = fmean(known) if known else self._guess_s
-        names = (slot.candidate.name for slot in self._runs[done:])
-        return sum(fmean(self._took_s.get(name, [usual])) for name in names)
+        names = (slot.candidate.name for slot in self._runs[self._done :])
+        runs_s = sum(fmean(self._took_s.get(name, [usual])) for name in names)
+        boots = len(list(blocks(self._runs[max(self._done, self._booted_for) :])))
+        return runs_s + (boots * fmean(self._boots_s) if self._boots_s else 0.0)
 
 
 def _shown(seconds: float) -> str:

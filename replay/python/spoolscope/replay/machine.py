@@ -7,6 +7,10 @@ from typing import Any
 FACTS = Path("/run/spoolscope-vm/machine.json")
 """Written by the lab's machine when it starts."""
 
+# A run in an emulated machine, and in one whose clock counts instructions, takes as many times as
+# long, by the clock of the machine that emulates.
+EMULATED, COUNTED = 4.0, 8.0
+
 
 def guest_facts() -> dict[str, Any] | None:
     """Return series and release of the kernel, accelerator, host ... of a lab's machine.
@@ -18,3 +22,11 @@ def guest_facts() -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return told
+
+
+def slowness() -> float:
+    """Return about how many times as long as elsewhere a run takes here."""
+    facts = guest_facts() or {}
+    if facts.get("accelerator") != "tcg":
+        return 1.0
+    return COUNTED if facts["icount"] else EMULATED

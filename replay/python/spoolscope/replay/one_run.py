@@ -17,27 +17,35 @@ from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.lifetime import Lifetime
+from spoolscope.replay.machine import slowness
 from spoolscope.replay.outcomes import Late, read_outcomes, write_parquet, written_bytes
 from spoolscope.replay.recorded_cache import remember
 from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.traces.phases import Phases
 from spoolscope.traces.trace import Trace
 
+STARTING, REPLAYING = "starting its recorder", "replaying"
+
 
 def running_s(job: Job) -> dict[str, float]:
-    """Return about how long the phases of a run take."""
+    """Return about how long the phases of a run take, in seconds."""
     calls, names = job.summary.syscalls, job.names
+    recorded = job.recorder is not None
     run_s = job.pace.estimate_s(job.summary.duration_ns)
-    return {
+    slower = slowness()
+    phases = {
         "making the filesystem": 0.5,
         "building the fixture": 0.5 + names / 20_000,
         "preparing caches": 1.0 + names / 50_000,
-        "replaying": calls / 50_000 if run_s is None else run_s,
-        "converting its recording": 0.0 if job.recorder is None else 2 + calls / 20_000,
+        STARTING: 4.0 if recorded else 0.0,
+        REPLAYING: calls / 50_000,
+        "converting its recording": 2 + calls / 20_000 if recorded else 0.0,
         "verifying": 0.5 + names / 50_000,
         "checking and emptying it": 1.0 + names / 10_000,
         "judging": 0.1 + calls / 200_000,
     }
+    found = {phase: seconds * slower for phase, seconds in phases.items()}
+    return found if run_s is None else found | {REPLAYING: max(run_s, found[REPLAYING])}
 
 
 def image_size(job: Job) -> int:
@@ -154,8 +162,8 @@ def _execute(
         if converted is not None:
             show("converting its recording", converted)
 
-    show("replaying")
-    with engine.watching(files, lambda done: show("replaying", done)):
+    show(REPLAYING if job.recorder is None else STARTING)
+    with engine.watching(files, lambda done: show(REPLAYING, done)):
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace", recording)
         else:

@@ -1,6 +1,6 @@
 """Replay a trace on candidates, in rounds of random order, each on a fresh filesystem."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from spoolscope.replay.artifacts import finished_rows, write_header, write_plan
 from spoolscope.replay.candidates import Candidate, check, parse
 from spoolscope.replay.disks import Asked, given
 from spoolscope.replay.engine import ORDERS, Engine
-from spoolscope.replay.expected import Expected, check_room
+from spoolscope.replay.expected import Timing, check_room
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import RECORDED, Begin, Job, Recorder, Slot, blocks, slots
 from spoolscope.replay.modelled import Player, on_model
@@ -49,7 +49,7 @@ def replay(
     resume: bool = False,
     reference: str | None = None,
     whole_life: bool = True,
-    tell: Callable[[str], None] = lambda _line: None,
+    timing: Timing | None = None,
     device_model: str = "",
     player: Player | None = None,
     devices: Asked | None = None,
@@ -74,8 +74,7 @@ def replay(
         resume: An interrupted replay in ``out`` goes on: its finished runs stay.
         reference: Candidate that the others are to be held against.
         whole_life: Used filesystems are checked and emptied.
-        tell: Called with a line that says how long it will take, before the first of several runs
-            and after each.
+        timing: Hears how long runs take.
         device_model: Name of the device model of candidates that name none.
         player: Plays device models, from when a fixture is filled in to the end.
         devices: Block devices to make filesystems on, instead of images.
@@ -118,7 +117,7 @@ def replay(
         write_header(job, order_of_runs, rows, seed)
         left = order_of_runs[len(rows) :]
         now = next(blocks(left), []) if one_block else left
-        _make_runs(job, order_of_runs, now, rows, seed, phases, tell)
+        _make_runs(job, order_of_runs, now, rows, seed, phases, timing)
     return rows
 
 
@@ -139,19 +138,19 @@ def _make_runs(
     rows: list[dict[str, Any]],
     seed: int,
     phases: Phases,
-    tell: Callable[[str], None],
+    timing: Timing | None,
 ) -> None:
     """Make the runs whose turn it is, of all, and add their rows."""
-    shown = phases.within(RUNS, {slot.name: 1.0 for slot in runs})
-    expected = Expected(job, runs)
-    if len(runs) > 1:
-        tell(expected.begin(rows))
+    # Finished runs are no part of what is under way: no time went by for them.
+    shown = phases.within(RUNS, {slot.name: 1.0 for slot in now})
+    steps = running_s(job)
+    if timing is not None:
+        timing.begin(runs, rows, sum(steps.values()))
     for slot in now:
-        of_run = shown.within(slot.name, running_s(job), prefix=f"{slot.name}: ")
-        rows.append(run_once(job, slot, of_run))
+        rows.append(run_once(job, slot, shown.within(slot.name, steps, prefix=f"{slot.name}: ")))
         write_header(job, runs, rows, seed)
-        if len(runs) > 1:
-            tell(expected.after(rows[-1], len(rows)))
+        if timing is not None:
+            timing.after(rows[-1])
 
 
 def _job(

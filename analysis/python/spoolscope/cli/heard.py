@@ -1,0 +1,121 @@
+"""What the side of a replay in a machine tells the side here: lines of JSON on its output.
+
+Here are the terminal and the clock: that of a machine may count instructions, and begins anew with
+each machine.
+"""
+
+import io
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from spoolscope.cli.printing import say
+from spoolscope.replay.expected import Expected
+from spoolscope.replay.job import Slot, blocks
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.phases import Phases, Progress
+
+Row = Mapping[str, Any]
+
+
+class Lines(io.BytesIO):
+    """A stream that hands on each line when that is whole, and what is left when it is closed."""
+
+    def __init__(self, hand_on: Callable[[str], None]) -> None:
+        super().__init__()
+        self._hand_on, self._rest = hand_on, b""
+
+    def write(self, data: Any, /) -> int:
+        """Take a piece of whatever length."""
+        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
+        for line in lines:
+            self._hand_on(line.decode(errors="replace"))
+        return len(data)
+
+    def close(self) -> None:
+        """Hand on a line that has no end."""
+        if self._rest:
+            self.write(b"\n")
+        super().close()
+
+
+class Telling:
+    """The machine's side: it tells how far runs are, in place of a display and a clock there."""
+
+    def at(self, what: str, share: float | None) -> None:
+        """Tell what is being done; see ``traces.phases.Progress``."""
+        say(json.dumps({"at": [what, share]}))
+
+    def begin(self, _runs: Sequence[Slot], _rows: Sequence[Row], guess_s: float) -> None:
+        """Tell that the machine is ready for its runs; see ``replay.expected.Timing``."""
+        say(json.dumps({"guess_s": guess_s}))
+
+    def after(self, row: Row) -> None:
+        """Tell that a run is finished."""
+        say(json.dumps({"finished": row["candidate"]}))
+
+    def error(self, error: SpoolscopeError) -> None:
+        """Tell what was raised."""
+        told = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
+        say(json.dumps({"error": told}))
+
+
+class Heard:
+    """This side: it shows how far the runs in all machines are, by the clock here.
+
+    Attributes:
+        error: What was raised in a machine; None if nothing was.
+    """
+
+    def __init__(
+        self,
+        order: Sequence[Slot],
+        rows: Sequence[Row],
+        show: Progress,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Prepare to hear.
+
+        Args:
+            order: All runs of the replay.
+            rows: Of those that are finished.
+            show: Shows what is under way.
+            tell: Prints a line.
+        """
+        self.error: dict[str, Any] | None = None
+        self._order, self._rows, self._expected = order, rows, Expected(tell)
+        left = list(blocks(order[len(rows) :]))
+        self._phases = Phases(show, {str(i): float(len(block)) for i, block in enumerate(left)})
+        self._number, self._show, self._since = count(), show, time.monotonic()
+        self._is_first = True
+
+    def booting(self, release: str) -> None:
+        """Take note that a machine is booted for the next runs of one round on one kernel."""
+        self._show, self._since = self._phases.sub(str(next(self._number))), time.monotonic()
+        self._show(f"booting {release}", 0.0)
+
+    def line(self, text: str) -> None:
+        """Take a line that a machine printed."""
+        match json.loads(text):
+            case {"at": [what, share]}:
+                self._show(what, share)
+            case {"guess_s": guess_s}:
+                self._is_up(guess_s)
+            case {"finished": candidate}:
+                self._expected.took(candidate, self._lap())
+            case {"error": error}:
+                self.error = error
+
+    def _is_up(self, guess_s: float) -> None:
+        if self._is_first:
+            self._expected.begin(self._order, self._rows, guess_s, self._lap())
+        else:
+            self._expected.booted(self._lap())
+        self._is_first = False
+
+    def _lap(self) -> float:
+        """Return the seconds since this was asked last, or since a machine was booted."""
+        since, self._since = self._since, time.monotonic()
+        return self._since - since
