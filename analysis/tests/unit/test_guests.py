@@ -3,7 +3,8 @@
 import pytest
 
 from spoolscope.analysis.compare import compare
-from spoolscope.analysis.guests import base_name
+from spoolscope.analysis.guests import base_name, on_newer_kernels
+from spoolscope.cli.compare import text
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -40,7 +41,7 @@ def made(trace, new_replay):
 
 
 def test_this_machine_is_not_compared_with_one_that_was_booted(made):
-    with pytest.raises(SpoolscopeError, match=r"accelerator \(none in .*, tcg in "):
+    with pytest.raises(SpoolscopeError, match=r"machine booted for it \(none in .*, tcg in "):
         compare([made("here", {"ext4": HERE}), made("there", {"ext4": OLD})])
 
 
@@ -68,3 +69,72 @@ def test_kernels_are_compared_as_such(made):
 def test_a_candidate_on_a_device_model_keeps_the_name_that_asks_for_it():
     assert base_name({"candidate": "ext4@hdd7k", **HERE}) == "ext4@hdd7k"
     assert base_name({"candidate": "ext4@hdd7k@6.1", **OLD}) == "ext4@hdd7k"
+
+
+def test_the_oldest_kernel_is_the_reference_however_runs_were_ordered(made):
+    found = compare([made("out", {"ext4@6.12": NEW, "ext4@6.1": OLD})])
+    assert found.reference == "ext4@6.1"
+    assert found.kernels == []  # the one pair that there is says it
+
+
+def test_each_filesystem_on_a_newer_kernel_is_held_against_itself(trace, new_replay):
+    """On the newer kernel ext4 takes 20 % more time, xfs as much; both rounds and a third."""
+    replay = new_replay("both", trace, N, rounds=3)
+    times = {"xfs@6.12": 200, "ext4@6.12": 120, "xfs@6.1": 200, "ext4@6.1": 100}
+    for round_ in range(1, 4):
+        for candidate, ms in times.items():
+            where = NEW if candidate.endswith("6.12") else OLD
+            replay.run(candidate, [ms * MS + round_] * N, round_, **where)
+    found = compare([replay.write()])
+    held = {(p.candidate, p.reference): (p.primary.ratio, p.word) for p in found.kernels}
+    assert held == {
+        ("ext4@6.12", "ext4@6.1"): (pytest.approx(1.2), "slower"),
+        ("xfs@6.12", "xfs@6.1"): (pytest.approx(1.0), "equivalent"),
+    }
+    assert "ext4@6.12 is slower than ext4@6.1: 20 % more time in calls." in found.verdict.headline
+    assert "xfs@6.12 is equivalent to xfs@6.1" in found.verdict.headline
+    told = list(text(found))
+    assert max(map(len, told)) <= 80
+    [title] = [n for n, line in enumerate(told) if line.endswith("on the oldest kernel")]
+    assert [line.split()[:2] for line in told[title + 1 : title + 3]] == [
+        ["xfs@6.12", "1.00"],
+        ["ext4@6.12", "1.20"],
+    ]
+
+
+def test_runs_of_a_machine_that_this_one_is_not_have_their_base_names():
+    rows = [
+        {"candidate": "ext4@6.18.44", **HERE},
+        {"candidate": "ext4@6.1", **OLD},
+        {"candidate": "jfs@6.1", **OLD},
+    ]
+    assert [base_name(row) for row in rows] == ["ext4", "ext4", "jfs"]
+    assert on_newer_kernels(rows) == [("ext4@6.18.44", "ext4@6.1")]
+
+
+def test_where_instructions_are_counted_only_time_on_the_cpu_is_compared(
+    trace, new_builder, new_replay
+):
+    """Calls of 7 ms, 2 of them on the CPU, which a clone was for 100 ms; in calls 50 and 10 ms."""
+    replay = new_replay("counted", trace, N)
+    for candidate, latency, cpu in (("ext4", 50, 2), ("xfs", 10, 3)):
+        counted = on("6.1", "6.1.0-56-amd64", icount=True)
+        directory = replay.run(candidate, [latency * MS] * N, 1, **counted)
+        recorded = new_builder(f"counted/{directory.name}/trace")
+        for n in range(N):
+            recorded.call("openat", n * 10 * MS, oncpu_ns=cpu * MS, blocked_ns=5 * MS)
+        recorded.call("clone", N * 10 * MS, oncpu_ns=100 * MS)
+        recorded.write()
+    found = compare([replay.write()])
+    totals = {name: c.metrics["total_ns"] for name, c in found.candidates.items()}
+    assert totals == {"ext4": 2 * N * MS, "xfs": 3 * N * MS}
+    assert found.candidates["ext4"].causes == {"cpu": 2 * N * MS}
+    assert "800 ms against 1.20 s on the CPU in calls" in found.verdict.headline
+    assert "make and end processes" in found.verdict.sure
+
+
+def test_a_replay_that_is_not_finished_says_so(trace, new_replay):
+    replay = new_replay("part", trace, N, order=["ext4-r1", "xfs-r1", "ext4-r2", "xfs-r2"])
+    replay.run("ext4", [MS] * N, 1, **OLD)
+    [told] = [p for p in compare([replay.write()]).verdict.problems if "not made" in p]
+    assert told == "3 of 4 runs were not made: --resume goes on."

@@ -34,7 +34,7 @@ def test_a_series_is_two_numbers(series: str) -> None:
 
 
 def asked(*candidates: str, vm: tuple[str, ...] = (), **more: object) -> dict[str, object]:
-    nothing = {"device": None, "journal_device": None, "icount": False}
+    nothing = {"device": None, "journal_device": None, "icount": False, "no_record": False}
     return {"candidates": candidates, "vm": vm} | nothing | more
 
 
@@ -54,6 +54,7 @@ def test_candidates_are_multiplied_by_kernels_only_if_there_are_several() -> Non
         (asked("ext4", "dir:/mnt", vm=("6.1",)), "dir:/mnt is of this machine"),
         (asked("ext4", vm=("6.1",), device=Path("/dev/sdx")), "/dev/sdx is of this machine"),
         (asked("ext4", icount=True), "--icount counts"),
+        (asked("ext4", vm=("6.1",), icount=True, no_record=True), "CPU times in recordings"),
         (asked("ext4@6.1"), "ext4@6.1 is a name of results"),
     ],
 )

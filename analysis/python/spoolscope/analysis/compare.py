@@ -12,6 +12,12 @@ from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.durability import SAME, beside
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
+from spoolscope.analysis.guests import (
+    age_of_kernel,
+    counts_instructions,
+    on_cpu,
+    on_newer_kernels,
+)
 from spoolscope.analysis.lateness_effect import LatenessEffect, lateness_effect
 from spoolscope.analysis.lives import Spread, lives, unclean
 from spoolscope.analysis.metrics import (
@@ -127,6 +133,8 @@ class Comparison:
             filesystem recorded on, else the first.
         n_calls: Calls compared, the same on every candidate, file locking left out.
         pairs: Every other candidate against the reference.
+        kernels: Candidates on newer kernels against the same ones on the oldest, if runs of several
+            filesystems were made on several.
         verdict: The answer in words.
     """
 
@@ -135,6 +143,7 @@ class Comparison:
     reference: str
     n_calls: int
     pairs: list[Pair]
+    kernels: list[Pair]
     verdict: Verdict
 
     @property
@@ -160,6 +169,7 @@ class Comparison:
             "verdict": asdict(self.verdict),
             "candidates": [_candidate_json(c) for c in self.candidates.values()],
             "pairs": [asdict(pair) for pair in self.pairs],
+            "kernels": [asdict(pair) for pair in self.kernels],
         }
 
 
@@ -198,10 +208,12 @@ def compare(
     if best != other and (headline is None or headline.candidate != best):
         headline = pair(best, other)
     beside = {name: pair(name, best).word for name in ranked if name != best}
-    verdict = give_verdict(replay, ranked, headline, beside, n_calls=len(calls))
+    newer = on_newer_kernels(run.row for run in replay.runs)
+    kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
+    verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
     told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
     verdict = replace(verdict, warnings=order_warnings(told))
-    return Comparison(replay, ranked, chosen, len(calls), pairs, verdict)
+    return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict)
 
 
 def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None) -> str:
@@ -219,7 +231,9 @@ def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None)
             return name
     spools = replay.trace.meta.get("spools", []) if replay.trace else []
     recorded_on = {spool.get("fstype") for spool in spools}
-    names = replay.candidates
+    # Of one filesystem on several kernels it is the one on the oldest: what did the update do?
+    by_age = sorted(replay.runs, key=lambda run: age_of_kernel(run.row))
+    names = [run.candidate for run in by_age]
     return next((name for name in names if ranked[name].fstype in recorded_on), names[0])
 
 
@@ -239,6 +253,9 @@ def _candidates(
                 explained = explain(run.trace)
                 causes = {n: call.causes for n, call in explained.by_syscall.items()}
                 strangers = explained.evidence.strangers
+                if counts_instructions(run.row):
+                    causes, strangers = on_cpu(causes), {}
+                    values[id(run)][PRIMARY] = float(sum(of["cpu"] for of in causes.values()))
                 tables.append(by_family(without(causes, strangers)))
                 taken.append(sum(sum(of_call.values()) for of_call in strangers.values()))
         found[name] = _candidate(
@@ -285,7 +302,7 @@ def _pair(
     candidate: Candidate,
     reference: Candidate,
 ) -> Pair:
-    matched = _matched(replay, candidate.name, reference.name)
+    matched = replay.matched(candidate.name, reference.name)
     estimates = {
         key: paired(
             [values[id(c)][key] or 0.0 for c, _ in matched],
@@ -300,7 +317,8 @@ def _pair(
             return _within(replay, calls, [ours[0], theirs[0]])
         return paired([float(ns.sum()) for ns in ours], [float(ns.sum()) for ns in theirs])
 
-    if len(matched) == 1 and replay.trace is not None:
+    counted = any(counts_instructions(run.row) for run in replay.runs)
+    if len(matched) == 1 and replay.trace is not None and not counted:
         primary = in_calls(*([run.latency_ns[calls]] for run in matched[0]))
         waited = [due_to_end(replay, run, calls) for run in matched[0]]
         known = [ns for ns in waited if ns is not None]
@@ -328,8 +346,10 @@ def _pair(
         cause_deltas=cause_deltas(candidate.table, reference.table),
         strangers_ns=strangers_ns,
         chance=chance,
-        lateness=lateness_effect(matched, calls, word(primary), in_calls),
-        waiting_word=word(estimates[WAITING], faithful=faithful) if estimates[WAITING].n else "",
+        lateness=None if counted else lateness_effect(matched, calls, word(primary), in_calls),
+        waiting_word=word(estimates[WAITING], faithful=faithful)
+        if estimates[WAITING].n and not counted
+        else "",
     )
 
 
@@ -350,26 +370,6 @@ def _by_chance(candidate: Candidate, reference: Candidate) -> bool:
     left = gap - (candidate.strangers_ns - reference.strangers_ns)
     smaller = abs(left) < abs(gap)
     return smaller and (left * gap <= 0 or abs(left) < MINIMUM_EFFECT * min(ours, theirs))
-
-
-def _matched(replay: Replay, candidate: str, reference: str) -> list[tuple[Run, Run]]:
-    """Pair runs of the same round of the same replay; else, in order, of different replays."""
-    by_block = {(run.candidate, run.block): run for run in replay.runs}
-    blocks = dict.fromkeys(run.block for run in replay.runs)
-    both = [
-        (by_block[candidate, block], by_block[reference, block])
-        for block in blocks
-        if (candidate, block) in by_block and (reference, block) in by_block
-    ]
-    if both:
-        return both
-    return list(
-        zip(
-            [run for run in replay.runs if run.candidate == candidate],
-            [run for run in replay.runs if run.candidate == reference],
-            strict=False,
-        )
-    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

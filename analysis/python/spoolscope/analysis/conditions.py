@@ -12,6 +12,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 ORIGINAL = "original"
 # No option of replay by their own names.
 _UNASKED = ("recorded", "accelerator")
+_SAID = {"accelerator": "machine booted for it"}
 AS_IT_WAS, COLD, RECORDED = "as it was", "cold", "recorded"
 
 
@@ -115,7 +116,7 @@ def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -
         if len(known) > 1:
             told = zip(values, outputs, strict=True)
             said = ", ".join(f"{_shown(value)} in {output}" for value, output in told)
-            differing.append(f"{condition.name} ({said})")
+            differing.append(f"{_SAID.get(condition.name, condition.name)} ({said})")
     if differing:
         raise SpoolscopeError(
             f"the replays were not made alike: {'; '.join(differing)}",

@@ -76,6 +76,7 @@ class Replay:
         syscalls: Name of every call of it, and again for each copy of its users in the run that
             has most; comms the process that made it; ts_ns its start;
             begins_work whether its thread had paused for ``PAUSE_NS`` before.
+        unmade: Runs that are still to be made, as a replay was interrupted.
     """
 
     outputs: list[Path]
@@ -86,6 +87,7 @@ class Replay:
     ts_ns: np.ndarray = field(repr=False)
     runs: list[Run]
     begins_work: np.ndarray = field(repr=False, default_factory=_nothing)
+    unmade: int = 0
 
     def recorded_comms(self, run: Run) -> dict[int, str]:
         """Return the recorded process name that each thread of a run stood for."""
@@ -120,6 +122,19 @@ class Replay:
         """Names of the candidates in order of appearance."""
         return list(dict.fromkeys(run.candidate for run in self.runs))
 
+    def matched(self, candidate: str, reference: str) -> list[tuple[Run, Run]]:
+        """Pair runs of the same round of the same replay; else, in order, of different replays."""
+        by_block = {(run.candidate, run.block): run for run in self.runs}
+        blocks = dict.fromkeys(run.block for run in self.runs)
+        both = [
+            (by_block[candidate, block], by_block[reference, block])
+            for block in blocks
+            if (candidate, block) in by_block and (reference, block) in by_block
+        ]
+        ours, theirs = ([run for run in self.runs if run.candidate == name]
+                        for name in (candidate, reference))  # fmt: skip
+        return both or list(zip(ours, theirs, strict=False))
+
 
 def is_replay(path: Path) -> bool:
     """Tell whether a directory is the output of a replay."""
@@ -149,15 +164,17 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
         for row in header["runs"]
     ]
+    unmade = sum(len(header.get("order", header["runs"])) for header in headers) - len(runs)
     largest = max(runs, key=lambda run: len(run.latency_ns))
     if not len(names):
         size = len(largest.latency_ns)
         names, starts = np.full(size, "call", dtype=object), np.zeros(size, np.int64)
-        return Replay(list(outputs), headers[0], original, names, comms, starts, runs)
+        outs = list(outputs)
+        return Replay(outs, headers[0], original, names, comms, starts, runs, unmade=unmade)
     phases = _phases_ns(largest.row)
     starts = np.concatenate([starts + late for late in phases])
     names, comms, begins = (np.tile(values, len(phases)) for values in (names, comms, begins))
-    return Replay(list(outputs), headers[0], original, names, comms, starts, runs, begins)
+    return Replay(list(outputs), headers[0], original, names, comms, starts, runs, begins, unmade)
 
 
 def _phases_ns(row: dict[str, Any]) -> list[int]:

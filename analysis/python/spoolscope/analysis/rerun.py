@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from spoolscope.analysis.conditions import ORIGINAL, Conditions
-from spoolscope.analysis.guests import base_name, series
-from spoolscope.analysis.outcomes import Replay
+from spoolscope.analysis.guests import age_of_kernel, base_name, series
+from spoolscope.analysis.outcomes import Replay, Run
 
 HALF = "scaled=0.5"
 
@@ -33,8 +33,8 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
     if not set(wanted) <= {name for names in groups.values() for name in names}:
         return None
     trace = str(replay.trace.path) if replay.trace else "TRACE"
-    booted = sorted({series(run.row) for run in replay.runs} - {""})
-    machines = [word for kernel in booted for word in ("--vm", kernel)]
+    booted = dict.fromkeys(series(run.row) for run in sorted(replay.runs, key=_age))
+    machines = [word for kernel in booted if kernel for word in ("--vm", kernel)]
     machines += ["--icount"] if "icount" in made.accelerator else []
     return "; ".join(
         _command(
@@ -47,6 +47,10 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
         + f" -o OUT{number if len(groups) > 1 else ''}"
         for number, (options, names) in enumerate(groups.items(), 1)
     )
+
+
+def _age(run: Run) -> list[int]:
+    return age_of_kernel(run.row)
 
 
 def _asked_for(row: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spoolscope.analysis.certificate import Certificate, certificates
 from spoolscope.analysis.durability import SAME, WEAKER
-from spoolscope.analysis.guests import weaknesses
+from spoolscope.analysis.guests import counts_instructions, weaknesses
 from spoolscope.analysis.lateness_effect import EXCUSED
 from spoolscope.analysis.metrics import PRIMARY, WAITING
 from spoolscope.analysis.outcomes import Replay
@@ -16,6 +16,8 @@ from spoolscope.analysis.wording import change, count, duration, interval
 
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Pair
+
+REASONS_OF_KERNEL = 2
 
 LEAST_TAKEN = 0.02
 """Time that other programs took is worth a sentence from this part of all on."""
@@ -52,6 +54,7 @@ def give_verdict(
     candidates: Mapping[str, "Candidate"],
     pair: "Pair | None",
     beside: Mapping[str, str],
+    kernels: Sequence["Pair"] = (),
     *,
     n_calls: int,
 ) -> Verdict:
@@ -62,6 +65,7 @@ def give_verdict(
         candidates: By name, the best first.
         pair: The best one against the other it is held to.
         beside: The word on each other candidate against the best.
+        kernels: Candidates on newer kernels against the same ones on the oldest.
         n_calls: Calls compared.
     """
     best = next(iter(candidates.values()))
@@ -72,37 +76,49 @@ def give_verdict(
     asked = (run.row.get("what_if") for run in replay.runs)
     problems[:0] = dict.fromkeys(told["sentence"] for told in asked if told)
     problems += weaknesses(run.row for run in replay.runs)
+    if replay.unmade:
+        whole = len(replay.runs) + replay.unmade
+        problems.append(f"{replay.unmade} of {whole} runs were not made: --resume goes on.")
     if replay.trace is None:
         problems.append("The replayed trace is not where it was: calls have no names here.")
     if replay.trace is not None and not replay.trace.meta.get("complete", False):
         problems.append("The replayed trace is not complete.")
+    counted = any(counts_instructions(run.row) for run in replay.runs)
+    on_cpu = "on the CPU " if counted else ""
     if pair is None:
         spent = duration(best.metrics[PRIMARY])
-        headline = f"{best.name} spent {spent} in {count(n_calls)} calls."
+        headline = f"{best.name} spent {spent} {on_cpu}in {count(n_calls)} calls."
         sure = f"One candidate alone: there is nothing to compare it with.{_modelled(replay)}"
         return Verdict("alone", best.name, None, headline, sure, [], problems, None)
     unfaithful, why = _unfaithful(replay, pair, candidates)
+    basis = _basis(n_calls, counted=counted)
     return Verdict(
         word=pair.word,
         best=best.name,
         other=pair.reference,
         headline=" ".join(
-            [*unfaithful, _headline(pair, candidates), *_at_what_price(pair, candidates)]
+            [
+                *_kernels(kernels, on_cpu),
+                *unfaithful,
+                _headline(pair, candidates, on_cpu),
+                *_at_what_price(pair, candidates),
+            ]
         ),
         sure=" ".join(
             [
-                _sure(pair, n_calls) + _modelled(replay),
+                _sure(pair, basis) + _modelled(replay),
                 *_lateness(pair, certificates(replay.runs)),
                 *_beside(best.name, beside),
             ]
         ),
         reasons=[
+            *(f"{reason.text}." for one in kernels for reason in one.why[:REASONS_OF_KERNEL]),
             *(reason.text + "." for reason in pair.why),
             *_no_merit(pair, candidates),
             *why,
         ],
         problems=problems,
-        next_command=_next(replay, pair, candidates),
+        next_command=_next(replay, kernels or [pair], candidates),
     )
 
 
@@ -126,9 +142,24 @@ def _modelled(replay: Replay) -> str:
     return f" Times of disks are those of the device model {' or '.join(models)}, not of a disk."
 
 
-def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str:
+def _kernels(kernels: Sequence["Pair"], on_cpu: str) -> list[str]:
+    """Say what each newer kernel does to each candidate."""
+    said = []
+    for pair in kernels:
+        time = f"{change(pair.primary.ratio)} time {on_cpu}in calls"
+        found = {
+            "equivalent": f"{pair.candidate} is equivalent to {pair.reference} ({time})",
+            "inconclusive": f"{pair.candidate} against {pair.reference} is undecided ({time})",
+            "indicative": f"{pair.candidate} may take {time}, by so few rounds",
+        }
+        decided = f"{pair.candidate} is {pair.word} than {pair.reference}: {time}"
+        said.append(f"{found.get(pair.word, decided)}.")
+    return said
+
+
+def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"], on_cpu: str) -> str:
     spent = [duration(candidates[n].metrics[PRIMARY]) for n in (pair.candidate, pair.reference)]
-    numbers = f"{spent[0]} against {spent[1]} in calls"
+    numbers = f"{spent[0]} against {spent[1]} {on_cpu}in calls"
     said = change(pair.primary.ratio)
     if pair.word == "faster":
         return f"{pair.candidate} is faster than {pair.reference}: {said} time, {numbers}."
@@ -230,9 +261,14 @@ def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
     ]
 
 
-def _sure(pair: "Pair", n_calls: int) -> str:
+def _basis(n_calls: int, *, counted: bool) -> str:
+    if counted:
+        return "Instructions of all calls but those that make and end processes"
+    return f"The same {count(n_calls)} calls on each, file locking left out"
+
+
+def _sure(pair: "Pair", basis: str) -> str:
     estimate = pair.primary
-    basis = f"The same {count(n_calls)} calls on each, file locking left out"
     if estimate.method == "paired-t":
         said = _rounds(estimate)
         rest = f"{basis}; {estimate.n} paired rounds, lower in {said}"
@@ -253,9 +289,14 @@ def _rounds(estimate: Estimate) -> str:
     return f"{estimate.n_lower}/{estimate.n}"
 
 
-def _next(replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]) -> str | None:
-    if pair.word in {"faster", "slower", "equivalent"}:
+def _next(
+    replay: Replay, pairs: Sequence["Pair"], candidates: Mapping[str, "Candidate"]
+) -> str | None:
+    open_ = [pair for pair in pairs if pair.word not in {"faster", "slower", "equivalent"}]
+    if not open_:
         return None
     # More rounds do not help a machine that cannot keep the recorded pace; half of it may.
     late = any(c.fidelity.late for c in candidates.values())
-    return more_rounds(replay, (pair.candidate, pair.reference), rounds_wanted(pair.primary), late)
+    wanted = [name for pair in open_ for name in (pair.candidate, pair.reference)]
+    rounds = max(rounds_wanted(pair.primary) for pair in open_)
+    return more_rounds(replay, wanted, rounds, late)

@@ -80,7 +80,7 @@ def interval(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "-"
     if high >= FAR:
-        return f"{low:.1f} to > {FAR:,} times"
+        return f"{low:.1f} to {FAR:,}+ times"
     if high >= 3:
         return f"{low:.1f} to {high:.1f} times"
     return f"{_signed(low)} to {_signed(high)}"

@@ -1,7 +1,7 @@
 """spoolscope compare: which candidate is faster, by how much, why, and how sure."""
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate, Comparison
+    from spoolscope.analysis.compare import Candidate, Comparison, Pair
     from spoolscope.analysis.stats import Estimate
 
 
@@ -71,6 +71,10 @@ def text(found: "Comparison") -> Iterable[str]:
     if found.pairs:
         yield ""
         yield from _pairs(found)
+        if found.kernels:
+            yield ""
+            yield "Time in calls against the same filesystem on the oldest kernel"
+            yield from _rows(found, found.kernels)
         yield ""
         yield from _secondary(found)
     if any(c.life for c in found.candidates.values()):
@@ -120,9 +124,7 @@ def _pairs(found: "Comparison") -> Iterable[str]:
     by_itself = " (each interval by itself)" if len(found.pairs) > 1 else ""
     yield f"Time in calls against {found.reference}{by_itself}"
     labels, other = _labels(found, 15), found.other_durability
-    for pair in found.pairs:
-        mark = "!" if pair.candidate in other else " "
-        yield _ratio(f"{mark} {labels[pair.candidate]:<16}", pair.primary, pair.word)
+    yield from _rows(found, found.pairs)
     if any(pair.waiting_word for pair in found.pairs):
         yield "The same from due to end: with the wait of work for its own, busy process"
         for pair in found.pairs:
@@ -130,6 +132,13 @@ def _pairs(found: "Comparison") -> Iterable[str]:
             yield _ratio(f"  {labels[pair.candidate]:<16}", waited, pair.waiting_word)
     for name, durability in other.items():
         yield from _wrapped(f"! {name} beside {found.reference}: {durability}")
+
+
+def _rows(found: "Comparison", pairs: "Sequence[Pair]") -> Iterable[str]:
+    labels = _labels(found, 15)
+    for pair in pairs:
+        mark = "!" if pair.candidate in found.other_durability else " "
+        yield _ratio(f"{mark} {labels[pair.candidate]:<16}", pair.primary, pair.word)
 
 
 def _ratio(label: str, e: "Estimate", word: str) -> str:

@@ -19,6 +19,9 @@ from spoolscope.traces.phases import Phases, Progress
 
 Row = Mapping[str, Any]
 
+BOOT = 0.3
+"""A boot takes as much of a run's time, about."""
+
 
 class Lines(io.BytesIO):
     """A stream that hands on each line when that is whole, and what is left when it is closed."""
@@ -87,14 +90,17 @@ class Heard:
         self.error: dict[str, Any] | None = None
         self._order, self._rows, self._expected = order, rows, Expected(tell)
         left = list(blocks(order[len(rows) :]))
-        self._phases = Phases(show, {str(i): float(len(block)) for i, block in enumerate(left)})
+        self._phases = Phases(show, {str(i): BOOT + len(block) for i, block in enumerate(left)})
+        self._runs = [len(block) for block in left]
         self._number, self._show, self._since = count(), show, time.monotonic()
         self._is_first = True
 
     def booting(self, release: str) -> None:
         """Take note that a machine is booted for the next runs of one round on one kernel."""
-        self._show, self._since = self._phases.sub(str(next(self._number))), time.monotonic()
-        self._show(f"booting {release}", 0.0)
+        number, self._since = next(self._number), time.monotonic()
+        steps = self._phases.within(str(number), {"boot": BOOT, "runs": self._runs[number]})
+        steps.sub("boot")(f"booting {release}", 0.0)
+        self._show = steps.sub("runs")
 
     def line(self, text: str) -> None:
         """Take a line that a machine printed."""

@@ -63,6 +63,8 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
         if options["icount"]:
             raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
         return candidates
+    if options["icount"] and options["no_record"]:
+        raise _wrong("--icount is for the CPU times in recordings", "leave out --no-record")
     places = [name for name in candidates if name.startswith("dir:")]
     disks = [options["device"], options["journal_device"]]
     for place in (*places, *(str(disk) for disk in disks if disk)):
@@ -148,6 +150,8 @@ def _in_machine(
             ],
             back=[inside / name for name in (*runs, *about)],
             work=options["work"],
+            # A disk has its times from outside, so that no run would be as the one before.
+            scratch=not machine.icount,
             environment=environment(machine),
             out=told,
             err=complained,

@@ -48,7 +48,8 @@ memory_option = click.option(
 icount_option = click.option(
     "--icount",
     is_flag=True,
-    help="The machine's clock counts instructions: CPU time is exact, and a run takes longer.",
+    help="The clock of a machine counts instructions, and replays have their images in its memory: "
+    "CPU times of calls are exact, and a run takes longer.",
 )
 
 

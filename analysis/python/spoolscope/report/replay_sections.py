@@ -14,6 +14,7 @@ from spoolscope.analysis.wording import count, duration, interval, percent
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures import compare as compare_figures
 from spoolscope.report.figures import latency as latency_figures
+from spoolscope.report.kernels import kernels_table
 from spoolscope.report.page import Fact, Figure, Section, Table, TableBlock
 from spoolscope.report.trace_sections import latency_table
 
@@ -150,6 +151,7 @@ def compare_section(found: Comparison) -> Section:
     )
     blocks: list[Figure | TableBlock] = [figure]
     blocks += [_durability(other, found.reference)] if other else []
+    blocks += [kernels_table(found)] if found.kernels else []
     blocks += [_deltas(found)] if any(pair.cause_deltas for pair in found.pairs) else []
     return Section(
         "compare",

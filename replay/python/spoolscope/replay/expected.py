@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from spoolscope.replay.job import Job, Slot, blocks
+from spoolscope.replay.machine import guest_facts
 from spoolscope.replay.one_run import image_size
 from spoolscope.replay.targets import MIB, grows_to
 from spoolscope.traces.errors import SpoolscopeError
@@ -39,6 +40,7 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
     places = {job.out: left, job.work: 0 if worst is None else grown[worst]}
     if job.out.stat().st_dev == job.work.stat().st_dev:
         places = {job.work: sum(places.values())}
+    in_memory = (guest_facts() or {}).get("icount")
     for place, needed in places.items():
         free = shutil.disk_usage(place).free
         if free < needed:
@@ -47,7 +49,9 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
             raise SpoolscopeError(
                 f"{place.parent if works else place} has {free // MIB:,} MiB free, {image}what "
                 f"{len(runs)} runs leave may take {needed // MIB:,} MiB",
-                remedy="give --work DIR and -o elsewhere, or fewer rounds",
+                remedy="give more --memory"
+                if in_memory
+                else "give --work DIR and -o elsewhere, or fewer rounds",
             )
 
 
