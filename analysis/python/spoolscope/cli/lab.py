@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from spoolscope.cli import mailserver, vm
+from spoolscope.cli import mailserver, vm, workload
 from spoolscope.cli.limits import Number
 from spoolscope.cli.output import (
     claim_output,
@@ -39,15 +39,16 @@ seconds_option = click.option(
 
 @click.group("lab")
 def command() -> None:
-    """Try known troubles on this machine: what would explain say?
+    """Try known troubles and published loads on this machine.
 
-    Everything happens on small filesystems in memory, in a mount namespace of
-    its own: nothing is left of them, whatever happens. Needs root.
+    Everything happens on filesystems made for it, in a mount namespace of
+    their own: nothing is left of them, whatever happens. Needs root.
     """
 
 
 command.add_command(vm.command, "vm")
 command.add_command(mailserver.command, "mailserver")
+command.add_command(workload.command, "workload")
 
 
 @command.command(epilog="Example: sudo spoolscope lab faults slow-flush --on xfs")

@@ -36,7 +36,7 @@ VERBS = {
     "compare": "Say which candidate is faster, by how much, why.",
     "report": "Write one self-contained HTML report.",
     "clean": "Remove what killed commands have left.",
-    "lab": "Try known troubles on this machine: what would explain say?",
+    "lab": "Try known troubles and published loads on this machine.",
 }
 
 

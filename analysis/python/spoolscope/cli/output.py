@@ -149,8 +149,10 @@ def _used_below(directory: Path) -> Path | None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Tell whether spoolscope wrote this directory: a replay, or a trace even if incomplete."""
+    """Tell whether spoolscope wrote this directory: results, or a trace even if incomplete."""
     if (directory / "replay.json").is_file():
+        return True
+    if (directory / "results.json").is_file() and (directory / "results.parquet").is_file():
         return True
     if Recording.is_one(directory):
         return Recording.open(directory).recorder() is None

@@ -27,7 +27,7 @@ def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
             images.unmount(target.mount)
         life.count("replay")
         if whole:
-            _check(target.storage, life)
+            check(target.storage, life)
             target.storage.forget()
             target.storage.mount(target.mount)
     if whole:
@@ -37,8 +37,8 @@ def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
             life.left_out(step, "not asked for")
 
 
-def _check(storage: Storage, life: Lifetime) -> None:
-    """Have its own program look at an unmounted filesystem with cold caches."""
+def check(storage: Storage, life: Lifetime) -> None:
+    """Have its own program look at an unmounted filesystem with cold caches; it changes nothing."""
     if not (words := storage.fsck_words()):
         life.left_out("check", "no program that checks it is known")
         return

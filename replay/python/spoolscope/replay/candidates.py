@@ -10,6 +10,7 @@ from spoolscope.replay.directories import check_directory
 from spoolscope.replay.options import WrongError
 from spoolscope.replay.presets import Candidates, made, presets
 from spoolscope.replay.where import why_not_here
+from spoolscope.traces.devices import device_models
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 __all__ = ["Candidate", "check", "parse"]
@@ -25,7 +26,7 @@ def parse(text: str, candidates: Candidates | None = None) -> Candidate:
 
     Args:
         text: A name, a name with options, ``NAME[words of mkfs; mount options]``, or
-            ``dir:PATH``; ``ext4@6.1`` is ext4 on that kernel.
+            ``dir:PATH``; ``ext4@6.1`` is ext4 on that kernel, ``ext4@hdd10k`` on that device model.
         candidates: Those that have a name, ours if not given.
 
     Raises:
@@ -35,6 +36,8 @@ def parse(text: str, candidates: Candidates | None = None) -> Candidate:
     name, at, series = text.rpartition("@")
     if at and SERIES.fullmatch(series):
         return replace(parse(name, candidates), name=text, kernel=series)
+    if at and series in device_models() and not name.startswith(f"{DIRECTORY}:"):
+        return replace(parse(name, candidates), model=series)
     if text in candidates:
         return candidates[text]
     if text.startswith(f"{DIRECTORY}:") and len(text) > len(DIRECTORY) + 1:

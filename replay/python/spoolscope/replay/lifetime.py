@@ -153,7 +153,7 @@ def block_devices(mount: Path) -> list[Path]:
 
 
 @dataclass
-class _Counters:
+class Counters:
     """Counters of a device, see Documentation/block/stat.rst in the kernel's sources."""
 
     read_bytes: int
@@ -163,7 +163,8 @@ class _Counters:
     flushes: int
 
     @classmethod
-    def now(cls, device: Path) -> "_Counters":
+    def now(cls, device: Path) -> "Counters":
+        """Read the counters of a device."""
         fields = [int(word) for word in _stat_of(device).read_text().split()]
         fields += [0] * (17 - len(fields))
         return cls(
@@ -181,10 +182,10 @@ class _Device:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._before = _Counters.now(path)
+        self._before = Counters.now(path)
 
     def end(self) -> dict[str, int]:
-        after, before = vars(_Counters.now(self._path)), vars(self._before)
+        after, before = vars(Counters.now(self._path)), vars(self._before)
         return {name: after[name] - before[name] for name in after}
 
     def close(self) -> None:

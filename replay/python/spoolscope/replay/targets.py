@@ -72,7 +72,7 @@ class Target:
         if keep is not None and not self.copied:
             self.storage.keep(keep)
         self.storage.forget()
-        if self.player is not None:
+        if self.player is not None and self.storage.disk is None:
             self.storage = self.storage.played(self.player, self.disks)
         with life.step("mount_filled"):
             self.storage.mount(self.mount)

@@ -1,0 +1,230 @@
+"""The workloads by name: what each repeats, what it needs, what it does in a run."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from spoolscope.lab.workloads.bench import Bench
+from spoolscope.lab.workloads.native import call, command
+from spoolscope.lab.workloads.published import Column, Comparison, Table, comparisons
+from spoolscope.replay import images
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+
+FORMATS = ("maildir", "mbox")
+STAGES = (1, 2, 4, 8, 16)
+"""Deliverers of fsbench."""
+TASKS = (
+    *("iso-copy", "iso-recopy", "iso-remove", "tree-copy", "tree-recopy"),
+    *("list", "find", "tree-remove"),
+)
+"""Of the file server, between mount and umount."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a workload comes to hold at the most.
+
+    Attributes:
+        bytes: Contents of files.
+        names: Files and directories.
+        source_bytes: What it reads from elsewhere, in the directory for images.
+    """
+
+    bytes: int
+    names: int
+    source_bytes: int = 0
+
+
+def native_needs(name: str, scale: float) -> Needs:
+    """Return what a workload of the native program needs, by its own word.
+
+    Raises:
+        SpoolscopeError: the program is missing, or failed.
+    """
+    said = call(command("needs", name, "--scale", f"{scale:.9f}"))
+    return Needs(**json.loads(said))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload.
+
+    Attributes:
+        name: As on the command line.
+        about: What it does, one line.
+        run: Does all of it on the target of a bench.
+        published: Name of the comparison that it repeats; empty: of none.
+        formats: How mailboxes can be kept; the first by default, none where there are none.
+        needs: What it comes to hold, by its name and scale.
+        tables: Shown if no comparison has any.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Bench], None]
+    published: str = ""
+    formats: tuple[str, ...] = ()
+    needs: Callable[[str, float], Needs] = native_needs
+    own_tables: tuple[Table, ...] = ()
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The comparison that it repeats."""
+        return comparisons()[self.published] if self.published else None
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What is shown of it."""
+        return self.comparison.tables if self.comparison else self.own_tables
+
+
+def _maildir_io(bench: Bench) -> None:
+    bench.step("unpack")
+    bench.empty_caches()
+    bench.step("setup")
+    bench.empty_caches()
+    bench.step("io")
+    bench.empty_caches()
+    bench.step("io-unflushed")
+    bench.empty_caches()
+    bench.step("reads")
+    for whole, io in (("whole", "io"), ("whole_unflushed", "io_unflushed")):
+        for part in ("s", "user_s", "system_s"):
+            bench.add_up(f"{whole}_{part}", f"setup_{part}", f"{io}_{part}")
+
+
+def _cyrus_archive(bench: Bench) -> None:
+    with bench.throughput("write"):
+        bench.step("write")
+    bench.empty_caches()
+    with bench.throughput("read"):
+        bench.step("read")
+    with bench.throughput("check"):
+        bench.check()
+    with bench.throughput("remove"):
+        bench.step("remove")
+
+
+def _file_server(bench: Bench) -> None:
+    source = bench.work / "source"
+    source.mkdir()
+    words = ("--source", str(source))
+    bench.prepare("source", *words)
+    images.read_all(source)  # the other disk is none that has to be waited for
+    for step in TASKS:
+        bench.empty_caches()
+        bench.step(step, *words)
+    bench.umount()
+
+
+def _fsbench(bench: Bench) -> None:
+    bench.prepare("setup")
+    for deliverers in STAGES:
+        bench.empty_caches()
+        words = ("--deliverers", str(deliverers))
+        bench.step("stage", *words, called=f"stage-{deliverers}")
+
+
+def _qmail(bench: Bench) -> None:
+    bench.prepare("setup")
+    for step in ("deliver", "pop3"):
+        bench.empty_caches()
+        bench.step(step)
+
+
+def _varmail(bench: Bench) -> None:
+    bench.prepare("setup")
+    bench.empty_caches()
+    bench.step("load")
+
+
+def _table(title: str, *columns: tuple[str, str, str]) -> tuple[Table, ...]:
+    return (Table(title, tuple(Column(*column) for column in columns), {}),)
+
+
+WORKLOADS: Mapping[str, Workload] = MappingProxyType(
+    {
+        workload.name: workload
+        for workload in (
+            Workload(
+                "maildir-io",
+                "Maildirs of a qmail server: unpack, make, write and read at random",
+                _maildir_io,
+                published="C2004",
+                formats=FORMATS,
+            ),
+            Workload(
+                "cyrus-archive",
+                "a million mails of lists: write from tar, read, check, remove",
+                _cyrus_archive,
+                published="C2005",
+            ),
+            Workload(
+                "file-server",
+                "eleven tasks: make, copy, list, find, remove",
+                _file_server,
+                published="C2006",
+            ),
+            Workload(
+                "fsbench",
+                "1, 2, 4, 8 and 16 processes deliver to 100,000 boxes beside a reader",
+                _fsbench,
+                published="C2008",
+                formats=FORMATS,
+            ),
+            Workload(
+                "qmail",
+                "deliveries by link and unlink, then POP3 sessions that remove all",
+                _qmail,
+                own_tables=_table(
+                    "10 deliveries and 5 sessions at once",
+                    ("deliver_deliver_per_s", "deliveries a second", "/s"),
+                    ("deliver_deliver_ms", "a delivery", "ms"),
+                    ("deliver_deliver_p99_ms", "a delivery, p99", "ms"),
+                    ("pop3_session_ms", "a session", "ms"),
+                    ("pop3_session_p99_ms", "a session, p99", "ms"),
+                ),
+            ),
+            Workload(
+                "varmail",
+                "filebench's: 16 processes remove, make, append to and read files",
+                _varmail,
+                own_tables=_table(
+                    "16 processes, 1,000 files in one directory",
+                    ("load_create_per_s", "loops a second", "/s"),
+                    ("load_remove_ms", "remove", "ms"),
+                    ("load_create_ms", "make, write and sync", "ms"),
+                    ("load_append_ms", "read, append and sync", "ms"),
+                    ("load_read_ms", "read", "ms"),
+                ),
+            ),
+        )
+    }
+)
+
+LATER = ("postfix-courier", "postfix-dovecot")
+"""Workloads of real daemons."""
+
+
+def workload(name: str) -> Workload:
+    """Return a workload.
+
+    Raises:
+        SpoolscopeError: there is none of that name.
+    """
+    if found := WORKLOADS.get(name):
+        return found
+    if name in LATER:
+        raise SpoolscopeError(
+            f"{name} runs real daemons, which lab workload does not start",
+            remedy=f"use one of: {', '.join(WORKLOADS)}",
+            exit_code=USAGE,
+        )
+    near = get_close_matches(name, WORKLOADS, n=1)
+    raise SpoolscopeError(
+        f"unknown workload {name!r}",
+        remedy=f"did you mean {near[0]}?" if near else f"use one of: {', '.join(WORKLOADS)}",
+        exit_code=USAGE,
+    )

@@ -1,0 +1,179 @@
+"""What the runs say: figures beside the published ones, and which claims held."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from spoolscope.analysis.stats import (
+    MINIMUM_EFFECT,
+    MINIMUM_ROUNDS,
+    Estimate,
+    paired,
+)
+from spoolscope.lab.workloads.published import Claim, Comparison, Pair, Table
+
+Row = Mapping[str, Any]
+"""``run.json`` of a run."""
+Verdict = Literal["held", "does not hold", "not decided"]
+HELD: Verdict = "held"
+NOT_HELD: Verdict = "does not hold"
+OPEN: Verdict = "not decided"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a candidate, of then and of today.
+
+    Attributes:
+        then: As it was published, None if it was not; ``then_ratio`` its ratio to the reference.
+        now: Mean over the rounds, None if the workload had no such step.
+        ratio: Of today's rounds to those of the reference in pairs; None for the reference itself.
+    """
+
+    candidate: str
+    metric: str
+    then: float | None
+    then_ratio: float | None
+    now: float | None
+    ratio: Estimate | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``results.json`` has it."""
+        return {
+            "candidate": self.candidate,
+            "metric": self.metric,
+            "then": self.then,
+            "then_ratio": self.then_ratio,
+            "now": self.now,
+            "ratio": None if self.ratio is None else vars(self.ratio),
+        }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and what became of it.
+
+    Attributes:
+        n: Rounds that it was judged by, the fewest of its pairs.
+        why: What decided it, or what is missing, in a few words.
+        ratios: The ratio left / right of each pair, None for those that cannot be told.
+        missing: Candidates that it is about and that were not run.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    n: int
+    why: str
+    ratios: tuple[Estimate | None, ...]
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``results.json`` has it."""
+        pairs = [
+            {
+                "left": "/".join(pair.left),
+                "right": "/".join(pair.right),
+                "relation": pair.relation,
+                "times": pair.times,
+                "ratio": None if ratio is None else vars(ratio),
+            }
+            for pair, ratio in zip(self.claim.pairs, self.ratios, strict=True)
+        ]
+        return {
+            "text": self.claim.text,
+            "verdict": self.verdict,
+            "n": self.n,
+            "why": self.why,
+            "pairs": pairs,
+        }
+
+
+class Results:
+    """The figures of all runs, by candidate and round."""
+
+    def __init__(self, comparison: Comparison | None, rows: Sequence[Row], reference: str) -> None:
+        self.comparison = comparison
+        self.reference = reference
+        self.candidates = list(dict.fromkeys(str(row["candidate"]) for row in rows))
+        if reference in self.candidates:
+            self.candidates.remove(reference)
+            self.candidates.insert(0, reference)
+        self._figures = {(row["candidate"], row["round"]): row["figures"] for row in rows}
+        self._rounds = sorted({int(row["round"]) for row in rows})
+
+    def by_round(self, candidate: str, metric: str) -> list[float | None]:
+        """Return a metric of each round, None where there is none."""
+        found = (self._figures.get((candidate, number), {}) for number in self._rounds)
+        return [figures.get(metric) for figures in found]
+
+    def figure(self, table: Table, candidate: str, metric: str) -> Figure:
+        """Return a figure beside the published one, and both as ratios to the reference."""
+        then = then_ratio = None
+        if self.comparison is not None:
+            then = self.comparison.value(table, candidate, metric)
+            of_reference = self.comparison.value(table, self.reference, metric)
+            then_ratio = then / of_reference if then is not None and of_reference else None
+        values = [value for value in self.by_round(candidate, metric) if value is not None]
+        apart = candidate != self.reference
+        ratio = self._ratio((candidate, metric), (self.reference, metric)) if apart else None
+        return Figure(candidate, metric, then, then_ratio, fmean(values) if values else None, ratio)
+
+    def figures(self, table: Table) -> list[list[Figure]]:
+        """Return a table: for each of its columns the figures of all candidates."""
+        return [
+            [self.figure(table, candidate, column.metric) for candidate in self.candidates]
+            for column in table.columns
+        ]
+
+    def judge(self, claim: Claim) -> Judged:
+        """Say whether a claim holds in these runs.
+
+        It holds if all its relations do, and does not if one does not; the intervals say so.
+        """
+        if missing := [name for name in claim.candidates if self._run_as(name) is None]:
+            why = f"not run: {', '.join(missing)}"
+            return Judged(claim, OPEN, 0, why, (None,) * len(claim.pairs), tuple(missing))
+        ratios = tuple(self._ratio(pair.left, pair.right) for pair in claim.pairs)
+        verdicts = [
+            relation_holds(pair, ratio) for pair, ratio in zip(claim.pairs, ratios, strict=True)
+        ]
+        verdict = NOT_HELD if NOT_HELD in verdicts else OPEN if OPEN in verdicts else HELD
+        n = min(ratio.n for ratio in ratios)
+        why = "" if verdict != OPEN or n >= MINIMUM_ROUNDS else f"needs {MINIMUM_ROUNDS} rounds"
+        return Judged(claim, verdict, n, why, ratios)
+
+    def _run_as(self, name: str) -> str | None:
+        """Return the candidate that was run for the name of a claim: itself, or on a model."""
+        named = (run for run in self.candidates if run == name or run.partition("@")[0] == name)
+        return next(named, None)
+
+    def _ratio(self, left: tuple[str, str], right: tuple[str, str]) -> Estimate:
+        sides = [
+            self.by_round(self._run_as(candidate) or candidate, metric)
+            for candidate, metric in (left, right)
+        ]
+        return paired(*([value or 0.0 for value in side] for side in sides))
+
+
+def relation_holds(pair: Pair, ratio: Estimate) -> Verdict:
+    """Say what the interval of left / right says of a relation.
+
+    A difference under ``MINIMUM_EFFECT`` is none, and too few rounds decide nothing.
+    """
+    if ratio.low is None or ratio.high is None or ratio.n < MINIMUM_ROUNDS:
+        return OPEN
+    if pair.relation == "alike":
+        if pair.times >= ratio.high and ratio.low >= 1 / pair.times:
+            return HELD
+        return NOT_HELD if ratio.low > pair.times or ratio.high < 1 / pair.times else OPEN
+    clear = 1 + MINIMUM_EFFECT if pair.times == 1 else pair.times
+    if ratio.high < 1 / clear:
+        return HELD
+    return NOT_HELD if ratio.low > 1 / clear else OPEN
+
+
+def judged(results: Results) -> list[Judged]:
+    """Judge all claims of the comparison that the runs repeat."""
+    claims: Iterable[Claim] = results.comparison.claims if results.comparison else ()
+    return [results.judge(claim) for claim in claims]

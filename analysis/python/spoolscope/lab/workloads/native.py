@@ -1,0 +1,34 @@
+"""Calling the native program that makes the loads."""
+
+import subprocess
+
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.native import find_binary
+
+PROGRAM = "spoolscope-workload"
+
+
+def command(*words: str) -> list[str]:
+    """Return the words that start it.
+
+    Raises:
+        SpoolscopeError: it is not there.
+    """
+    return [str(find_binary(PROGRAM)), *words]
+
+
+def call(words: list[str]) -> str:
+    """Run it, and return what it printed.
+
+    Raises:
+        SpoolscopeError: it failed; the message is its own.
+    """
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        first = next((line for line in said if "error: " in line), said[-1])
+        raise SpoolscopeError(
+            f"{' '.join(words[1:3])} failed: {first.rpartition('error: ')[2]}",
+            remedy="try another candidate or a smaller --scale, or run 'make setup' again",
+        )
+    return done.stdout

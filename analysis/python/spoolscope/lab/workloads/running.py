@@ -1,0 +1,220 @@
+"""A workload on candidates, in rounds of random order, each run on a fresh filesystem."""
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spoolscope.lab.workloads.bench import Bench, Life
+from spoolscope.lab.workloads.catalog import Needs, Workload
+from spoolscope.replay.artifacts import write_json
+from spoolscope.replay.candidates import Candidate, check
+from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.replay.job import Recorder, Slot, slots
+from spoolscope.replay.machine import guest_facts
+from spoolscope.replay.modelled import Player, on_model
+from spoolscope.replay.mount_points import enter_private_mounts
+from spoolscope.replay.places import check_places, results, scratch
+from spoolscope.replay.targets import grows_to, image_bytes, prepared
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.phases import Phases, Progress, unseen
+
+RUN = "run.json"
+MIB = 1 << 20
+# An inode is of some use for other things, too.
+SPARE_NAMES = 1.3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be done.
+
+    Attributes:
+        workload: What.
+        candidates: Where; ``device_model`` for those that name none.
+        out: Directory for the results; must not exist or be empty.
+        scale: Of the original size.
+        rounds: How often each candidate has its turn.
+        seed: Of all that is random: of the load, and of the order within a round.
+        format: How mailboxes are kept; empty: as the workload does by default.
+        work: Directory for images; the output directory if not given.
+        recorder: Records each step; None records nothing.
+        player: Plays device models.
+    """
+
+    workload: Workload
+    candidates: Sequence[Candidate]
+    out: Path
+    scale: float
+    rounds: int = 1
+    seed: int = 0
+    format: str = ""
+    work: Path | None = None
+    device_model: str = ""
+    recorder: Recorder | None = None
+    player: Player | None = None
+
+    @property
+    def mailboxes(self) -> str:
+        """How mailboxes are kept; empty where there are none."""
+        return self.format or next(iter(self.workload.formats), "")
+
+
+def run_all(
+    asked: Asked,
+    progress: Progress = unseen,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> list[dict[str, Any]]:
+    """Run a workload on every candidate; return one row per run, as ``run.json`` has it.
+
+    Raises:
+        SpoolscopeError: a candidate cannot be used, there is no room, or a run failed.
+    """
+    chosen = [on_model(candidate, asked.device_model) for candidate in asked.candidates]
+    for candidate in chosen:
+        check(candidate, {})
+    check_places(chosen, asked.out, asked.work)
+    needs = asked.workload.needs(asked.workload.name, asked.scale)
+    check_room(chosen, asked, needs)
+    directories = [candidate.directory for candidate in chosen if candidate.directory]
+    if len(directories) < len(chosen):
+        enter_private_mounts([asked.out, asked.work or asked.out, *directories])
+    order = slots(chosen, asked.rounds, asked.seed)
+    rows: list[dict[str, Any]] = []
+    with (
+        ending_on_signals(),
+        results(asked.out),
+        scratch(asked.work or asked.out, asked.out) as place,
+    ):
+        phases = Phases(progress, {slot.name: 1.0 for slot in order})
+        for slot in order:
+            rows.append(_run_once(asked, slot, needs, place, phases))
+            write_json(asked.out / slot.name / RUN, rows[-1])
+            tell(
+                f"{slot.name}: {rows[-1]['wall_ns'] / 1e9:.1f} s; {len(rows)} of {len(order)} runs"
+            )
+    return rows
+
+
+def image_size(needs: Needs) -> int:
+    """Return the bytes of the images of a workload."""
+    return image_bytes(needs.bytes, round(needs.names * SPARE_NAMES))
+
+
+def check_room(chosen: Sequence[Candidate], asked: Asked, needs: Needs) -> None:
+    """Make sure before the first run that there is room for all of it.
+
+    Raises:
+        SpoolscopeError: there is not; it says how much is needed.
+    """
+    size = image_size(needs)
+    grown = [
+        grows_to(one, max(size, one.smallest), None) for one in chosen if one.directory is None
+    ]
+    places = {_existing(asked.work or asked.out): needs.source_bytes + max(grown, default=0)}
+    for candidate in chosen:
+        if candidate.directory is not None:
+            place = candidate.directory
+            places[place] = places.get(place, 0) + needs.bytes + 4096 * needs.names
+            _check_names(place, asked, needs)
+    for place, needed in places.items():
+        free = shutil.disk_usage(place).free
+        if free < needed:
+            raise SpoolscopeError(
+                f"{asked.workload.name} at scale {asked.scale:g} needs {-(-needed // MIB):,} MiB "
+                f"in {place}, which has {free // MIB:,} MiB free",
+                remedy="give a smaller --scale, or --work DIR elsewhere",
+            )
+
+
+def _check_names(place: Path, asked: Asked, needs: Needs) -> None:
+    told = os.statvfs(place)
+    if told.f_files and told.f_favail < needs.names:
+        raise SpoolscopeError(
+            f"{asked.workload.name} at scale {asked.scale:g} makes {needs.names:,} files and "
+            f"directories, {place} has room for {told.f_favail:,}",
+            remedy="give a smaller --scale, or another directory",
+        )
+
+
+def _existing(place: Path) -> Path:
+    return next(one for one in (place.absolute(), *place.absolute().parents) if one.exists())
+
+
+def _run_once(
+    asked: Asked, slot: Slot, needs: Needs, place: Path, phases: Phases
+) -> dict[str, Any]:
+    kept = asked.out / slot.name
+    kept.mkdir(parents=True)
+    work = place / slot.name
+    work.mkdir()
+    began = time.monotonic()
+    life, candidate = Life(), slot.candidate
+
+    def show(what: str, _done: float | None) -> None:
+        phases.sub(slot.name)(f"{slot.name}: {what}", 0.0)
+
+    show("mkfs", None)
+    with prepared(candidate, work, image_size(needs), life=life, player=asked.player) as target:
+        life.capacity("after_mkfs", target.mount)
+        if candidate.model:
+            target.cool()  # from when on the model is played
+        life.watch(target.devices())
+        bench = Bench(
+            workload=asked.workload.name,
+            target=target,
+            life=life,
+            scale=asked.scale,
+            seed=asked.seed,
+            format=asked.mailboxes,
+            work=work,
+            kept=kept,
+            recorder=asked.recorder,
+            show=show,
+        )
+        for step in ("mkfs", "mount"):
+            bench.keep_program(step)
+        room = life.facts["capacity"]["after_mkfs"]
+        bench.figures["capacity_pct"] = 100 * room["available_bytes"] / room["total_bytes"]
+        asked.workload.run(bench)
+        options = target.options
+    shutil.rmtree(work, ignore_errors=True)
+    return _row(asked, slot, bench, options) | {"wall_ns": int((time.monotonic() - began) * 1e9)}
+
+
+def _row(asked: Asked, slot: Slot, bench: Bench, options: str) -> dict[str, Any]:
+    candidate = slot.candidate
+    return {
+        "run": slot.name,
+        "workload": asked.workload.name,
+        "comparison": asked.workload.published,
+        "scale": asked.scale,
+        "seed": asked.seed,
+        "format": asked.mailboxes,
+        "candidate": candidate.name,
+        "round": slot.round,
+        "position": slot.position,
+        "fstype": candidate.fstype,
+        "device_model": candidate.model,
+        "mkfs": " ".join(candidate.mkfs),
+        "journal_bytes": candidate.journal,
+        "mount_options": options or candidate.mount_options,
+        "durability": candidate.durability,
+        "on": list(candidate.layers),
+        "source": candidate.source,
+        "instead": candidate.instead,
+        "caches": "as they were" if candidate.directory else "emptied between steps by a new mount",
+        "recorded": asked.recorder is not None,
+        "kernel": platform.release(),
+        "machine": guest_facts(),
+        "steps": bench.steps,
+        "figures": bench.figures,
+        "throughput": {
+            step: [vars(sample) for sample in samples] for step, samples in bench.series.items()
+        },
+        "life": bench.life.as_dict(),
+    }

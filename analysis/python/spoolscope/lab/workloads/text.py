@@ -1,0 +1,90 @@
+"""What a terminal shows of a workload's results."""
+
+import math
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from spoolscope.analysis.stats import Estimate
+from spoolscope.analysis.wording import fitting, interval
+from spoolscope.lab.workloads.judging import Figure, Judged, Results, judged
+from spoolscope.lab.workloads.published import Comparison, Table
+from spoolscope.lab.workloads.running import Asked
+
+NAME, WIDTH = 26, 80
+
+
+def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
+    """Yield the tables, each figure beside the published one, and what became of the claims."""
+    comparison = results.comparison
+    rounds = f"{asked.rounds} round{'s' if asked.rounds > 1 else ''}"
+    kept = f", {asked.mailboxes}" if asked.workload.formats else ""
+    yield f"{asked.workload.name} at scale {asked.scale:g}{kept}, {rounds}, Linux {kernel}"
+    if comparison:
+        yield from wrapped(f"beside {comparison.name} ({comparison.year}): {comparison.machine}")
+    for table in asked.workload.tables:
+        if shown := list(_table(table, results)):
+            yield ""
+            yield from shown
+    if comparison and comparison.claims:
+        yield ""
+        yield from _claims(comparison, judged(results))
+
+
+def _claims(comparison: Comparison, claims: Sequence[Judged]) -> Iterator[str]:
+    yield f"Claims of {comparison.year}, at this scale and on this machine:"
+    for one in claims:
+        yield from wrapped(f"{one.verdict:<14}{one.claim.text}", 2, 16)
+        ratios = ", ".join(_said(ratio) for ratio in one.ratios if ratio is not None)
+        counted = f"n = {one.n}" if one.n else ""
+        if why := "; ".join(part for part in (ratios, counted, one.why) if part and one.n):
+            yield from wrapped(f"({why})", 16, 17)
+    if missing := dict.fromkeys(name for one in claims for name in one.missing):
+        yield from wrapped(f"Not run, so that claims are not decided: {', '.join(missing)}")
+
+
+def wrapped(text: str, first: int = 0, later: int = 2) -> list[str]:
+    """Return the lines of a text no wider than a terminal."""
+    return wrap(text, WIDTH, initial_indent=" " * first, subsequent_indent=" " * later)
+
+
+def _table(table: Table, results: Results) -> Iterator[str]:
+    parts = [
+        (column, figures)
+        for column, figures in zip(table.columns, results.figures(table), strict=True)
+        if any(figure.now is not None for figure in figures)
+    ]
+    if not parts:
+        return
+    yield from wrapped(f"{table.title}; ratios are to {results.reference}")
+    year = results.comparison.year if results.comparison else None
+    then = f"{year:>9}{'ratio':>7}" if year else ""
+    yield f"{'':<{NAME}}{then}{'now':>10}{'ratio':>8}  95 %"
+    for column, figures in parts:
+        yield column.heading
+        for figure in figures:
+            yield _line(figure, results.reference, published=year is not None)
+
+
+def _line(figure: Figure, reference: str, *, published: bool) -> str:
+    name = fitting(figure.candidate, NAME - 3, 4)
+    is_reference = figure.candidate == reference
+    ratio = "1" if is_reference else "-" if figure.ratio is None else number(figure.ratio.ratio)
+    sure = "" if figure.ratio is None else interval(figure.ratio.low, figure.ratio.high)
+    as_published = "-" if figure.then is None else f"{figure.then:,g}"
+    then = f"{as_published:>9}{number(figure.then_ratio):>7}" if published else ""
+    return f"  {name:<{NAME - 2}}{then}{number(figure.now):>10}{ratio:>8}  {sure}".rstrip()
+
+
+def _said(ratio: Estimate) -> str:
+    sure = "" if ratio.low is None else f" ({number(ratio.low)} to {number(ratio.high)})"
+    return f"{number(ratio.ratio)} times{sure}"
+
+
+def number(value: float | None) -> str:
+    """Return a figure with three significant digits; "-" for None."""
+    if value is None or math.isnan(value):
+        return "-"
+    if value == 0 or abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value) * 1.0005)))
+    return f"{value:.{min(digits, 6)}f}"

@@ -1,0 +1,84 @@
+//! What a step leaves: times, what its processes used, laps, counts.
+
+use crate::usage::{Usage, now_ns};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// How long the things of one kind took.
+#[derive(Debug, Serialize)]
+pub struct Laps {
+    n: u64,
+    sum_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+impl Laps {
+    /// Those of some times, ns.
+    pub fn of(mut times: Vec<u64>) -> Self {
+        times.sort_unstable();
+        let at = |share: f64| {
+            let place = (share * times.len() as f64).ceil() as usize;
+            times.get(place.saturating_sub(1)).copied().unwrap_or(0)
+        };
+        Self {
+            n: times.len() as u64,
+            sum_ns: times.iter().sum(),
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            max_ns: times.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// What became of a step.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// From the begin of the first process to the end of the last.
+    pub wall_ns: u64,
+    /// How long it took afterwards until all was on the disk.
+    pub sync_ns: u64,
+    /// By the name of the process.
+    pub processes: BTreeMap<String, Usage>,
+    /// By what was done.
+    pub laps: BTreeMap<String, Laps>,
+    /// Bytes, files, messages.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// Add to a count.
+    pub fn count(&mut self, what: &str, n: u64) {
+        *self.counts.entry(what.to_owned()).or_default() += n;
+    }
+
+    /// Wait until what was done to a filesystem is on the disk.
+    pub fn sync(&mut self, root: &Path) -> Result<()> {
+        let place = File::open(root).with_context(|| format!("open {}", root.display()))?;
+        let begin = now_ns();
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::syncfs(place.as_raw_fd()) } != 0 {
+            return Err(std::io::Error::last_os_error()).context("syncfs");
+        }
+        self.sync_ns = now_ns() - begin;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Laps;
+
+    #[test]
+    fn percentiles_are_times_that_were_seen() {
+        let laps = Laps::of((1..=100).rev().collect());
+        assert_eq!((laps.n, laps.sum_ns), (100, 5050));
+        assert_eq!((laps.p50_ns, laps.p99_ns, laps.max_ns), (50, 99, 100));
+        assert_eq!(Laps::of(vec![]).max_ns, 0);
+    }
+}

@@ -1,0 +1,161 @@
+"""Workloads: same seed, same calls, by strace; what they leave, by find; on real filesystems."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spoolscope.lab.workloads.native import command
+
+pytestmark = pytest.mark.root
+
+CALLS = re.compile(r"^(?P<call>\w+)\((?P<arguments>.*)\) += (?P<result>\S+)")
+TRACED = (
+    "openat,mkdir,rename,renameat,renameat2,link,linkat,unlink,unlinkat,write,read,fsync,"
+    "getdents64,stat,newfstatat,statx,chdir,fcntl,ftruncate"
+)
+
+RELATIVE = ("link", "unlink", "rename", "stat")
+"""Whose arguments may be names alone."""
+
+
+def step(root: Path, seed: int, workload: str, name: str, *words: str, strace: Path | None = None):
+    report = root.parent / "report.json"
+    program = command(
+        *(workload, name, *words, "--root", str(root), "--report", str(report)),
+        *("--scale", "0.002", "--seed", str(seed)),
+    )
+    if strace is not None:
+        program = ["strace", "-ff", "-y", "-o", str(strace), "-e", f"trace={TRACED}", *program]
+    subprocess.run(program, check=True)
+    return json.loads(report.read_text())
+
+
+def straced(trace: Path) -> list[re.Match[str]]:
+    """Return the calls of all processes, whose files are taken away."""
+    found = []
+    for file in trace.parent.glob(f"{trace.name}.*"):
+        found += [made for made in map(CALLS.match, file.read_text().splitlines()) if made]
+        file.unlink()
+    return found
+
+
+def calls_below(trace: Path, root: Path) -> Counter:
+    """Count the calls on what the load has, by call, arguments and result; processes mixed."""
+    found: Counter = Counter()
+    for made in straced(trace):
+        text = f"{made['arguments']} = {made['result']}".replace(str(root), "ROOT")
+        if "ROOT" in text or made["call"] in RELATIVE:
+            found[made["call"], re.sub(r"0x[0-9a-f]+|\{.*\}", "", text)] += 1
+    return found
+
+
+STEPS = [
+    ("maildir-io", [("unpack",), ("setup",), ("io",), ("reads",)]),
+    ("fsbench", [("setup",), ("stage", "--deliverers", "4")]),
+    ("qmail", [("setup",), ("deliver",), ("pop3",)]),
+    ("varmail", [("setup",), ("load",)]),
+]
+
+
+@pytest.mark.parametrize(("workload", "steps"), STEPS, ids=[name for name, _ in STEPS])
+def test_the_same_seed_makes_the_same_calls(workload, steps, tmp_path, require):
+    require("strace")
+    made = []
+    for turn, seed in enumerate((1, 1, 2)):
+        root = tmp_path / f"root{turn}"
+        root.mkdir()
+        found: Counter = Counter()
+        for words in steps:
+            step(root, seed, workload, *words, strace=tmp_path / "strace")
+            found += calls_below(tmp_path / "strace", root)
+        made.append(found)
+    assert made[0].total() > 50
+    assert made[0] == made[1]
+    assert made[0] != made[2]
+
+
+def test_what_is_reported_is_what_lies_there(tmp_path, require):
+    require("strace")
+    root = tmp_path / "root"
+    root.mkdir()
+    step(root, 3, "maildir-io", "unpack")
+    mails = list((root / "write_src").iterdir())
+    assert len(mails) == round(77_133 * 0.002)
+    step(root, 3, "maildir-io", "setup")
+    assert len(list(root.glob("boxes/*/*/new"))) == 20
+    told = step(root, 3, "maildir-io", "io", strace=tmp_path / "strace")
+    written = list(root.glob("boxes/*/*/new/*"))
+    assert told["laps"]["write"]["n"] == len(written)
+    assert told["laps"]["write"]["n"] + told["laps"]["read"]["n"] == 20
+    assert told["counts"]["written_bytes"] == sum(path.stat().st_size for path in written)
+    lines = sum(path.read_bytes().count(b"\n") for path in written)
+    reported = 2  # the report, and what a process tells
+    writes = sum(made["call"] == "write" for made in straced(tmp_path / "strace"))
+    assert lines <= writes <= lines + reported
+
+
+def lab(*words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "spoolscope.cli.main", "lab", "workload", *words]
+    return subprocess.run(program, capture_output=True, text=True, check=False)
+
+
+def test_candidates_have_their_rounds_and_figures(tmp_path, require):
+    require("ext3")
+    require("xfs")
+    on = ["--on", "c2004-ext3", "--on", "ext3[-J size=64; data=journal]", "--on", "xfs"]
+    out = tmp_path / "out"
+    done = lab("maildir-io", *on, "--scale", "0.001", "--rounds", "2", "-o", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told["runs"]) == len(told["order"]) == 6
+    table = pq.read_table(out / "results.parquet").to_pylist()
+    assert {row["candidate"] for row in table} == {run["candidate"] for run in told["runs"]}
+    for run in told["runs"]:
+        kept = json.loads((out / run["run"] / "run.json").read_text())
+        assert kept["steps"]["io"]["laps"]["write"]["n"] > 0
+        assert {"mkfs_s", "mount_s", "unpack_s", "whole_s", "reads_s"} <= kept["figures"].keys()
+        if kept["fstype"] == "ext3":
+            assert kept["life"]["commands"]
+    [then] = [
+        figure
+        for figure in told["tables"][0]["figures"]
+        if (figure["candidate"], figure["metric"]) == ("c2004-ext3", "io_s")
+    ]
+    assert then["then"] == 946
+    assert "/run/spoolscope" not in Path("/proc/mounts").read_text()
+
+
+def test_a_recorded_step_can_be_explained(tmp_path, require):
+    require("bpf")
+    require("ext4")
+    out = tmp_path / "out"
+    words = ("--on", "ext4", "--scale", "0.002", "--record", "-o", str(out), "-q")
+    done = lab("varmail", *words)
+    assert done.returncode == 0, done.stderr
+    trace = out / "ext4-r1" / "load.trace"
+    program = [sys.executable, "-m", "spoolscope.cli.main", "explain", str(trace), "--json"]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said)["sum_error_ns"] == 0
+    calls = pq.read_table(trace / "syscalls.parquet", columns=["syscall"])["syscall"].to_pylist()
+    told = json.loads((out / "ext4-r1" / "run.json").read_text())["steps"]["load"]
+    # Each loop syncs two files; the counts are the recorder's and the program's own.
+    assert calls.count("fsync") == 2 * told["laps"]["create"]["n"]
+
+
+def test_a_device_model_is_played_from_the_first_step_on(tmp_path, require):
+    require("ext4")
+    if not Path("/dev/fuse").exists():
+        require("fuse", "this kernel has no FUSE (/dev/fuse)")
+    on = ("--on", "ext4", "--on", "ext4@hdd10k")
+    done = lab("qmail", *on, "--scale", "0.001", "-o", str(tmp_path / "out"), "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    runs = {run["candidate"]: run["figures"] for run in json.loads(done.stdout)["runs"]}
+    # A sync waits for a turn of the disk, 6 ms, at the least once in each delivery.
+    assert runs["ext4@hdd10k"]["deliver_deliver_ms"] > 6
+    assert "/run/spoolscope" not in Path("/proc/mounts").read_text()
