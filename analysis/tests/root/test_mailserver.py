@@ -14,6 +14,8 @@ import duckdb
 import pytest
 
 from spoolscope.lab.mailserver import inside
+from spoolscope.lab.mailserver.load import Load
+from spoolscope.lab.mailserver.loading import Loading, fill
 from spoolscope.lab.mailserver.packages import unpacked
 from spoolscope.lab.mailserver.running import running
 from spoolscope.lab.mailserver.servers import setup_of
@@ -67,8 +69,45 @@ def test_what_was_delivered_is_what_the_recorder_saw(tmp_path: Path) -> None:
     assert arrived == said["delivered"]
 
 
+def files(spool: Path, pattern: str) -> int:
+    return sum(1 for path in spool.rglob(pattern) if path.is_file())
+
+
+def mails_in_mboxes(spool: Path, _pattern: str) -> int:
+    return sum(box.read_bytes().count(b"\nMessage-ID: ") for box in spool.glob("mail/*/mbox"))
+
+
+@pytest.mark.parametrize(
+    ("server", "form", "pattern", "count"),
+    [
+        ("courier", "maildir", "Maildir/new/*", files),
+        ("cyrus", "cyrus", "mail/**/[0-9]*.", files),
+        ("exim", "mbox", "", mails_in_mboxes),
+    ],
+)
+def test_what_other_servers_deliver_lies_in_the_mailboxes(
+    tmp_path: Path, server: str, form: str, pattern: str, count: Callable[[Path, str], int]
+) -> None:
+    setup, _ = setup_of(server, form, 3)
+    load = Load(1.5, 15.0, 1, {"smtp": 1, "lmtp": 1}, seed=1)
+    spool = tmp_path / "spool"
+    spool.mkdir(mode=0o755)
+    with running(setup, unpacked(setup.packages), spool) as up:
+        fill(up, users=3, messages=2, seed=7)
+        assert count(spool, pattern) == 6
+        done = Loading(up, load, users=3).run()
+        assert (done.failed, done.left) == (0, 0)
+        assert done.delivered == count(spool, pattern) - 6 > 5
+        read = Loading(up, replace(load, mix={"imap": 1, "pop3": 1}, seed=2), users=3).run()
+    assert read.failed == 0
+    for name in ("imap session", "pop3 session", "imap fetch", "pop3 retr"):
+        kind = read.kind(name)
+        assert kind is not None, name
+        assert kind.n > 0, name
+
+
 def test_a_daemon_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
-    setup, _ = setup_of("dovecot", "maildir")
+    setup, _ = setup_of("dovecot", "maildir", 3)
     entries = tuple(
         replace(entry, text=entry.text.replace("ssl = no", "ssl = perhaps"))
         if entry.text
@@ -76,11 +115,23 @@ def test_a_daemon_that_does_not_start_is_told_with_its_own_words(tmp_path: Path)
         for entry in setup.entries
     )
     root = unpacked(setup.packages)
+    tmp_path.chmod(0o755)
     with (
         pytest.raises(SpoolscopeError, match=r"(?s)status 89.*start: doveconf: .*perhaps"),
         running(replace(setup, entries=entries), root, tmp_path),
     ):
         pass
+
+
+def test_a_directory_closed_to_others_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    setup, _ = setup_of("dovecot", "maildir", 3)
+    with (
+        pytest.raises(SpoolscopeError, match="closed") as error,
+        running(setup, tmp_path, tmp_path),
+    ):
+        pass
+    assert error.value.remedy == f"chmod o+x {tmp_path}"
 
 
 def test_a_killed_lab_leaves_only_what_clean_names(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_nothing_done_has_no_times() -> None:
 def test_every_pair_of_server_and_format_has_a_setup() -> None:
     for server, (_, forms) in SERVERS.items():
         for form in forms:
-            setup, named = setup_of(server, form)
+            setup, named = setup_of(server, form, 3)
             assert named == form
             assert setup.packages
             assert {"smtp", "imap", "pop3"} <= set(setup.ports)
@@ -58,7 +58,7 @@ def test_every_pair_of_server_and_format_has_a_setup() -> None:
 
 def test_a_format_that_a_server_does_not_know_is_named_with_those_it_does() -> None:
     with pytest.raises(SpoolscopeError, match="dovecot keeps no mail as mh") as error:
-        setup_of("dovecot", "mh")
+        setup_of("dovecot", "mh", 3)
     assert error.value.exit_code == 2
     assert "maildir or sdbox or mdbox or mbox" in error.value.remedy
 

@@ -33,6 +33,7 @@ Examples:
   sudo spoolscope lab mailserver --server dovecot --on ext4 -o dovecot.trace
   sudo spoolscope lab mailserver --server dovecot --format mdbox --on xfs \\
     --rate max --clients 16 --seconds 60
+  sudo spoolscope lab mailserver --server cyrus --on btrfs --users 300 -o c.trace
 """
 AS_IT_GOES = "max"
 BUSY = 0.8

@@ -54,10 +54,18 @@ class Times:
     def __init__(self) -> None:
         self.rows: list[tuple[str, int, int, int, int, str]] = []
 
-    def add(self, kind: str, begin_ns: int, size: int, due_ns: int | None = None) -> None:
-        """Note what has just ended; it was due when it began if nothing else is given."""
+    def add(
+        self,
+        kind: str,
+        begin_ns: int,
+        size: int,
+        due_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> None:
+        """Note what went well: due when it began, and ended just now, if nothing else is given."""
         due_ns = begin_ns if due_ns is None else due_ns
-        self.rows.append((kind, due_ns, begin_ns, time.time_ns(), size, ""))
+        end_ns = time.time_ns() if end_ns is None else end_ns
+        self.rows.append((kind, due_ns, begin_ns, end_ns, size, ""))
 
     def failed(self, kind: str, begin_ns: int, due_ns: int, error: str) -> None:
         """Note what has just failed."""
@@ -103,8 +111,8 @@ async def connected(port: int) -> AsyncIterator[Lines]:
         writer.close()
 
 
-async def send_message(port: int, hello: str, sender: str, recipient: str, data: bytes) -> None:
-    """Send a message by SMTP, or by LMTP if ``hello`` is LHLO.
+async def send_message(port: int, hello: str, sender: str, recipient: str, data: bytes) -> int:
+    """Send a message by SMTP, or by LMTP if ``hello`` is LHLO; return when it was accepted.
 
     Raises:
         RefusedError: the server does not take it.
@@ -122,8 +130,10 @@ async def send_message(port: int, hello: str, sender: str, recipient: str, data:
             await _reply(lines, wanted)
         await lines.send(data.replace(b"\r\n.", b"\r\n..") + b".\r\n")
         await _reply(lines, b"2")
+        accepted = time.time_ns()
         await lines.send(b"QUIT\r\n")
         await _reply(lines, b"2")
+        return accepted
 
 
 async def _reply(lines: Lines, wanted: bytes) -> None:

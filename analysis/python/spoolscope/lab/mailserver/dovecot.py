@@ -120,7 +120,7 @@ protocol lmtp {{
 """
 
 
-def setup(form: str) -> Setup:
+def setup(form: str, _users: int) -> Setup:
     """Return Postfix and Dovecot, with mailboxes of a format."""
     return Setup(
         packages=(*postfix.PACKAGES, *PACKAGES),

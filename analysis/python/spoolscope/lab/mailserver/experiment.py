@@ -95,7 +95,7 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
             not start, the load or the recorder failed.
         KeyboardInterrupt: a signal ended it.
     """
-    setup, form = setup_of(asked.server, asked.form)
+    setup, form = setup_of(asked.server, asked.form, asked.users)
     candidate = on_model(asked.candidate, "")
     check(candidate, {})
     output = asked.request.output if asked.request else asked.work / "load"

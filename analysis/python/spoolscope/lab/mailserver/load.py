@@ -103,7 +103,7 @@ class Runner:
         """Make one message or session; what it does depends on its number, not on the time."""
         rng = random.Random(f"{self._load.seed} {number}")
         [kind] = rng.choices(list(self._load.mix), list(self._load.mix.values()))
-        begin, paused, size = time.time_ns(), 0, 0
+        begin, paused, size, end = time.time_ns(), 0, 0, None
         try:
             match kind:
                 case "imap":
@@ -111,21 +111,22 @@ class Runner:
                 case "pop3":
                     await read_by_pop3(self._plan, rng, self.times)
                 case _:
-                    size = await self._message(kind, rng, number)
+                    size, end = await self._message(kind, rng, number)
         except (RefusedError, OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
             self.times.failed(_name(kind), begin, due_ns, f"{error}" or type(error).__name__)
         else:
-            self.times.add(_name(kind), begin, size, due_ns + paused)
+            self.times.add(_name(kind), begin, size, due_ns + paused, end)
 
-    async def _message(self, kind: str, rng: random.Random, number: int) -> int:
+    async def _message(self, kind: str, rng: random.Random, number: int) -> tuple[int, int]:
+        """Send a message; return its size and when it was accepted."""
         users = self._plan.users
         sender = messages.user(rng.randint(1, users))
         turn = 1 + number % users
         recipient = messages.user(turn if self._load.each else rng.randint(1, users))
         data = messages.message(rng, sender, recipient)
         hello = "LHLO" if kind == "lmtp" else "EHLO"
-        await send_message(self._plan.ports[kind], hello, sender, recipient, data)
-        return len(data)
+        port = self._plan.ports[kind]
+        return len(data), await send_message(port, hello, sender, recipient, data)
 
 
 def _name(kind: str) -> str:

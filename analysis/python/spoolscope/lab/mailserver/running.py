@@ -1,6 +1,7 @@
 """A server that runs in namespaces of its own, and is gone with all it started."""
 
 import json
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,10 @@ def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
     Raises:
         SpoolscopeError: it does not start; with the last lines of its logs.
     """
+    if not spool.stat().st_mode & stat.S_IXOTH:
+        raise SpoolscopeError(
+            f"{spool} is closed to the users that mail belongs to", remedy=f"chmod o+x {spool}"
+        )
     words = ["unshare", *_NAMESPACES, "--propagation=private", "--fork", "--kill-child=SIGKILL"]
     words += ["--mount-proc", "--", sys.executable, "-I", "-S", inside.__file__]
     process = subprocess.Popen(

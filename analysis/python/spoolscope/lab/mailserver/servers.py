@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 
-from spoolscope.lab.mailserver import dovecot
+from spoolscope.lab.mailserver import courier, cyrus, dovecot, exim
 from spoolscope.lab.mailserver.setup import Setup
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
-SERVERS: dict[str, tuple[Callable[[str], Setup], tuple[str, ...]]] = {
+SERVERS: dict[str, tuple[Callable[[str, int], Setup], tuple[str, ...]]] = {
     "dovecot": (dovecot.setup, ("maildir", "sdbox", "mdbox", "mbox")),
+    "courier": (courier.setup, ("maildir",)),
+    "cyrus": (cyrus.setup, ("cyrus",)),
+    "exim": (exim.setup, ("maildir", "sdbox", "mdbox", "mbox")),
 }
 FORMATS = tuple(dict.fromkeys(form for _, forms in SERVERS.values() for form in forms))
 
 
-def setup_of(server: str, form: str | None) -> tuple[Setup, str]:
+def setup_of(server: str, form: str | None, users: int) -> tuple[Setup, str]:
     """Return what a server is made of, and the format of its mailboxes, the first if not given.
 
     Raises:
@@ -26,4 +29,4 @@ def setup_of(server: str, form: str | None) -> tuple[Setup, str]:
             remedy=f"use --format {' or '.join(forms)}",
             exit_code=USAGE,
         )
-    return make(form), form
+    return make(form, users), form
