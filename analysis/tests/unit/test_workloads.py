@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from spoolscope.analysis.stats import Estimate
-from spoolscope.cli.workload import command
+from spoolscope.cli.workload import _words, command
+from spoolscope.lab.vm.running import SCRATCH
 from spoolscope.lab.workloads.catalog import WORKLOADS, Needs, Workload, workload
 from spoolscope.lab.workloads.judging import Results, relation_holds
 from spoolscope.lab.workloads.published import Claim, Pair, comparisons
@@ -101,8 +102,11 @@ def test_a_claim_holds_if_all_of_it_does():
     assert results.judge(Claim("", (one,))).verdict == "held"
     assert results.judge(Claim("", (one, other))).verdict == "does not hold"
     assert results.judge(Claim("", (one,))).n == 3
-    missing = results.judge(Claim("", (one, Pair(("d", "m"), ("a", "m"), "less", 1))))
-    assert (missing.verdict, missing.why) == ("not decided", "not run: d")
+    unknown = Pair(("d", "m"), ("a", "m"), "less", 1)
+    missing = results.judge(Claim("", (one, unknown)))
+    assert (missing.verdict, missing.why, missing.missing) == ("not decided", "not run: d", ("d",))
+    # One relation that does not hold is enough, whatever was not run.
+    assert results.judge(Claim("", (other, unknown))).verdict == "does not hold"
 
 
 def test_a_candidate_on_a_device_model_stands_for_its_claims():
@@ -119,7 +123,7 @@ def test_a_figure_stands_beside_that_of_its_row():
     ]
     results = Results(comparison, rows, "c2004-ext3")
     found = results.figure(table, "c2004-ext2@hdd10k", "io_s")
-    assert (found.then, found.now) == (613, 1.5)
+    assert (found.then, found.now, found.rounds) == (613, 1.5, (1.5,))
     assert found.then_ratio == pytest.approx(613 / 946)
     assert found.ratio.ratio == pytest.approx(0.5)
     assert results.figure(raid, "c2004-ext3", "unpack_s").then is None
@@ -204,3 +208,17 @@ def test_one_runs_in_a_directory_and_leaves_nothing_in_it(tmp_path):
     assert told["caches"] == "as they were"
     assert told["steps"]["deliver"]["laps"]["deliver"]["n"] == 40
     assert told["figures"]["deliver_deliver_ms"] > 0
+
+
+def test_the_command_in_a_machine_is_the_one_that_was_given(tmp_path):
+    given = ["fsbench", "--on", "c2008-jfs", "--on", "ext4[-J size=64; data=journal]", "--scale"]
+    given += ["0.005", "--rounds", "3", "--seed", "7", "--format", "mbox", "--record", "--json"]
+    asked = command.make_context("workload", [*given, "--vm", "6.1"]).params
+    inside = command.make_context("workload", _words(asked, tmp_path)).params
+    changed = {"vm": None, "work": SCRATCH, "output": tmp_path}
+    assert inside == asked | changed
+
+
+def test_a_directory_of_this_machine_is_not_taken_into_another(tmp_path):
+    on = ("--on", f"dir:{tmp_path}", "--scale", "0.01", "--vm", "6.1")
+    assert "is of this machine" in said_of("fsbench", *on)

@@ -1,5 +1,6 @@
 """The verb lab workload."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,17 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.printing import say
 from spoolscope.cli.replay_recorder import replay_recorder
+from spoolscope.cli.vm import (
+    end_if_interrupted,
+    environment,
+    icount_option,
+    machine_of,
+    memory_option,
+    tell_of_accelerator,
+    telling_of_console,
+)
 from spoolscope.lab.slowdisk import SlowDisk
+from spoolscope.lab.vm.running import SCRATCH, run
 from spoolscope.lab.workloads import results as files
 from spoolscope.lab.workloads.catalog import FORMATS, WORKLOADS, Workload, workload
 from spoolscope.lab.workloads.judging import Results
@@ -37,6 +48,8 @@ Examples:
   sudo spoolscope lab workload maildir-io --scale 0.1 --rounds 5 \\
     --on c2004-ext2 --on c2004-ext3 --on c2004-ext3-dir-index
   sudo spoolscope lab workload maildir-io --on ext4@hdd10k --scale 0.01 --record
+  sudo spoolscope lab workload fsbench --scale 0.005 --rounds 3 --vm 6.1 \
+    --on c2008-xfs --on c2008-reiserfs --on c2008-jfs
   spoolscope lab workload maildir-io --on dir:/tmp/empty --scale 0.001 --json
 
 \b
@@ -86,6 +99,13 @@ MOST_ROUNDS = 1000
     help="Play the times of a kind of disk, from the first step on.",
 )
 @click.option("--record", is_flag=True, help="Record each step: explain gives the causes.")
+@click.option(
+    "--vm",
+    metavar="KERNEL",
+    help="Do all of it in a machine with this Debian kernel: 6.1 has jfs and reiserfs.",
+)
+@icount_option
+@memory_option
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [NAME.workload]."
@@ -105,6 +125,8 @@ def command(**options: Any) -> int:
     """
     chosen = workload(options["name"])
     asked = _asked(chosen, options)
+    if options["vm"]:
+        return _in_machine(asked, options)
     names = [on_model(one, asked.device_model).name for one in asked.candidates]
     reference = options["reference"] or names[0]
     if reference not in names:
@@ -127,6 +149,56 @@ def command(**options: Any) -> int:
         trace = next(iter(sorted(first.glob("*.trace"))), None)
         wrote(asked.out, f"spoolscope explain {trace}" if trace else None)
     return 0
+
+
+def _in_machine(asked: Asked, options: dict[str, Any]) -> int:
+    """Have the same command in a machine, and bring its results here."""
+    if places := [one.name for one in asked.candidates if one.directory]:
+        raise SpoolscopeError(
+            f"{places[0]} is of this machine, and not of that of --vm",
+            remedy="leave out --vm, or use images, such as --on ext4",
+            exit_code=USAGE,
+        )
+    out, quiet = asked.out.absolute(), options["quiet"]
+    with progress(quiet=quiet) as show:
+        machine = machine_of(options["vm"], options["memory_mib"], show, icount=options["icount"])
+    tell_of_accelerator(machine, quiet=quiet)
+    with (
+        claim_output(asked.out, force=options["force"]),
+        telling_of_console(),
+        run(
+            machine,
+            [sys.executable, "-m", "spoolscope.cli.main", "lab", "workload", *_words(options, out)],
+            back=[out],
+            work=options["work"],
+            environment=environment(machine),
+        ) as ended,
+    ):
+        ended.bring(out, asked.out)
+    end_if_interrupted(ended)
+    return ended.status
+
+
+def _words(options: dict[str, Any], out: Path) -> list[str]:
+    """Return the words of the command that is run in a machine."""
+    many = {"--on": options["candidates"], "--candidates": options["candidate_files"]}
+    one = {
+        "--scale": f"{options['scale']:.9f}",
+        "--rounds": options["rounds"],
+        "--seed": options["seed"],
+        "--reference": options["reference"],
+        "--format": options["format_"],
+        "--device-model": options["device_model"],
+        "--work": SCRATCH,
+        "-o": out,
+    }
+    flags = {"--record": options["record"], "-q": options["quiet"], "--json": options["as_json"]}
+    return [
+        options["name"],
+        *(str(word) for name, values in many.items() for value in values for word in (name, value)),
+        *(str(word) for name, value in one.items() if value is not None for word in (name, value)),
+        *(name for name, is_set in flags.items() if is_set),
+    ]
 
 
 def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
@@ -152,7 +224,7 @@ def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
         format=format_,
         work=options["work"],
         device_model=options["device_model"] or "",
-        recorder=replay_recorder() if options["record"] else None,
+        recorder=replay_recorder() if options["record"] and not options["vm"] else None,
         player=_play,
     )
 

@@ -27,7 +27,7 @@ class Figure:
 
     Attributes:
         then: As it was published, None if it was not; ``then_ratio`` its ratio to the reference.
-        now: Mean over the rounds, None if the workload had no such step.
+        rounds: Today's, of each round.
         ratio: Of today's rounds to those of the reference in pairs; None for the reference itself.
     """
 
@@ -35,8 +35,13 @@ class Figure:
     metric: str
     then: float | None
     then_ratio: float | None
-    now: float | None
+    rounds: tuple[float, ...]
     ratio: Estimate | None
+
+    @property
+    def now(self) -> float | None:
+        """The mean of the rounds, None if the workload had no such step."""
+        return fmean(self.rounds) if self.rounds else None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as ``results.json`` has it."""
@@ -46,6 +51,7 @@ class Figure:
             "then": self.then,
             "then_ratio": self.then_ratio,
             "now": self.now,
+            "rounds": list(self.rounds),
             "ratio": None if self.ratio is None else vars(self.ratio),
         }
 
@@ -117,7 +123,7 @@ class Results:
         values = [value for value in self.by_round(candidate, metric) if value is not None]
         apart = candidate != self.reference
         ratio = self._ratio((candidate, metric), (self.reference, metric)) if apart else None
-        return Figure(candidate, metric, then, then_ratio, fmean(values) if values else None, ratio)
+        return Figure(candidate, metric, then, then_ratio, tuple(values), ratio)
 
     def figures(self, table: Table) -> list[list[Figure]]:
         """Return a table: for each of its columns the figures of all candidates."""
@@ -131,22 +137,33 @@ class Results:
 
         It holds if all its relations do, and does not if one does not; the intervals say so.
         """
-        if missing := [name for name in claim.candidates if self._run_as(name) is None]:
-            why = f"not run: {', '.join(missing)}"
-            return Judged(claim, OPEN, 0, why, (None,) * len(claim.pairs), tuple(missing))
-        ratios = tuple(self._ratio(pair.left, pair.right) for pair in claim.pairs)
+        missing = tuple(name for name in claim.candidates if self._run_as(name) is None)
+        ratios = tuple(self._ratio_of(pair) for pair in claim.pairs)
         verdicts = [
-            relation_holds(pair, ratio) for pair, ratio in zip(claim.pairs, ratios, strict=True)
+            OPEN if ratio is None else relation_holds(pair, ratio)
+            for pair, ratio in zip(claim.pairs, ratios, strict=True)
         ]
         verdict = NOT_HELD if NOT_HELD in verdicts else OPEN if OPEN in verdicts else HELD
-        n = min(ratio.n for ratio in ratios)
-        why = "" if verdict != OPEN or n >= MINIMUM_ROUNDS else f"needs {MINIMUM_ROUNDS} rounds"
-        return Judged(claim, verdict, n, why, ratios)
+        n = min((ratio.n for ratio in ratios if ratio is not None), default=0)
+        why = ""
+        if verdict == OPEN and missing:
+            why = f"not run: {', '.join(missing)}"
+        elif verdict == OPEN and n < MINIMUM_ROUNDS:
+            why = f"needs {MINIMUM_ROUNDS} rounds"
+        return Judged(claim, verdict, n, why, ratios, missing if verdict == OPEN else ())
 
     def _run_as(self, name: str) -> str | None:
         """Return the candidate that was run for the name of a claim: itself, or on a model."""
         named = (run for run in self.candidates if run == name or run.partition("@")[0] == name)
         return next(named, None)
+
+    def _ratio_of(self, pair: Pair) -> Estimate | None:
+        """Return left / right of a pair, None if one of the candidates was not run."""
+        named = [self._run_as(candidate) for candidate, _ in (pair.left, pair.right)]
+        if None in named:
+            return None
+        ratio = self._ratio(pair.left, pair.right)
+        return ratio if ratio.n else None
 
     def _ratio(self, left: tuple[str, str], right: tuple[str, str]) -> Estimate:
         sides = [
