@@ -32,7 +32,7 @@ from spoolscope.analysis.metrics import (
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, contradict, paired, within_run, word
-from spoolscope.analysis.verdict import Verdict, give_verdict, order_warnings
+from spoolscope.analysis.verdict import Verdict, disturbed_runs, give_verdict, order_warnings
 from spoolscope.analysis.why import (
     Reason,
     Table,
@@ -212,7 +212,7 @@ def compare(
     kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
     told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
-    verdict = replace(verdict, warnings=order_warnings(told))
+    verdict = replace(verdict, warnings=[*order_warnings(told), *disturbed_runs(replay)])
     return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict)
 
 

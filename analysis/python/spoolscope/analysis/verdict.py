@@ -134,6 +134,19 @@ def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
     ]
 
 
+def disturbed_runs(replay: Replay) -> list[str]:
+    """Say how many runs were disturbed by others, and how many were made again for that."""
+    told = [run.row.get("disturbance") or {"why": []} for run in replay.runs]
+    disturbed = [one["why"] for one in told if one["why"]]
+    again = sum(len(run.row.get("repeated") or ()) for run in replay.runs)
+    repeats = f"; {again} were made again for such a reason" if again else ""
+    if not disturbed:
+        return [f"{again} disturbed runs were made again."] if again else []
+    worst = " and ".join(disturbed[0])
+    runs = f"{len(disturbed)} of {len(told)} runs"
+    return [f"{runs} were disturbed (the first: {worst}){repeats}."]
+
+
 def _modelled(replay: Replay) -> str:
     """Name the device models whose times were played, "" if there are none."""
     models = sorted({str(run.row.get("device_model") or "") for run in replay.runs} - {""})

@@ -129,6 +129,13 @@ PERCENT: dict[str, Any] = {
 )
 @planning_options
 @device_options
+@click.option(
+    "--repeats",
+    type=limits.Number(0, 10),
+    default=1,
+    show_default=True,
+    help="How often a run is made again that other programs, or the host, disturbed.",
+)
 @click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
 @click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
 @vm_options
@@ -194,6 +201,7 @@ def command(**options: Any) -> int:
             device_model=options["device_model"] or "",
             player=_play,
             devices=asked_devices(options),
+            repeats=options["repeats"],
         )
         if options["vm"]:
             modelled = [on_model(one, options["device_model"] or "") for one in chosen]

@@ -49,6 +49,7 @@ class Job:
         whole_life: A used filesystem is checked and emptied.
         reference: Candidate that the others are to be held against, None if that is left open.
         player: Plays device models.
+        repeats: How often a run is made again that others disturbed.
         memory: What was in memory when the recording began, if a replay is to begin so.
     """
 
@@ -72,6 +73,7 @@ class Job:
     player: Player | None = None
     devices: Disks | None = None
     memory: Memory | None = None
+    repeats: int = 0
 
     @property
     def users(self) -> int:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from spoolscope.replay import images
 from spoolscope.replay.aftermath import aftermath
 from spoolscope.replay.artifacts import digests_of, faults_of, row_of, write_json, write_row
 from spoolscope.replay.differences import Types
+from spoolscope.replay.disturbance import Watch
 from spoolscope.replay.divergences import causes, judge, shown
 from spoolscope.replay.engine import Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity, to_make
@@ -54,8 +56,13 @@ def image_size(job: Job) -> int:
     return image_bytes(content, job.names, job.begin.age)
 
 
-def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
-    """Make, fill, replay, verify, check, empty and remove one candidate; return the row of it."""
+def run_once(
+    job: Job, slot: Slot, show: Phases, repeated: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Make, fill, replay, verify, check, empty and remove one candidate; return the row of it.
+
+    ``repeated`` is what disturbed the runs before, in whose place this one is made.
+    """
     directory = job.out / slot.name
     directory.mkdir(parents=True)
     engine = Engine(job.plan_file, job.begin.content)
@@ -73,7 +80,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
         disks = target.devices()
         life.watch(disks)
         with life.dirty():
-            summary = _execute(job, engine, target, directory, show)
+            summary, disturbed = _execute(job, engine, target, directory, show)
         life.by_kind(directory / "trace", disks)
         show("verifying")
         state = engine.verify(target.mount)
@@ -98,6 +105,7 @@ def run_once(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
     row["faults"] = faults_of(job, outcomes)
     row["divergences"] = shown(caused)
     row |= _begun(built, target)
+    row |= {"disturbance": disturbed, "repeated": list(repeated)}
     row["life"] = life.as_dict()
     row["devices"] = list(target.storage.devices) if target.storage else []
     write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users, late)
@@ -154,27 +162,31 @@ def _recorded_types(trace: Trace) -> frozenset[str]:
 
 def _execute(
     job: Job, engine: Engine, target: Target, directory: Path, show: Phases
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Replay, recorded or not; return what the engine tells, and what others did meanwhile."""
     files = engine.files(directory, job.work)
     command = engine.command(target.mount, job.pace, job.order, files)
 
     def recording(_what: str, converted: float | None) -> None:
         if converted is not None:
+            watch.end()
             show("converting its recording", converted)
 
     show(REPLAYING if job.recorder is None else STARTING)
+    watch = Watch()
     with engine.watching(files, lambda done: show(REPLAYING, done)):
         if job.recorder is not None:
             status = job.recorder(target.mount, command, directory / "trace", recording)
         else:
             status = to_its_end(command)
+    disturbed = watch.end()
     summary = engine.summary(files, status)
     if summary["failed"] or summary["interrupted"]:
         kept = directory / "outcomes.parquet"
         write_parquet(job.plan, read_outcomes(files.outcomes), kept, job.users)
         files.outcomes.unlink()
         raise ended_early(summary, kept)
-    return summary
+    return summary, disturbed
 
 
 def is_true(row: dict[str, Any]) -> bool:

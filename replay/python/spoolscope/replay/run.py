@@ -1,5 +1,6 @@
 """Replay a trace on candidates, in rounds of random order, each on a fresh filesystem."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,7 @@ def replay(
     player: Player | None = None,
     devices: Asked | None = None,
     one_block: bool = False,
+    repeats: int = 0,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -78,6 +80,7 @@ def replay(
         device_model: Name of the device model of candidates that name none.
         player: Plays device models, from when a fixture is filled in to the end.
         devices: Block devices to make filesystems on, instead of images.
+        repeats: How often a run is made again that others disturbed.
         one_block: Only the next runs of one round on one kernel are made, as in a machine.
 
     Raises:
@@ -108,7 +111,14 @@ def replay(
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
         job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
-        job = replace(job, whole_life=whole_life, reference=reference, player=player, devices=real)
+        job = replace(
+            job,
+            whole_life=whole_life,
+            reference=reference,
+            player=player,
+            devices=real,
+            repeats=repeats,
+        )
         order_of_runs = slots(chosen, rounds, seed)
         rows = finished_rows(job, order_of_runs, seed) if resume else []
         check_room(job, order_of_runs[len(rows) :])
@@ -147,10 +157,22 @@ def _make_runs(
     if timing is not None:
         timing.begin(runs, rows, sum(steps.values()))
     for slot in now:
-        rows.append(run_once(job, slot, shown.within(slot.name, steps, prefix=f"{slot.name}: ")))
+        of_run = shown.within(slot.name, steps, prefix=f"{slot.name}: ")
+        rows.append(_undisturbed(job, slot, of_run))
         write_header(job, runs, rows, seed)
         if timing is not None:
             timing.after(rows[-1])
+
+
+def _undisturbed(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
+    """Make a run; again, as often as is allowed, if others disturbed it. The last one stays."""
+    tried: list[dict[str, Any]] = []
+    while True:
+        row = run_once(job, slot, show, tried)
+        if not row["disturbance"]["why"] or len(tried) >= job.repeats:
+            return row
+        tried.append(row["disturbance"])
+        shutil.rmtree(job.out / slot.name)
 
 
 def _job(
