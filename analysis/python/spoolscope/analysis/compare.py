@@ -18,28 +18,22 @@ from spoolscope.analysis.guests import (
     on_cpu,
     on_newer_kernels,
 )
-from spoolscope.analysis.lateness_effect import LatenessEffect, lateness_effect
 from spoolscope.analysis.lives import Spread, lives, unclean
 from spoolscope.analysis.metrics import (
     METRICS,
     PRIMARY,
     WAITING,
-    block_sums,
     compared_calls,
-    due_to_end,
     measure,
-    time_blocks,
 )
 from spoolscope.analysis.outcomes import Replay, Run, read_replay
-from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, contradict, paired, within_run, word
+from spoolscope.analysis.own_filesystem import OwnReplay, own_replay
+from spoolscope.analysis.pairs import Pair, make_pair
 from spoolscope.analysis.verdict import Verdict, disturbed_runs, give_verdict, order_warnings
 from spoolscope.analysis.why import (
-    Reason,
     Table,
     by_family,
-    cause_deltas,
     mean_table,
-    reasons,
     without,
 )
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -87,42 +81,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A candidate against a reference.
-
-    Attributes:
-        candidate: Its name; ``reference`` likewise.
-        primary: The ratio of times in calls; ``secondary`` of the other metrics,
-            among them the other primary one.
-        word: The verdict word on the time in calls; waiting_word on the time from due to end, ""
-            where no time was kept.
-        why: The largest differences by cause.
-        cause_deltas: Candidate less reference by cause, ns.
-        strangers_ns: Candidate less reference of the time that calls waited for a CPU which other
-            programs of the machine had; it is in the primary metric, and no merit of either.
-        chance: What remains of the difference without that is none.
-        lateness: What lateness by the machine can have done to it.
-    """
-
-    candidate: str
-    reference: str
-    primary: Estimate
-    secondary: dict[str, Estimate]
-    word: str
-    why: list[Reason]
-    cause_deltas: dict[str, float]
-    strangers_ns: float = 0.0
-    chance: bool = False
-    waiting_word: str = ""
-    lateness: LatenessEffect | None = None
-
-    @property
-    def contradicts(self) -> bool:
-        """Whether both primary metrics order the two differently."""
-        return contradict(self.primary, self.secondary[WAITING])
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The answer of ``compare``.
 
@@ -136,6 +94,8 @@ class Comparison:
         kernels: Candidates on newer kernels against the same ones on the oldest, if runs of several
             filesystems were made on several.
         verdict: The answer in words.
+        own: The replay of the recorded filesystem, held against the recording itself; None if no
+            candidate is that, or it cannot be told.
     """
 
     replay: Replay
@@ -145,6 +105,7 @@ class Comparison:
     pairs: list[Pair]
     kernels: list[Pair]
     verdict: Verdict
+    own: OwnReplay | None = None
 
     @property
     def other_durability(self) -> dict[str, str]:
@@ -167,6 +128,7 @@ class Comparison:
             "other_durability": self.other_durability,
             "ranking": list(self.candidates),
             "verdict": asdict(self.verdict),
+            "own_filesystem": asdict(self.own) if self.own else None,
             "candidates": [_candidate_json(c) for c in self.candidates.values()],
             "pairs": [asdict(pair) for pair in self.pairs],
             "kernels": [asdict(pair) for pair in self.kernels],
@@ -199,7 +161,7 @@ def compare(
     chosen = _reference(replay, ranked, reference)
 
     def pair(candidate: str, against: str) -> Pair:
-        return _pair(replay, values, calls, ranked[candidate], ranked[against])
+        return make_pair(replay, values, calls, ranked[candidate], ranked[against])
 
     pairs = [pair(name, chosen) for name in ranked if name != chosen]
     best = next(iter(ranked))
@@ -213,7 +175,8 @@ def compare(
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
     told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
     verdict = replace(verdict, warnings=[*order_warnings(told), *disturbed_runs(replay)])
-    return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict)
+    own = own_replay(replay, calls)
+    return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict, own)
 
 
 def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None) -> str:
@@ -293,83 +256,6 @@ def _candidate(
         damage=unclean(runs),
         durability=str(row.get("durability", SAME)),
     )
-
-
-def _pair(
-    replay: Replay,
-    values: dict[int, dict[str, float | None]],
-    calls: np.ndarray,
-    candidate: Candidate,
-    reference: Candidate,
-) -> Pair:
-    matched = replay.matched(candidate.name, reference.name)
-    estimates = {
-        key: paired(
-            [values[id(c)][key] or 0.0 for c, _ in matched],
-            [values[id(r)][key] or 0.0 for _, r in matched],
-        )
-        for key in METRICS
-    }
-    primary = estimates.pop(PRIMARY)
-
-    def in_calls(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> Estimate:
-        if len(matched) == 1 and replay.trace is not None:
-            return _within(replay, calls, [ours[0], theirs[0]])
-        return paired([float(ns.sum()) for ns in ours], [float(ns.sum()) for ns in theirs])
-
-    counted = any(counts_instructions(run.row) for run in replay.runs)
-    if len(matched) == 1 and replay.trace is not None and not counted:
-        primary = in_calls(*([run.latency_ns[calls]] for run in matched[0]))
-        waited = [due_to_end(replay, run, calls) for run in matched[0]]
-        known = [ns for ns in waited if ns is not None]
-        if len(known) == len(waited):
-            estimates[WAITING] = _within(replay, calls, known)
-    strangers_ns = candidate.strangers_ns - reference.strangers_ns
-    certain = word(primary) != "equivalent"
-    chance = certain and _by_chance(candidate, reference)
-    faithful = candidate.fidelity.ok and reference.fidelity.ok
-    return Pair(
-        candidate=candidate.name,
-        reference=reference.name,
-        primary=primary,
-        secondary=estimates,
-        word="inconclusive" if chance else word(primary, faithful=faithful),
-        why=reasons(
-            candidate.table,
-            reference.table,
-            name=candidate.name,
-            against=reference.name,
-            fstype=candidate.fstype,
-        )
-        if candidate.table and reference.table
-        else [],
-        cause_deltas=cause_deltas(candidate.table, reference.table),
-        strangers_ns=strangers_ns,
-        chance=chance,
-        lateness=None if counted else lateness_effect(matched, calls, word(primary), in_calls),
-        waiting_word=word(estimates[WAITING], faithful=faithful)
-        if estimates[WAITING].n and not counted
-        else "",
-    )
-
-
-def _within(replay: Replay, calls: np.ndarray, ns: list[np.ndarray]) -> Estimate:
-    """Estimate the ratio of the times of calls in one round."""
-    blocks, seed = time_blocks(replay, calls), int(replay.header.get("seed") or 0)
-    return within_run(block_sums(ns[0], blocks), block_sums(ns[1], blocks), seed)
-
-
-def _by_chance(candidate: Candidate, reference: Candidate) -> bool:
-    """Tell whether no difference remains without what other programs took from the calls.
-
-    The time in calls is that of the compared calls by the replayer's clock, what was taken that of
-    all recorded calls: close enough to doubt a verdict, not to make one.
-    """
-    ours, theirs = (c.metrics[PRIMARY] or 0.0 for c in (candidate, reference))
-    gap = ours - theirs
-    left = gap - (candidate.strangers_ns - reference.strangers_ns)
-    smaller = abs(left) < abs(gap)
-    return smaller and (left * gap <= 0 or abs(left) < MINIMUM_EFFECT * min(ours, theirs))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -75,7 +75,8 @@ class Replay:
         trace: The replayed trace, None if it is gone.
         syscalls: Name of every call of it, and again for each copy of its users in the run that
             has most; comms the process that made it; ts_ns its start;
-            begins_work whether its thread had paused for ``PAUSE_NS`` before.
+            begins_work whether its thread had paused for ``PAUSE_NS`` before;
+            recorded_ns how long it took then.
         unmade: Runs that are still to be made, as a replay was interrupted.
     """
 
@@ -87,6 +88,7 @@ class Replay:
     ts_ns: np.ndarray = field(repr=False)
     runs: list[Run]
     begins_work: np.ndarray = field(repr=False, default_factory=_nothing)
+    recorded_ns: np.ndarray = field(repr=False, default_factory=_nothing)
     unmade: int = 0
 
     def recorded_comms(self, run: Run) -> dict[int, str]:
@@ -158,7 +160,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
-    names, comms, starts, begins = _calls(original)
+    names, comms, starts, begins, took = _calls(original)
     runs = [
         _run(path, number, row, names)
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
@@ -173,8 +175,10 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
         return Replay(outs, headers[0], original, names, comms, starts, runs, unmade=unmade)
     phases = _phases_ns(largest.row)
     starts = np.concatenate([starts + late for late in phases])
-    names, comms, begins = (np.tile(values, len(phases)) for values in (names, comms, begins))
-    return Replay(list(outputs), headers[0], original, names, comms, starts, runs, begins, unmade)
+    of_all = (np.tile(values, len(phases)) for values in (names, comms, begins, took))
+    names, comms, begins, took = of_all
+    known = (names, comms, starts, runs, begins, took, unmade)
+    return Replay(list(outputs), headers[0], original, *known)
 
 
 def _phases_ns(row: dict[str, Any]) -> list[int]:
@@ -265,13 +269,13 @@ def _is_replayed(trace: Trace, header: dict[str, Any]) -> bool:
 
 
 def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
-    """Return of each call name, process name, start, and whether it follows a pause.
+    """Return of each call name, process name, start, whether it follows a pause, and its length.
 
     Without a trace there is nothing.
     """
     if trace is None:
         nothing = np.empty(0, dtype=object)
-        return nothing, nothing, np.empty(0, np.int64), np.empty(0, np.bool_)
+        return nothing, nothing, _nothing(), np.empty(0, np.bool_), _nothing()
     table = trace.table("syscalls", ["syscall", "comm", "ts_ns", "dur_ns", "tid"])
     names, comms = (
         table.column(name).cast(pa.string()).to_numpy(zero_copy_only=False)
@@ -283,7 +287,7 @@ def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
     pauses = starts[after] - (starts + took)[before] >= PAUSE_NS
     begins = np.ones(len(starts), np.bool_)
     begins[after] = pauses | (tids[after] != tids[before])
-    return names, comms, starts, begins
+    return names, comms, starts, begins, took
 
 
 def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> Run:

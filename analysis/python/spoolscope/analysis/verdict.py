@@ -15,7 +15,8 @@ from spoolscope.analysis.stats import MINIMUM_EFFECT, MINIMUM_ROUNDS, Estimate, 
 from spoolscope.analysis.wording import change, count, duration, interval
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate, Pair
+    from spoolscope.analysis.compare import Candidate
+    from spoolscope.analysis.pairs import Pair
 
 REASONS_OF_KERNEL = 2
 

@@ -20,7 +20,8 @@ from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate, Comparison, Pair
+    from spoolscope.analysis.compare import Candidate, Comparison
+    from spoolscope.analysis.pairs import Pair
     from spoolscope.analysis.stats import Estimate
 
 
@@ -55,11 +56,13 @@ def command(
 def text(found: "Comparison") -> Iterable[str]:
     """Yield the lines of the verdict and its tables, at most 80 columns."""
     from spoolscope.analysis.conditions import caches_at_begin
+    from spoolscope.analysis.own_filesystem import own_sentence
 
     verdict = found.verdict
     yield from _wrapped(verdict.headline)
     yield from _wrapped(verdict.sure)
     yield from _wrapped(caches_at_begin(found.replay.header))
+    yield from _wrapped(own_sentence(found.replay, found.own))
     for reason in verdict.reasons:
         yield from _wrapped(f"- {reason}")
     for warning in verdict.warnings:

@@ -34,6 +34,7 @@ VERBS = {
     "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",
     "compare": "Say which candidate is faster, by how much, why.",
+    "validate": "Hold replays against recordings: does the ranking hold?",
     "report": "Write one self-contained HTML report.",
     "clean": "Remove what killed commands have left.",
     "lab": "Try known troubles and published loads on this machine.",

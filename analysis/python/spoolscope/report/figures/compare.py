@@ -7,8 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from spoolscope.analysis.compare import Pair
 from spoolscope.analysis.metrics import METRICS, PRIMARY
+from spoolscope.analysis.pairs import Pair
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate
 from spoolscope.analysis.wording import fitting, interval
 from spoolscope.report.figures.base import layout

@@ -1,0 +1,84 @@
+"""The replay of the recorded filesystem, held against the recording: how true is a replay here?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spoolscope.analysis.conditions import ORIGINAL
+from spoolscope.analysis.guests import counts_instructions
+from spoolscope.analysis.metrics import block_sums, time_blocks
+from spoolscope.analysis.outcomes import Replay
+from spoolscope.analysis.stats import Estimate, paired, within_run
+from spoolscope.analysis.wording import interval
+
+
+@dataclass(frozen=True)
+class OwnReplay:
+    """Time in calls of a replay by that of the recording, over the same calls.
+
+    Attributes:
+        candidate: The replay's; its filesystem is of the recorded type.
+        fstype: That type. The disk below may be another, and so may options.
+        ratio: Replay by recording, over the rounds.
+    """
+
+    candidate: str
+    fstype: str
+    ratio: Estimate
+
+    @property
+    def sentence(self) -> str:
+        """What it means, for a user."""
+        e = self.ratio
+        bounds = f", {interval(e.low, e.high)}" if e.low is not None else ""
+        return (
+            f"Replay of its own filesystem: {self.candidate} took {e.ratio:.2f} x the time of the "
+            f"recording on {self.fstype} in the same calls{bounds}."
+        )
+
+
+def recorded_types(replay: Replay) -> list[str]:
+    """Return the types of the filesystems that were recorded; none without the trace."""
+    spools = replay.trace.meta.get("spools", []) if replay.trace else []
+    return sorted({str(spool["fstype"]) for spool in spools if spool.get("fstype")})
+
+
+def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
+    """Return it of the first candidate of the recorded type, at the recorded pace; None without.
+
+    Times of a device model, of left out calls or of more users are those of another machine.
+    """
+    types = recorded_types(replay)
+    runs = [
+        run
+        for run in replay.runs
+        if run.row.get("fstype") in types
+        and not run.row.get("device_model")
+        and not run.row.get("what_if")
+        and not counts_instructions(run.row)
+    ]
+    if not runs or not len(calls) or replay.header.get("pace", ORIGINAL) != ORIGINAL:
+        return None
+    runs = [run for run in runs if run.candidate == runs[0].candidate]
+    then = replay.recorded_ns[calls]
+    totals = [float(run.latency_ns[calls].sum()) for run in runs]
+    ratio = paired(totals, [float(then.sum())] * len(runs))
+    if len(runs) == 1:
+        blocks, seed = time_blocks(replay, calls), int(replay.header.get("seed") or 0)
+        now = block_sums(runs[0].latency_ns[calls], blocks)
+        ratio = within_run(now, block_sums(then, blocks), seed)
+    return OwnReplay(runs[0].candidate, str(runs[0].row["fstype"]), ratio)
+
+
+def own_sentence(replay: Replay, own: OwnReplay | None) -> str:
+    """Say how true the replay of the recorded filesystem is, or why that is not known."""
+    if own is not None:
+        return own.sentence
+    types = recorded_types(replay)
+    if not types:
+        return "Replay of its own filesystem: not known, as the replayed trace is not at hand."
+    if replay.header.get("pace", ORIGINAL) != ORIGINAL:
+        return "Replay of its own filesystem: not told, as the pace was not the recorded one."
+    there = any(run.row.get("fstype") in types for run in replay.runs)
+    why = "only as a what-if" if there else f"add --on {types[0]} to a replay"
+    return f"Replay of its own filesystem ({types[0]}): there is none; {why}."
