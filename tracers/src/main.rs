@@ -5,6 +5,7 @@
 mod aliases;
 mod answer;
 mod attributes;
+mod below;
 mod budget;
 mod cgroups;
 mod cli;

@@ -28,7 +28,7 @@ use crate::targets::Targets;
 use crate::tops::Tops;
 use crate::touched::Touched;
 use crate::views::{ViewMaps, Views};
-use crate::ways::{self, Ways};
+use crate::ways::Ways;
 use crate::{
     aliases, answer, directory, drain, iterators, privileges, rings, sampling, settings, signals,
     workers,
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
         .as_deref_mut()
         .context("no constants in the object")?;
     let tops = Tops::open(&spools)?;
-    let ways = own_ways(&spools)?;
+    let ways = Ways::own(&spools)?;
     settings::apply(rodata, &spools, &tops, &ways, &targets, command.is_some())?;
     open.maps.ways.set_max_entries(ways.room())?;
     open.maps.places.set_max_entries(ways.n_places())?;
@@ -89,20 +89,10 @@ pub fn run(options: &Options) -> Result<()> {
         options,
         &spools,
         &targets,
+        &ways,
         &mut coverage,
         command.as_mut(),
     )
-}
-
-/// The names of the spools, and how they are seen from the directories above.
-fn own_ways(spools: &[Spool]) -> Result<Ways> {
-    let mounts = Mounts::own().context("Failed to read mounts")?;
-    let aliases = aliases::of_all(spools)?;
-    let names = spools
-        .iter()
-        .map(|spool| &spool.mount)
-        .chain(aliases.keys());
-    Ok(Ways::of(&ways::names(names, &mounts), &mounts))
 }
 
 /// A recorder that writes to the spool it records would record itself for ever.
@@ -128,6 +118,7 @@ fn record(
     options: &Options,
     spools: &[Spool],
     targets: &Targets,
+    ways: &Ways,
     coverage: &mut Coverage,
     command: Option<&mut Command>,
 ) -> Result<()> {
@@ -142,7 +133,8 @@ fn record(
     let mut links = coverage::attach(skel.object_mut(), coverage)?;
     links.extend(sampled(skel, options, coverage));
     let maps = ViewMaps::of(&skel.maps.views, &skel.maps.views_asked, &skel.maps.ways);
-    let views = RefCell::new(Views::of_now(&maps, spools)?);
+    let views = RefCell::new(Views::of_now(&maps, spools, ways)?);
+    first["mounted_below"] = views.borrow().below.told();
     // Again, for those forked since; their own children inherit.
     targets.name(&skel.maps.target_pids, None)?;
     let variables = skel

@@ -36,6 +36,7 @@ const UMASK: u16 = 512;
 const SOCKET: u16 = 1024;
 const RANGE: u16 = 2048;
 const ROOT: u16 = 4096;
+const MOUNTS: u16 = 8192;
 
 /// Calls that a budget may leave out: they name nothing and change no name.
 const DATA: [&str; 10] = [
@@ -141,6 +142,7 @@ fn flags(call: &Call) -> u16 {
         "sync" | "inotify_rm_watch" => TASK, // nothing in their arguments names the spool
         "umask" => TASK | UMASK,
         "bind" => SOCKET,
+        "mount" | "umount2" | "move_mount" => MOUNTS,
         _ if call.class == "task" => TASK,
         _ => 0,
     };
@@ -265,6 +267,7 @@ mod tests {
             ("SHAPE_SOCKET", SOCKET),
             ("SHAPE_RANGE", RANGE),
             ("SHAPE_ROOT", ROOT),
+            ("SHAPE_MOUNTS", MOUNTS),
         ];
         for (name, number) in shapes {
             assert_eq!(u32::from(number), in_c(name), "{name}");

@@ -16,9 +16,10 @@ use spoolscope_traces::calls;
 use spoolscope_traces::records::{CALL_OTHER_VIEW, Syscall};
 
 use crate::aliases::{self, join};
+use crate::below::Below;
 use crate::host::{self, Spool};
 use crate::mounts::{Mounts, mount_id};
-use crate::ways::{self, Heads};
+use crate::ways::{self, Heads, Ways};
 
 /// `mnt_namespace.event` cannot be read here, and is never this: the first call asks.
 const UNKNOWN_EVENT: u64 = u64::MAX;
@@ -168,6 +169,8 @@ pub struct Views<'a> {
     /// Taken from their views a moment ago: calls may be looking at them.
     old: Vec<Entered>,
     failures: FxHashMap<Key, u32>,
+    /// What is mounted below the spools.
+    pub below: Below,
 }
 
 /// The kernel side's part of them.
@@ -186,18 +189,20 @@ impl<'a> ViewMaps<'a> {
 
 impl<'a> Views<'a> {
     /// Those that there are now.
-    pub fn of_now(maps: &'a ViewMaps<'a>, spools: &'a [Spool]) -> Result<Views<'a>> {
+    pub fn of_now(maps: &'a ViewMaps<'a>, spools: &'a [Spool], ways: &Ways) -> Result<Views<'a>> {
+        let own = Key::of("self").context("Failed to read the own root directory")?;
         let mounts = Mounts::own().context("Failed to read mounts")?;
         let mut views = Views {
             maps,
             spools,
-            own: Key::of("self").context("Failed to read the own root directory")?,
+            own,
             root: root_of(&mounts),
             links: spools.iter().flat_map(aliases::links).collect(),
             known: Vec::new(),
             entered: FxHashMap::default(),
             old: Vec::new(),
             failures: FxHashMap::default(),
+            below: Below::own(own.mount_ns, spools, ways, &mounts),
         };
         views.look()?;
         Ok(views)
@@ -211,6 +216,8 @@ impl<'a> Views<'a> {
                 && seen.insert(key)
                 && let Ok(found) = self.find(pid, &key)
             {
+                let here = |name: &Path| found.names.here(name.as_os_str().as_bytes());
+                self.below.add(key.mount_ns, &found.ways, here);
                 self.enter(key, UNKNOWN_EVENT, found);
             }
         }
@@ -219,6 +226,9 @@ impl<'a> Views<'a> {
 
     /// Answers the kernel side. If the task that asked is gone, the next one asks again.
     pub fn answer(&mut self, question: &Question) {
+        if question.key == self.own {
+            return self.look_again(question);
+        }
         if let Ok(found) = self.find(question.tid, &question.key) {
             self.failures.remove(&question.key);
             return self.enter(question.key, question.event, found);
@@ -228,6 +238,17 @@ impl<'a> Views<'a> {
         if *failures < FAILURES {
             let _ = self.maps.asked.delete(bytemuck::bytes_of(&question.key));
         }
+    }
+
+    /// Something was mounted, or unmounted, in the recorder's own view.
+    fn look_again(&mut self, question: &Question) {
+        if self.below.take_away(self.spools, self.maps.ways).is_err() {
+            return; // the calls of names that may lead to the spool are told until then
+        }
+        let mut view: View = bytemuck::Zeroable::zeroed();
+        view.event = question.event;
+        let (at, view) = (bytemuck::bytes_of(&question.key), bytemuck::bytes_of(&view));
+        let _ = self.maps.views.update(at, view, MapFlags::ANY);
     }
 
     /// The names that a task has for the spools; an error if it has another view by now.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapMut};
 
+use crate::aliases;
+use crate::host::Spool;
 use crate::mounts::Mounts;
 
 /// `enum way`: where a name leads.
@@ -49,24 +51,41 @@ pub fn names<'a>(spools: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> 
     names
 }
 
+/// Those of the recorder's own view, as they are now.
+pub fn own_names(spools: &[Spool], mounts: &Mounts) -> Result<Names> {
+    let aliases = aliases::of_all(spools)?;
+    let mine = spools.iter().map(|spool| &spool.mount);
+    Ok(names(mine.chain(aliases.keys()), mounts))
+}
+
 /// Those of the recorder's own view, before they are written.
 #[derive(Debug)]
 pub struct Ways {
     keys: BTreeMap<Vec<u8>, Way>,
     places: BTreeSet<(u64, u32)>,
+    /// The keys of each name that leads off a spool.
+    pub out: BTreeMap<PathBuf, Vec<Vec<u8>>>,
     pub heads: Heads,
 }
 
 impl Ways {
+    /// Those of the present moment.
+    pub fn own(spools: &[Spool]) -> Result<Ways> {
+        let mounts = Mounts::own().context("Failed to read mounts")?;
+        Ok(Ways::of(&own_names(spools, &mounts)?, &mounts))
+    }
+
     /// Every name from the root directory and from each directory above it.
     pub fn of(names: &Names, mounts: &Mounts) -> Ways {
         let mut ways = Ways {
-            keys: keys(names, 0, 0),
+            keys: BTreeMap::new(),
             places: BTreeSet::new(),
+            out: BTreeMap::new(),
             heads: Heads::of(names),
         };
         let mut directories = HashMap::new();
         for (name, way) in names {
+            let mut all = spellings(0, 0, name, *way);
             for above in name.ancestors().skip(1) {
                 let found = directories
                     .entry(above)
@@ -75,9 +94,11 @@ impl Ways {
                     continue;
                 };
                 ways.places.insert((ino, dev));
-                for key in spellings(ino, dev, rest, *way) {
-                    ways.keys.insert(key, *way);
-                }
+                all.extend(spellings(ino, dev, rest, *way));
+            }
+            ways.keys.extend(all.iter().map(|key| (key.clone(), *way)));
+            if *way == Way::Out {
+                ways.out.insert(name.clone(), all);
             }
         }
         ways

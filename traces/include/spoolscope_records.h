@@ -40,8 +40,7 @@ enum spsc_kind {
 	SPSC_KIND_SHED = 18,
 	SPSC_KIND_FAULT = 15,
 	SPSC_KIND_URING = 16,
-	SPSC_KIND_PRELUDE = 19, /* struct spsc_syscall: a call of the segment before, made while
-				 * this segment's snapshot was taken */
+	SPSC_KIND_PRELUDE = 19, /* struct spsc_syscall: the segment before, during our snapshot */
 	SPSC_KIND_HELD_LOCK = 12,
 	SPSC_KIND_MAPPING = 13,
 	SPSC_KIND_XATTR = 14,
@@ -82,6 +81,7 @@ enum spsc_call_flags {
 	SPSC_CALL_RESTARTED = 1 << 6, /* a signal came; the converter makes it EINTR */
 	SPSC_CALL_SWITCH_UNSEEN = 1 << 7, /* a switch-in went unreported, see absence.bpf.h */
 	SPSC_CALL_OTHER_VIEW = 1 << 8, /* absolute paths as the recorder sees them, or empty */
+	SPSC_CALL_ELSEWHERE = 1 << 9, /* by the converter: about what is mounted below a spool */
 };
 
 /*
@@ -220,7 +220,7 @@ struct spsc_task {
 	__u32 root; /* string id: SEEN-at-start the root directory if it is not "/" */
 	__u32 exe; /* string id: SEEN-at-start the program's path */
 	__u32 skipped; /* EXIT, END: calls left out on purpose since its last record */
-	__u32 pad;
+	__u32 mount_ns; /* FORK, EXEC, SEEN: inode of /proc/PID/ns/mnt, 0 unknown */
 	char comm[SPSC_COMM];
 };
 

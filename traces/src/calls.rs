@@ -166,7 +166,8 @@ numbers! {
         exit SYS_exit exit_group SYS_exit_group
         setuid SYS_setuid setgid SYS_setgid setreuid SYS_setreuid setregid SYS_setregid
         setresuid SYS_setresuid setresgid SYS_setresgid setfsuid SYS_setfsuid
-        setfsgid SYS_setfsgid ioctl SYS_ioctl bind SYS_bind
+        setfsgid SYS_setfsgid ioctl SYS_ioctl bind SYS_bind mount SYS_mount
+        umount2 SYS_umount2 move_mount SYS_move_mount open_tree SYS_open_tree
     }
     x86 {
         open SYS_open creat SYS_creat dup2 SYS_dup2 stat SYS_stat lstat SYS_lstat

@@ -78,7 +78,7 @@ records! {
         ts_ns: u64, n_calls: u64, cgroup_id: u64, cwd_ino: u64, exe_ino: u64,
         cwd_dev: u32, event: u32, pid: u32, tid: u32, parent_pid: u32, parent_tid: u32,
         uid: u32, gid: u32, umask: u32, flags: u32, exit_code: i32, path: u32,
-        root: u32, exe: u32, skipped: u32, pad: u32,
+        root: u32, exe: u32, skipped: u32, mount_ns: u32,
         comm: [u8; 16],
     }
     Journal "journal" {
@@ -187,7 +187,7 @@ constants! {
         CALL_COMPAT = 1, CALL_PATH_FAULT = 1 << 1, CALL_PATH_CUT = 1 << 2,
         CALL_IN_FLIGHT = 1 << 3, CALL_CWD_SPOOL = 1 << 4, CALL_EXTRA_FAULT = 1 << 5,
         CALL_RESTARTED = 1 << 6, CALL_SWITCH_UNSEEN = 1 << 7,
-        CALL_OTHER_VIEW = 1 << 8,
+        CALL_OTHER_VIEW = 1 << 8, CALL_ELSEWHERE = 1 << 9,
     }
     u8 {
         SWITCH_BLOCKED = 1, SWITCH_PREEMPTED = 2,

@@ -36,7 +36,12 @@ def results(*rows: tuple[int, int, int]) -> np.ndarray:
 
 def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary):
     planned = SimpleNamespace(
-        syscalls=len(calls) + 3, before_start=7, in_flight=0, strangers=0, left_out={"fsync": 3}
+        syscalls=len(calls) + 3,
+        before_start=7,
+        in_flight=0,
+        strangers=0,
+        elsewhere=0,
+        left_out={"fsync": 3},
     )
     given = Conditions(pace, CLEAN | summary, mismatched, same)
     return fidelity(

@@ -28,6 +28,7 @@ static __always_inline void emit_seen(struct task_struct *t, struct task_state *
 	r->umask = umask;
 	r->cwd_ino = st->cwd_ino;
 	r->cwd_dev = st->cwd_dev;
+	r->mount_ns = mount_ns_of(t);
 	r->exe_ino = BPF_CORE_READ(t, mm, exe_file, f_inode, i_ino);
 	r->cgroup_id = bpf_get_current_cgroup_id();
 	r->path = 0;
@@ -197,6 +198,8 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	r->size = -1;
 	fill_object(t, st, r, s);
 	__builtin_memcpy(r->args, st->args, sizeof(r->args));
+	if (s->flags & SHAPE_MOUNTS)
+		r->args[5] = mount_ns_of(t);
 	r->ino = st->ino;
 	r->ino2 = st->ino2;
 	r->pos = st->pos;

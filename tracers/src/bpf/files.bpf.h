@@ -132,7 +132,7 @@ static __always_inline bool absolute_on_spool(struct task_struct *t, struct task
 	bool tidy = tidied(st, &up);
 
 	if (sees_our_mounts(t))
-		return way_of(st, tidy, 0, 0) == WAY_IN;
+		return leads_in(way_of(st, tidy, 0, 0));
 	if (root_on_spool(t))
 		return !leaves_root(tidy);
 	return named_in_view(tidy);
@@ -186,7 +186,7 @@ __noinline bool leads_from(const struct directory *from, u32 up, bool tidy)
 		st = state_of(bpf_get_current_task_btf());
 		way = st ? way_of(st, tidy, ino, dev) : WAY_NONE;
 		if (way != WAY_NONE)
-			return way == WAY_IN;
+			return leads_in(way);
 	}
 	ascent = (struct ascent){.at = at.dentry};
 	return is_spool(dev) && (!n_parts || is_whole(dev) || below_top(&ascent));

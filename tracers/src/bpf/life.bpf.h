@@ -46,6 +46,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	e->rec.uid = BPF_CORE_READ(child, cred, fsuid.val);
 	e->rec.gid = BPF_CORE_READ(child, cred, fsgid.val);
 	e->rec.umask = BPF_CORE_READ(child, fs, umask);
+	e->rec.mount_ns = mount_ns_of(child);
 	if (BPF_CORE_READ(parent, files) == BPF_CORE_READ(child, files))
 		e->rec.flags |= SPSC_TASK_SHARE_FILES;
 	if (BPF_CORE_READ(parent, fs) == BPF_CORE_READ(child, fs))
@@ -68,6 +69,7 @@ int BPF_PROG(on_exec, struct task_struct *t, int old_pid, struct linux_binprm *b
 		return 0;
 	e->rec.exe_ino = BPF_CORE_READ(bprm, file, f_inode, i_ino);
 	e->rec.cgroup_id = bpf_get_current_cgroup_id();
+	e->rec.mount_ns = mount_ns_of(t);
 	n = bpf_probe_read_kernel_str(e->text, sizeof(e->text), BPF_CORE_READ(bprm, filename));
 	e->head.len1 = n > 0 ? n - 1 : 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);

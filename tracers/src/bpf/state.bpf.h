@@ -65,6 +65,7 @@ enum shape_flags {
 	SHAPE_SOCKET = 1024, /* its path lies in a struct sockaddr_un, after the family */
 	SHAPE_RANGE = 2048, /* about all descriptors from argument 0 to argument 1 */
 	SHAPE_ROOT = 4096, /* of SHAPE_CHDIR the one that leads to a root directory */
+	SHAPE_MOUNTS = 8192, /* changes what is mounted */
 };
 
 struct spool {
@@ -154,6 +155,7 @@ struct task_state {
 	u32 view; /* how absolute names are meant: views.bpf.h; 0: as the recorder means them */
 	u8 certain; /* the object is known to lie on a spool */
 	u8 cwd_spool;
+	u8 mounts; /* it changes what is mounted */
 	u32 cwd_dev; /* where the task worked before the call */
 	u64 cwd_ino;
 	/* off-CPU: out_ns == 0 while running */

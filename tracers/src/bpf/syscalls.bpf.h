@@ -113,6 +113,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->dev = 0;
 	st->obj_mode = 0;
 	st->certain = 0;
+	st->mounts = !!(s->flags & SHAPE_MOUNTS);
 	st->view = 0;
 	st->unjudged = 0;
 	st->name.text[0] = 0;

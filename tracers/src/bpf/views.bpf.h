@@ -94,6 +94,11 @@ static __always_inline bool sees_our_mounts(struct task_struct *t)
 	return t->fs->root.dentry->d_inode->i_ino == root_ino && root_mount_of(t) == root_mount;
 }
 
+static __always_inline u32 mount_ns_of(struct task_struct *t)
+{
+	return BPF_CORE_READ(t, nsproxy, mnt_ns, ns.inum);
+}
+
 /* The same directory, as a namespace has it that was made as a copy of ours. */
 static __always_inline bool has_our_root(struct task_struct *t)
 {
@@ -190,6 +195,22 @@ static __always_inline struct view *view_of(struct task_struct *t)
 	return view;
 }
 
+/* A name led off a spool when user space last looked, to what was mounted below. That may be gone:
+ * until user space has looked again the converter tells, by the calls that unmount. */
+__noinline bool may_lead_in(void)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
+	struct view *view = view_of(t);
+
+	return (st && st->mounts) || !view || view->event != t->nsproxy->mnt_ns->event;
+}
+
+static __always_inline bool leads_in(int way)
+{
+	return way == WAY_IN || (way == WAY_OUT && may_lead_in());
+}
+
 /*
  * Does an absolute path lead to a spool from where the current task sees it?
  * After a mount the older names hold until user space has looked again. Until it has
@@ -225,7 +246,7 @@ __noinline bool named_in_view(bool tidy)
 	way = way_of(st, tidy, view->number, VIEW_PLACE);
 	if (view->unsure && way == WAY_NONE)
 		st->unjudged = UNJUDGED_MANY;
-	return way == WAY_IN;
+	return leads_in(way);
 }
 
 /* Where the root directory lies on a spool, does an absolute path lead off it, to what is
@@ -239,7 +260,7 @@ __noinline bool leaves_root(bool tidy)
 	if (!st)
 		return false;
 	view = view_of(t);
-	return view && way_of(st, tidy, view->number, VIEW_PLACE) == WAY_OUT;
+	return view && way_of(st, tidy, view->number, VIEW_PLACE) == WAY_OUT && !may_lead_in();
 }
 
 #endif

@@ -109,6 +109,7 @@ def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
         "calls before, which the snapshot has the effects of": summary.before_start,
         "calls never returned": summary.in_flight,
         "calls of unknown threads": summary.strangers,
+        "calls on other filesystems, mounted below the spool meanwhile": summary.elsewhere,
         "calls through symlinks, by the names that these stood for": summary.followed,
         "locks and mappings at start cannot be had again": summary.held_skipped,
         "calls have a result that no order explains": found["unexplained"],

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 from collections.abc import Iterable, Iterator
 from stat import S_IFREG, S_IFSOCK
 
@@ -18,7 +19,7 @@ from spoolscope.traces.calls import CALLS, MARKS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-IN_FLIGHT = 1 << 3
+IN_FLIGHT, ELSEWHERE = 1 << 3, 1 << 9
 EXITING = ("exit", "exit_group")
 # Calls worked on at once.
 PIECE = 1 << 15
@@ -42,6 +43,7 @@ _OF_NAMES = (
 )  # fmt: skip
 # They may set an access ACL.
 SET_ACL = tuple(name for name, call in CALLS.items() if call.position("acl") is not None)
+_AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -52,6 +54,8 @@ class Calls:
         rows: Calls read so far, in the last pass.
         in_flight: Of what is asked for, those that never returned, left out.
         strangers: Likewise those of threads that the trace does not know, left out.
+        elsewhere: Likewise those on other filesystems, mounted below the spool meanwhile, and
+            those that mounted and unmounted them.
         before_start: Those that returned before the moment that the snapshot shows.
 
     Args:
@@ -62,7 +66,7 @@ class Calls:
 
     def __init__(self, trace: Trace, lives: Lives, asked: Asked) -> None:
         self._trace, self._lives, self._asked = trace, lives, asked
-        self.rows = self.in_flight = self.strangers = self.before_start = 0
+        self.rows = self.in_flight = self.strangers = self.elsewhere = self.before_start = 0
 
     def any_of(self, names: Iterable[str]) -> bool:
         """Tell whether there may be calls of these names, without reading more than names."""
@@ -78,7 +82,7 @@ class Calls:
 
     def ops(self, strings: Strings) -> Iterator[Ops]:
         """Yield all calls that are replayed, in order of time."""
-        self.in_flight = self.strangers = self.before_start = 0
+        self.in_flight = self.strangers = self.elsewhere = self.before_start = 0
         for table, first in self._tables():
             yield self._replayed(table, np.arange(first, first + table.num_rows), strings)
 
@@ -121,7 +125,10 @@ class Calls:
         self.before_start += int(before.sum())
         self.in_flight += self._count(table, ops, in_flight)
         self.strangers += self._count(table, ops, strangers)
-        kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before)
+        elsewhere = column(table, "flags_seen", 0) & ELSEWHERE > 0
+        elsewhere &= ~(in_flight | strangers | before)
+        self.elsewhere += self._count(table, ops, elsewhere)
+        kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before | elsewhere)
         return kept
 
     def _count(self, table: pa.Table, ops: Ops, which: npt.NDArray[np.bool_]) -> int:
@@ -154,6 +161,8 @@ class Calls:
             ops["arg"][placed & table["arg"].is_null().to_numpy()] = -1
         if (binds := ops["op"] == CALLS["bind"].id).any():
             _bind(ops, binds)
+        if (trees := ops["op"] == CALLS["open_tree"].id).any():
+            _open_tree(ops, trees)
         if (acls := are(ops["op"], SET_ACL)).any():
             acls &= table["mode"].is_valid().to_numpy()
             ops["mode"][acls] |= S_IFREG  # it is known: mode_by_acl() of attributes.rs
@@ -171,6 +180,14 @@ def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
     ops["op"][binds] = np.where(alike[binds], CALLS["mknod"].id, UNKNOWN)
     ops["mode"][binds] = S_IFSOCK | 0o777
     ops["ret"][binds & (ops["ret"] == -errno.EADDRINUSE)] = -errno.EEXIST
+
+
+def _open_tree(ops: Ops, trees: npt.NDArray[np.bool_]) -> None:
+    """A directory, or a copy of its mount: as if by openat, for what is then done with it."""
+    given = ops["flags"][trees]
+    ops["op"][trees] = np.where(given & _AT_EMPTY_PATH > 0, UNKNOWN, CALLS["openat"].id)
+    link = np.where(given & _AT_SYMLINK_NOFOLLOW > 0, os.O_NOFOLLOW, 0)
+    ops["flags"][trees] = os.O_PATH | given & os.O_CLOEXEC | link
 
 
 def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:

@@ -158,10 +158,11 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
     """Count recorded calls by what became of them.
 
     ``same``, ``diverged``, ``of_filesystem`` (see ``divergences.judge``), ``skipped`` and
-    ``never_reached`` are calls of the plan, as are
-    ``skipped_for`` by reason. ``never_returned``, ``of_unknown_threads`` and
-    ``left_out_on_purpose`` are not in the plan. ``reconstructed`` calls are in no record: they
-    bring about what was so at the start. Of the recorded ones are not those ``before_start``.
+    ``never_reached`` are calls of the plan, as are ``skipped_for`` by reason. Not in the plan are
+    ``never_returned``, ``of_unknown_threads``, ``left_out_on_purpose`` and ``elsewhere``: calls on
+    other filesystems that were mounted below the spool. ``reconstructed`` calls are in no record:
+    they bring about what was so at the start. Of the recorded ones are not those
+    ``before_start``.
     """
     n = Counter[str]()
     reasons = np.zeros(len(REASONS), np.int64)
@@ -186,6 +187,7 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
         "never_reached": n["never_reached"],
         "never_returned": planned.in_flight,
         "of_unknown_threads": planned.strangers,
+        "elsewhere": planned.elsewhere,
         "left_out_on_purpose": sum(planned.left_out.values()),
         "reconstructed": n["reconstructed"],
     }

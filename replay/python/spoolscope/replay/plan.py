@@ -52,6 +52,8 @@ class PlanSummary:
         ops: Operations in the plan, process life included.
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
+        elsewhere: Calls on other filesystems that were mounted below the spool meanwhile, left
+            out.
         followed: Calls through symlinks, planned by the names that these stood for.
         threads: Recorded threads.
         faults: Page faults on mapped files.
@@ -68,6 +70,7 @@ class PlanSummary:
     ops: int
     in_flight: int
     strangers: int
+    elsewhere: int
     followed: int
     threads: int
     faults: int
@@ -140,6 +143,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
         ops=counts["ops"],
         in_flight=calls.in_flight,
         strangers=calls.strangers,
+        elsewhere=calls.elsewhere,
         followed=links.followed,
         threads=counts["threads"],
         faults=stream.faults,

@@ -108,6 +108,7 @@ def _scaled(
             summary,
             in_flight=summary.in_flight * scale.users,
             strangers=summary.strangers * scale.users,
+            elsewhere=summary.elsewhere * scale.users,
             held_skipped=summary.held_skipped * scale.users,
             duration_ns=summary.duration_ns + max(phases),
             tree_bytes=found["bytes"],

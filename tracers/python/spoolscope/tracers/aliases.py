@@ -1,5 +1,6 @@
 """Other names of the spools."""
 
+import os
 from typing import Any
 
 
@@ -10,6 +11,11 @@ class Aliases:
         pairs: dict[str, str] = meta.get("aliases", {})
         self._real = {alias.encode(): target.encode() for alias, target in pairs.items()}
         self._depths = sorted({alias.count(b"/") for alias in self._real}, reverse=True)
+
+    def outside(self, tops: tuple[bytes, ...]) -> "Aliases":
+        """Return those that lie below none of some directories, given with a slash at the end."""
+        kept = (name for name in self._real if not name.startswith(tops))
+        return Aliases({"aliases": {os.fsdecode(n): os.fsdecode(self._real[n]) for n in kept}})
 
     def real(self, path: bytes) -> bytes:
         """Return a path as it reads below the spool's mount point; the longest alias counts."""

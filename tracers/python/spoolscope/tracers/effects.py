@@ -15,6 +15,7 @@ CLOSE_RANGE_CLOEXEC = 4
 RENAME_EXCHANGE = 2
 AT_REMOVEDIR = 0x200
 S_IFMT, S_IFDIR, S_IFLNK = 0o170000, 0o040000, 0o120000
+_RENAMES = ("rename", "renameat", "renameat2")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Shape:
     returns_fd: bool
     is_exec: bool
     moves: bool
+    mounts: bool
+    renames: bool
 
 
 def _shape(number: int) -> Shape:
@@ -55,6 +58,8 @@ def _shape(number: int) -> Shape:
         returns_fd=call.returns_fd,
         is_exec=call.name in ("execve", "execveat"),
         moves=call.name in ("chdir", "fchdir"),
+        mounts=at("ns") >= 0,
+        renames=call.name in _RENAMES,
     )
 
 
@@ -227,7 +232,7 @@ def _removed(done: Done) -> None:
 
 
 _EFFECTS: dict[str, Callable[[Done], None]] = {
-    **dict.fromkeys(("open", "openat", "openat2", "creat"), _opened),
+    **dict.fromkeys(("open", "openat", "openat2", "creat", "open_tree"), _opened),
     "close": _closed,
     "close_range": _closed_range,
     **dict.fromkeys(("dup", "dup2", "dup3", "fcntl"), _duplicated),
@@ -235,7 +240,7 @@ _EFFECTS: dict[str, Callable[[Done], None]] = {
     "mmap": _mapped,
     **dict.fromkeys(("chdir", "fchdir"), _changed_directory),
     "chroot": _changed_root,
-    **dict.fromkeys(("rename", "renameat", "renameat2"), _renamed),
+    **dict.fromkeys(_RENAMES, _renamed),
     **dict.fromkeys(("link", "linkat"), _linked),
     **dict.fromkeys(("mkdir", "mkdirat"), _made_directory),
     **dict.fromkeys(("symlink", "symlinkat"), _made_symlink),

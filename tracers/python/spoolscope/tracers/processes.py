@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spoolscope.tracers.aliases import Aliases
+from spoolscope.tracers.below import Below
 from spoolscope.tracers.lives import COMM, EXEC, EXIT, FORK, SEEN
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node
@@ -48,21 +49,32 @@ class OpenFile(NamedTuple):
 
 @dataclass
 class Cwd:
-    """Working and root directory; an object of its own because CLONE_FS shares it."""
+    """Working and root directory; an object of its own because CLONE_FS shares it.
+
+    Attributes:
+        node: The working directory.
+        root: The root directory.
+        way: The name by which the former was reached, if something was mounted on the way.
+    """
 
     node: Node | None = None
     root: Node | None = None
+    way: bytes | None = None
 
 
 @dataclass
 class Process:
-    """State of a process; ``threads`` are those of its threads that are known to live."""
+    """State of a process; ``threads`` are those of its threads that are known to live.
+
+    ``mount_ns`` is a number of ``Below``.
+    """
 
     fds: dict[int, OpenFile] = field(default_factory=dict)
     cwd: Cwd = field(default_factory=Cwd)
     threads: set[int] = field(default_factory=set)
     maps: dict[Key, Node] = field(default_factory=dict)
     early: bool = False
+    mount_ns: int = 0
 
 
 def _open_file(node: Node, key: Key, file: np.void) -> OpenFile:
@@ -90,6 +102,7 @@ class Processes:
     Attributes:
         comms: Name of each thread by tid.
         cwd_seen: Working directory by tid, as told when it made its first recorded call.
+        below: What is mounted below the spools.
         heirs: Processes, by pid and time of the fork, that got files of the spool from their
             parent: they keep these open and locked, if they make no call either.
     """
@@ -104,6 +117,7 @@ class Processes:
         self._awaited: dict[tuple[int, int], Node] = {}
         self._devices = {int(spool["dev"]) for spool in capture.meta.get("spools", [])}
         self.heirs: set[tuple[int, int]] = set()
+        self.below = Below(capture.meta)
         for known in capture.meta.get("above", []):
             names.bind(names.node(known["path"].encode()), (int(known["dev"]), int(known["ino"])))
         self._begin(capture)
@@ -118,6 +132,7 @@ class Processes:
         cwds: dict[int, Cwd] = {}
         other = copy(self)
         other.comms, other.cwd_seen = dict(self.comms), dict(self.cwd_seen)
+        other.below = self.below.copy()
         other._by_pid = {
             pid: Process(
                 fds.setdefault(id(process.fds), dict(process.fds)),
@@ -125,6 +140,7 @@ class Processes:
                 set(process.threads),
                 dict(process.maps),
                 process.early,
+                process.mount_ns,
             )
             for pid, process in self._by_pid.items()
         }
@@ -206,6 +222,7 @@ class Processes:
                 parent.cwd if flags & SHARE_FS else replace(parent.cwd),
                 {pid},
                 dict(parent.maps),
+                mount_ns=parent.mount_ns,
             )
         elif event == FORK:
             self.of(pid).threads.add(tid)
@@ -221,8 +238,19 @@ class Processes:
             self.of(pid).threads.add(tid)
             if task["cwd_ino"]:
                 self.cwd_seen[tid] = (int(task["cwd_dev"]), int(task["cwd_ino"]))
+        if event in (SEEN, FORK, EXEC) and task["mount_ns"]:
+            self.enter(self.of(pid), int(task["mount_ns"]))
         if event in (SEEN, FORK, EXEC, COMM) and task["comm"]:
             self.comms[tid] = bytes(task["comm"])
+
+    def enter(self, process: Process, mount_ns: int) -> None:
+        """Tell in which mount namespace a process is, by the inode of ns/mnt."""
+        number = self.below.number(mount_ns)
+        if number == process.mount_ns:
+            return
+        anew = all(other.mount_ns != number for other in self._by_pid.values())
+        self.below.begin(number, process.mount_ns, anew=anew)
+        process.mount_ns = number
 
     def _exited(self, pid: int, tid: int) -> None:
         """A process ends with its last thread; of those there at start not all are known."""

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers import given
 from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.effects import S_IFDIR, S_IFMT, SHAPES, Done, Row, Shape, apply, signed
+from spoolscope.tracers.mounting import Mounting
+from spoolscope.tracers.named import BASE_CWD, BASE_FD, BASE_ROOT, Named, Names
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process, Processes
@@ -27,9 +28,10 @@ from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.filesystems import SUBVOLUMES
 
 AT_FDCWD = -100
-BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
 PATH_FAULT, OTHER_VIEW = 1 << 1, 1 << 8
 CHUNK = 65_536
+# What calls fail with for a mount alone.
+_OF_MOUNTS = (-errno.EXDEV, -errno.EBUSY)
 Int = npt.NDArray[np.int64]
 
 
@@ -43,6 +45,8 @@ class Resolved:
         given, given2: Id of each as it was given, where that is another; -1 none.
         base, base2: How each was given (enum spsc_path_base).
         comm: Name of the calling thread at that time, an index into comms.
+        elsewhere: Whether a name led to another filesystem, mounted below a spool, or the call
+            changed what is mounted there.
         unresolved: Calls on a spool whose object's name could not be found; those that returned
             before the snapshot's moment are not counted.
         heirs: Processes that got files of the spool from their parent: pid, and time of the fork.
@@ -57,24 +61,11 @@ class Resolved:
     base: npt.NDArray[np.int16]
     base2: npt.NDArray[np.int16]
     comm: npt.NDArray[np.int32]
+    elsewhere: npt.NDArray[np.bool_]
     comms: list[bytes] = field(default_factory=list)
     unresolved: int = 0
     heirs: set[tuple[int, int]] = field(default_factory=set)
     state: State = field(init=False)
-
-
-class Named(NamedTuple):
-    """A path of a call.
-
-    Attributes:
-        path: Id, -1 unknown.
-        base: What it is relative to (enum spsc_path_base).
-        given: Id of it as it was given, -1 if that is no other.
-    """
-
-    path: int = -1
-    base: int = BASE_NONE
-    given: int = -1
 
 
 class Used(NamedTuple):
@@ -90,45 +81,6 @@ class Used(NamedTuple):
     node: Node | None
 
 
-class Names:
-    """Interned absolute paths."""
-
-    def __init__(self, aliases: Aliases, mounts: tuple[bytes, ...]) -> None:
-        self._aliases, self._mounts = aliases, mounts
-        self.paths: list[bytes] = []
-        self._ids: dict[bytes, int] = {}
-        self._joined: dict[tuple[bytes, bytes], tuple[bytes, bytes | None]] = {}
-
-    def id(self, path: bytes) -> int:
-        """Return the id of an absolute path."""
-        number = self._ids.get(path)
-        if number is None:
-            number = self._ids[path] = len(self.paths)
-            self.paths.append(path)
-        return number
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.paths.clear()
-        self._ids.clear()
-
-    def named(self, base: bytes, name: bytes, kind: int) -> Named:
-        """Return name as seen from base (the root for absolute names)."""
-        key = (base, name)
-        joined = self._joined.get(key)
-        if joined is None:
-            joined = self._joined[key] = self._join(base + b"/" + name, name)
-        path, as_given = joined
-        return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
-
-    def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
-        """Return the path, and how it was given if that is another."""
-        path = self._aliases.real(given.normal(whole))
-        if not given.is_special(name):
-            return path, None
-        return path, given.below(path, self._aliases.real(given.tidy(whole)), self._mounts)
-
-
 class Resolver:
     """Walks calls and task events in time order."""
 
@@ -138,13 +90,16 @@ class Resolver:
         spools = capture.meta.get("spools", [])
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") in SUBVOLUMES)
         self.space = Namespace(repeating)
-        self.mounts = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
-        self.names = Names(aliases, self.mounts)
+        self.tops = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
+        # Those below a spool may be unmounted: `below` knows them.
+        kept = aliases.outside(self.tops) if "mounted_below" in capture.meta else aliases
+        self.names = Names(kept, self.tops)
         # What stat tells is on it, if there is one spool.
         self.only_dev = int(spools[0]["dev"]) if len(spools) == 1 else 0
         self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
         self.unresolved = 0
+        self.mounting = Mounting(capture, self)
         self.n_prelude = len(capture.records["prelude"])
 
     def begin(self, start: Start, out: Resolved, before: Int) -> None:
@@ -172,11 +127,24 @@ class Resolver:
 
     def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         """Return what a path as given leads to."""
+        found, below = self._named(process, dirfd, raw, flags), self.processes.below
+        if not below.any or found.path < 0:
+            return found
+        way = self.names.paths[found.path]
+        path = below.where(process.mount_ns, way)
+        if path == way:
+            return found
+        return Named(-1 if path is None else self.names.id(path), found.base, way=way)
+
+    def _named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         node: Node | None
         if raw.startswith(b"/"):
             if process.cwd.root is None or flags & OTHER_VIEW:
                 return self.names.named(b"", raw, BASE_ROOT)
             node, kind = process.cwd.root, BASE_ROOT
+        elif dirfd in (None, AT_FDCWD) and process.cwd.way is not None:
+            # In a replay nothing is mounted there: the name begins at the top.
+            return self.names.named(process.cwd.way, raw, BASE_ROOT)._replace(given=-1)
         elif dirfd is None or dirfd == AT_FDCWD:
             node, kind = process.cwd.node, BASE_CWD
         else:
@@ -199,7 +167,7 @@ class Resolver:
 
     def is_here(self, path: int) -> bool:
         """Tell whether a path id is that of a name on a spool."""
-        return path >= 0 and (self.names.paths[path] + b"/").startswith(self.mounts)
+        return path >= 0 and (self.names.paths[path] + b"/").startswith(self.tops)
 
     def behind(self, process: Process, shape: Shape, row: Row) -> Node | None:
         """Return what a descriptor, or an address in a mapping, stands for.
@@ -230,7 +198,7 @@ class Resolver:
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
             first = self.named(process, dirfd, strings[row.path], row.flags)
-            here = self.is_here(first.path)
+            here = first.is_elsewhere or self.is_here(first.path)
             if not here and (node := self.reached(row, first.path)) is not None:
                 first = Named(self.id_of(node), BASE_ROOT)
         else:
@@ -276,7 +244,7 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
         return _resolve(capture, show)
     calls = np.concatenate([prelude, capture.records["syscall"]])
     out = _resolve(replace(capture, records={**capture.records, "syscall": calls}), show)
-    for name in ("path", "path2", "given", "given2", "base", "base2", "comm"):
+    for name in ("path", "path2", "given", "given2", "base", "base2", "comm", "elsewhere"):
         setattr(out, name, getattr(out, name)[len(prelude) :])
     return out
 
@@ -299,6 +267,7 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
         np.zeros(n, np.int16),
         np.zeros(n, np.int16),
         np.zeros(n, np.int32),
+        np.zeros(n, np.bool_),
     )
     order = np.argsort(calls["end_ns"], kind="stable")
     finding = Finding(capture, resolver.space, resolver.processes)
@@ -356,15 +325,34 @@ def _resolve_call(
 ) -> None:
     """Resolve one call's names, then apply what it did to descriptors and cwd."""
     i = row.position
+    if shape.mounts and row.args[5]:
+        resolver.processes.enter(process, row.args[5])
     used = resolver.used(process, shape, row)
-    out.path[i], out.base[i], out.given[i] = used.first
-    out.path2[i], out.base2[i], out.given2[i] = used.second
+    out.path[i], out.base[i], out.given[i], _ = used.first
+    out.path2[i], out.base2[i], out.given2[i], _ = used.second
+    out.elsewhere[i] = shape.mounts or _is_elsewhere(used.first, used.second, row.ret)
     if (
         used.first.path < 0
+        and not out.elsewhere[i]
         and (row.ino or row.path or row.flags & PATH_FAULT)
         and not shape.is_exec
     ):
         resolver.unresolved += (
             i >= resolver.n_prelude
         )  # an empty path, as in open(""), names nothing
-    apply(resolver.done(process, shape, row, used))
+    done = resolver.done(process, shape, row, used)
+    apply(done)
+    if row.ret < 0:
+        return
+    if shape.moves:
+        process.cwd.way = used.first.way
+    elif shape.mounts:
+        resolver.mounting.apply(done, used.first, used.second)
+    elif shape.renames and resolver.processes.below.any and done.path and done.path2:
+        resolver.processes.below.renamed(done.path, done.path2)
+
+
+def _is_elsewhere(first: Named, second: Named, ret: int) -> bool:
+    """Tell whether a name led to another filesystem, or a mount is why the call failed."""
+    on_the_way = first.way is not None or second.way is not None
+    return first.is_elsewhere or second.is_elsewhere or (on_the_way and ret in _OF_MOUNTS)

@@ -24,6 +24,7 @@ O_CREAT_WRONLY_TRUNC = 0o1101
 # ever sees these numbers. Those of SPSC_CALL_RESTARTED.
 RESTARTS = (512, 513, 514, 516)
 RESTARTED = np.int32(1 << 6)
+ELSEWHERE = np.int32(1 << 9)
 EXTRA_FAULT = np.int32(1 << 5)
 ACL_TOLD = 0x1000
 # Argument words that become a column of their own; those in `_INTS` are C ints.
@@ -61,6 +62,7 @@ def call_parts(
             resolved.base[rows],
             resolved.base2[rows],
             resolved.comm[rows],
+            resolved.elsewhere[rows],
         )
         yield _columns(calls[rows], part, names, shift, device)
 
@@ -100,7 +102,9 @@ def _columns(
         "ino": np.ma.masked_equal(calls["ino"].astype(np.int64), 0),
         "obj_mode": np.ma.masked_equal(calls["obj_mode"].astype(np.int32), 0),
         "obj_size": np.ma.masked_where(arguments.is_lock | (calls["size"] < 0), calls["size"]),
-        "flags_seen": calls["flags"].astype(np.int32) | restarted * RESTARTED,
+        "flags_seen": calls["flags"].astype(np.int32)
+        | restarted * RESTARTED
+        | resolved.elsewhere * ELSEWHERE,
         **arguments.columns(),
     }
     for part in ("oncpu_ns", "blocked_ns", "runq_ns", "preempted_ns"):

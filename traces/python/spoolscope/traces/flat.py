@@ -52,7 +52,7 @@ _LAYOUTS = {
         u8 ts_ns n_calls cgroup_id cwd_ino exe_ino
         u4 cwd_dev event pid tid parent_pid parent_tid uid gid umask flags
         i4 exit_code
-        u4 path root exe skipped pad
+        u4 path root exe skipped mount_ns
         S16 comm""",
     "journal": """
         u8 ts_ns id a b call_ns

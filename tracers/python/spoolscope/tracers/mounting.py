@@ -1,0 +1,63 @@
+"""What calls change about mounts below the spools."""
+
+from typing import TYPE_CHECKING
+
+from spoolscope.tracers.effects import Done
+from spoolscope.tracers.named import Named
+from spoolscope.traces.capture import Capture
+
+if TYPE_CHECKING:
+    from spoolscope.tracers.resolve import Resolver
+
+# Of mount(2): MS_REMOUNT, and what makes it shared, private, ...
+_ATTRIBUTES_ONLY = 1 << 5 | 0b1111 << 17
+# What older programs add to say that flags are flags.
+_MAGIC, _MAGIC_MASK = 0xC0ED_0000, 0xFFFF_0000
+_MS_BIND, _MS_MOVE, _MS_REC = 1 << 12, 1 << 13, 1 << 14
+
+
+class Mounting:
+    """Applies mount, umount2 and move_mount to what is known of mounts."""
+
+    def __init__(self, capture: Capture, resolver: "Resolver") -> None:
+        self._strings, self._resolver = capture.strings, resolver
+        # A second mount of a spool's disk shows the spool.
+        spools = [spool for spool in capture.meta.get("spools", []) if not spool.get("part")]
+        self._sources = {
+            s["source"].encode(): s["mount"].encode() for s in spools if s.get("source")
+        }
+
+    def apply(self, done: Done, first: Named, second: Named) -> None:
+        """Apply a call that succeeded. One that names no place of a spool did so elsewhere."""
+        row, number = done.row, done.process.mount_ns
+        below, name = self._resolver.processes.below, done.shape.name
+        place, to = first.way or done.path, second.way or done.path2
+        if name == "move_mount" and to is not None:
+            if row.path and place is not None:
+                below.moved(number, place, to)
+            else:  # what a descriptor stands for: of open_tree, or of a new filesystem
+                node = done.node
+                below.mounted(number, to, done.space.path(node) if node is not None else None)
+        elif name == "umount2" and place is not None:
+            below.unmounted(number, place)
+        elif name == "mount" and place is not None:
+            flags = row.args[done.shape.flags]
+            if flags & _MAGIC_MASK == _MAGIC:
+                flags &= ~_MAGIC_MASK
+            if not flags & _ATTRIBUTES_ONLY:
+                self._mounted(done, place, flags)
+
+    def _mounted(self, done: Done, place: bytes, flags: int) -> None:
+        resolver, number = self._resolver, done.process.mount_ns
+        below, text = resolver.processes.below, self._strings[done.row.path2]
+        if not flags & (_MS_BIND | _MS_MOVE):
+            below.mounted(number, place, self._sources.get(text))
+            return
+        source = resolver.named(done.process, None, text, done.row.flags)
+        path = resolver.names.paths[source.path] if source.path >= 0 else None
+        if flags & _MS_MOVE:
+            below.moved(number, source.way or path or text, place)
+            return
+        below.mounted(number, place, path if resolver.is_here(source.path) else None)
+        if flags & _MS_REC and path is not None:
+            below.repeated(number, place, source.way or path)

@@ -1,0 +1,69 @@
+"""Names of calls as absolute paths."""
+
+from typing import NamedTuple
+
+from spoolscope.tracers import given
+from spoolscope.tracers.aliases import Aliases
+
+BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
+
+
+class Named(NamedTuple):
+    """A path of a call.
+
+    Attributes:
+        path: Id, -1 unknown.
+        base: What it is relative to (enum spsc_path_base).
+        given: Id of it as it was given, -1 if that is no other.
+        way: The name that led there, if something is mounted on the way; if that is another
+            filesystem, there is no path.
+    """
+
+    path: int = -1
+    base: int = BASE_NONE
+    given: int = -1
+    way: bytes | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is on another filesystem, mounted below a spool."""
+        return self.path < 0 and self.way is not None
+
+
+class Names:
+    """Interned absolute paths."""
+
+    def __init__(self, aliases: Aliases, mounts: tuple[bytes, ...]) -> None:
+        self._aliases, self._mounts = aliases, mounts
+        self.paths: list[bytes] = []
+        self._ids: dict[bytes, int] = {}
+        self._joined: dict[tuple[bytes, bytes], tuple[bytes, bytes | None]] = {}
+
+    def id(self, path: bytes) -> int:
+        """Return the id of an absolute path."""
+        number = self._ids.get(path)
+        if number is None:
+            number = self._ids[path] = len(self.paths)
+            self.paths.append(path)
+        return number
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.paths.clear()
+        self._ids.clear()
+
+    def named(self, base: bytes, name: bytes, kind: int) -> Named:
+        """Return name as seen from base (the root for absolute names)."""
+        key = (base, name)
+        joined = self._joined.get(key)
+        if joined is None:
+            joined = self._joined[key] = self._join(base + b"/" + name, name)
+        path, as_given = joined
+        return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
+
+    def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
+        """Return the path, and how it was given if that is another."""
+        path = self._aliases.real(given.normal(whole))
+        if not given.is_special(name):
+            return path, None
+        return path, given.below(path, self._aliases.real(given.tidy(whole)), self._mounts)
