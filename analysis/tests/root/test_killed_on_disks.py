@@ -91,8 +91,8 @@ def test_a_kill_at_a_random_moment(disk: Path, tmp_path: Path) -> None:
     assert run("wipefs", str(disk)) == ""
 
 
-def test_what_was_put_there_since_stays(disk: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+def begun_and_killed(disk: Path, out: Path) -> list[object]:
+    """Begin a replay on a disk, kill it when that is mounted; return its words."""
     words = ["replay", SAMPLE, "--slice", "..2s", "--on", "xfs", "--no-record", "-o", out,
              "--device", disk, "--format-device", disk]  # fmt: skip
     with subprocess.Popen([*MAIN, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
@@ -101,8 +101,56 @@ def test_what_was_put_there_since_stays(disk: Path, tmp_path: Path) -> None:
         process.kill()
     while is_used(disk):
         time.sleep(0.05)
+    return words
+
+
+def test_what_was_put_there_since_stays(disk: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    begun_and_killed(disk, out)
     run("wipefs", "--all", str(disk))
     run("mkfs.ext4", "-q", "-F", "-L", "mail", str(disk))
     assert spoolscope("clean").returncode == 0
     assert run("blkid", "-p", "-o", "value", "-s", "LABEL", str(disk)) == "mail\n"
     assert list(out.glob(".spoolscope-*")) == []
+
+
+def test_a_resume_that_is_refused_forgets_no_disk(disk: Path, tmp_path: Path) -> None:
+    words = begun_and_killed(disk, tmp_path / "out")
+    assert "LABEL" in run("blkid", "-p", str(disk))
+    refused = spoolscope(*words, "--resume", "--pace", "afap")
+    assert refused.returncode == 2
+    # Who removes the note of it wipes it.
+    assert run("wipefs", str(disk)) == ""
+    assert "left behind" not in spoolscope("info", SAMPLE).stderr
+
+
+def test_a_disk_that_could_not_be_wiped_is_known_to_clean(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wipefs fails after the run: the first time that it finds what mkfs made."""
+    (tmp_path / "bin").mkdir()
+    planted = tmp_path / "bin" / "wipefs"
+    finds = f'[ "$1" = --all ] && [ -e {tmp_path}/made ] && exit 1; exec /sbin/wipefs "$@"'
+    planted.write_text(f"#!/bin/sh\n{finds}\n")
+    mkfs = tmp_path / "bin" / "mkfs.xfs"
+    mkfs.write_text(f'#!/bin/sh\ntouch {tmp_path}/made; exec /sbin/mkfs.xfs "$@"\n')
+    for program in (planted, mkfs):
+        program.chmod(0o755)
+    out, path = tmp_path / "out", os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{path}")
+    failed = spoolscope("replay", SAMPLE, "--slice", "..2s", "--on", "xfs", "--no-record", "--pace",
+                        "afap", "--no-life", "-q", "-o", out, "--device", disk,
+                        "--format-device", disk)  # fmt: skip
+    assert failed.returncode == 1
+    assert "wipefs --all" in failed.stderr
+    monkeypatch.setenv("PATH", path)
+    run("mkfs.xfs", "-q", "-f", "-L", "spsc-replay", str(disk))  # as if no byte had been wiped
+    (left,) = out.glob(".spoolscope-*")
+    assert (
+        f"left behind: {left}, the plan and images, what is on {disk}"
+        in spoolscope("info", SAMPLE).stderr
+    )
+    cleaned = spoolscope("clean")
+    assert f"Wiped {disk}" in cleaned.stderr
+    assert run("wipefs", str(disk)) == ""
+    assert not left.exists()

@@ -47,3 +47,19 @@ def test_an_output_that_was_being_replaced_is_put_back(
     assert report.read_text() == ("new" if written else "old")
     assert not aside.exists()
     assert clean(capsys) == "Nothing is left of killed commands.\n"
+
+
+def test_an_output_that_cannot_be_put_back_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.html"
+    report.write_text("old")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(report)], check=False).returncode == -9
+    (aside,) = tmp_path.glob(".report.html.replaced-*")
+    (aside / "report.html").unlink()
+    (aside / "more").touch()
+    with pytest.raises(SystemExit) as ended:
+        main(["clean"])
+    assert ended.value.code == 1
+    assert f"cannot put {aside}/report.html back as {report}: No such" in capsys.readouterr().err
+    assert (aside / "more").exists()

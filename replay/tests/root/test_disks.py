@@ -4,7 +4,7 @@ import hashlib
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,25 +19,6 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 MIB = 1 << 20
 Loop = Callable[..., Path]
-
-
-@pytest.fixture
-def loop(tmp_path: Path, require: Callable[..., None]) -> Iterator[Loop]:
-    """Return ``loop(name, size_bytes, *words)``: a loop device of an empty file."""
-    require("ext4")
-    with ExitStack() as cleanup:
-
-        def make(name: str = "disk", size_bytes: int = 64 * MIB, *words: str) -> Path:
-            image = tmp_path / f"{name}.img"
-            if not image.exists():
-                image.touch()
-            with image.open("r+b") as file:
-                file.truncate(size_bytes)
-            device = run("losetup", "--find", "--show", *words, image).strip()
-            cleanup.callback(run, "losetup", "--detach", device)
-            return Path(device)
-
-        yield make
 
 
 def run(*words: object) -> str:
@@ -231,21 +212,6 @@ def test_one_that_the_kernel_has_given_away(loop: Loop, tmp_path: Path) -> None:
     with ExitStack() as cleanup:
         mounted(first, tmp_path / "mnt", cleanup, "-r")
         assert "the kernel has given it to somebody" in refusal(second)
-
-
-@pytest.fixture
-def parted(loop: Loop, require: Callable[..., None]) -> tuple[Path, Path]:
-    """Return a disk with a partition of 32 MiB, and that."""
-    disk = loop("disk", 64 * MIB, "--partscan")
-    entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, 65536)
-    with disk.open("r+b") as file:
-        file.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
-    # A kernel may know partitions that it is told of, and no partition table.
-    told = subprocess.run(["addpart", disk, "1", "2048", "65536"], capture_output=True, check=False)
-    partition = Path(f"{disk}p1")
-    if told.returncode or not partition.exists():
-        require("partitions", "this kernel has no partitions of loop devices")
-    return disk, partition
 
 
 def test_a_disk_with_a_partition(parted: tuple[Path, Path], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def command(dry_run: bool, as_json: bool) -> int:
     and loop devices, and outputs that never became whole. A capture can still
     become a trace: 'spoolscope record --recover' before.
     """
-    from spoolscope.replay.clearing import clear, wipe_left
+    from spoolscope.replay.clearing import remove_left
     from spoolscope.replay.mount_points import remove_unused
 
     found = left()
@@ -39,11 +39,10 @@ def command(dry_run: bool, as_json: bool) -> int:
             continue
         try:
             _put_back(one)
-            wiped = wipe_left(one.devices)
+            wiped = remove_left(one)
             for device in one.devices:
                 as_it_was = "Left as it is, being empty or of something else by now:"
                 say(f"{'Wiped' if device in wiped else as_it_was} {device}", err=True)
-            clear(one.place)
         except SpoolscopeError as error:
             failed[str(one.place)] = f"{error.message}; {error.remedy}"
             warn(failed[str(one.place)])
@@ -60,7 +59,14 @@ def command(dry_run: bool, as_json: bool) -> int:
 def _put_back(one: Unfinished) -> None:
     """Give what was to be replaced its name again, if nothing has taken that."""
     if one.kind == "replaced" and _is_free(one.output):
-        (one.place / one.output.name).rename(one.output)
+        kept = one.place / one.output.name
+        try:
+            kept.rename(one.output)
+        except OSError as error:
+            raise SpoolscopeError(
+                f"cannot put {kept} back as {one.output}: {error.strerror}",
+                remedy=f"move it by hand: mv {shlex.quote(str(kept))} ELSEWHERE",
+            ) from error
 
 
 def _is_free(output: Path) -> bool:

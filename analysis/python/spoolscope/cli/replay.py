@@ -34,7 +34,7 @@ from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
 from spoolscope.replay.artifacts import HEADER, finished_runs
 from spoolscope.replay.candidates import parse
-from spoolscope.replay.clearing import clear
+from spoolscope.replay.clearing import remove_left
 from spoolscope.replay.divergences import sentence
 from spoolscope.replay.engine import Content
 from spoolscope.replay.expected import Expected
@@ -241,7 +241,7 @@ def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
         )
     for one in left():
         if one.kind == "replay" and one.output == output.absolute():
-            clear(one.place)
+            remove_left(one)
     return nullcontext()
 
 

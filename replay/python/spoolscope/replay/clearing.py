@@ -10,6 +10,7 @@ from spoolscope.replay.devices import Device
 from spoolscope.replay.signatures import foreign, signatures, wipe
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.mounts import mounts
+from spoolscope.traces.unfinished import Unfinished
 
 
 def clear(place: Path) -> None:
@@ -18,6 +19,7 @@ def clear(place: Path) -> None:
     Raises:
         SpoolscopeError: something in it is in use, or cannot be removed.
     """
+    place = place.resolve()  # as the kernel names it
     for mount in reversed(_mounts_of(place)):
         images.unmount(mount)
     if still := _mounts_of(place):
@@ -68,6 +70,19 @@ def wipe_left(paths: Sequence[Path]) -> list[Path]:
         others = {device for device, _ in foreign(devices)}
         ours = (one for one in devices if others.isdisjoint([one, *one.partitions()]))
         wiped = [one for one in ours if signatures(one)]
-        for device in wiped:
+        for device in reversed(wiped):  # a journal is known as ours by what its filesystem says
             wipe(device)
     return [device.path for device in wiped]
+
+
+def remove_left(left: Unfinished) -> list[Path]:
+    """Remove what a killed command has left; return the devices that were wiped.
+
+    Devices come first: were one of them in use, the note of it would have to stay.
+
+    Raises:
+        SpoolscopeError: something is in use, or cannot be removed.
+    """
+    wiped = wipe_left(left.devices)
+    clear(left.place)
+    return wiped

@@ -36,7 +36,11 @@ class Asked:
 
 
 class Disks:
-    """Devices that are ours until the replay ends; nothing on them is changed before ``fresh``."""
+    """Devices that are ours until the replay ends; nothing on them is changed before ``fresh``.
+
+    Attributes:
+        unwiped: Those that could not be wiped after a run: ``clean`` has to know of them.
+    """
 
     def __init__(self, main: Device, journal: Device | None, overwritten: Sequence[str]) -> None:
         """Check devices.
@@ -51,6 +55,7 @@ class Disks:
         """
         self.main, self.journal = main, journal
         self._overwritten = overwritten
+        self.unwiped: list[Path] = []
         if journal is not None and any(one.number == journal.number for _, one in main.relatives()):
             raise refused(
                 f"{main.path} and {journal.path} share a disk", "give two disks, or two partitions"
@@ -147,7 +152,12 @@ class Disks:
         finally:
             with undisturbed(), ExitStack() as wiping:
                 for device in used:  # all of them, whatever becomes of one
-                    wiping.callback(wipe, device)
+                    wiping.callback(self._wipe_at_last, device)
+
+    def _wipe_at_last(self, device: Device) -> None:
+        self.unwiped.append(device.path)
+        wipe(device)
+        self.unwiped.remove(device.path)
 
     def _check(self) -> None:
         for device in self.all:

@@ -35,13 +35,14 @@ class Lifetime:
         steps: {step: ns, cpu_ns, kernel_cpu_ns}: wall-clock time, CPU time of the programs that
             made the step, and CPU time that all kernel threads of the machine had meanwhile (a
             filesystem leaves work to these; None where they cannot be seen).
-        device: {phase: written_bytes, read_bytes, writes, flushes, discarded_bytes}.
+        device: {phase: written_bytes, read_bytes, writes, flushes, discarded_bytes}; flushes are
+            None where the kernel counts those of a whole disk only.
         facts: What else is known: see ``as_dict``.
     """
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, int | None]] = {}
-        self.device: dict[str, dict[str, int]] = {}
+        self.device: dict[str, dict[str, int | None]] = {}
         self.facts: dict[str, Any] = {}
         self._watched: list[_Device] = []
 
@@ -69,7 +70,8 @@ class Lifetime:
         for one in self._watched:
             found = self.device.setdefault(phase, {})
             for name, value in one.end().items():
-                found[name] = found.get(name, 0) + value
+                before = found.get(name, 0)
+                found[name] = None if value is None or before is None else before + value
         self.release()
 
     def release(self) -> None:
@@ -160,7 +162,7 @@ class Counters:
     writes: int
     written_bytes: int
     discarded_bytes: int
-    flushes: int
+    flushes: int | None
 
     @classmethod
     def now(cls, device: Path) -> "Counters":
@@ -172,7 +174,7 @@ class Counters:
             writes=fields[4],
             written_bytes=fields[6] * SECTOR,
             discarded_bytes=fields[13] * SECTOR,
-            flushes=fields[15],
+            flushes=fields[15] if _has_requests(device) else None,
         )
 
 
@@ -184,9 +186,11 @@ class _Device:
         self._held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._before = Counters.now(path)
 
-    def end(self) -> dict[str, int]:
+    def end(self) -> dict[str, int | None]:
         after, before = vars(Counters.now(self._path)), vars(self._before)
-        return {name: after[name] - before[name] for name in after}
+        return {
+            name: None if value is None else value - before[name] for name, value in after.items()
+        }
 
     def close(self) -> None:
         os.close(self._held)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spoolscope.replay.artifacts import ABOUT
 from spoolscope.replay.candidates import Candidate
+from spoolscope.replay.disks import Disks
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -58,24 +59,27 @@ def _wrong(what: str, remedy: str) -> SpoolscopeError:
 def scratch(
     parent: Path,
     out: Path,
-    devices: Sequence[Path] = (),
+    disks: Disks | None = None,
     kind: unfinished.Kind = "replay",
 ) -> Iterator[Path]:
     """A directory for the plan and the images of what goes to ``out``; gone afterwards.
 
+    It stays, with its note, if a disk could not be wiped.
+
     Args:
         parent: Where it is made.
         out: Directory for the results.
-        devices: Block devices that are formatted meanwhile, for ``clean``.
+        disks: Block devices that are formatted meanwhile, for ``clean``.
         kind: What ``clean`` calls it.
     """
     path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
-    unfinished.begin(path, kind, out, devices)
+    unfinished.begin(path, kind, out, disks.paths if disks else [])
     try:
         yield path
     finally:
         with undisturbed():
-            discard(path)
+            if disks is None or not disks.unwiped:
+                discard(path)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def replay(
     with (
         ending_on_signals(),
         results(out),
-        scratch(work or out, out, real.paths if real else []) as place,
+        scratch(work or out, out, real) as place,
     ):
         planning = _planning_s(opened)
         run_s = kept.estimate_s(int(opened.meta["duration_ns"])) or 1.0

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from spoolscope.replay import images
 from spoolscope.replay.device_uses import claimed
 from spoolscope.replay.devices import Device, refused
+from spoolscope.replay.reiserfs import REISERFS, has_journal, with_journal_apart
+from spoolscope.traces.errors import SpoolscopeError
 
 LABEL = "spsc-replay"
 """The name of filesystems and journals that spoolscope makes on devices; xfs has room for 12."""
@@ -22,6 +24,8 @@ _ENDS = 1 << 20
 """Bytes at the begin and at the end of a device that are looked at, and made empty."""
 QUIET_S, MOST_S = 0.5, 30.0
 """Devices have settled if they did nothing for so long; seconds that it may take."""
+PATIENCE_S = 5.0
+"""A program that only looks, as udev does at a disk that was written to, may have a part open."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,20 @@ def signatures(device: Device) -> list[Signature]:
         Signature(one["type"], one["label"] or "", one["uuid"] or _uuid_of_log(device, one["type"]))
         for one in (json.loads(said)["signatures"] if said.strip() else [])
     ]
-    if not found:
-        with device.node.open("rb", buffering=0) as file:
-            if any(file.read(_ENDS)):
-                return [Signature(DATA, "", "")]
-    return found
+    if found:
+        return found
+    if (apart := with_journal_apart(device)) is not None:
+        return [Signature(REISERFS, apart.label, apart.uuid)]
+    return [Signature(DATA, "", "")] if _has_data(device) else []
+
+
+def _has_data(device: Device) -> bool:
+    """Look at both ends: the last MiB has what is left of GPT, md and zfs without the first."""
+    with device.node.open("rb", buffering=0) as file:
+        if any(file.read(_ENDS)):
+            return True
+        file.seek(max(device.size_bytes - _ENDS, 0))
+        return any(file.read(_ENDS))
 
 
 def _uuid_of_log(device: Device, kind: str) -> str:
@@ -65,12 +78,21 @@ def _uuid_of_log(device: Device, kind: str) -> str:
 def foreign(devices: Sequence[Device]) -> list[tuple[Device, Signature]]:
     """Return what spoolscope did not write on devices and their partitions.
 
-    Some logs have no label: they are known by the UUID of their filesystem.
+    Some logs have no label: they are known by the UUID of their filesystem, or by what that says
+    of its journal.
     """
     parts = (part for device in devices for part in device.partitions())
     found = [(device, one) for device in (*devices, *parts) for one in signatures(device)]
-    ours = {one.uuid for _, one in found if one.label == LABEL and one.uuid}
-    return [(at, one) for at, one in found if one.label != LABEL and one.uuid not in ours]
+    labelled = [(at, one) for at, one in found if one.label == LABEL]
+    ours = {one.uuid for _, one in labelled if one.uuid}
+    mains = [at for at, one in labelled if one.type == REISERFS]
+
+    def is_ours(at: Device, one: Signature) -> bool:
+        if one.type == DATA:
+            return any(has_journal(main, at) for main in mains)
+        return one.label == LABEL or one.uuid in ours
+
+    return [(at, one) for at, one in found if not is_ours(at, one)]
 
 
 def check_signatures(devices: Sequence[Device], overwritten: Sequence[str]) -> None:
@@ -103,18 +125,34 @@ def wipe(device: Device) -> bool:
     """
     parts = device.partitions()
     with claimed(device) as descriptor:
+        # The begin, with our name, goes last: were we killed before, there would be data without a
+        # signature, which is not ours to wipe.
+        empty, size = bytes(_ENDS), device.size_bytes
+        os.pwrite(descriptor, empty[:size], max(size - _ENDS, 0))
+        os.fsync(descriptor)
         # Forced, which would not heed that it is in use: we have it alone.
         if device.discards:
             images.run("blkdiscard", "--force", device.node)
-        # First: were we killed, there would be data without a signature, which is not ours to wipe.
-        empty, size = bytes(_ENDS), device.size_bytes
-        for at in (0, max(size - _ENDS, 0)):
-            os.pwrite(descriptor, empty[: size - at], at)
+        os.pwrite(descriptor, empty[:size], 0)
         os.fsync(descriptor)
         images.run("wipefs", "--all", "--force", "--quiet", device.node)
     if parts:
-        images.run("blockdev", "--rereadpt", device.node)
+        _forget_parts(device)
     return device.discards
+
+
+def _forget_parts(device: Device) -> None:
+    """Have the kernel see that a disk has no partitions any more; it does not while one is open."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            images.run("blockdev", "--rereadpt", device.node)
+        except SpoolscopeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def settle(devices: Sequence[Device]) -> int:
