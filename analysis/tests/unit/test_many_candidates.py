@@ -66,6 +66,13 @@ def test_speed_that_costs_durability_is_told_with_it(matrix):
     assert set(against.other_durability) == set(SCALES) - {"ext2"}
 
 
+def test_the_next_command_leaves_out_what_more_rounds_would_not_change(matrix):
+    verdict = compare([matrix], "wild").verdict
+    assert verdict.word == "inconclusive"
+    words = verdict.next_command.split()
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--on"] == ["ext2", "wild"]
+
+
 def test_the_terminal_has_a_row_for_each_within_80_columns(matrix):
     lines = [line for block in text(compare([matrix])) for line in block.split("\n")]
     assert max(map(len, lines)) <= 80

@@ -12,13 +12,16 @@ from spoolscope.analysis.outcomes import Replay, Run
 HALF = "scaled=0.5"
 
 
-def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) -> str | None:  # noqa: FBT001
-    """Return a command for the candidates, and one more for each thing left out on purpose.
+def more_rounds(
+    replay: Replay, wanted: Sequence[str], rounds: int, *, late: bool, undecided: Sequence[str] = ()
+) -> str | None:
+    """Return a command for some candidates, and one more for each thing left out on purpose.
 
     Args:
         replay: What was compared.
         wanted: Candidates without which a command would be of no use: None is returned.
         rounds: How many to ask for.
+        undecided: Others that more rounds may tell from these.
         late: The machine could not keep the pace; if it was the recorded one, half of it is tried.
     """
     made = replay.conditions
@@ -28,7 +31,7 @@ def more_rounds(replay: Replay, wanted: Sequence[str], rounds: int, late: bool) 
     for run in replay.runs:
         # Replays of earlier versions do not tell how to ask for what they did otherwise.
         options = (run.row.get("what_if") or {"options": []}).get("options")
-        if options is not None:
+        if options is not None and run.candidate in (*wanted, *undecided):
             groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.row)
     if not set(wanted) <= {name for names in groups.values() for name in names}:
         return None

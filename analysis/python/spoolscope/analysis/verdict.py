@@ -119,7 +119,7 @@ def give_verdict(
             *why,
         ],
         problems=problems,
-        next_command=_next(replay, kernels or [pair], candidates),
+        next_command=_next(replay, kernels or [pair], candidates, _open(beside)),
     )
 
 
@@ -204,13 +204,17 @@ def _beside(best: str, beside: Mapping[str, str]) -> list[str]:
     if len(beside) < 2:
         return []
     level = [name for name, word_ in beside.items() if word_ == "equivalent"]
-    open_ = [name for name, word_ in beside.items() if word_ in ("inconclusive", "indicative")]
+    open_ = _open(beside)
     said = []
     if level:
         said.append(f"As good as {best}: {', '.join(level)}.")
     if open_:
         said.append(f"Not told apart from {best}: {', '.join(open_)}.")
     return said or [f"All {len(beside)} others are slower than {best}."]
+
+
+def _open(beside: Mapping[str, str]) -> list[str]:
+    return [name for name, word_ in beside.items() if word_ in ("inconclusive", "indicative")]
 
 
 def _doubt(pair: "Pair", said: str) -> str:
@@ -304,7 +308,10 @@ def _rounds(estimate: Estimate) -> str:
 
 
 def _next(
-    replay: Replay, pairs: Sequence["Pair"], candidates: Mapping[str, "Candidate"]
+    replay: Replay,
+    pairs: Sequence["Pair"],
+    candidates: Mapping[str, "Candidate"],
+    undecided: Sequence[str],
 ) -> str | None:
     open_ = [pair for pair in pairs if pair.word not in {"faster", "slower", "equivalent"}]
     if not open_:
@@ -313,4 +320,4 @@ def _next(
     late = any(c.fidelity.late for c in candidates.values())
     wanted = [name for pair in open_ for name in (pair.candidate, pair.reference)]
     rounds = max(rounds_wanted(pair.primary) for pair in open_)
-    return more_rounds(replay, wanted, rounds, late)
+    return more_rounds(replay, wanted, rounds, late=late, undecided=undecided)
