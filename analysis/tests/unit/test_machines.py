@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from spoolscope.cli.machines import of_kernels, reference_of
+from spoolscope.cli.vm import command
 from spoolscope.lab.vm import kernels
 from spoolscope.lab.vm.machine import RIGHT, Machine
 from spoolscope.lab.vm.results import JOB_BYTES, Ended, job
@@ -100,6 +102,44 @@ def test_what_was_not_written_is_not_brought(tmp_path: Path) -> None:
         disk.truncate(2 * JOB_BYTES)
         assert not Ended(0, interrupted=False, disk=disk).bring(Path("/x/y"), tmp_path / "y")
     assert [p.name for p in tmp_path.iterdir()] == ["disk"]
+
+
+@pytest.mark.parametrize("there", ["nothing", "the same", "another kind"])
+def test_what_is_brought_is_added_to_what_is_there(there: str, tmp_path: Path) -> None:
+    inside, at = tmp_path / "inside", tmp_path / "at"
+    (inside / "d").mkdir(parents=True)
+    (inside / "d" / "new").write_text("new")
+    (inside / "f").write_text("new")
+    at.mkdir()
+    if there == "the same":
+        (at / "d").mkdir()
+        (at / "d" / "old").write_text("old")
+        (at / "f").write_text("old")
+    if there == "another kind":
+        (at / "f").mkdir()
+    with (tmp_path / "disk").open("w+b") as disk:
+        disk.truncate(JOB_BYTES)
+        disk.seek(0, io.SEEK_END)
+        with tarfile.open(fileobj=disk, mode="w") as tar:
+            tar.add(inside, "x")
+        ended = Ended(0, interrupted=False, disk=disk)
+        assert ended.bring(Path("/x/d"), at / "d")
+        if there == "another kind":
+            with pytest.raises(SpoolscopeError, match="f cannot be replaced: Is a directory"):
+                ended.bring(Path("/x/f"), at / "f")
+            return
+        assert ended.bring(Path("/x/f"), at / "f")
+    assert (at / "f").read_text() == (at / "d" / "new").read_text() == "new"
+    assert (at / "d" / "old").exists() == (there == "the same")
+
+
+def test_what_is_there_is_replaced_by_force_only(tmp_path: Path) -> None:
+    words = ["--bring", str(tmp_path), "--kernel", "x", "--", "true"]
+    refused = CliRunner().invoke(command, words)
+    assert refused.exception.message == f"{tmp_path} exists"
+    assert refused.exception.remedy == "bring another name, or use --force"
+    forced = CliRunner().invoke(command, ["--force", *words])
+    assert forced.exception.message == "'x' is no kernel series"
 
 
 @pytest.fixture

@@ -73,6 +73,12 @@ icount_option = click.option(
     type=click.Path(path_type=Path),
     help="File or directory, written in the machine, that comes back; may be repeated.",
 )
+@click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="What comes back replaces a file, and is added to a directory, that is here already.",
+)
 @quiet_option
 def command(
     words: tuple[str, ...],
@@ -82,6 +88,7 @@ def command(
     icount: bool,
     disks: tuple[Path, ...],
     back: tuple[Path, ...],
+    force: bool,
     quiet: bool,
 ) -> int:
     """Run a command, or a shell, on a distribution's kernel.
@@ -97,9 +104,9 @@ def command(
         )
     wanted = {path: Path.cwd() / path for path in back}
     for path in wanted:
-        if os.path.lexists(path):
+        if os.path.lexists(path) and not force:
             raise SpoolscopeError(
-                f"{path} exists", remedy="remove it, or bring another name", exit_code=USAGE
+                f"{path} exists", remedy="bring another name, or use --force", exit_code=USAGE
             )
     with progress(quiet=quiet) as show:
         machine = machine_of(series, memory_mib, show, cpus=cpus, icount=icount)

@@ -39,7 +39,8 @@ class Ended:
 
         Args:
             path: Where it lay in the machine, absolute.
-            to: Where to put it. What a directory holds is added to one that is there already.
+            to: Where to put it. What a directory holds is added to one that is there already, a
+                file takes the place of one.
 
         Returns:
             Whether the machine had it.
@@ -61,10 +62,16 @@ class Ended:
                     f"{to} did not get out of the machine: {done.stderr.decode().strip()[-200:]}",
                     remedy="see that there is room for it",
                 )
-            if made.is_dir() and to.is_dir():
-                shutil.copytree(made, to, symlinks=True, dirs_exist_ok=True)
-            else:
-                made.rename(to)
+            try:
+                if made.is_dir() and to.is_dir():
+                    shutil.copytree(made, to, symlinks=True, dirs_exist_ok=True)
+                else:
+                    made.rename(to)
+            except OSError as error:
+                raise SpoolscopeError(
+                    f"{to} cannot be replaced: {error.strerror or error}",
+                    remedy="bring it under another name",
+                ) from error
         return True
 
 
