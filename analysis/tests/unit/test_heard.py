@@ -81,6 +81,11 @@ def test_an_error_comes_through(capsys):
     )
 
 
+def test_what_else_a_machine_prints_is_shown(capsys):
+    Heard([], [], lambda _what, _share: None, [].append).line("a library says")
+    assert capsys.readouterr().err == "a library says\n"
+
+
 def test_lines_are_plain_json(capsys):
     line = told(capsys, lambda machine: machine.at("a\nb", None))
     assert json.loads(line) == {"at": ["a\nb", None]}

@@ -103,8 +103,13 @@ class Heard:
         self._show = steps.sub("runs")
 
     def line(self, text: str) -> None:
-        """Take a line that a machine printed."""
-        match json.loads(text):
+        """Take a line that a machine printed; what no ``Telling`` told is an error's."""
+        try:
+            told = json.loads(text)
+        except ValueError:
+            say(text, err=True)
+            return
+        match told:
             case {"at": [what, share]}:
                 self._show(what, share)
             case {"guess_s": guess_s}:

@@ -121,7 +121,8 @@ def replay_in_machines(
             block = next(blocks(left))
             machine = machines[block[0].candidate.kernel or options["vm"][0]]
             names = ", ".join(slot.name for slot in block)
-            tell(f"Booting {machine.kernel.release} ({machine.accelerator}): {names}")
+            facts = f"{machine.accelerator}, {machine.memory_mib:,} MiB"
+            tell(f"Booting {machine.kernel.release} ({facts}): {names}")
             heard.booting(machine.kernel.release)
             _in_machine(machine, replay, out, block, options, heard)
     return [row | {"run": str(out / row["run"])} for row in _rows(out)]
