@@ -4,6 +4,7 @@
 //! it makes filesystems, empties caches between steps, and compares.
 
 mod boxes;
+mod clients;
 mod cyrus_archive;
 mod file_server;
 mod fsbench;
@@ -26,7 +27,7 @@ use report::Report;
 use serde::Serialize;
 use std::fs;
 use std::io::{BufWriter, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -80,6 +81,8 @@ enum Workload {
         #[command(flatten)]
         place: Place,
     },
+    /// Clients of a mail server, as postal and rabid are (C2007).
+    Clients(clients::Asked),
     /// Write the tar stream that a workload unpacks to standard output.
     Stream {
         of: Streamed,
@@ -181,6 +184,7 @@ fn run(workload: Workload) -> Result<()> {
         } => finish(fsbench::run(step, deliverers, &place)?, &place),
         Workload::Qmail { step, place } => finish(qmail::run(step, &place)?, &place),
         Workload::Varmail { step, place } => finish(varmail::run(step, &place)?, &place),
+        Workload::Clients(asked) => write(&clients::run(&asked)?, &asked.report),
         Workload::Stream { of, size } => {
             let out = BufWriter::with_capacity(1 << 20, stdout().lock());
             match of {
@@ -206,6 +210,10 @@ fn run(workload: Workload) -> Result<()> {
 /// Wait until all is on the disk, and write the report.
 fn finish(mut report: Report, place: &Place) -> Result<()> {
     report.sync(&place.root)?;
-    let text = serde_json::to_string(&report)?;
-    fs::write(&place.report, text).with_context(|| format!("write {}", place.report.display()))
+    write(&report, &place.report)
+}
+
+fn write(report: &Report, to: &Path) -> Result<()> {
+    let text = serde_json::to_string(report)?;
+    fs::write(to, text).with_context(|| format!("write {}", to.display()))
 }

@@ -23,8 +23,13 @@ impl Done {
     pub fn lap<T>(&mut self, kind: Kind, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let begin = now_ns();
         let made = act()?;
-        self.laps.push((kind, now_ns() - begin));
+        self.add_lap(kind, now_ns() - begin);
         Ok(made)
+    }
+
+    /// Note how long something took.
+    pub fn add_lap(&mut self, kind: Kind, ns: u64) {
+        self.laps.push((kind, ns));
     }
 
     /// Note a count.

@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from spoolscope.analysis.stats import Estimate
 from spoolscope.cli.workload import _words, command
 from spoolscope.lab.vm.running import SCRATCH
-from spoolscope.lab.workloads.catalog import WORKLOADS, Needs, Workload, workload
+from spoolscope.lab.workloads.catalog import WORKLOADS, Workload, workload
+from spoolscope.lab.workloads.daemons import figures_of
 from spoolscope.lab.workloads.judging import Results, relation_holds
+from spoolscope.lab.workloads.needs import Needs
 from spoolscope.lab.workloads.published import Claim, Pair, comparisons
 from spoolscope.lab.workloads.running import Asked, check_room
 from spoolscope.lab.workloads.text import lines, number
@@ -174,7 +176,6 @@ def test_what_is_wrong_is_refused_by_name(tmp_path):
     assert "is no number from 0.0001" in said_of("maildir-io", *on, "--scale", "0")
     assert "no candidate given" in said_of("maildir-io", "--scale", "1")
     assert "unknown candidate 'ext5'" in said_of("maildir-io", "--on", "ext5", "--scale", "1")
-    assert "real daemons" in said_of("postfix-courier", *on, "--scale", "1")
     assert "no mailboxes" in said_of("varmail", *on, "--scale", "1", "--format", "mbox")
     wrong = said_of("varmail", *on, "--scale", "1", "--reference", "xfs")
     assert "is no candidate of this workload" in wrong
@@ -222,3 +223,12 @@ def test_the_command_in_a_machine_is_the_one_that_was_given(tmp_path):
 def test_a_directory_of_this_machine_is_not_taken_into_another(tmp_path):
     on = ("--on", f"dir:{tmp_path}", "--scale", "0.01", "--vm", "6.1")
     assert "is of this machine" in said_of("fsbench", *on)
+
+
+def test_figures_of_daemons_are_of_a_minute():
+    laps = {"smtp": {"n": 30}, "pop": {"n": 10}}
+    ticks = {"busy_ticks": 30, "iowait_ticks": 50, "all_ticks": 100}
+    found = figures_of({"laps": laps, "counts": {"smtp_bytes": 9e6, **ticks}}, 120.0)
+    assert (found["smtp_per_min"], found["pop_per_min"]) == (15, 5)
+    assert (found["smtp_mb_per_min"], found["pop_errors_per_min"]) == (4.5, 0)
+    assert (found["cpu_pct"], found["iowait_pct"]) == (30, 50)

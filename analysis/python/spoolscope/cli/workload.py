@@ -137,10 +137,14 @@ def command(**options: Any) -> int:
         )
     quiet = options["quiet"]
     with claim_output(asked.out, force=options["force"]), progress(quiet=quiet) as show:
-        rows = run_all(asked, show, _unsaid if quiet else partial(say, err=True))
-        found = Results(chosen.comparison, rows, reference)
-        value = files.to_json(asked, found, rows)
-        files.write(asked.out, value, rows)
+
+        def keep(rows: list[dict[str, Any]]) -> None:
+            found = Results(chosen.comparison, rows, reference)
+            files.write(asked.out, files.to_json(asked, found, rows), rows)
+
+        rows = run_all(asked, show, _unsaid if quiet else partial(say, err=True), keep)
+    found = Results(chosen.comparison, rows, reference)
+    value = files.to_json(asked, found, rows)
     if options["as_json"]:
         emit_json({"output": str(asked.out), **value})
     else:

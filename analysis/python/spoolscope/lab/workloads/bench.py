@@ -97,7 +97,6 @@ class Bench:
         self._step(name, words, called or name, recorded=True)
 
     def _step(self, name: str, words: Sequence[str], called: str, *, recorded: bool) -> None:
-        self.show(called, None)
         report = self.work / f"{called}.json"
         program = command(
             *(self.workload, name, *words),
@@ -105,14 +104,23 @@ class Bench:
             *self.size_words(),
             *(("--format", self.format) if self.format else ()),
         )
+        self.make(called, program, report, recorded=recorded)
+
+    def make(self, step: str, program: list[str], report: Path, *, recorded: bool) -> None:
+        """Run a program, perhaps recorded, and keep what it reports of a step.
+
+        Raises:
+            SpoolscopeError: the program failed.
+        """
+        self.show(step, None)
         if self.recorder is None or not recorded:
             call(program)
-        elif self.recorder(self.place, program, self.kept / f"{called}.trace", self._unseen):
+        elif self.recorder(self.place, program, self.kept / f"{step}.trace", self._unseen):
             raise SpoolscopeError(
-                f"step {called} of {self.workload} failed",
+                f"step {step} of {self.workload} failed",
                 remedy="see above, or leave out --record",
             )
-        self.keep(called, json.loads(report.read_text()))
+        self.keep(step, json.loads(report.read_text()))
 
     def size_words(self) -> tuple[str, ...]:
         """Return the words that tell the native program how much is done."""

@@ -1,13 +1,14 @@
 """The workloads by name: what each repeats, what it needs, what it does in a run."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
 from spoolscope.lab.workloads.bench import Bench
-from spoolscope.lab.workloads.native import call, command
+from spoolscope.lab.workloads.daemons import needs as needs_of_daemons
+from spoolscope.lab.workloads.daemons import postfix_with
+from spoolscope.lab.workloads.needs import Needs, native_needs
 from spoolscope.lab.workloads.published import Column, Comparison, Table, comparisons
 from spoolscope.replay import images
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -20,31 +21,6 @@ TASKS = (
     *("list", "find", "tree-remove"),
 )
 """Of the file server, between mount and umount."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a workload comes to hold at the most.
-
-    Attributes:
-        bytes: Contents of files.
-        names: Files and directories.
-        source_bytes: What it reads from elsewhere, in the directory for images.
-    """
-
-    bytes: int
-    names: int
-    source_bytes: int = 0
-
-
-def native_needs(name: str, scale: float) -> Needs:
-    """Return what a workload of the native program needs, by its own word.
-
-    Raises:
-        SpoolscopeError: the program is missing, or failed.
-    """
-    said = call(command("needs", name, "--scale", f"{scale:.9f}"))
-    return Needs(**json.loads(said))
 
 
 @dataclass(frozen=True)
@@ -175,6 +151,22 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
                 formats=FORMATS,
             ),
             Workload(
+                "postfix-courier",
+                "real Postfix and Courier POP3 under postal and rabid",
+                postfix_with("courier"),
+                published="C2007",
+                formats=FORMATS[:1],
+                needs=needs_of_daemons,
+            ),
+            Workload(
+                "postfix-dovecot",
+                "real Postfix and Dovecot under the same",
+                postfix_with("dovecot"),
+                published="C2007",
+                formats=FORMATS,
+                needs=needs_of_daemons,
+            ),
+            Workload(
                 "qmail",
                 "deliveries by link and unlink, then POP3 sessions that remove all",
                 _qmail,
@@ -204,9 +196,6 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     }
 )
 
-LATER = ("postfix-courier", "postfix-dovecot")
-"""Workloads of real daemons."""
-
 
 def workload(name: str) -> Workload:
     """Return a workload.
@@ -216,12 +205,6 @@ def workload(name: str) -> Workload:
     """
     if found := WORKLOADS.get(name):
         return found
-    if name in LATER:
-        raise SpoolscopeError(
-            f"{name} runs real daemons, which lab workload does not start",
-            remedy=f"use one of: {', '.join(WORKLOADS)}",
-            exit_code=USAGE,
-        )
     near = get_close_matches(name, WORKLOADS, n=1)
     raise SpoolscopeError(
         f"unknown workload {name!r}",

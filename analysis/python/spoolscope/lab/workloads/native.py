@@ -27,8 +27,9 @@ def call(words: list[str]) -> str:
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         first = next((line for line in said if "error: " in line), said[-1])
+        own = next(place for place, word in enumerate(words) if word.endswith(PROGRAM))
         raise SpoolscopeError(
-            f"{' '.join(words[1:3])} failed: {first.rpartition('error: ')[2]}",
+            f"{' '.join(words[own + 1 : own + 3])} failed: {first.rpartition('error: ')[2]}",
             remedy="try another candidate or a smaller --scale, or run 'make setup' again",
         )
     return done.stdout

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.lab.workloads.bench import Bench, Life
-from spoolscope.lab.workloads.catalog import Needs, Workload
+from spoolscope.lab.workloads.catalog import Workload
+from spoolscope.lab.workloads.needs import Needs
 from spoolscope.replay.artifacts import write_json
 from spoolscope.replay.candidates import Candidate, check
 from spoolscope.replay.interrupts import ending_on_signals
@@ -68,8 +69,15 @@ def run_all(
     asked: Asked,
     progress: Progress = unseen,
     tell: Callable[[str], None] = lambda _line: None,
+    keep: Callable[[list[dict[str, Any]]], None] = lambda _rows: None,
 ) -> list[dict[str, Any]]:
     """Run a workload on every candidate; return one row per run, as ``run.json`` has it.
+
+    Args:
+        asked: What to do.
+        progress: Told what is being done.
+        tell: Told how long each run took.
+        keep: Given all rows so far after each run, so that an interruption takes none away.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, there is no room, or a run failed.
@@ -88,12 +96,13 @@ def run_all(
     with (
         ending_on_signals(),
         results(asked.out),
-        scratch(asked.work or asked.out, asked.out) as place,
+        scratch(asked.work or asked.out, asked.out, kind="lab") as place,
     ):
         phases = Phases(progress, {slot.name: 1.0 for slot in order})
         for slot in order:
             rows.append(_run_once(asked, slot, needs, place, phases))
             write_json(asked.out / slot.name / RUN, rows[-1])
+            keep(rows)
             tell(
                 f"{slot.name}: {rows[-1]['wall_ns'] / 1e9:.1f} s; {len(rows)} of {len(order)} runs"
             )

@@ -21,13 +21,20 @@ def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
     yield f"{asked.workload.name} at scale {asked.scale:g}{kept}, {rounds}, Linux {kernel}"
     if comparison:
         yield from wrapped(f"beside {comparison.name} ({comparison.year}): {comparison.machine}")
-    for table in asked.workload.tables:
+    for table in _worth_showing(asked.workload.tables, results):
         if shown := list(_table(table, results)):
             yield ""
             yield from shown
     if comparison and comparison.claims:
         yield ""
         yield from _claims(comparison, judged(results))
+
+
+def _worth_showing(tables: Sequence[Table], results: Results) -> Sequence[Table]:
+    """Return the tables with a row that some candidate is held beside; all if there is none."""
+    comparison = results.comparison
+    rows = {comparison and comparison.row_of(candidate) for candidate in results.candidates}
+    return [table for table in tables if rows & set(table.rows)] or tables
 
 
 def _claims(comparison: Comparison, claims: Sequence[Judged]) -> Iterator[str]:
