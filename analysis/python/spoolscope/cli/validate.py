@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sudo spoolscope validate ext4.trace --against xfs.trace --against btrfs.trace
-  sudo spoolscope validate ext4.trace --against xfs.trace --rounds 5 -o validated
+  sudo spoolscope validate a.trace --against xfs.trace --against btrfs.trace
+  sudo spoolscope validate a.trace --against xfs.trace --rounds 5 -o validated
   spoolscope validate a.trace --against ext4-journal=b.trace --replays out
 """
 Recordings = dict[str, list[Trace]]
