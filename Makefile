@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test bench bench-record sample format clean
+.PHONY: help setup demo test bench bench-record bench-ranking sample format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,6 +23,10 @@ bench: ## cost of recording, speed of replaying and of explaining (sudo)
 bench-record: ## of these, the cost of recording, beside strace, perf and bpftrace (sudo; 10 min)
 	@.ci/setup bench
 	@.ci/bench tracers
+
+bench-ranking: ## a real mail server on 8 filesystems against replays: analysis/RANKING.md (sudo; hours)
+	@.ci/setup bench
+	@.venv/bin/python analysis/benchmarks/ranking $(RANKING)
 
 sample: ## make the sample trace again from a real Postfix and Dovecot (sudo)
 	@.ci/setup sample
