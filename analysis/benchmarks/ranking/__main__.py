@@ -11,6 +11,7 @@ import os
 import platform
 import random
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -79,20 +80,31 @@ class Rounds:
         self.began = time.monotonic()
 
     def until_narrow(self) -> tuple[Validation, Comparison]:
-        """Make rounds, and say what they came to."""
-        while True:
-            self._one()
-            traces = {
-                name: [Trace.open(path) for path in some] for name, some in self.recordings.items()
-            }
-            found = compare(self.replays, self._asked.on[0], trace=self._first())
-            told = validate(traces, found)
-            n = len(self.replays)
-            if n >= self._asked.rounds or (n >= MINIMUM_ROUNDS and self._is_narrow(told)):
-                return told, found
-            minutes = (time.monotonic() - self.began) / 60
-            if self._asked.minutes is not None and minutes >= self._asked.minutes:
-                return told, found
+        """Make rounds, and say what they came to; a signal ends this after the last whole one."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        found: tuple[Validation, Comparison] | None = None
+        try:
+            while found is None or not self._is_enough(found[0]):
+                self._one()
+                found = self._told()
+        except KeyboardInterrupt:
+            if found is None:
+                raise
+        return found
+
+    def _told(self) -> tuple[Validation, Comparison]:
+        traces = {
+            name: [Trace.open(path) for path in some[: len(self.replays)]]
+            for name, some in self.recordings.items()
+        }
+        found = compare(self.replays, self._asked.on[0], trace=self._first())
+        return validate(traces, found), found
+
+    def _is_enough(self, told: Validation) -> bool:
+        n, minutes = len(self.replays), (time.monotonic() - self.began) / 60
+        late = self._asked.minutes is not None and minutes >= self._asked.minutes
+        narrow = n >= MINIMUM_ROUNDS and self._is_narrow(told)
+        return n >= self._asked.rounds or late or narrow
 
     def _first(self) -> Path:
         return self.recordings[self._asked.on[0]][0]
@@ -121,10 +133,16 @@ class Rounds:
 
 def _run(words: Sequence[str]) -> int:
     print(shlex.join(["spoolscope", *words]), file=sys.stderr, flush=True)
-    done = subprocess.run([*TOOL, *words, "-q"], capture_output=True, text=True, check=False)
-    if done.returncode not in FINISHED:
-        sys.exit(f"{shlex.join(words)}: {done.stderr.strip()}")
-    return done.returncode
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*TOOL, *words, "-q"], text=True, **pipes) as process:
+        try:
+            _, told = process.communicate()
+        except KeyboardInterrupt:
+            process.terminate()  # it takes down what it has brought up
+            raise
+    if process.returncode not in FINISHED:
+        sys.exit(f"{shlex.join(words)}: {told.strip()}")
+    return process.returncode
 
 
 def _page(
