@@ -27,6 +27,7 @@ class Conditions:
         compressible: Per cent of the data; duplicate: per cent of the files.
         realtime: Whether tasks had real-time priority.
         recorded: Whether runs are recorded, which slows them down; None if that is not told.
+        workers: Whether jobs are kept for the recorded process, or go to a pool.
         accelerator: What ran the instructions of a machine booted for it; empty if none was.
     """
 
@@ -40,6 +41,7 @@ class Conditions:
     realtime: bool = False
     recorded: bool | None = None
     accelerator: str = ""
+    workers: str = "own"
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> Self:
@@ -59,6 +61,7 @@ class Conditions:
             realtime=bool(row.get("realtime", False)),
             recorded=row.get("recorded"),
             accelerator=accelerator(row),
+            workers="pool" if row.get("workers") else "own",
         )
 
     def options(self) -> list[str]:

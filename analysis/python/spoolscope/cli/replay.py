@@ -45,6 +45,7 @@ from spoolscope.replay.pace import HELP as PACES
 from spoolscope.replay.pace import REALTIME_HELP
 from spoolscope.replay.presets import known
 from spoolscope.replay.run import replay
+from spoolscope.replay.workers import OWN, WORKERS
 from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -127,6 +128,13 @@ PERCENT: dict[str, Any] = {
     type=click.Choice(list(device_models())),
     help="Play the times of a kind of disk, from when the fixture is filled in.",
 )
+@click.option(
+    "--workers",
+    type=click.Choice(WORKERS),
+    default=OWN,
+    show_default=True,
+    help="A job waits for the process that did it (own), or has a worker of its own (pool).",
+)
 @planning_options
 @device_options
 @click.option(
@@ -202,6 +210,7 @@ def command(**options: Any) -> int:
             player=_play,
             devices=asked_devices(options),
             repeats=options["repeats"],
+            workers=options["workers"],
         )
         if options["vm"]:
             modelled = [on_model(one, options["device_model"] or "") for one in chosen]

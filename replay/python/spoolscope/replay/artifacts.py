@@ -62,6 +62,7 @@ def row_of(
         "owners": summary["owners"],
         "listings": summary["listings"],
         "cache": _cache(job, slot),
+        "workers": job.workers,
         **asdict(job.begin.content),
         "recorded": job.recorder is not None,
         "what_if": job.what_if,
@@ -115,6 +116,7 @@ def _header(
         "asked": {
             "order": job.order,
             "realtime": job.pace.realtime,
+            "workers": job.workers,
             "cache": begin.cache,
             **asdict(begin.content),
             "age": None if begin.age is None else asdict(begin.age),

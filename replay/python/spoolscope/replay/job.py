@@ -50,6 +50,7 @@ class Job:
         reference: Candidate that the others are to be held against, None if that is left open.
         player: Plays device models.
         repeats: How often a run is made again that others disturbed.
+        workers: Jobs that have workers of their own; None where processes keep theirs.
         memory: What was in memory when the recording began, if a replay is to begin so.
     """
 
@@ -74,6 +75,7 @@ class Job:
     devices: Disks | None = None
     memory: Memory | None = None
     repeats: int = 0
+    workers: dict[str, Any] | None = None
 
     @property
     def users(self) -> int:

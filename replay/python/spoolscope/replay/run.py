@@ -22,6 +22,7 @@ from spoolscope.replay.places import check_places, results, scratch
 from spoolscope.replay.planned import plan
 from spoolscope.replay.recorded_cache import memory_of
 from spoolscope.replay.whatif import WHOLE, WhatIf
+from spoolscope.replay.workers import OWN, POOL, pool
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
@@ -56,6 +57,7 @@ def replay(
     devices: Asked | None = None,
     one_block: bool = False,
     repeats: int = 0,
+    workers: str = OWN,
 ) -> list[dict[str, Any]]:
     """Replay a trace on every candidate and return one row per run.
 
@@ -81,6 +83,7 @@ def replay(
         player: Plays device models, from when a fixture is filled in to the end.
         devices: Block devices to make filesystems on, instead of images.
         repeats: How often a run is made again that others disturbed.
+        workers: Whether jobs are kept for the recorded process (``workers.OWN``), or ``POOL``.
         one_block: Only the next runs of one round on one kernel are made, as in a machine.
 
     Raises:
@@ -110,7 +113,9 @@ def replay(
         whole = {PLAN: sum(planning.values()), RUNS: len(chosen) * rounds * (run_s + OVERHEAD_S)}
         phases = Phases(progress, whole)
         show = phases.within(PLAN, planning)
-        job, checked = _job(opened, place, out, kept, recorder, begin, rounds, what_if, order, show)
+        job, checked = _job(
+            opened, place, out, kept, recorder, begin, rounds, what_if, order, show, workers
+        )
         job = replace(
             job,
             whole_life=whole_life,
@@ -186,6 +191,7 @@ def _job(
     what_if: WhatIf,
     order: str,
     show: Phases,
+    workers: str,
 ) -> tuple[Job, dict[str, Any]]:
     plan_file = scratch / "replay.plan"
     summary, told = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
@@ -195,6 +201,7 @@ def _job(
             remedy="give another part: a recording begins when its snapshot was taken",
             exit_code=USAGE,
         )
+    pooled = _pooled(plan_file, what_if) if workers == POOL else None
     show(CHECKING)
     checked = Engine(plan_file).order()
     read = read_plan(plan_file)
@@ -214,9 +221,20 @@ def _job(
         rounds=rounds,
         what_if=told,
         order=order,
+        workers=pooled,
         memory=memory_of(trace, read) if begin.cache == RECORDED else None,
     )
     return job, checked
+
+
+def _pooled(plan_file: Path, what_if: WhatIf) -> dict[str, Any]:
+    if what_if.scale.users > 1:
+        raise SpoolscopeError(
+            "--workers pool does not go with --scale-users: a copy's processes are its own",
+            remedy="give one of them",
+            exit_code=USAGE,
+        )
+    return pool(plan_file)
 
 
 def _planning_s(trace: Trace) -> dict[str, float]:

@@ -1,0 +1,229 @@
+"""``--workers pool``: work does not wait for the process that did it in the recording.
+
+A server hands what comes next to a worker that is idle, or starts one. A replay keeps it for the
+recorded process, where it waits if that is slower here. With a pool every *job* has a worker of its
+own, which begins when the job was due: none ever waits for a worker, as long as a server's limit of
+processes is not reached.
+
+A job is what a process of one thread does between two moments at which nothing is open, or mapped,
+that it opened: a pause of 1 ms, or a flock on a descriptor from before, by which Postfix's workers
+take turns to accept. It goes to a worker if it needs nothing of the process: no descriptor from
+before, no fork, and user, group, umask and directory in the end as at the begin, which the worker
+has, too. Locks end with what is open. A process with one job is no worker, and keeps it.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spoolscope.replay import on_disk
+from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, Ops
+from spoolscope.replay.outcomes import Plan, read_plan
+from spoolscope.traces.calls import CALLS
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import replacing
+from spoolscope.traces.flat import DTYPES, NONE
+
+OWN, POOL = "own", "pool"
+WORKERS = (OWN, POOL)
+PAUSE_NS = 1_000_000
+# Above what Linux gives to processes: threads of a plan are told apart by these.
+_FIRST_PID = 1 << 22
+_TO_DIRFD = 3
+_DUPLICATES = (0, 1030)  # F_DUPFD, F_DUPFD_CLOEXEC
+_UNCHANGED = 0xFFFFFFFF
+_OPENS = frozenset(call.id for call in CALLS.values() if call.returns_fd)
+_TIES = frozenset(CALLS[name].id for name in ("fchdir", "chroot", "close_range"))
+_OF_GROUPS = frozenset(CALLS[f"set{kind}gid"].id for kind in ("", "re", "res", "fs"))
+_OF_USERS = frozenset(CALLS[f"set{kind}uid"].id for kind in ("", "re", "res", "fs"))
+_NEEDS = (
+    *("start_ns", "end_ns", "op", "ret", "fd", "fd2", "dirfd", "dirfd2", "base", "base2", "cmd"),
+    *("arg", "mode", "path"),
+)
+Op = dict[str, int]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a process is besides its descriptors; ``cwd`` is a string of the plan."""
+
+    uid: int
+    gid: int
+    umask: int
+    cwd: int
+
+    def after(self, op: Op) -> "State":
+        """Return what it is after an operation."""
+        kind = op["op"]
+        if op["ret"] < 0:
+            return self
+        if kind in _OF_USERS and (uid := op["arg"] & _UNCHANGED) != _UNCHANGED:
+            return replace(self, uid=uid)
+        if kind in _OF_GROUPS and (gid := op["arg"] >> 32 & _UNCHANGED) != _UNCHANGED:
+            return replace(self, gid=gid)
+        if kind == CALLS["umask"].id:
+            return replace(self, umask=op["mode"])
+        return replace(self, cwd=op["path"]) if kind == CALLS["chdir"].id else self
+
+
+@dataclass
+class Job:
+    """What a process does between two pauses.
+
+    Attributes:
+        begin: What the process was then; now is what it has become.
+        ops: Places of its operations in the plan.
+        opened: Descriptors that it opened and has not closed; mapped counts mappings likewise.
+        tied: It needs something of its process.
+    """
+
+    begin: State
+    now: State
+    ops: list[int] = field(default_factory=list)
+    opened: set[int] = field(default_factory=set)
+    mapped: int = 0
+    tied: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Nothing is open or mapped that it opened or mapped."""
+        return not self.opened and not self.mapped
+
+    @property
+    def moves(self) -> bool:
+        """Another process can do it, and its own one is then as it would have been."""
+        return bool(self.ops) and self.over and not self.tied and self.now == self.begin
+
+    def add(self, at: int, op: Op) -> None:
+        """Add an operation."""
+        self.ops.append(at)
+        self.now = self.now.after(op)
+        kind = op["op"]
+        used = {op["fd"], op["fd2"]} - {-1}
+        used |= {op["dirfd"]} if op["base"] == _TO_DIRFD else set()
+        used |= {op["dirfd2"]} if op["base2"] == _TO_DIRFD else set()
+        used -= {op["fd2"]} if kind in (CALLS["dup2"].id, CALLS["dup3"].id) else set()
+        self.tied |= kind in (FORK, EXEC, EXIT) or kind in _TIES
+        self.tied |= bool(used - self.opened) or (kind == FAULT and not self.mapped)
+        if op["ret"] < 0:
+            return
+        if kind in _OPENS or (kind == CALLS["fcntl"].id and op["cmd"] in _DUPLICATES):
+            self.opened.add(op["ret"])
+        elif kind == CALLS["close"].id:
+            self.opened.discard(op["fd"])
+        self.mapped += (kind == CALLS["mmap"].id) - (kind == CALLS["munmap"].id)
+
+
+class _Process:
+    """Finds the jobs of one process; each is given to ``found`` if it moves."""
+
+    def __init__(self, begin: State) -> None:
+        self.found: list[Job] = []
+        self.begun = 0
+        self._job, self._ended_ns = Job(begin, begin), 0
+        self._lost = False
+
+    def see(self, at: int, op: Op) -> None:
+        """Look at its next operation."""
+        takes_turns = op["op"] == CALLS["flock"].id and op["fd"] not in self._job.opened
+        if self._job.over and (takes_turns or op["start_ns"] - self._ended_ns >= PAUSE_NS):
+            self.end()
+        self._ended_ns = op["end_ns"]
+        if takes_turns and self._job.over:
+            return  # stays with the process
+        self._job.add(at, op)
+        self._lost |= op["op"] in _TIES  # from here on it is not known what it is
+
+    def end(self) -> None:
+        """Its present job ends."""
+        job = self._job
+        self.begun += bool(job.ops)
+        if job.moves and not self._lost:
+            self.found.append(job)
+        self._job = Job(job.now, job.now)
+
+
+def jobs_of(plan: Plan) -> dict[int, list[Job]]:
+    """Return the jobs that can go to other workers, by thread of the plan.
+
+    A process with one job is no worker; one with several threads, or that shares what it has open,
+    keeps all.
+    """
+    threads = plan.threads
+    shared = Counter(threads["pid"].tolist())
+    parents = set(threads["parent"][threads["flags"] != 0].tolist())
+    seen: dict[int, _Process] = {}
+    for at, thread in enumerate(threads):
+        if shared[int(thread["pid"])] == 1 and not thread["flags"] and at not in parents:
+            state = (int(thread[name]) for name in ("uid", "gid", "umask", "cwd"))
+            seen[at] = _Process(State(*state))
+    for part in on_disk.parts(len(plan.ops)):
+        ops = plan.ops[part]
+        columns = [ops[name].tolist() for name in _NEEDS]
+        owners = ops["thread"].tolist()
+        for at, (thread, *values) in enumerate(zip(owners, *columns, strict=True), part.start):
+            if thread in seen:
+                seen[thread].see(at, dict(zip(_NEEDS, values, strict=True)))
+    for process in seen.values():
+        process.end()
+    return {at: one.found for at, one in seen.items() if one.found and one.begun > 1}
+
+
+def pool(plan_file: Path) -> dict[str, Any]:
+    """Give every job in a plan a worker of its own; return what run.json says of it.
+
+    Raises:
+        SpoolscopeError: the trace has no such jobs.
+    """
+    plan = read_plan(plan_file)
+    jobs = jobs_of(plan)
+    moved = [(thread, job) for thread, some in jobs.items() for job in some]
+    if not moved:
+        raise SpoolscopeError(
+            "no process of this trace has a job that another could do: none pauses with nothing "
+            "open that it opened, and works again",
+            remedy="leave out --workers pool",
+            exit_code=USAGE,
+        )
+    ops: Ops = np.array(plan.ops)
+    added = np.zeros(len(moved), DTYPES["plan_thread"])
+    for number, (thread, job) in enumerate(moved):
+        added[number] = plan.threads[thread]
+        for name, value in asdict(job.begin).items():
+            added[name][number] = value
+        ops["thread"][job.ops] = len(plan.threads) + number
+        added["start_ns"][number] = max(int(ops["start_ns"][job.ops[0]]), 1)
+    added["parent"] = NONE
+    added["tid"] = added["pid"] = _FIRST_PID + np.arange(len(moved))
+    _write(plan_file, added, ops)
+    comms = (bytes(plan.threads["comm"][thread]) for thread, _ in moved)
+    names = Counter(comm.decode(errors="replace") for comm in comms)
+    return {"workers": len(moved), "processes": len(jobs), "jobs": dict(names.most_common())}
+
+
+def _write(plan_file: Path, added: Ops, ops: Ops) -> None:
+    """Write a plan anew, with more threads, and operations of theirs."""
+    raw = plan_file.read_bytes()
+    size = DTYPES["plan_header"].itemsize
+    header = np.frombuffer(raw[:size], DTYPES["plan_header"]).copy()
+    end = (
+        int(header["threads_at"][0]) + int(header["n_threads"][0]) * DTYPES["plan_thread"].itemsize
+    )
+    first = int(header["ops_at"][0])
+    past = first + ops.nbytes
+    for name in (
+        "ops_at",
+        "entries_at",
+        "fds_at",
+        "xattrs_at",
+        "string_index_at",
+        "string_bytes_at",
+    ):
+        header[name] += added.nbytes
+    header["n_threads"] += len(added)
+    with replacing(plan_file) as file:
+        file.write(header.tobytes() + raw[size:end] + added.tobytes() + raw[end:first])
+        file.write(ops.tobytes() + raw[past:])
