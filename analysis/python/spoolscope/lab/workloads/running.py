@@ -36,13 +36,14 @@ class Asked:
 
     Attributes:
         workload: What.
-        candidates: Where; ``device_model`` for those that name none.
+        candidates: Where.
         out: Directory for the results; must not exist or be empty.
         scale: Of the original size.
         rounds: How often each candidate has its turn.
         seed: Of all that is random: of the load, and of the order within a round.
         format: How mailboxes are kept; empty: as the workload does by default.
         work: Directory for images; the output directory if not given.
+        device_model: What candidates lie on that name no model; empty: on images as they are.
         recorder: Records each step; None records nothing.
         player: Plays device models.
     """
@@ -172,7 +173,6 @@ def _run_once(
         life.capacity("after_mkfs", target.mount)
         if candidate.model:
             target.cool()  # from when on the model is played
-        life.watch(target.devices())
         bench = Bench(
             workload=asked.workload.name,
             target=target,
