@@ -33,6 +33,8 @@ Examples:
   sudo spoolscope lab mailserver --server dovecot --on ext4 -o dovecot.trace
   sudo spoolscope lab mailserver --server dovecot --format mdbox --on xfs \\
     --rate max --clients 16 --seconds 60
+  sudo spoolscope lab mailserver --server dovecot --on ext4 -o backup.trace \\
+    --package rsync --beside 'rsync -a /run/spool/mail/ /tmp/copy'
   sudo spoolscope lab mailserver --server cyrus --on btrfs --users 300 -o c.trace
 """
 AS_IT_GOES = "max"
@@ -105,6 +107,15 @@ class Rate(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option(
     "--seed", type=limits.SEED, default=0, show_default=True, help="Of all that is random."
 )
+@click.option(
+    "--beside",
+    metavar="COMMAND",
+    help="Run this, too, where the server runs: its mail is in /run/spool/mail.",
+)
+@click.option("--package", "packages", multiple=True, help="Debian package that this takes.")
+@click.option(
+    "--elsewhere", is_flag=True, help="Mail and queue lie in memory: only --beside uses --on."
+)
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [of -o].")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Trace to record.")
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
@@ -149,7 +160,8 @@ def command(**options: Any) -> int:
             warn(f"the trace is incomplete: see 'spoolscope info {output}'")
         if not options["as_json"]:
             wrote(output, f"spoolscope explain {output}")
-    return 0 if complete and not done.outcome.failed and not done.outcome.left else INCOMPLETE
+    wrong = done.outcome.failed or done.outcome.left or done.outcome.beside_status
+    return 0 if complete and not wrong else INCOMPLETE
 
 
 def _asked(options: dict[str, Any]) -> Any:
@@ -177,6 +189,9 @@ def _asked(options: dict[str, Any]) -> Any:
         load=Load(options["seconds"], rate, options["clients"], MIX, options["seed"]),
         work=_work(options["work"], output),
         request=request,
+        beside=options["beside"],
+        packages=options["packages"],
+        elsewhere=options["elsewhere"],
     )
 
 
@@ -190,6 +205,8 @@ def _work(work: Path | None, output: Path | None) -> Path:
 
 
 def _warn(outcome: Any) -> None:
+    if outcome.beside_status:
+        warn(f"the command beside the server ended with status {outcome.beside_status}")
     if outcome.left:
         warn(f"{outcome.left:,} messages were accepted, and not delivered a minute later")
     if outcome.load_cpu_s > BUSY * outcome.seconds:

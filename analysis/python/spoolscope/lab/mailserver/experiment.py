@@ -10,6 +10,7 @@ from spoolscope.lab.mailserver.outcome import Outcome
 from spoolscope.lab.mailserver.packages import unpacked
 from spoolscope.lab.mailserver.running import running
 from spoolscope.lab.mailserver.servers import setup_of
+from spoolscope.lab.mailserver.setup import Setup, elsewhere
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.candidates import check
@@ -17,7 +18,7 @@ from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.modelled import on_model
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.places import check_places, scratch
-from spoolscope.replay.targets import check_space, grows_to, image_bytes, prepared
+from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.tracers.session import Request, Summary, record
 from spoolscope.traces.devices import device_model
 from spoolscope.traces.phases import Progress, unseen
@@ -42,6 +43,9 @@ class Asked:
         load: What it is loaded with.
         work: Directory for images.
         request: How to record, its spools left out; None: nothing is recorded.
+        beside: A command for a shell, where the server is; the load is over when it has ended, too.
+        packages: What that takes.
+        elsewhere: The server's mail and queue are in memory: only the command uses the candidate.
     """
 
     server: str
@@ -53,6 +57,9 @@ class Asked:
     load: Load
     work: Path
     request: Request | None = None
+    beside: str | None = None
+    packages: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,8 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
         KeyboardInterrupt: a signal ended it.
     """
     setup, form = setup_of(asked.server, asked.form, asked.users)
+    setup = replace(setup, packages=(*setup.packages, *asked.packages))
+    setup = elsewhere(setup) if asked.elsewhere else setup
     candidate = on_model(asked.candidate, "")
     check(candidate, {})
     output = asked.request.output if asked.request else asked.work / "load"
@@ -109,14 +118,22 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
     with ending_on_signals(), scratch(asked.work, output, kind="lab") as place:
         progress(f"making {candidate.name}", None)
         with prepared(candidate, place, size, player=_play) as target:
-            progress(f"delivering {asked.users * asked.messages:,} messages", None)
+            if not asked.elsewhere:
+                _fill(asked, setup, root, target, progress)
             with running(setup, root, target.mount) as server:
-                fill(server, asked.users, asked.messages, asked.load.seed)
-            target.cool()
-            with running(setup, root, target.mount) as server:
-                loading = Loading(server, asked.load, asked.users, asked.think_s)
+                if asked.elsewhere:
+                    fill(server, asked.users, asked.messages, asked.load.seed)
+                loading = Loading(server, asked.load, asked.users, asked.think_s, asked.beside)
                 outcome, recorded = _loaded(loading, asked.request, target.mount, progress)
             return Done(asked, form, target.options, outcome, recorded)
+
+
+def _fill(asked: Asked, setup: Setup, root: Path, target: Target, progress: Progress) -> None:
+    """Let the server deliver what is there when the load begins, and forget what it cached."""
+    progress(f"delivering {asked.users * asked.messages:,} messages", None)
+    with running(setup, root, target.mount) as server:
+        fill(server, asked.users, asked.messages, asked.load.seed)
+    target.cool()
 
 
 def _loaded(

@@ -28,12 +28,21 @@ class Loading:
         outcome: What it came to, once it has ended.
     """
 
-    def __init__(self, server: Server, load: Load, users: int, think_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        server: Server,
+        load: Load,
+        users: int,
+        think_s: float = 0.0,
+        beside: str | None = None,
+    ) -> None:
         setup = server.setup
         self._server = server
         self._load = replace(load, mix=_spoken(load.mix, setup.ports))
         self._plan = Plan(setup.ports, users, PASSWORD, setup.login, setup.folders, think_s)
+        self._beside = beside
         self._process: subprocess.Popen[str] | None = None
+        self._companion: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.outcome: Outcome | None = None
@@ -59,8 +68,9 @@ class Loading:
 
     def kill(self) -> None:
         """End it early, if it runs."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
+        for process in (self._process, self._companion):
+            if process is not None and process.poll() is None:
+                process.kill()
         if self._thread is not None:
             self._thread.join()
 
@@ -79,6 +89,9 @@ class Loading:
             SpoolscopeError: the load failed.
         """
         before = self._server.delivered()
+        if self._beside is not None:
+            words = self._server.words_within(["sh", "-c", self._beside])
+            self._companion = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr)
         asked = json.dumps(
             {"load": self._load.to_json(), "plan": asdict(self._plan), "parent": os.getpid()}
         )
@@ -102,9 +115,9 @@ class Loading:
         sent = sum(row[0] == "smtp message" and not row[5] for row in done["rows"])
         self._drain(before + sent)
         queued = self._server.delivered() - before
-        self.outcome = outcome(
-            done["rows"], done["begun_ns"], done["ended_ns"], done["cpu_s"], queued
-        )
+        found = outcome(done["rows"], done["begun_ns"], done["ended_ns"], done["cpu_s"], queued)
+        status = None if self._companion is None else self._companion.wait()
+        self.outcome = replace(found, beside_status=status)
         return self.outcome
 
     def _drain(self, wanted: int) -> None:

@@ -55,6 +55,7 @@ class Outcome:
         left: Messages that were accepted and did not reach them in time.
         load_cpu_s: CPU time of the load itself.
         minutes: {kind: arrivals that ended well, by minute}.
+        beside_status: Exit status of the command that ran beside it; None: there was none.
     """
 
     kinds: tuple[Kind, ...]
@@ -64,6 +65,7 @@ class Outcome:
     left: int
     load_cpu_s: float
     minutes: dict[str, list[int]]
+    beside_status: int | None = None
 
     @property
     def failed(self) -> int:

@@ -1,11 +1,12 @@
 """What a mail server is made of: packages, accounts, files, commands."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SPOOL = Path("/run/spool")
 """Where a server finds the mounted candidate; MAIL and QUEUE lie on it."""
 MAIL, QUEUE = SPOOL / "mail", SPOOL / "queue"
+ELSEWHERE = Path("/run/elsewhere")
 STATE, LOGS = Path("/run/state"), Path("/run/log")
 VMAIL, VMAIL_ID = "vmail", 5000
 PASSWORD = "spool"
@@ -58,6 +59,19 @@ class Setup:
     ports: dict[str, int] = field(default_factory=lambda: dict(PORTS))
     folders: str = ""
     login: str = "{}"
+
+
+def elsewhere(setup: Setup) -> Setup:
+    """Return a server whose mail and queue are in memory, not on the candidate."""
+
+    def moved(text: str) -> str:
+        return text.replace(str(SPOOL), str(ELSEWHERE))
+
+    entries = (
+        replace(entry, path=Path(moved(str(entry.path))), text=entry.text and moved(entry.text))
+        for entry in setup.entries
+    )
+    return replace(setup, entries=(Entry(ELSEWHERE), *entries))
 
 
 def vmail() -> Account:
