@@ -111,6 +111,19 @@ def test_a_claim_holds_if_all_of_it_does():
     assert results.judge(Claim("", (other, unknown))).verdict == "does not hold"
 
 
+def test_a_small_load_does_not_refute_what_is_said_of_a_large_directory():
+    slower = [{**row, "scale": 0.01} for row in runs(a=[2, 2.01, 2.02], b=[1, 1.01, 1.02])]
+    claim = Claim("", (LESS,), least_scale=1)
+    found = Results(None, slower, "a").judge(claim)
+    assert (found.verdict, found.missing) == ("not decided", ())
+    assert "--scale 1" in found.why
+    assert Results(None, [{**row, "scale": 1} for row in slower], "a").judge(claim).verdict == (
+        "does not hold"
+    )
+    faster = [{**row, "scale": 0.01} for row in runs(a=[1, 1.01, 1.02], b=[2, 2.01, 2.02])]
+    assert Results(None, faster, "a").judge(claim).verdict == "held"
+
+
 def test_a_candidate_on_a_device_model_stands_for_its_claims():
     rows = runs(**{"a@hdd10k": [1, 1.01, 1.02], "b@hdd10k": [2, 2.02, 2.01]})
     assert Results(None, rows, "a@hdd10k").judge(Claim("", (LESS,))).verdict == "held"
@@ -155,6 +168,12 @@ def test_a_device_model_may_be_named_with_the_candidate():
     assert (parse("ext4@hdd10k").model, parse("ext4@hdd10k").name) == ("hdd10k", "ext4")
     with pytest.raises(SpoolscopeError, match="unknown candidate"):
         parse("ext4@floppy")
+
+
+def test_help_fits_a_terminal_and_names_every_workload():
+    said = CliRunner().invoke(command, ["--help"]).output
+    assert max(map(len, said.splitlines())) <= 80
+    assert all(f"    {name} " in said for name in WORKLOADS)
 
 
 def test_each_workload_can_be_named_and_says_what_it_needs():

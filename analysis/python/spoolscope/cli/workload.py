@@ -47,14 +47,14 @@ Examples:
   sudo spoolscope lab workload maildir-io --on ext4 --on xfs --scale 0.01
   sudo spoolscope lab workload maildir-io --scale 0.1 --rounds 5 \\
     --on c2004-ext2 --on c2004-ext3 --on c2004-ext3-dir-index
-  sudo spoolscope lab workload maildir-io --on ext4@hdd10k --scale 0.01 --record
-  sudo spoolscope lab workload fsbench --scale 0.005 --rounds 3 --vm 6.1 \
+  sudo spoolscope lab workload varmail --on ext4@hdd10k --scale 0.01 --record
+  sudo spoolscope lab workload fsbench --scale 0.005 --rounds 3 --vm 6.1 \\
     --on c2008-xfs --on c2008-reiserfs --on c2008-jfs
   spoolscope lab workload maildir-io --on dir:/tmp/empty --scale 0.001 --json
 
 \b
 Workloads:
-""" + "\n".join(f"  {one.name:<15}{one.about}" for one in WORKLOADS.values())
+""" + "\n".join(f"  {one.name:<17}{one.about}" for one in WORKLOADS.values())
 
 SCALE = limits.Number(0.0001, 100, whole=False)
 MOST_ROUNDS = 1000

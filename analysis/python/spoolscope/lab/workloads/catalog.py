@@ -125,33 +125,33 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         for workload in (
             Workload(
                 "maildir-io",
-                "Maildirs of a qmail server: unpack, make, write and read at random",
+                "Maildirs of a qmail server: unpack, make, write, read (C2004)",
                 _maildir_io,
                 published="C2004",
                 formats=FORMATS,
             ),
             Workload(
                 "cyrus-archive",
-                "a million mails of lists: write from tar, read, check, remove",
+                "a million mails: write from tar, read, check, remove (C2005)",
                 _cyrus_archive,
                 published="C2005",
             ),
             Workload(
                 "file-server",
-                "eleven tasks: make, copy, list, find, remove",
+                "eleven tasks: make, copy, list, find, remove (C2006)",
                 _file_server,
                 published="C2006",
             ),
             Workload(
                 "fsbench",
-                "1, 2, 4, 8 and 16 processes deliver to 100,000 boxes beside a reader",
+                "1 to 16 deliverers to 100,000 boxes beside a reader (C2008)",
                 _fsbench,
                 published="C2008",
                 formats=FORMATS,
             ),
             Workload(
                 "postfix-courier",
-                "real Postfix and Courier POP3 under postal and rabid",
+                "real Postfix and Courier, as under postal and rabid (C2007)",
                 postfix_with("courier"),
                 published="C2007",
                 formats=FORMATS[:1],
@@ -159,7 +159,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             ),
             Workload(
                 "postfix-dovecot",
-                "real Postfix and Dovecot under the same",
+                "real Postfix and Dovecot, likewise",
                 postfix_with("dovecot"),
                 published="C2007",
                 formats=FORMATS,
@@ -167,7 +167,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             ),
             Workload(
                 "qmail",
-                "deliveries by link and unlink, then POP3 sessions that remove all",
+                "deliveries by link and unlink, then POP3 sessions",
                 _qmail,
                 own_tables=_table(
                     "10 deliveries and 5 sessions at once",
@@ -180,7 +180,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             ),
             Workload(
                 "varmail",
-                "filebench's: 16 processes remove, make, append to and read files",
+                "filebench's: 16 processes make, append to and read files",
                 _varmail,
                 own_tables=_table(
                     "16 processes, 1,000 files in one directory",

@@ -106,6 +106,7 @@ class Results:
             self.candidates.remove(reference)
             self.candidates.insert(0, reference)
         self._figures = {(row["candidate"], row["round"]): row["figures"] for row in rows}
+        self._scale = float(rows[0].get("scale", 1.0)) if rows else 1.0
         self._rounds = sorted({int(row["round"]) for row in rows})
 
     def by_round(self, candidate: str, metric: str) -> list[float | None]:
@@ -144,9 +145,13 @@ class Results:
             for pair, ratio in zip(claim.pairs, ratios, strict=True)
         ]
         verdict = NOT_HELD if NOT_HELD in verdicts else OPEN if OPEN in verdicts else HELD
+        too_small = verdict == NOT_HELD and self._scale < claim.least_scale
+        verdict = OPEN if too_small else verdict
         n = min((ratio.n for ratio in ratios if ratio is not None), default=0)
         why = ""
-        if verdict == OPEN and missing:
+        if too_small:
+            why = f"a load of this scale does not refute it: --scale {claim.least_scale:g}"
+        elif verdict == OPEN and missing:
             why = f"not run: {', '.join(missing)}"
         elif verdict == OPEN and n < MINIMUM_ROUNDS:
             why = f"needs {MINIMUM_ROUNDS} rounds"

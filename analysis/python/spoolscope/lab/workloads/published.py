@@ -57,10 +57,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a comparison, and what it says about its figures."""
+    """A sentence of a comparison, and what it says about its figures.
+
+    Attributes:
+        least_scale: At a smaller one nothing refutes it: it is about how large something is.
+    """
 
     text: str
     pairs: tuple[Pair, ...]
+    least_scale: float = 0.0
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -134,7 +139,8 @@ def _table(block: dict[str, Any]) -> Table:
 
 def _claim(block: dict[str, Any]) -> Claim:
     metric = block.get("metric", "")
-    return Claim(block["text"], tuple(_pair(pair, metric) for pair in block["pairs"]))
+    pairs = tuple(_pair(pair, metric) for pair in block["pairs"])
+    return Claim(block["text"], pairs, block.get("scale", 0.0))
 
 
 def _pair(block: dict[str, Any], metric: str) -> Pair:
