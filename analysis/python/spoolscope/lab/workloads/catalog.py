@@ -125,14 +125,14 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         for workload in (
             Workload(
                 "maildir-io",
-                "Maildirs of a qmail server: unpack, make, write, read (C2004)",
+                "Maildirs for qmail: unpack, make, write, read (C2004)",
                 _maildir_io,
                 published="C2004",
                 formats=FORMATS,
             ),
             Workload(
                 "cyrus-archive",
-                "a million mails: write from tar, read, check, remove (C2005)",
+                "a million mails: write, read, check, remove (C2005)",
                 _cyrus_archive,
                 published="C2005",
             ),
