@@ -32,6 +32,8 @@ CANDIDATES = (
     "ext4", "ext4-journal", "ext4-writeback", "ext3", "ext2", "xfs", "btrfs", "btrfs-zstd",
 )  # fmt: skip
 TOOL = [sys.executable, "-m", "spoolscope.cli.main"]
+FAR = 100
+"""An interval wider than that says only that nothing is known."""
 FINISHED = (0, 3)  # 3: some message failed, or some call diverged, which the page says
 
 
@@ -123,6 +125,7 @@ class Rounds:
         out = self._work / f"replay-{seed}"
         on = [word for name in self._asked.on for word in ("--on", name)]
         words = ["replay", str(self._first()), *on, "--seed", str(seed), "--no-life"]
+        words += ["--repeats", "0"]  # loads are not made again, either
         _run([*words, "-o", str(out)])
         self.replays.append(out)
 
@@ -161,10 +164,8 @@ def _page(
     yield f"{minutes:.0f} minutes; written by"
     yield f"`sudo .venv/bin/python analysis/benchmarks/ranking {' '.join(words)}`."
     yield ""
-    tau = told.metrics[0].tau
-    holds = "holds" if told.holds else "does not hold"
     loads = f"{rounds.failed} of {n * len(asked.on)} loads"
-    yield f"* **The ranking {holds}: tau {tau:.2f}** (time of a call)."
+    yield f"* **{told.verdict}** By the time of a call."
     yield f"* {own_sentence(found.replay, found.own)}"
     yield f"* A message or session failed, or calls were lost, in {loads}."
     yield from (f"* {warning}" for warning in told.warnings)
@@ -207,8 +208,11 @@ def _causes(told: Validation) -> Iterator[str]:
 
 
 def _shown(e: Estimate) -> str:
-    bounds = "" if e.low is None or e.high is None else f" ({e.low:.2f} to {e.high:.2f})"
-    return f"{e.ratio:.2f}{bounds}"
+    if e.low is None or e.high is None:
+        return f"{e.ratio:.2f}"
+    if e.high / e.low > FAR:
+        return f"{e.ratio:.2f} (not known within {FAR} times)"
+    return f"{e.ratio:.2f} ({e.low:.2f} to {e.high:.2f})"
 
 
 if __name__ == "__main__":

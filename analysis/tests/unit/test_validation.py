@@ -61,6 +61,8 @@ def test_a_ranking_holds_if_both_order_alike(recordings, new_replay):
         assert ratios[name].replayed.ratio == pytest.approx(ms, rel=1e-4)
         assert ratios[name].apart == pytest.approx(0, abs=1e-4)
         assert (ratios[name].recorded.n, ratios[name].replayed.n) == (2, 3)
+        assert ratios[name].is_sure
+    assert found.verdict.endswith("Both are sure of the order to ext4: xfs, btrfs.")
     assert found.calls["ext4"] == N + 25  # the wait for a lock is not among them
     json.dumps(found.to_json(), allow_nan=False)
 

@@ -42,6 +42,12 @@ class Ratio:
         """The replayed ratio by the recorded one, less 1; nan if one is not known."""
         return self.replayed.ratio / self.recorded.ratio - 1
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether both intervals lie on the same side of 1: both say which one is faster."""
+        sides = [_side(one) for one in (self.recorded, self.replayed)]
+        return sides[0] != 0 and sides[0] == sides[1]
+
 
 @dataclass(frozen=True)
 class Validated:
@@ -89,14 +95,31 @@ class Validation:
         """Whether the replays order the filesystems by the time of a call as the recordings do."""
         return self.metrics[0].tau == 1.0
 
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        first = self.metrics[0]
+        if math.isnan(first.tau):
+            return "Whether the ranking holds cannot be told."
+        sure = [ratio.filesystem for ratio in first.ratios if ratio.is_sure]
+        certain = f"Both are sure of the order to {self.reference}: {', '.join(sure) or 'of none'}."
+        holds = "holds" if self.holds else "does not hold"
+        return f"The ranking {holds}: tau {first.tau:.2f}. {certain}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``validate --json`` prints; unknown numbers are null."""
-        plain = asdict(self) | {"holds": self.holds}
+        plain = asdict(self) | {"holds": self.holds, "verdict": self.verdict}
         for told, metric in zip(plain["metrics"], self.metrics, strict=True):
             for ratio, found in zip(told["ratios"], metric.ratios, strict=True):
-                ratio["apart"] = found.apart
+                ratio |= {"apart": found.apart, "sure": found.is_sure}
         cleaned: dict[str, Any] = _known(plain)
         return cleaned
+
+
+def _side(e: Estimate) -> int:
+    if e.low is None or e.high is None:
+        return 0
+    return (e.low > 1) - (e.high < 1)
 
 
 def _known(value: Any) -> Any:

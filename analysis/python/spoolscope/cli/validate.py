@@ -153,7 +153,7 @@ def text(found: "Validation") -> Iterable[str]:
     from spoolscope.analysis.wording import count, duration
 
     first = found.metrics[0]
-    yield f"{_verdict(found)} {_of(found)}"
+    yield from textwrap.wrap(f"{found.verdict} {_of(found)}", 80, subsequent_indent="  ")
     yield ""
     yield f"{'against ' + found.reference:<22}{'recorded':>26}{'replayed':>24}{'apart':>8}"
     for metric in found.metrics:
@@ -181,13 +181,6 @@ def text(found: "Validation") -> Iterable[str]:
     yield from textwrap.wrap(
         f"{first.label}: of all calls but file locking; calls of a recording: {calls}", 80
     )
-
-
-def _verdict(found: "Validation") -> str:
-    tau = found.metrics[0].tau
-    if math.isnan(tau):
-        return "Whether the ranking holds cannot be told."
-    return f"The ranking {'holds' if found.holds else 'does not hold'}: tau {tau:.2f}."
 
 
 def _of(found: "Validation") -> str:
