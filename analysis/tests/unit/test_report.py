@@ -99,6 +99,8 @@ def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
     assert {fact.label for fact in page.facts} >= {"executed", "other result", "late, p99"}
     assert page.next_command
     assert "The runs were not recorded: causes are left out." in page.problems
+    assert "Caches: as in the recording" in page.sure
+    assert "Replay of its own filesystem: ext4 took" in page.sure
     assert "not known" in page.hero.caption
     assert page.hero.caption.startswith("300 calls, without file locking, were executed")
 

@@ -18,8 +18,10 @@ from plotly.offline import get_plotlyjs
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.compare import Comparison, compare
+from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.explain import Explanation
 from spoolscope.analysis.outcomes import is_replay
+from spoolscope.analysis.own_filesystem import own_sentence
 from spoolscope.analysis.study import Study, study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report import commit_sections, replay_sections, trace_sections
@@ -201,9 +203,9 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
         eyebrow=f"{what} replayed on {', '.join(found.candidates)}",
         badge=verdict.word,
         headline=verdict.headline,
-        sure=verdict.sure,
+        sure=" ".join((verdict.sure, *_conditions(found))),
         reasons=_reasons(found),
-        problems=[*verdict.problems, *notes],
+        problems=[*verdict.warnings, *verdict.problems, *notes],
         next_command=verdict.next_command,
         facts_title="Fidelity of the replay",
         facts=replay_sections.facts(found),
@@ -219,6 +221,10 @@ def _studied(found: Comparison) -> list[str]:
     if len(names) <= STUDIED:
         return names
     return list(dict.fromkeys([names[0], found.reference, *names[1:2]]))[:2]
+
+
+def _conditions(found: Comparison) -> tuple[str, str]:
+    return caches_at_begin(found.replay.header), own_sentence(found.replay, found.own)
 
 
 def _reasons(found: Comparison) -> list[str]:
