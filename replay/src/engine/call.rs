@@ -1,6 +1,8 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
-use spoolscope_traces::records::{NONE, PlanOp, REASON_NOT_A_FILE, REASON_UNSUPPORTED};
+use spoolscope_traces::records::{
+    NONE, PlanOp, REASON_AROUND, REASON_NOT_A_FILE, REASON_UNSUPPORTED,
+};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -116,6 +118,10 @@ fn is_known_fcntl(op: &PlanOp) -> bool {
 pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
+    // The other sleepers of the circle are not in the trace.
+    if semantics::was_deadlock(op) && task.context.schedule.rivals(task.slot).is_empty() {
+        return Err(REASON_AROUND);
+    }
     if kind == Kind::Fcntl || kind == Kind::Flock {
         return Ok(task.lock_in_turn(op, shape.number, registers));
     }

@@ -192,11 +192,16 @@ fn by_slot(
     slot_of: &[u32],
 ) -> Vec<Rival> {
     let start = |op: u32| plan.ops()[op as usize].start_ns;
+    // The call that would have closed a circle came last, however short the time between.
+    let asked = |op: u32| match semantics::was_deadlock(&plan.ops()[op as usize]) {
+        true => i64::MAX,
+        false => start(op),
+    };
     let of = |(op, thread, finished): &(u32, u32, u32)| Rival {
         slot: slot_of[*op as usize],
         thread: *thread,
         finished: *finished,
-        asked_first: start(ops[(first[*thread as usize] + finished - 1) as usize]) <= start(*op),
+        asked_first: start(ops[(first[*thread as usize] + finished - 1) as usize]) <= asked(*op),
     };
     let mut found: Vec<Rival> = rivals.iter().map(of).collect();
     found.sort_by_key(|rival| rival.slot);

@@ -8,7 +8,8 @@
 //! nothing, and all wait for calls that come before theirs in the one order.
 //!
 //! Whom a signal woke from its sleep for a lock is woken after as long a sleep; if it is granted the
-//! lock before, that is another result.
+//! lock before, that is another result. A call that was refused a lock because it would have slept
+//! in a circle asks for it when all others of the circle are asleep.
 
 use libc::c_long;
 use spoolscope_traces::records::PlanOp;
@@ -20,6 +21,9 @@ use crate::engine::schedule::Rival;
 use crate::engine::shared::now_ns;
 use crate::engine::task::Task;
 use crate::semantics;
+
+/// A sleep that goes on so long closed no circle: it ends, as another result than was recorded.
+const NO_CIRCLE_NS: i64 = 1_000_000_000;
 
 impl Task {
     /// Waits until those are asleep in their calls who asked for the lock before this one, and got
@@ -57,15 +61,17 @@ impl Task {
     /// hostile: the watchdog ends the wait.
     pub fn lock_in_turn(&mut self, op: &PlanOp, number: c_long, r: [i64; 6]) -> i64 {
         let interrupted = semantics::was_interrupted(op);
+        let deadlock = semantics::was_deadlock(op);
         let pace = self.context.schedule.pace;
-        let alarm = interrupted.then(|| {
-            let asleep_ns = pace.lasting_ns(op.end_ns - op.start_ns);
-            Alarm::set(now_ns() + asleep_ns, self.tid)
-        });
+        let asleep_ns = match interrupted {
+            true => Some(pace.lasting_ns(op.end_ns - op.start_ns)),
+            false => deadlock.then_some(NO_CIRCLE_NS),
+        };
+        let alarm = asleep_ns.map(|asleep_ns| Alarm::set(now_ns() + asleep_ns, self.tid));
         loop {
             let ret = self.lock(number, r, alarm.as_ref());
-            let rival = self.overtaken().filter(|_| ret >= 0);
-            if ret >= 0 && (interrupted || rival.is_some()) {
+            let rival = self.overtaken().filter(|_| ret >= 0 && !deadlock);
+            if ret >= 0 && (interrupted || deadlock || rival.is_some()) {
                 give_back(number, r);
             }
             let Some(rival) = rival else {

@@ -200,8 +200,25 @@ impl<'a> Edges<'a> {
                 self.rivals.push((at, thread, finished));
             }
         }
+        if semantics::was_deadlock(op) {
+            self.add_circle(at, flight);
+        }
         if world.processes.is_threaded(op.thread) {
             self.add_shared(at, op, world);
+        }
+    }
+
+    /// The kernel refuses the lock that would close a circle of sleepers: all others of the circle
+    /// sleep by then. It does not tell which of the sleepers these are.
+    fn add_circle(&mut self, at: u32, flight: Flight) {
+        let op = &self.ops[at as usize];
+        for sleeper in flight.ops {
+            let other = &self.ops[*sleeper as usize];
+            let asleep = other.start_ns < op.end_ns && semantics::may_close_circle(other);
+            if asleep && other.thread != op.thread {
+                let finished = self.position[*sleeper as usize] + 1;
+                self.rivals.push((at, other.thread, finished));
+            }
         }
     }
 

@@ -45,6 +45,25 @@ fn whom_a_signal_woke_was_refused_by_the_last_who_had_the_lock() {
 }
 
 #[test]
+fn a_deadlock_is_refused_while_the_others_of_the_circle_sleep() {
+    const FIRST: &str = "fd=3 ino=4 cmd=7 off=0 size=1";
+    const SECOND: &str = "fd=3 ino=4 cmd=7 off=1 size=1";
+    let script = format!(
+        "A 0-1 fcntl {FIRST} lock=1 = 0
+         B 2-3 fcntl {SECOND} lock=1 = 0
+         A 10-45 fcntl {SECOND} lock=1 = 0
+         C 15-90 flock fd=5 ino=9 cmd=2 = 0
+         B 20-21 fcntl {FIRST} lock=1 = -35
+         B 40-41 fcntl {SECOND} lock=2 = 0
+         A 50-51 fcntl {FIRST} lock=2 = 0"
+    );
+    assert_eq!(order(&script), (vec![0, 1, 4, 5, 2, 6, 3], 0));
+    // B comes after A had the first lock, and before A gives it up; A sleeps meanwhile.
+    assert_eq!(edges(&script), [(2, 1), (4, 0), (6, 4)]);
+    assert_eq!(rivals(&script), [(4, 2)]);
+}
+
+#[test]
 fn who_waits_through_several_turns_has_every_one_as_a_rival() {
     const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
     const SHARED: &str = "fd=3 ino=4 cmd=7 lock=0";

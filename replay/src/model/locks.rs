@@ -292,10 +292,11 @@ impl Locks {
     }
 }
 
-/// Whether a try failed because somebody held the lock, or a sleep for it ended before it was free.
+/// Whether a try failed because somebody held the lock, or a sleep for it ended before it was free, or
+/// could not begin.
 pub fn was_refused(op: &PlanOp) -> bool {
     let tried = op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES);
-    tried || semantics::was_interrupted(op)
+    tried || semantics::was_interrupted(op) || semantics::was_deadlock(op)
 }
 
 /// The lock that an fcntl or flock call is about, if its file is known.

@@ -53,6 +53,11 @@ pub fn was_interrupted(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::EINTR) && matches!(lock(op), Some((Lock::Refused, true)))
 }
 
+/// Whether a call was refused a lock because it would have slept in a circle.
+pub fn was_deadlock(op: &PlanOp) -> bool {
+    op.ret == -i64::from(libc::EDEADLK) && matches!(lock(op), Some((Lock::Refused, _)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ pub use attributes::{
     MODE_AS_ACL, XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr,
     xattr_call, xattr_role,
 };
-pub use failures::{machine_lacked, to_write, was_denied, was_interrupted};
+pub use failures::{machine_lacked, to_write, was_deadlock, was_denied, was_interrupted};
 pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
 
 /// Families of calls that the replayer treats alike.
@@ -337,6 +337,11 @@ pub fn lock(op: &PlanOp) -> Option<(Lock, bool)> {
         }
         _ => None,
     }
+}
+
+/// Whether a call may sleep for a lock of those among which the kernel looks for circles.
+pub fn may_close_circle(op: &PlanOp) -> bool {
+    op.cmd == libc::F_SETLKW && fcntl_lock(op).is_some_and(|(_, blocks)| blocks)
 }
 
 /// Whether a call asked for a shared lock; the answer to a query overwrote what it asked.

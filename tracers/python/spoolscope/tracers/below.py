@@ -69,7 +69,7 @@ class Below:
 
         None: it leads to another filesystem.
         """
-        # Of those that hold it the last one is on top.
+        # The last one that holds it is on top.
         for one in reversed(self._tables[number]):
             if one.holds(path):
                 return None if one.source is None else one.source + path[len(one.place) :]
@@ -89,7 +89,7 @@ class Below:
     def moved(self, number: int, place: bytes, to: bytes) -> None:
         """A mount went to another place, with those on it."""
         taken = self._taken(number, place)
-        # What was mounted where nobody looked may be the spool's or not.
+        # It was mounted by a call that is not in the trace, of something else most likely.
         for one in taken or [Mounted(place, None)]:
             self.mounted(number, to + one.place[len(place) :], one.source)
 
