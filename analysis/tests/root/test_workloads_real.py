@@ -132,6 +132,7 @@ def test_candidates_have_their_rounds_and_figures(tmp_path, require):
         assert kept["steps"]["io"]["laps"]["write"]["n"] > 0
         assert {"mkfs_s", "mount_s", "unpack_s", "whole_s", "reads_s"} <= kept["figures"].keys()
         assert kept["life"]["commands"]
+        assert kept["host"]["images_on"]
     [then] = [
         figure
         for figure in told["tables"][0]["figures"]

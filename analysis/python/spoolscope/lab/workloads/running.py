@@ -14,6 +14,7 @@ from spoolscope.lab.workloads.catalog import Workload
 from spoolscope.lab.workloads.needs import Needs
 from spoolscope.replay.artifacts import write_json
 from spoolscope.replay.candidates import Candidate, check
+from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Recorder, Slot, slots
 from spoolscope.replay.machine import guest_facts
@@ -162,7 +163,7 @@ def _run_once(
     kept.mkdir(parents=True)
     work = place / slot.name
     work.mkdir()
-    began = time.monotonic()
+    began, host = time.monotonic(), _host(work)
     life, candidate = Life(), slot.candidate
 
     def show(what: str, _done: float | None) -> None:
@@ -192,10 +193,23 @@ def _run_once(
         asked.workload.run(bench)
         options = target.options
     shutil.rmtree(work, ignore_errors=True)
-    return _row(asked, slot, bench, options) | {"wall_ns": int((time.monotonic() - began) * 1e9)}
+    return _row(asked, slot, bench, options, host) | {
+        "wall_ns": int((time.monotonic() - began) * 1e9)
+    }
 
 
-def _row(asked: Asked, slot: Slot, bench: Bench, options: str) -> dict[str, Any]:
+def _host(work: Path) -> dict[str, Any]:
+    """Return what a run shares the machine with, and what images lie on."""
+    return {
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "images_on": filesystem_type(work),
+    }
+
+
+def _row(
+    asked: Asked, slot: Slot, bench: Bench, options: str, host: dict[str, Any]
+) -> dict[str, Any]:
     candidate = slot.candidate
     return {
         "run": slot.name,
@@ -220,6 +234,7 @@ def _row(asked: Asked, slot: Slot, bench: Bench, options: str) -> dict[str, Any]
         "recorded": asked.recorder is not None,
         "kernel": platform.release(),
         "machine": guest_facts(),
+        "host": host,
         "steps": bench.steps,
         "figures": bench.figures,
         "throughput": {
