@@ -52,7 +52,10 @@ def test_what_was_delivered_is_what_the_recorder_saw(tmp_path: Path) -> None:
     trace = tmp_path / "t.trace"
     words = ["--server", "dovecot", "--on", "ext4", "--users", "5", "--messages", "2"]
     load = ["--seconds", "1.5", "--rate", "15", "--keep-names", "-o", str(trace), "--json", "-q"]
-    done = subprocess.run([*LAB, *words, *load], capture_output=True, text=True, check=False)
+    beside = ["--beside", "cp -r /run/spool/mail/user0001 /run/spool/copy"]
+    done = subprocess.run(
+        [*LAB, *words, *load, *beside], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     kinds = {kind["name"]: kind["n"] for kind in said["kinds"]}
@@ -67,6 +70,34 @@ def test_what_was_delivered_is_what_the_recorder_saw(tmp_path: Path) -> None:
         "AND path LIKE '%/Maildir/new/%'"
     ).fetchall()
     assert arrived == said["delivered"]
+    assert said["beside_status"] == 0
+    [(copied,)] = duckdb.sql(
+        f"SELECT count(*) FROM {calls} JOIN {paths} USING (path_id) "
+        "WHERE comm = 'cp' AND syscall = 'openat' AND path LIKE 'copy/Maildir/%' AND ret >= 0"
+    ).fetchall()
+    assert copied >= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--on", "ext4@6.1"], "use --on ext4"),
+        (["--on", "ext4", "--users", "9999", "--messages", "100000"], "MiB free, the image may"),
+        (["--on", "ext4", "--format", "cyrus"], "use --format maildir or sdbox or mdbox or mbox"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_made(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    done = subprocess.run(
+        [*LAB, "--server", "dovecot", *words, "--work", str(tmp_path), "-q"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert told in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def files(spool: Path, pattern: str) -> int:

@@ -19,8 +19,10 @@ from spoolscope.replay.modelled import on_model
 from spoolscope.replay.mount_points import enter_private_mounts
 from spoolscope.replay.places import check_places, scratch
 from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
+from spoolscope.replay.where import why_not_here
 from spoolscope.tracers.session import Request, Summary, record
 from spoolscope.traces.devices import device_model
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress, unseen
 
 MESSAGE_BYTES = 14_000
@@ -106,6 +108,7 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
     setup = replace(setup, packages=(*setup.packages, *asked.packages))
     setup = elsewhere(setup) if asked.elsewhere else setup
     candidate = on_model(asked.candidate, "")
+    _check_here(candidate)
     check(candidate, {})
     output = asked.request.output if asked.request else asked.work / "load"
     check_places([candidate], output, asked.work)
@@ -126,6 +129,23 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
                 loading = Loading(server, asked.load, asked.users, asked.think_s, asked.beside)
                 outcome, recorded = _loaded(loading, asked.request, target.mount, progress)
             return Done(asked, form, target.options, outcome, recorded)
+
+
+def _check_here(candidate: Candidate) -> None:
+    """Make sure that a candidate is one of this kernel: servers run in no machine of the lab."""
+    if candidate.kernel:
+        raise SpoolscopeError(
+            f"{candidate.name} is a name of results of replays on another kernel",
+            remedy=f"use --on {candidate.name.rpartition('@')[0]}",
+            exit_code=USAGE,
+        )
+    if candidate.directory is None and (why := why_not_here(candidate)):
+        raise SpoolscopeError(
+            f"candidate {candidate.name} does not run here: {why.reason}",
+            remedy=why.remedy
+            if "--vm" not in why.remedy
+            else "use one that 'spoolscope candidates' has as here",
+        )
 
 
 def _fill(asked: Asked, setup: Setup, root: Path, target: Target, progress: Progress) -> None:
