@@ -32,8 +32,9 @@ EPILOG = """\b
 Examples:
   sudo spoolscope lab vm
   sudo spoolscope lab vm --kernel 6.12 -- sh -c 'modprobe jfs && grep jfs /proc/filesystems'
-  sudo spoolscope lab vm --bring jfs.trace -- \\
-      spoolscope record --spool /mnt -o jfs.trace -- sh load.sh
+  sudo spoolscope lab vm --memory 3072 --bring jfs.trace -- \\
+      spoolscope lab mailserver --server dovecot --on jfs --rate 2 \\
+      --work /run/spoolscope-vm/scratch -o jfs.trace
 """
 
 memory_option = click.option(
@@ -93,7 +94,8 @@ def command(
 ) -> int:
     """Run a command, or a shell, on a distribution's kernel.
 
-    QEMU boots it in seconds with all files of this machine. What is written
+    QEMU boots it in seconds with all files of this machine, but no network:
+    packages that a command needs are fetched here before. What is written
     there goes to a disk that vanishes with it: nothing here is changed, but
     for what --bring names. /run/spoolscope-vm/scratch has room for images. The
     exit code is that of the command; Ctrl-C interrupts it, twice ends all.
