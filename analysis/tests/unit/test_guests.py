@@ -1,5 +1,7 @@
 """Runs of machines that a replay booted are not mixed with others silently."""
 
+import shutil
+
 import pytest
 
 from spoolscope.analysis.compare import compare
@@ -131,6 +133,9 @@ def test_where_instructions_are_counted_only_time_on_the_cpu_is_compared(
     assert found.candidates["ext4"].causes == {"cpu": 2 * N * MS}
     assert "800 ms against 1.20 s on the CPU in calls" in found.verdict.headline
     assert "make and end processes" in found.verdict.sure
+    shutil.rmtree(replay.path / "xfs-r1" / "trace")
+    with pytest.raises(SpoolscopeError, match="xfs-r1 has no recording"):
+        compare([replay.path])
 
 
 def test_a_replay_that_is_not_finished_says_so(trace, new_replay):

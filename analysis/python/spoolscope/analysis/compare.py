@@ -221,6 +221,11 @@ def _candidates(
                     values[id(run)][PRIMARY] = float(sum(of["cpu"] for of in causes.values()))
                 tables.append(by_family(without(causes, strangers)))
                 taken.append(sum(sum(of_call.values()) for of_call in strangers.values()))
+            elif counts_instructions(run.row):
+                raise SpoolscopeError(
+                    f"{run.directory} has no recording, which tells the CPU times of its calls",
+                    remedy="replay again",
+                )
         found[name] = _candidate(
             name, runs, [values[id(run)] for run in runs], tables, _mean(taken) or 0.0, pace
         )
