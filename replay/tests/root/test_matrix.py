@@ -1,6 +1,7 @@
 """A matrix that was killed and resumed is the one that was not."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from spoolscope.replay import mount_points
+from spoolscope.replay.run import replay
 
 pytestmark = [pytest.mark.root]
 MAIN = [sys.executable, "-m", "spoolscope.cli.main"]
@@ -86,3 +90,22 @@ def test_a_killed_matrix_goes_on_and_equals_one_that_was_not(script, tmp_path, r
     assert spoolscope("clean").stdout == "Nothing is left of killed commands.\n"
     compared = json.loads(spoolscope("compare", str(killed), "--json").stdout)
     assert (compared["reference"], compared["rounds"]) == ("ext4", 2)
+
+
+def test_a_signal_in_the_clean_up_of_a_run_ends_the_matrix(script, tmp_path, require, monkeypatch):
+    require("ext4")
+    script.call(10, 1, "mkdir", "box", mode=0o700)
+    gives_back, places = mount_points._give_back, []
+
+    def with_a_signal(place: Path, descriptor: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        gives_back(place, descriptor)
+        places.append(place)
+
+    monkeypatch.setattr(mount_points, "_give_back", with_a_signal)
+    trace, out = script.write(tmp_path / "trace"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        replay(trace, ["ext4"], out, rounds=3, pace="afap")
+    assert len(list(out.glob("*-r*"))) == 1
+    assert len(places) == 1
+    assert not list(out.glob(".spoolscope-*"))

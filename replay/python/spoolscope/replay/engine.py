@@ -182,13 +182,18 @@ def to_its_end(command: Sequence[str]) -> int:
 
     Returns:
         Its exit status.
+
+    Raises:
+        KeyboardInterrupt: the signal came when it had done all, so that its status does not tell.
     """
     process = subprocess.Popen(command)
     try:
         return process.wait()
     except KeyboardInterrupt:
         process.terminate()
-        return process.wait()
+        if (status := process.wait()) == 0:
+            raise
+        return status
     finally:
         process.kill()
         process.wait()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _Handler = Callable[[int, Any], Any] | signal.Handlers
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -22,9 +23,22 @@ def ending_on_signals() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ignore signals that end while the block, which takes away what was made, runs."""
-    with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN):
+    """Put off signals that end until the block, which takes away what was made, has run."""
+    if threading.current_thread() is not threading.main_thread():
         yield
+        return
+    came: list[int] = []
+    try:
+        with _handled(_ENDING, lambda number, _frame: came.append(number)):
+            # Programs that the block runs inherit this: Ctrl-C goes to all of a terminal.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            try:
+                yield
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
 
 
 @contextmanager
