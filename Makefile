@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test bench bench-record bench-ranking sample format clean
+.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -15,6 +15,10 @@ demo: ## replay the shipped trace on ext4, xfs and btrfs, and write demo/report.
 test: ## every gate and test (sudo: also those on real filesystems and BPF)
 	@.ci/setup test
 	@.ci/test
+
+test-quick: ## the tests that need no root
+	@.ci/setup test
+	@.venv/bin/pytest -n auto --dist worksteal -m "not root"
 
 bench: ## cost of recording, speed of replaying and of explaining (sudo)
 	@.ci/setup bench

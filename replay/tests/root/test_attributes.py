@@ -7,7 +7,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 ROUNDS = 3
 
 

@@ -10,7 +10,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 COPIES = 3 * 40
 

@@ -11,7 +11,7 @@ from spoolscope.replay.plan import build
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 REG, DIR = 0o100600, 0o040700
 NOATIME, APPEND, TRUNCATE, CREATE = 0o1000000, 0o2001, 0o1001, 0o101
 EPERM, EACCES = -1, -13

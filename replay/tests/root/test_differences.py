@@ -22,7 +22,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.calls import CALLS, FICLONERANGE
 from spoolscope.traces.flat import DTYPES
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 TYPES = ("ext2", "ext3", "ext4", "xfs", "btrfs")
 LIBC = ctypes.CDLL(None, use_errno=True)
 TIB = 1 << 40

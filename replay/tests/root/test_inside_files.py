@@ -9,7 +9,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 PROGRAM = Path(__file__).with_name("inside_files.py")
 
 

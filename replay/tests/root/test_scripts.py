@@ -7,7 +7,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 # ACLs of directories: the mode that they set is not told by a descriptor.
 MOST_SKIPPED = 0.001

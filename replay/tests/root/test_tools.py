@@ -10,7 +10,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 
 def test_what_other_tools_do_is_replayed(spool, tmp_path, require):
