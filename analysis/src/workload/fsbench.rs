@@ -79,11 +79,11 @@ fn setup(place: &Place) -> Result<Report> {
 
 fn stage(deliverers: u64, place: &Place) -> Result<Report> {
     let delivered = Counter::new()?;
-    let delivered = &delivered;
+    let (delivered, mails) = (&delivered, &Mails::new(place.size.seed));
     let mut workers: Vec<Worker> = (0..deliverers)
         .map(|number| {
             Worker::new("deliver", move |done: &mut Done| {
-                deliver(deliverers, number, place, delivered, done)
+                deliver(deliverers, number, place, mails, delivered, done)
             })
         })
         .collect();
@@ -97,11 +97,11 @@ fn deliver(
     stage: u64,
     deliverer: u64,
     place: &Place,
+    mails: &Mails,
     delivered: &Counter,
     done: &mut Done,
 ) -> Result<()> {
     let boxes = Boxes::below(&place.root, place.format);
-    let mails = Mails::new(place.size.seed);
     let mut random = Random::new(place.size.seed, (1 << 63) | (stage << 32) | deliverer);
     let how = Writing {
         by_line: false,

@@ -52,6 +52,7 @@ pub fn needs(scale: f64) -> Needs {
 /// Do a step.
 pub fn run(step: Step, place: &Place) -> Result<Report> {
     let boxes = scaled(BOXES, place.size.scale);
+    let mails = &Mails::new(place.size.seed);
     let workers = match step {
         Step::Setup => vec![Worker::new("setup", move |_| {
             Boxes::below(&place.root, Format::Maildir).make(boxes)
@@ -59,7 +60,7 @@ pub fn run(step: Step, place: &Place) -> Result<Report> {
         Step::Deliver => (0..DELIVERERS)
             .map(|number| {
                 Worker::new("qmail-lspawn", move |done: &mut Done| {
-                    deliver_share(place, number, done)
+                    deliver_share(place, mails, number, done)
                 })
             })
             .collect(),
@@ -79,8 +80,7 @@ pub fn run(step: Step, place: &Place) -> Result<Report> {
     processes::run(workers, KINDS)
 }
 
-fn deliver_share(place: &Place, deliverer: u64, done: &mut Done) -> Result<()> {
-    let mails = Mails::new(place.size.seed);
+fn deliver_share(place: &Place, mails: &Mails, deliverer: u64, done: &mut Done) -> Result<()> {
     let boxes = Boxes::below(&place.root, Format::Maildir);
     let mut random = Random::new(place.size.seed, deliverer + 1);
     for number in (deliverer..scaled(MAILS, place.size.scale)).step_by(DELIVERERS as usize) {

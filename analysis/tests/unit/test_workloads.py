@@ -17,6 +17,7 @@ from spoolscope.lab.workloads.needs import Needs
 from spoolscope.lab.workloads.published import Claim, Pair, comparisons
 from spoolscope.lab.workloads.running import Asked, check_room
 from spoolscope.lab.workloads.text import lines, number
+from spoolscope.lab.workloads.throughput import by_step, mb_per_s
 from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.candidates import parse
 from spoolscope.replay.presets import presets
@@ -157,6 +158,23 @@ def test_a_table_fits_a_terminal_and_has_both_figures(tmp_path):
     [line] = [line for line in said if line.startswith("  c2004-ext3-dir-index")][:1]
     assert line.split()[1:] == ["28", "0.0727", "1.20", "1.00", "+0.0", "%", "to", "+0.0", "%"]
     assert "  does not hold with dir_index ext3 unpacks a large directory faster" in said
+
+
+def test_throughput_is_shown_in_parts_of_the_time():
+    def sample(at_s, read, written):
+        return {"at_ns": at_s * 10**9, "read_bytes": read, "written_bytes": written}
+
+    # 10 MB in the first of four seconds, nothing in the next two, 30 MB in the last.
+    samples = [
+        sample(0, 0, 0),
+        sample(1, 0, 10**7),
+        sample(3, 0, 10**7),
+        sample(4, 3 * 10**7, 10**7),
+    ]
+    assert mb_per_s(samples, 4) == pytest.approx([10, 0, 0, 30])
+    assert mb_per_s(samples[:1], 2) == [0, 0]
+    rows = [{"candidate": "a", "throughput": {"write": samples}}] * 2
+    assert by_step(rows)["write"]["a"] == pytest.approx(mb_per_s(samples))
 
 
 def test_numbers_have_three_digits():

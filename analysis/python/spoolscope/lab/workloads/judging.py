@@ -12,6 +12,7 @@ from spoolscope.analysis.stats import (
     paired,
 )
 from spoolscope.lab.workloads.published import Claim, Comparison, Pair, Table
+from spoolscope.lab.workloads.throughput import by_step
 
 Row = Mapping[str, Any]
 """``run.json`` of a run."""
@@ -105,6 +106,7 @@ class Results:
         if reference in self.candidates:
             self.candidates.remove(reference)
             self.candidates.insert(0, reference)
+        self.throughput = by_step(rows)
         self._figures = {(row["candidate"], row["round"]): row["figures"] for row in rows}
         self._scale = float(rows[0].get("scale", 1.0)) if rows else 1.0
         self._rounds = sorted({int(row["round"]) for row in rows})

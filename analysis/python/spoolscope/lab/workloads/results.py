@@ -60,6 +60,7 @@ def to_json(asked: Asked, results: Results, rows: Sequence[Row]) -> dict[str, An
             }
             for table in asked.workload.tables
         ],
+        "throughput_mb_per_s": results.throughput,
         "claims": [one.to_json() for one in judged(results)],
         "runs": [{key: row[key] for key in row if key not in _AT_LENGTH} for row in rows],
     }

@@ -25,9 +25,25 @@ def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
         if shown := list(_table(table, results)):
             yield ""
             yield from shown
+    if results.throughput:
+        yield ""
+        yield from _throughput(results)
     if comparison and comparison.claims:
         yield ""
         yield from _claims(comparison, judged(results))
+
+
+def _throughput(results: Results) -> Iterator[str]:
+    yield "MB/s read and written, in tenths of each step's time"
+    for step, of_step in results.throughput.items():
+        yield step
+        for candidate in results.candidates:
+            parts = "".join(f"{_short(value):>5}" for value in of_step.get(candidate, ()))
+            yield f"  {fitting(candidate, NAME - 3, 4):<{NAME - 2}}{parts}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def _worth_showing(tables: Sequence[Table], results: Results) -> Sequence[Table]:
@@ -51,7 +67,13 @@ def _claims(comparison: Comparison, claims: Sequence[Judged]) -> Iterator[str]:
 
 def wrapped(text: str, first: int = 0, later: int = 2) -> list[str]:
     """Return the lines of a text no wider than a terminal."""
-    return wrap(text, WIDTH, initial_indent=" " * first, subsequent_indent=" " * later)
+    return wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * first,
+        subsequent_indent=" " * later,
+        break_on_hyphens=False,
+    )
 
 
 def _table(table: Table, results: Results) -> Iterator[str]:
