@@ -30,6 +30,7 @@ def test_a_time_runs_from_when_it_was_due_and_failures_have_none() -> None:
     assert (kind.n, kind.failed, kind.bytes) == (100, 2, 10_000)
     assert (kind.p50_ns, kind.p99_ns, kind.max_ns) == (50_000_000, 99_000_000, 100_000_000)
     assert kind.per_s == pytest.approx(100 / 120)
+    assert found.reached_per_s == pytest.approx(100 / 120)
     assert found.failures == {"smtp message: N queue N is full": 2}
     assert (found.delivered, found.left, found.failed) == (97, 3, 2)
     assert found.minutes == {"smtp message": [60, 40]}

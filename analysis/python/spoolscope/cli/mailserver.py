@@ -150,7 +150,12 @@ def command(**options: Any) -> int:
     if options["as_json"]:
         emit_json(done.to_json())
     else:
-        say(f"{done.asked.server}, {done.form}, on {done.asked.candidate.name}")
+        rate = done.asked.load.rate
+        asked = "as fast as it goes" if rate is None else f"{rate:g} asked for"
+        say(
+            f"{done.asked.server}, {done.form}, on {done.asked.candidate.name}: "
+            f"{done.outcome.reached_per_s:.2f} messages and sessions a second, {asked}"
+        )
         say(*done.outcome.text())
     _warn(done.outcome)
     complete = done.recorded is None or bool(done.recorded.meta["complete"])

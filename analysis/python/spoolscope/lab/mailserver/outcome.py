@@ -72,13 +72,18 @@ class Outcome:
         """How many messages and sessions failed."""
         return sum(kind.failed for kind in self.kinds if kind.is_whole)
 
+    @property
+    def reached_per_s(self) -> float:
+        """How many messages and sessions went well a second, to the end of the last one."""
+        return sum(kind.n for kind in self.kinds if kind.is_whole) / self.seconds
+
     def kind(self, name: str) -> Kind | None:
         """Return a kind of transaction, None if there was none."""
         return next((kind for kind in self.kinds if kind.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as ``--json`` prints it."""
-        return asdict(self)
+        return asdict(self) | {"reached_per_s": self.reached_per_s}
 
     def text(self) -> Iterator[str]:
         """Yield what a terminal shows."""
