@@ -62,7 +62,7 @@ def test_a_ranking_holds_if_both_order_alike(recordings, new_replay):
         assert ratios[name].apart == pytest.approx(0, abs=1e-4)
         assert (ratios[name].recorded.n, ratios[name].replayed.n) == (2, 3)
         assert ratios[name].is_sure
-    assert found.verdict.endswith("Both are sure of the order to ext4: xfs, btrfs.")
+    assert found.verdict.endswith("Both sides are sure of the order to ext4 of xfs, btrfs.")
     assert found.calls["ext4"] == N + 25  # the wait for a lock is not among them
     json.dumps(found.to_json(), allow_nan=False)
 
@@ -74,6 +74,7 @@ def test_a_ranking_holds_if_both_order_alike(recordings, new_replay):
 def test_a_ranking_does_not_hold_if_replays_order_otherwise(recordings, new_replay, on, tau):
     found = validated(recordings, replays(new_replay, recordings["ext4"][0], on))
     assert not found.holds
+    assert found.verdict.startswith("The ranking does not hold")
     assert found.metrics[0].tau == pytest.approx(tau)
 
 
@@ -83,6 +84,19 @@ def test_recordings_alone_have_an_interval_from_within(recordings, new_replay):
     xfs = found.metrics[0].ratios[0].recorded
     assert (xfs.method, xfs.n) == ("within-run", 1)
     assert xfs.low <= 0.5 <= xfs.high
+
+
+def test_a_ranking_that_intervals_do_not_tell_only_seems_to_hold(recordings, new_replay):
+    """Of two rounds on xfs one is faster than ext4, and one slower."""
+    out = new_replay("out", recordings["ext4"][0], N + 1)
+    for round_, xfs in ((1, 0.3), (2, 1.2)):
+        for name, ms in (("ext4", 1.0), ("xfs", xfs), ("btrfs", 2.0 + round_ / 100)):
+            out.run(name, [int(ms * MS)] * N + [MS], round_)
+    found = validated(recordings, out.write())
+    assert (found.holds, [r.is_sure for r in found.metrics[0].ratios]) == (True, [False, True])
+    assert found.verdict == (
+        "The ranking seems to hold: tau 1.00. Both sides are sure of the order to ext4 of btrfs."
+    )
 
 
 def test_causes_that_differ_are_told(new_builder, new_replay):

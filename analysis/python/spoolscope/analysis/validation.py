@@ -43,10 +43,21 @@ class Ratio:
         return self.replayed.ratio / self.recorded.ratio - 1
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """On which side of 1 both intervals lie, -1 or 1; 0 where one does not tell."""
+        return _side(self.recorded), _side(self.replayed)
+
+    @property
     def is_sure(self) -> bool:
-        """Whether both intervals lie on the same side of 1: both say which one is faster."""
-        sides = [_side(one) for one in (self.recorded, self.replayed)]
-        return sides[0] != 0 and sides[0] == sides[1]
+        """Whether both say the same one is faster."""
+        ours, theirs = self.sides
+        return ours == theirs != 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether each says another one is faster."""
+        ours, theirs = self.sides
+        return ours * theirs < 0
 
 
 @dataclass(frozen=True)
@@ -102,9 +113,12 @@ class Validation:
         if math.isnan(first.tau):
             return "Whether the ranking holds cannot be told."
         sure = [ratio.filesystem for ratio in first.ratios if ratio.is_sure]
-        certain = f"Both are sure of the order to {self.reference}: {', '.join(sure) or 'of none'}."
-        holds = "holds" if self.holds else "does not hold"
-        return f"The ranking {holds}: tau {first.tau:.2f}. {certain}"
+        how = "holds" if self.holds else "does not hold"
+        if not any(r.is_wrong for r in first.ratios) and len(sure) < len(first.ratios):
+            how = "seems to hold" if self.holds else "seems not to hold"
+        of = f"of {', '.join(sure)}" if sure else "of none"
+        certain = f"Both sides are sure of the order to {self.reference} {of}."
+        return f"The ranking {how}: tau {first.tau:.2f}. {certain}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``validate --json`` prints; unknown numbers are null."""
