@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spoolscope.tracers.namespace import Namespace
-from spoolscope.tracers.nodes import Key, Node
+from spoolscope.tracers.nodes import Key, Node, beyond
 from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
 from spoolscope.traces.calls import BY_ID, CALLS, MARKS
 
@@ -92,7 +92,10 @@ class Row(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A call that returned, with the names it used: of its paths, or behind its descriptor."""
+    """A call that returned, with the names it used: of its paths, or behind its descriptor.
+
+    ``way`` is the first, if it led to another filesystem, mounted below a spool.
+    """
 
     space: Namespace
     process: Process
@@ -101,6 +104,7 @@ class Done(NamedTuple):
     path: bytes | None
     path2: bytes | None
     node: Node | None
+    way: bytes | None = None
 
 
 def apply(done: Done) -> None:
@@ -118,10 +122,12 @@ def _opened(done: Done) -> None:
     at = 2 if done.shape.name == "openat2" else done.shape.flags
     if at >= 0:
         flags = row.args[at]
+    key: Key | None = (row.dev, row.ino) if row.ino else None
     if done.path is None:
         fds.pop(row.ret, None)
+        if done.way is not None:
+            fds[row.ret] = OpenFile(beyond(done.way), key, bool(flags & O_CLOEXEC), flags)
         return
-    key: Key | None = (row.dev, row.ino) if row.ino else None
     if key is None or flags & O_TMPFILE == O_TMPFILE:
         node = done.space.node(done.path)
     else:

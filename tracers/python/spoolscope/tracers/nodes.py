@@ -18,6 +18,7 @@ class Node:
         born: The directory was made after the start.
         listed_ns: When the walk had met all its names; 0: it has not.
         doubtful: The call that told of it may have made it.
+        way: Of what lies on another filesystem, mounted below a spool: the name that led there.
         row: The record of the walk that shows it, seen then at ``seen_ns``; -1 for none.
     """
 
@@ -40,6 +41,7 @@ class Node:
         "seen_ns",
         "symlink",
         "text",
+        "way",
     )
 
     def __init__(self, name: bytes, parent: "Node | None") -> None:
@@ -51,6 +53,7 @@ class Node:
         self.lost = False
         self.keep = False
         self.text: bytes | None = None
+        self.way: bytes | None = None
         self.era = -1
         # Of use while the start is found out, see start.py.
         self.origin: tuple[Node, bytes] | None = None
@@ -61,6 +64,17 @@ class Node:
         self.row = -1
         self.seen_ns = 0
         self.same: Node | None = None
+
+
+def beyond(way: bytes) -> Node:
+    """Return a name on another filesystem, mounted below a spool: it has no place among the others.
+
+    Args:
+        way: The name that led there.
+    """
+    node = Node(b"", Node(b"", None))
+    node.lost, node.way = True, way
+    return node
 
 
 class Seen(NamedTuple):

@@ -138,18 +138,19 @@ class Resolver:
 
     def _named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         node: Node | None
+        way: bytes | None = None
         if raw.startswith(b"/"):
             if process.cwd.root is None or flags & OTHER_VIEW:
                 return self.names.named(b"", raw, BASE_ROOT)
             node, kind = process.cwd.root, BASE_ROOT
-        elif dirfd in (None, AT_FDCWD) and process.cwd.way is not None:
-            # In a replay nothing is mounted there: the name begins at the top.
-            return self.names.named(process.cwd.way, raw, BASE_ROOT)._replace(given=-1)
         elif dirfd is None or dirfd == AT_FDCWD:
-            node, kind = process.cwd.node, BASE_CWD
+            node, way, kind = process.cwd.node, process.cwd.way, BASE_CWD
         else:
             file = process.fds.get(dirfd)
             node, kind = (file.node if file else None), BASE_FD
+            way = node.way if node is not None else None
+        if way is not None:  # in a replay nothing is mounted there: the name begins at the top
+            return self.names.named(way, raw, BASE_ROOT)._replace(given=-1)
         base = self.space.path(node) if node is not None else None
         if base is None:
             return Named(-1, kind)
@@ -203,7 +204,7 @@ class Resolver:
                 first = Named(self.id_of(node), BASE_ROOT)
         else:
             node = self.behind(process, shape, row)
-            first = Named(self.id_of(node))
+            first = Named(self.id_of(node), way=node.way if node is not None else None)
             # Without one, or by one that has no name here; an empty one names nothing.
             if shape.path >= 0 and first.path >= 0 and row.ret != -errno.ENOENT:
                 by_fd = shape.dirfd >= 0 and signed(args[shape.dirfd]) >= 0
@@ -220,7 +221,8 @@ class Resolver:
         paths = self.names.paths
         path = paths[used.first.path] if used.first.path >= 0 else None
         path2 = paths[used.second.path] if used.second.path >= 0 else None
-        return Done(self.space, process, shape, row, path, path2, used.node)
+        way = used.first.way if used.first.is_elsewhere else None
+        return Done(self.space, process, shape, row, path, path2, used.node, way)
 
     def text(self, raw: bytes) -> int:
         """Intern a name that is not resolved (symlink target, xattr name)."""
