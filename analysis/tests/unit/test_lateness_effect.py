@@ -1,4 +1,4 @@
-"""What lateness by the machine does to a verdict: nothing, all, or more than can be told."""
+"""Lateness by the machine does nothing to a verdict, or all, or more than can be told."""
 
 import pytest
 

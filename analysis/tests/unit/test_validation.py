@@ -87,7 +87,7 @@ def test_recordings_alone_have_an_interval_from_within(recordings, new_replay):
 
 
 def test_a_ranking_that_intervals_do_not_tell_only_seems_to_hold(recordings, new_replay):
-    """Of two rounds on xfs one is faster than ext4, and one slower."""
+    """One of two rounds on xfs is faster than ext4, the other slower."""
     out = new_replay("out", recordings["ext4"][0], N + 1)
     for round_, xfs in ((1, 0.3), (2, 1.2)):
         for name, ms in (("ext4", 1.0), ("xfs", xfs), ("btrfs", 2.0 + round_ / 100)):

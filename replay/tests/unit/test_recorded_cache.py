@@ -1,4 +1,4 @@
-"""What was in memory when a recording began, as its calls tell, and that nothing else is read."""
+"""Memory when a recording began, as its calls tell; and nothing else is read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What lateness by the machine can have done to one verdict.
+"""The effect that lateness by the machine can have on one verdict.
 
 On an ordinary machine some calls are issued late in every run, because a task had to wait for a
 CPU. That matters if it decides which candidate is better. So the verdict is made once more
@@ -43,7 +43,7 @@ class LatenessEffect:
 
     @property
     def sentence(self) -> str:
-        """What it means, for a user."""
+        """The effect in words, for a user."""
         late = percent(self.late_share)
         found = f"{change(self.without.ratio)} time, {self.word}"
         if self.holds:

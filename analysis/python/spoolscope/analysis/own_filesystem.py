@@ -28,7 +28,7 @@ class OwnReplay:
 
     @property
     def sentence(self) -> str:
-        """What it means, for a user."""
+        """The ratio in words, for a user."""
         e = self.ratio
         bounds = f", {interval(e.low, e.high)}" if e.low is not None else ""
         return (

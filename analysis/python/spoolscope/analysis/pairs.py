@@ -56,7 +56,7 @@ class Pair:
 
     @property
     def contradicts(self) -> bool:
-        """Whether both primary metrics order the two differently."""
+        """Both primary metrics order the two differently."""
         return contradict(self.primary, self.secondary[WAITING])
 
 

@@ -49,13 +49,13 @@ class Ratio:
 
     @property
     def is_sure(self) -> bool:
-        """Whether both say the same one is faster."""
+        """Both say that the same one is faster."""
         ours, theirs = self.sides
         return ours == theirs != 0
 
     @property
     def is_wrong(self) -> bool:
-        """Whether each says another one is faster."""
+        """Each says that another one is faster."""
         ours, theirs = self.sides
         return ours * theirs < 0
 
@@ -103,7 +103,7 @@ class Validation:
 
     @property
     def holds(self) -> bool:
-        """Whether the replays order the filesystems by the time of a call as the recordings do."""
+        """The replays order the filesystems by the time of a call as the recordings do."""
         return self.metrics[0].tau == 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""What others did to the machine while a replay ran: such a run is told apart, and made again.
+"""Disturbed runs, in which others had the machine: they are told apart, and made again.
 
 Time that the host of a virtual machine took (steal), and time that programs had which are no part
 of the replay. Kernel threads work for it, too, and are not among these.

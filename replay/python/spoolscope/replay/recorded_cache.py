@@ -1,4 +1,4 @@
-"""What of the spool was in memory when a recording began, and how a replay gets it there.
+"""The part of a spool that was in memory when a recording began, put there for a replay.
 
 A full snapshot reads every name and its attributes just before: the recording ran with these in
 memory, however cold the server was. Without one, a name was in memory if the first call on it
@@ -40,7 +40,7 @@ _SEES_WAITS = "on_switch"
 
 @dataclass(frozen=True)
 class Memory:
-    """What was in memory.
+    """Names and data that were in memory.
 
     Attributes:
         why: How that is known, in words.
@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass
 class Cached:
-    """What a replay put into memory before it began."""
+    """Names and data that a replay put into memory before it began."""
 
     why: str
     names: int = 0

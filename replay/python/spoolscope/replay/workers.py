@@ -48,7 +48,7 @@ Op = dict[str, int]
 
 @dataclass(frozen=True)
 class State:
-    """What a process is besides its descriptors; ``cwd`` is a string of the plan."""
+    """State of a process besides its descriptors; ``cwd`` is a string of the plan."""
 
     uid: int
     gid: int
@@ -71,7 +71,7 @@ class State:
 
 @dataclass
 class Job:
-    """What a process does between two pauses.
+    """Operations of a process between two pauses.
 
     Attributes:
         begin: What the process was then; now is what it has become.
