@@ -222,13 +222,12 @@ fn implies(ops: &[PlanOp], later: &Access, earlier: &Access) -> bool {
         (Lock::Release, Lock::Exclusive | Lock::Shared) => own,
         // One that is asked for again and again.
         (Lock::Shared, Lock::Shared) => own,
-        (Lock::Refused, Lock::Refused) => {
-            let as_much = after.hold.exclusive || !before.hold.exclusive;
-            first.thread == last.thread && as_much
-        }
+        (Lock::Refused, Lock::Refused) => first.thread == last.thread,
         _ => false,
     };
-    more && after.hold.covers(&before.hold)
+    // A shared lock that ends makes way for no other shared one, which so does not wait for it.
+    let as_much = after.hold.exclusive || !before.hold.exclusive;
+    more && as_much && after.hold.covers(&before.hold)
 }
 
 #[cfg(test)]

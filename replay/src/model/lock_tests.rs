@@ -88,6 +88,28 @@ fn who_waits_through_several_turns_has_every_one_as_a_rival() {
     );
 }
 
+/// As Cyrus replaces mailboxes.db: who has the old one finds that out under a shared lock, and loses
+/// the lock by closing it. The next one does not wait for that, but for the writer before.
+#[test]
+fn the_end_of_a_shared_lock_stands_for_no_writers_before_it() {
+    let readers = 20;
+    let mut script = "W 0-1 fcntl fd=3 ino=4 cmd=7 lock=1 = 0\n".to_owned();
+    script += "W 2-3 fcntl fd=3 ino=4 cmd=7 lock=2 = 0\n";
+    for reader in 0..readers {
+        let at = 10 * (reader + 1);
+        script += &format!(
+            "R{reader} {at}-{} fcntl fd=3 ino=4 cmd=7 lock=0 = 0\n",
+            at + 1
+        );
+        script += &format!("R{reader} {}-{} close fd=3 ino=4 = 0\n", at + 2, at + 3);
+    }
+    let found = edges(&script);
+    for reader in 0..readers {
+        let lock = 2 + 2 * reader;
+        assert!(found.contains(&(lock, 1)), "{lock} of {found:?}");
+    }
+}
+
 #[test]
 fn locks_on_other_bytes_are_other_locks() {
     let script = |second: &str| {
