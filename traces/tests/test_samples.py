@@ -21,7 +21,7 @@ every = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.nam
 
 
 def test_all_are_there_and_small() -> None:
-    names = {"backup", "courier", "desktop", "exim-mdbox", "postfix-dovecot"}
+    names = {"backup", "courier", "cyrus", "desktop", "exim-mdbox", "postfix-dovecot"}
     assert {sample.name for sample in SAMPLES} >= names
     sizes = [sum(file.stat().st_size for file in sample.iterdir()) for sample in SAMPLES]
     assert max(sizes) <= MOST_BYTES
