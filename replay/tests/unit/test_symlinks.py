@@ -168,6 +168,17 @@ def test_calls_on_a_symlink_itself_keep_its_name(script, tmp_path):
     assert planned(script, tmp_path) == ["link"] * 4 + ["real", "link", "real"]
 
 
+def test_a_link_is_made_of_the_symlink_or_of_what_it_leads_to(script, tmp_path):
+    follow = 0x400  # AT_SYMLINK_FOLLOW
+    script.entry("real", ino=2, mode=REG)
+    script.entry("link", ino=3, mode=LINK, target_id=script.path("real", "text"))
+    script.call(10, 1, "linkat", "link", path2="itself", flags=0)
+    script.call(10, 2, "linkat", "link", path2="file", flags=follow)
+    script.call(10, 3, "truncate", "itself", offset=0)
+    script.call(10, 4, "truncate", "file", offset=0)
+    assert planned(script, tmp_path) == ["link", "real", "real", "file"]
+
+
 def test_a_name_through_a_symlink_is_no_file_of_the_fixture(script, tmp_path):
     script.entry("real", ino=2, mode=DIR)
     script.entry("link", ino=3, mode=LINK, target_id=script.path("real", "text"))

@@ -41,7 +41,8 @@ _ON_LAST = (
 )  # fmt: skip
 _IF_TOLD = (*_STAT, "fchownat", "fchmodat2", "utimensat", "faccessat2")
 S_IFMT = 0o170000
-AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, RENAME_EXCHANGE = 0x100, 0x200, 2
+AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW = 0x100, 0x400
+AT_REMOVEDIR, RENAME_EXCHANGE = 0x200, 2
 O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
 # Times that the calls are read for renamed ones.
 PASSES = 20
@@ -261,7 +262,9 @@ class Symlinks:
         if kind in _ids(*_REMOVE):
             return (set() if op["flags"] & AT_REMOVEDIR else {path}), {}
         if kind in _ids(*_LINK):
-            return set(), {path2: living[path].target} if path in living and path2 else {}
+            follows = kind in _ids("linkat") and op["flags"] & AT_SYMLINK_FOLLOW
+            made = path in living and path2 and not follows
+            return set(), {path2: living[path].target} if made else {}
         gone, come = _moved(living, path, path2)
         if op["flags"] & RENAME_EXCHANGE:
             more_gone, more = _moved(living, path2, path)
@@ -299,6 +302,7 @@ def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
     itself = are(kind, _ON_LINKS)
     itself |= are(kind, _IF_TOLD) & (flags & AT_SYMLINK_NOFOLLOW > 0)
     new = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
+    itself &= ~((kind == CALLS["linkat"].id) & (flags & AT_SYMLINK_FOLLOW > 0))
     itself |= are(kind, _OPEN) & (new | (flags & O_NOFOLLOW > 0))
     seen = ops["obj_mode"] & S_IFMT
     # With a slash at its end a name is followed in any case; older traces do not tell it.
