@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spoolscope.tracers.path_ids import PathIds
+from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.strace.importer import Begun, import_strace
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import RECORDS, ROWS, Capture
@@ -90,6 +92,25 @@ class Story:
             name: np.array(rows, ROWS[name]) for name, rows in self.records.items()
         }
         return self.capture
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the tree at the start, in the order of its table, with whole paths."""
+        capture = self.end()
+        resolved = resolve(capture)
+        ids = PathIds(capture, resolved)
+        found: list[dict[str, Any]] = []
+        for part in resolved.state.tree(ids.id, ids.text_id, ids.quiet_ids):
+            columns = [part[name].tolist() for name in part]
+            found += [dict(zip(part, row, strict=True)) for row in zip(*columns, strict=True)]
+        paths: dict[int, str] = {}
+        for part in ids.columns(None):
+            paths.update(zip(part["path_id"].tolist(), part["path"].to_pylist(), strict=True))
+        whole = {number: f"/spool/{path}".rstrip("/") for number, path in paths.items()}
+        return [{**row, "path": whole[row["path_id"]]} for row in found]
+
+    def tree(self) -> dict[str, int]:
+        """Return the inode of every name at the start that the walk tells of."""
+        return {row["path"]: row["ino"] for row in self.rows()}
 
 
 @pytest.fixture

@@ -11,14 +11,6 @@ EXCHANGE = 2
 SECOND = 1_000_000_000
 
 
-def tree(story) -> dict[str, int]:
-    """Inode of every name at the start that the walk tells of."""
-    capture = story.end()
-    state, ids = resolve(capture).state, []
-    columns = state.tree(lambda path: ids.append(path) or len(ids) - 1, lambda _: -1)
-    return {ids[i].decode(): int(ino) for i, ino in enumerate(columns["ino"])}
-
-
 def open_files(story) -> dict[tuple[int, int], tuple[str, int, bool]]:
     """Name, position and being deleted of the descriptors at the start."""
     ids: list[bytes] = []
@@ -39,7 +31,7 @@ def story(new_story):
 def test_what_no_call_touched_was_there(story) -> None:
     story.name("/spool", 2, DIRECTORY)
     story.name("/spool/x", 3)
-    assert tree(story) == {"/spool": 2, "/spool/x": 3}
+    assert story.tree() == {"/spool": 2, "/spool/x": 3}
 
 
 def test_names_lie_where_their_directory_was(story) -> None:
@@ -47,7 +39,7 @@ def test_names_lie_where_their_directory_was(story) -> None:
     story.name("/spool", 2, DIRECTORY)
     story.name("/spool/two", 5, DIRECTORY)
     story.name("/spool/two/x", 6)
-    assert tree(story) == {"/spool": 2, "/spool/one": 5, "/spool/one/x": 6}
+    assert story.tree() == {"/spool": 2, "/spool/one": 5, "/spool/one/x": 6}
 
 
 def test_a_directory_is_renamed_while_it_is_walked(story) -> None:
@@ -57,7 +49,7 @@ def test_a_directory_is_renamed_while_it_is_walked(story) -> None:
     story.seen_in(of_one, "x", 6)
     story.call(1, "rename", "/spool/one", "/spool/two")
     story.seen_in(of_one, "y", 7)
-    assert tree(story) == {
+    assert story.tree() == {
         "/spool": 2,
         "/spool/one": 5,
         "/spool/one/x": 6,
@@ -69,27 +61,27 @@ def test_a_name_that_moved_twice_is_met_at_the_end(story) -> None:
     story.call(1, "rename", "/spool/a", "/spool/b")
     story.call(1, "rename", "/spool/b", "/spool/c")
     story.name("/spool/c", 9)
-    assert tree(story) == {"/spool/a": 9}
+    assert story.tree() == {"/spool/a": 9}
 
 
 def test_a_name_met_before_it_moved(story) -> None:
     story.name("/spool/a", 9)
     story.call(1, "rename", "/spool/a", "/spool/b")
-    assert tree(story) == {"/spool/a": 9}
+    assert story.tree() == {"/spool/a": 9}
 
 
 def test_a_name_met_twice_as_it_moved_ahead_of_the_walk(story) -> None:
     story.name("/spool/a", 9)
     story.call(1, "rename", "/spool/a", "/spool/b")
     story.name("/spool/b", 9)
-    assert tree(story) == {"/spool/a": 9}
+    assert story.tree() == {"/spool/a": 9}
 
 
 def test_exchanged_names_are_told_apart(story) -> None:
     story.call(1, "renameat2", AT_FDCWD, "/spool/a", AT_FDCWD, "/spool/b", EXCHANGE)
     story.name("/spool/a", 1)
     story.name("/spool/b", 2)
-    assert tree(story) == {"/spool/a": 2, "/spool/b": 1}
+    assert story.tree() == {"/spool/a": 2, "/spool/b": 1}
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -100,7 +92,7 @@ def test_the_walk_meets_the_result_of_a_rename_under_way(story, known) -> None:
     story.now += 10
     story.name("/spool/b", 9)
     story.call(1, "rename", "/spool/a", "/spool/b", start_ns=begin + 1)
-    assert tree(story) == {"/spool/a": 9}
+    assert story.tree() == {"/spool/a": 9}
 
 
 def test_the_walk_enters_the_result_of_a_rename_under_way(story) -> None:
@@ -113,7 +105,7 @@ def test_the_walk_enters_the_result_of_a_rename_under_way(story) -> None:
     story.seen_in(of_b, "before", 11)
     story.call(1, "rename", "/spool/a", "/spool/b", start_ns=begin + 1)
     story.seen_in(of_b, "after", 12)
-    assert tree(story) == {
+    assert story.tree() == {
         "/spool/a": 9,
         "/spool/a/known": 10,
         "/spool/a/before": 11,
@@ -127,7 +119,7 @@ def test_the_walk_meets_what_a_rename_under_way_replaces(story) -> None:
     story.now += 10
     story.name("/spool/b", 8)
     story.call(1, "rename", "/spool/a", "/spool/b", start_ns=begin + 1)
-    assert tree(story) == {"/spool/a": 9, "/spool/b": 8}
+    assert story.tree() == {"/spool/a": 9, "/spool/b": 8}
 
 
 @pytest.mark.parametrize(("call", "mode"), [("open", 0o100600), ("mkdir", DIRECTORY)])
@@ -139,14 +131,14 @@ def test_the_walk_meets_what_is_just_being_made(story, call, mode) -> None:
         story.call(1, "open", "/spool/new", O_CREAT | O_EXCL, ret=3, ino=9, start_ns=begin + 1)
     else:
         story.call(1, "mkdir", "/spool/new", start_ns=begin + 1)
-    assert tree(story) == {}
+    assert story.tree() == {}
 
 
 def test_made_moved_and_met(story) -> None:
     story.call(1, "open", "/spool/tmp", O_CREAT | O_EXCL, ret=3, ino=9)
     story.call(1, "rename", "/spool/tmp", "/spool/new")
     story.name("/spool/new", 9)
-    assert tree(story) == {}
+    assert story.tree() == {}
 
 
 def test_moved_into_a_directory_made_since(story) -> None:
@@ -154,7 +146,7 @@ def test_moved_into_a_directory_made_since(story) -> None:
     story.call(1, "rename", "/spool/x", "/spool/made/x")
     story.name("/spool/made", 5, DIRECTORY)
     story.name("/spool/made/x", 6)
-    assert tree(story) == {"/spool/x": 6}
+    assert story.tree() == {"/spool/x": 6}
 
 
 def test_an_inode_number_given_out_again(story) -> None:
@@ -162,20 +154,20 @@ def test_an_inode_number_given_out_again(story) -> None:
     story.call(1, "unlink", "/spool/old")
     story.call(1, "open", "/spool/other", O_CREAT | O_EXCL, ret=3, ino=6)
     story.name("/spool/other", 6)
-    assert tree(story) == {"/spool/old": 6}
+    assert story.tree() == {"/spool/old": 6}
 
 
 def test_links_made_since_are_not_at_the_start(story) -> None:
     story.call(1, "link", "/spool/a", "/spool/b")
     story.name("/spool/a", 6, nlink=2)
     story.name("/spool/b", 6, nlink=2)
-    assert tree(story) == {"/spool/a": 6}
+    assert story.tree() == {"/spool/a": 6}
 
 
 def test_the_time_of_birth_tells_what_nobody_saw_made(story) -> None:
     story.name("/spool/old", 5, btime_ns=5)
     story.name("/spool/young", 6, btime_ns=11)
-    assert tree(story) == {"/spool/old": 5}
+    assert story.tree() == {"/spool/old": 5}
 
 
 @pytest.mark.parametrize(("born", "there"), [(1, True), (SECOND - 1, False), (0, True)])
@@ -185,7 +177,7 @@ def test_an_open_that_perhaps_created(new_story, born, there) -> None:
     story.task(CUT, 0)
     story.call(1, "open", "/spool/index", O_CREAT, ret=3, ino=5)
     story.name("/spool/index", 5, btime_ns=born)
-    assert tree(story) == ({"/spool/index": 5} if there else {})
+    assert story.tree() == ({"/spool/index": 5} if there else {})
 
 
 def test_what_returned_before_the_cut_has_happened(new_story) -> None:
@@ -196,7 +188,7 @@ def test_what_returned_before_the_cut_has_happened(new_story) -> None:
     story.call(1, "rename", "/spool/new", "/spool/cur")
     story.name("/spool/cur", 9)
     story.name("/spool/b", 8)
-    assert tree(story) == {"/spool/b": 8, "/spool/new": 9}
+    assert story.tree() == {"/spool/b": 8, "/spool/new": 9}
 
 
 def test_descriptors_are_those_at_the_cut(new_story) -> None:
@@ -253,7 +245,7 @@ def test_a_child_that_moved_before_its_calls_were_recorded(new_story) -> None:
     capture = story.end()
     resolved = resolve(capture)
     assert [resolved.paths[i] for i in resolved.path] == [b"/spool/box/cur/x", b"/spool/box/cur/y"]
-    assert tree(story) == {"/spool": 2, "/spool/box": 5, "/spool/box/cur": 6}
+    assert story.tree() == {"/spool": 2, "/spool/box": 5, "/spool/box/cur": 6}
 
 
 def test_what_an_open_made_in_a_listed_directory_is_new(story) -> None:
@@ -262,7 +254,7 @@ def test_what_an_open_made_in_a_listed_directory_is_new(story) -> None:
     story.seen_in(1, "", 0, 0)
     story.call(1, "unlink", "/spool/old")
     story.call(1, "open", "/spool/new", O_CREAT, ret=3, ino=5)
-    assert tree(story) == {"/spool": 2, "/spool/old": 5}
+    assert story.tree() == {"/spool": 2, "/spool/old": 5}
 
 
 def test_what_was_removed_before_it_was_met_is_told_of(story) -> None:
@@ -291,12 +283,11 @@ def test_a_number_given_out_again_at_once_is_not_taken_for_the_first(new_story) 
     story.call(1, "mkdir", "/spool/directory")
     story.name("/spool/directory", 5, DIRECTORY, btime_ns=SECOND - 1)
     story.name("/spool/late", 8)
-    assert tree(story) == {"/spool/late": 8}
+    assert story.tree() == {"/spool/late": 8}
 
 
 def test_the_first_look_is_the_one_that_counts(story) -> None:
     story.name("/spool/a", 9, mode=0o100600)
     story.call(1, "chmod", "/spool/a", 0o640)
     story.name("/spool/a", 9, mode=0o100640)
-    state = resolve(story.end()).state
-    assert state.tree(lambda _: 0, lambda _: -1)["mode"].tolist() == [0o100600]
+    assert [row["mode"] for row in story.rows()] == [0o100600]

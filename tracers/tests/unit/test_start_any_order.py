@@ -1,9 +1,11 @@
 """The start is found whatever the order of changes and of looking at names."""
 
 import random
+from operator import itemgetter
 
 import pytest
 
+from spoolscope.tracers import quiet
 from spoolscope.tracers.lives import CUT
 from spoolscope.tracers.resolve import resolve
 
@@ -11,21 +13,23 @@ O_CREAT, O_EXCL = 0o100, 0o200
 DIRECTORY = 0o040700
 
 
-def tree(story) -> dict[str, int]:
-    """Inode of every name at the start that the walk tells of."""
-    capture = story.end()
-    state, ids = resolve(capture).state, []
-    columns = state.tree(lambda path: ids.append(path) or len(ids) - 1, lambda _: -1)
-    return {ids[i].decode(): int(ino) for i, ino in enumerate(columns["ino"])}
-
-
 class Disk:
-    """A filesystem, changed by calls that are told and walked step by step."""
+    """A filesystem, changed by calls that are told and walked step by step.
+
+    Some directories are there before any call, each with another one and a file of which no
+    call tells.
+    """
 
     def __init__(self, story, chance: random.Random) -> None:
         self.story, self.chance = story, chance
         self.directories: dict[int, dict[str, int]] = {2: {}}
         self.next_ino = 3
+        for number in range(4):
+            _, into, _ = self.free()
+            into[f"old{number}"] = ino = self.new(directory=True)
+            kept = self.new(directory=True)
+            self.directories[ino][f"kept{number}"] = kept
+            self.directories[kept]["kept"] = self.new(directory=False)
 
     def new(self, *, directory: bool) -> int:
         ino, self.next_ino = self.next_ino, self.next_ino + 1
@@ -44,7 +48,7 @@ class Disk:
 
     def place(self, *, directory: bool | None = None) -> tuple[str, dict[str, int], str] | None:
         """Return any name: its path, its directory and itself."""
-        names = self.names()
+        names = {path: ino for path, ino in self.names().items() if "kept" not in path}
         if directory is not None:
             names = {p: i for p, i in names.items() if (i in self.directories) == directory}
         if not names:
@@ -56,7 +60,9 @@ class Disk:
     def free(self) -> tuple[str, dict[str, int], str]:
         """Return a name that is not there, with its path and directory."""
         directories = {"/spool": 2} | {
-            path: ino for path, ino in self.names().items() if ino in self.directories
+            path: ino
+            for path, ino in self.names().items()
+            if ino in self.directories and "kept" not in path
         }
         above = self.chance.choice(sorted(directories))
         name = f"n{self.next_ino}.{self.chance.randrange(1000)}"
@@ -120,7 +126,7 @@ def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
 def test_any_order_of_changes_and_steps_of_the_walk(new_story, seed) -> None:
     story = new_story()
     truth, met = walk_amid_changes(story, seed)
-    found = tree(story)
+    found = story.tree()
     del found["/spool"]
     assert {path: ino for path, ino in found.items() if truth.get(path) != ino} == {}
     single = {path: ino for path, ino in truth.items() if list(truth.values()).count(ino) == 1}
@@ -192,9 +198,41 @@ def test_directories_listed_at_any_time_after_a_call_used_them(new_story, seed) 
         lister.change()
         while lister.wanted and chance.random() < 0.5:
             lister.step()
-    found = tree(story)
+    found = story.tree()
     found.pop("/spool", None)
     assert {path: ino for path, ino in found.items() if truth.get(path) != ino} == {}
     single = {path: ino for path, ino in truth.items() if list(truth.values()).count(ino) == 1}
     missed = {path for path, ino in single.items() if ino in lister.met} - found.keys()
     assert missed == set()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_names_that_no_call_touched_are_where_they_would_be_if_they_were_followed(
+    new_story, seed, monkeypatch
+) -> None:
+    story = new_story()
+    story.capture.start_real_ns = 10**18
+    walk_amid_changes(story, seed)
+    found = sorted(story.rows(), key=itemgetter("path"))
+    monkeypatch.setattr(quiet, "_followed", lambda capture, *_: capture.records["tree"]["ino"] >= 0)
+    followed = sorted(story.rows(), key=itemgetter("path"))
+    assert [row | {"path_id": 0} for row in found] == [row | {"path_id": 0} for row in followed]
+
+
+def test_only_names_that_may_have_been_touched_are_followed(new_story) -> None:
+    story = new_story()
+    story.task(CUT, 0)
+    story.name("/spool", 2, DIRECTORY)
+    for box in range(1000):
+        story.seen_in(1, f"box{box}", 10 + 10 * box, DIRECTORY)
+        above = len(story.records["tree"])
+        for at, name in enumerate(("cur", "new", "tmp")):
+            story.seen_in(above, name, 11 + 10 * box + at, DIRECTORY)
+        story.seen_in(above, "", 0, 0)
+    story.call(1, "open", "/spool/box7/tmp/x", O_CREAT | O_EXCL, ret=3, ino=99_999)
+    story.call(1, "fsync", 4, ino=11 + 10 * 8)
+    state = resolve(story.end()).state
+    # "tmp" is a name that a call uses, and box8 is where one got to.
+    followed = {"", "box7", "box7/tmp", "box8", "box8/cur", "box8/tmp"}
+    assert len(state.quiet.rows) == 4001 - len(followed)
+    assert len(story.tree()) == 4001

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spoolscope.tracers import events
-from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.edge import edge
@@ -20,6 +18,7 @@ from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns, shed_columns
+from spoolscope.tracers.path_ids import PathIds
 from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
@@ -35,10 +34,8 @@ from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.private import KEPT, Hiding, Private
 from spoolscope.traces.schema import SCHEMA
-from spoolscope.traces.text import escaped
 
 Columns = dict[str, Any]
-SPOOL, OUTSIDE, TEXT = "spool", "outside", "text"
 DISK_FULL = "disk full"
 
 
@@ -111,7 +108,7 @@ def write(
     show = Phases(progress, PHASES)
     lives = continue_numbering(capture)
     resolved = resolve(capture, lambda done: show("following names", done))
-    names = Names(capture, resolved)
+    names = PathIds(capture, resolved)
     private = _private(capture, resolved, hiding) if hiding is not None else None
     comms = private.comms if private is not None else Comms(None)
     threads = Threads(capture, lives, comms, names.id, resolved.heirs)
@@ -131,8 +128,7 @@ def write(
         "waits": lambda: wait_columns(capture, comms),
         "block_ios": lambda: events.block_columns(capture, comms),
         "open_files": lambda: resolved.state.open_files(names.id),
-        "tree": lambda: resolved.state.tree(names.id, names.text_id),
-        "xattrs": lambda: resolved.state.xattrs(names.id, names.text_id),
+        "xattrs": lambda: resolved.state.xattrs(names.id, names.text_id, names.quiet_ids),
         "missed_names": lambda: resolved.state.missed_names(names.id, names.is_on_spool),
         "held_locks": lambda: lock_columns(capture, inodes),
         "mappings": lambda: mapping_columns(capture, inodes),
@@ -140,7 +136,6 @@ def write(
         "uring_ops": lambda: uring_columns(capture, inodes()),
         "losses": lambda: losses,
         "sheds": lambda: shed_columns(capture),
-        "paths": lambda: names.columns(private),
     }
     if blocks:
         tables["block_stages"] = lambda: blocks.columns(capture, comms)
@@ -163,6 +158,9 @@ def write(
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
     show("writing tables")
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
+    tree = resolved.state.tree(names.id, names.text_id, names.quiet_ids)
+    meta["counts"]["tree"] = write_parts(trace, "tree", tree, footer)
+    meta["counts"]["paths"] = write_parts(trace, "paths", names.columns(private), footer)
     meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
@@ -176,86 +174,12 @@ def _frozen_by(capture: Capture, call: Mapping[str, int] | None) -> dict[str, in
     return {"tid": int(call["tid"]), "ts_ns": int(call["start_ns"]) + shift}
 
 
-class Names:
-    """Path ids of a trace: absolute host paths in, names below a spool out."""
-
-    def __init__(self, capture: Capture, resolved: Resolved) -> None:
-        self._paths = resolved.paths
-        self._aliases = Aliases(capture.meta)
-        self._ids = {path: i for i, path in enumerate(resolved.paths)}
-        spools = capture.meta.get("spools", [])
-        self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
-        self._devices = [int(s["dev"]) for s in spools]
-        self._by_id = np.zeros(0, np.int64)
-
-    def id(self, path: bytes) -> int:
-        """Return the id of an absolute path, adding it if needed."""
-        path = self._aliases.real(path)
-        if path not in self._ids:
-            self._ids[path] = len(self._paths)
-            self._paths.append(path)
-        return self._ids[path]
-
-    def path(self, number: int) -> bytes:
-        """Return the path of an id."""
-        return self._paths[number]
-
-    def text_id(self, text: bytes) -> int:
-        """Return the id of a text that is not a path of its own."""
-        return self.id(b"\0" + text)
-
-    def spool_of(self, path: bytes) -> int:
-        """Return the index of the spool a path lies on, -1 for none; the deepest mount wins."""
-        fits = [
-            (len(mount), i)
-            for i, mount in enumerate(self._mounts)
-            if path == mount or path.startswith(mount + b"/")
-        ]
-        return max(fits)[1] if fits else -1
-
-    def is_on_spool(self, path: bytes) -> bool:
-        """Tell whether a path lies on a spool."""
-        return self.spool_of(path) >= 0
-
-    def device(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the device of each path's spool, 0 outside."""
-        if len(self._by_id) != len(self._paths) + 1:
-            self._by_id = np.array([*(self._device(p) for p in self._paths), 0], np.int64)
-        return self._by_id[ids]
-
-    def _device(self, path: bytes) -> int:
-        spool = self.spool_of(path)
-        return self._devices[spool] if spool >= 0 else 0
-
-    def columns(self, private: Private | None) -> Columns:
-        """Return the paths table, pseudonymised if names are private."""
-        hide = private.names.path if private is not None else bytes
-        texts, kinds, spools = [], [], []
-        for path in self._paths:
-            spool = -1
-            if path.startswith(b"\0"):
-                kind, shown = TEXT, hide(path[1:])
-            elif (spool := self.spool_of(path)) >= 0:
-                kind, shown = SPOOL, hide(path[len(self._mounts[spool]) + 1 :])
-            else:
-                kind, shown = OUTSIDE, hide(path)
-            texts.append(escaped(shown))
-            kinds.append(kind)
-            spools.append(spool)
-        numbers = np.array(spools, np.int16)
-        return {
-            "path_id": np.arange(len(texts), dtype=np.int64),
-            "path": np.array(texts, object),
-            "kind": np.array(kinds, object),
-            "spool": np.ma.masked_less(numbers, 0),
-        }
-
-
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
     """Hide what is private, judged by all names that the tables may have, before one is written."""
     mounts = [spool["mount"].encode() for spool in capture.meta.get("spools", [])]
     below = tuple(mount.rstrip(b"/") + b"/" for mount in mounts)
-    paths = chain(resolved.paths, resolved.state.named()[2])
+    quiet = resolved.state.quiet.telling(all_of_them=b"/" in mounts)
+    paths = chain(resolved.paths, resolved.state.named()[2], quiet)
     on_spool = (path for path in paths if path.startswith(below))
     # Names that calls looked up in directories of the spool; programs to run may lie elsewhere.
     calls = capture.records["syscall"]

@@ -15,6 +15,7 @@ from spoolscope.tracers.lives import CUT, SEEN
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node, Seen
 from spoolscope.tracers.processes import Processes
+from spoolscope.tracers.quiet import Quiet
 from spoolscope.traces.capture import Capture
 
 # Times of birth are those of the last timer tick.
@@ -27,13 +28,15 @@ class Start:
 
     Attributes:
         cut_ns: The moment.
-        names: Every name that is known to have existed, with its record of the walk (or -1).
+        names: Every name that was followed and existed, with its record of the walk (or -1).
         processes: The processes as they were.
+        quiet: The names of the walk that were not followed.
     """
 
     cut_ns: int
     names: list[Node]
     processes: Processes
+    quiet: Quiet
 
 
 def cut_of(capture: Capture) -> int:
@@ -57,6 +60,7 @@ class Finding:
     Attributes:
         cut_ns: The moment that everything is brought to.
         end_ns: When the snapshot was whole.
+        tree: Records of the walk that are to be told by ``row``, one after the other.
     """
 
     def __init__(self, capture: Capture, space: Namespace, processes: Processes) -> None:
@@ -70,7 +74,10 @@ class Finding:
         self.end_ns = max(self.cut_ns, *(int(rows["ts_ns"].max(initial=0)) for rows in found))
         self._real_ns = self.cut_ns + capture.start_real_ns - capture.start_mono_ns
         self._at_cut: Processes | None = None
-        self._nodes: list[Node | None] = []
+        self._quiet = Quiet(capture, self._real_ns - TICK_NS)
+        self.tree = self._tree[self._quiet.followed]
+        self._next = iter(self._quiet.followed.tolist())
+        self._nodes: dict[int, Node | None] = {}
         self._row_of: dict[Key, int] = {}
 
     def cut(self) -> None:
@@ -79,16 +86,17 @@ class Finding:
         self._at_cut = self._processes.copy()
 
     def row(self, row: np.void) -> None:
-        """The walk saw a name, or all of a directory."""
+        """The walk saw a name, or all of a directory; the next of ``tree``."""
+        number = next(self._next)
         if not row["ino"]:
             if (directory := self._above(int(row["parent"]))) is not None:
                 self._space.listed(directory, int(row["ts_ns"]))
-            self._nodes.append(None)
+            self._nodes[number] = None
             return
         kind, born = int(row["mode"]) & S_IFMT, int(row["btime_ns"])
         seen = Seen(
             key=(int(row["dev"]), int(row["ino"])),
-            row=len(self._nodes),
+            row=number,
             ts_ns=int(row["ts_ns"]),
             links=int(row["nlink"]),
             directory=kind == S_IFDIR,
@@ -103,7 +111,7 @@ class Finding:
             path, _, name = name.rpartition(b"/")
             above = self._space.node(path)
         node = self._space.observed(above, name, seen) if above is not None else None
-        self._nodes.append(node)
+        self._nodes[number] = node
         # A directory made since may have the number of what was there at the start.
         if not seen.born and not (node is not None and node.born):
             self._row_of.setdefault(seen.key, seen.row)
@@ -125,4 +133,13 @@ class Finding:
                 # One that shows another name, too, shows the object that had its number before.
                 if row is not None and (row not in taken or self._tree["nlink"][row] > 1):
                     node.row = row
-        return Start(self.cut_ns, names, self._at_cut or self._processes.copy())
+        self._quiet.settle(self._places(names))
+        return Start(self.cut_ns, names, self._at_cut or self._processes.copy(), self._quiet)
+
+    def _places(self, names: list[Node]) -> dict[int, bytes]:
+        """Return where directories were that hold names which were not followed."""
+        there = {id(node) for node in names}
+        found = ((row, self._above(row + 1)) for row in self._quiet.above.tolist())
+        places = ((row, node) for row, node in found if node is not None and id(node) in there)
+        paths = ((row, self._space.path(node)) for row, node in places)
+        return {row: path for row, path in paths if path is not None}

@@ -1,6 +1,6 @@
 """The tables of the state at start: open files and the tree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from spoolscope.tracers.processes import OpenFile
 from spoolscope.tracers.start import Start
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.parquet import ROW_GROUP
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
 S_IFMT, S_IFREG = 0o170000, 0o100000
+PART = 8 * ROW_GROUP
 Int = npt.NDArray[np.int64]
 _FCNTL = CALLS["fcntl"].id
 
@@ -32,10 +34,11 @@ class State:
     Attributes:
         cut_ns: The moment of the start.
         cwds: Working directories by process.
+        quiet: Names of the tree that no call can have touched.
     """
 
     def __init__(self, capture: Capture, start: Start, space: Namespace) -> None:
-        self._capture, self.cut_ns = capture, start.cut_ns
+        self._capture, self.cut_ns, self.quiet = capture, start.cut_ns, start.quiet
         devices = {int(spool["dev"]) for spool in capture.meta.get("spools", [])}
         living = start.processes.living()
         gone = _gone(capture, start.cut_ns)
@@ -104,7 +107,7 @@ class State:
         return found
 
     def named(self) -> tuple[Int, Int, list[bytes]]:
-        """Return device, inode and path of the files that were open or in the tree."""
+        """Return device, inode and path of files that were open, or in the tree and followed."""
         tree = self._capture.records["tree"][[row for row, _ in self._names]]
         keys = np.array([file.key for _, _, file, _, _ in self._files], np.int64).reshape(-1, 2)
         return (
@@ -113,39 +116,58 @@ class State:
             [*(path for *_, path, _ in self._files), *(path for _, path in self._names)],
         )
 
-    def tree(self, path_id: PathId, text_id: PathId) -> Columns:
-        """Return the spool's names that the walk saw, where they were at the start."""
-        strings = self._capture.strings
-        tree = self._capture.records["tree"][[row for row, _ in self._names]]
-        targets = [text_id(strings[i]) if i else -1 for i in tree["target"].tolist()]
-        columns: Columns = {
-            "path_id": np.array([path_id(path) for _, path in self._names], np.int64),
-            "target_id": np.ma.masked_less(np.array(targets, np.int64), 0),
-            "extents": _extents(tree),
-        }
-        for name in ("dev", "ino", "size", "mtime_ns", "btime_ns", "blocks"):
-            columns[name] = tree[name].astype(np.int64)
-        columns["btime_ns"] = np.ma.masked_equal(columns["btime_ns"], 0)
-        for name in ("mode", "uid", "gid", "nlink"):
-            columns[name] = tree[name].astype(np.int32)
-        return columns
+    def tree(self, path_id: PathId, text_id: PathId, quiet_ids: Int) -> Iterator[Columns]:
+        """Yield the spool's names that the walk saw, where they were at the start, in parts.
 
-    def xattrs(self, path_id: PathId, text_id: PathId) -> Columns:
-        """Return the extended attributes of the tree's names."""
-        records, strings = self._capture.records["xattr"], self._capture.strings
-        paths = dict(self._names)
-        found = [
-            (path_id(paths[row]), text_id(strings[name]), length)
-            for row, name, length in zip(
-                (records["tree"].astype(np.int64) - 1).tolist(),
-                records["name"].tolist(),
-                records["length"].tolist(),
-                strict=True,
-            )
-            if row in paths
-        ]
-        columns = np.array(found, np.int64).reshape(-1, 3)
-        return {"path_id": columns[:, 0], "name_id": columns[:, 1], "length": columns[:, 2]}
+        Args:
+            path_id: Returns the id of a path.
+            text_id: Returns the id of a text.
+            quiet_ids: Path ids of the rows of ``quiet``.
+        """
+        rows, paths = self._rows(path_id, quiet_ids)
+        for begin in range(0, max(len(rows), 1), PART):
+            part = slice(begin, begin + PART)
+            tree = self._capture.records["tree"][rows[part]]
+            targets = self._texts(tree["target"], text_id)
+            columns: Columns = {
+                "path_id": paths[part],
+                "target_id": np.ma.array(targets, mask=tree["target"] == 0),
+                "extents": _extents(tree),
+            }
+            for name in ("dev", "ino", "size", "mtime_ns", "btime_ns", "blocks"):
+                columns[name] = tree[name].astype(np.int64)
+            columns["btime_ns"] = np.ma.masked_equal(columns["btime_ns"], 0)
+            for name in ("mode", "uid", "gid", "nlink"):
+                columns[name] = tree[name].astype(np.int32)
+            yield columns
+
+    def _rows(self, path_id: PathId, quiet_ids: Int) -> tuple[Int, Int]:
+        """Return the records of the walk that are names at the start, in order, and their paths."""
+        followed = np.array([row for row, _ in self._names], np.int64)
+        ids = np.array([path_id(path) for _, path in self._names], np.int64)
+        rows = np.concatenate([followed, self.quiet.rows])
+        order = np.argsort(rows)
+        return rows[order], np.concatenate([ids, quiet_ids])[order]
+
+    def _texts(self, numbers: npt.NDArray[np.uint32], text_id: PathId) -> Int:
+        """Return the ids of strings of the capture; of none it is 0."""
+        told, which = np.unique(numbers, return_inverse=True)
+        strings = self._capture.strings
+        ids = [text_id(strings[number]) if number else 0 for number in told.tolist()]
+        return np.array(ids, np.int64)[which.ravel()]
+
+    def xattrs(self, path_id: PathId, text_id: PathId, quiet_ids: Int) -> Columns:
+        """Return the extended attributes of the tree's names; arguments as those of ``tree``."""
+        records = self._capture.records["xattr"]
+        rows, paths = self._rows(path_id, quiet_ids)
+        of = records["tree"].astype(np.int64) - 1
+        there = np.isin(of, rows)
+        records, at = records[there], np.searchsorted(rows, of[there])
+        return {
+            "path_id": paths[at],
+            "name_id": self._texts(records["name"], text_id),
+            "length": records["length"].astype(np.int64),
+        }
 
     def missed_names(self, path_id: PathId, is_on_spool: Callable[[bytes], bool]) -> Columns:
         """Return the names that calls tell of and a walk did not meet."""

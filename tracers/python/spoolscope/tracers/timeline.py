@@ -35,7 +35,7 @@ class Timeline:
         if finding is not None:
             cut = np.zeros(1, [("ts_ns", np.uint64)])
             cut["ts_ns"] = finding.cut_ns
-            sources += [(cut, lambda _: finding.cut()), (capture.records["tree"], finding.row)]
+            sources += [(cut, lambda _: finding.cut()), (finding.tree, finding.row)]
         times = np.concatenate([rows["ts_ns"] for rows, _ in sources]).astype(np.int64)
         which = np.repeat(np.arange(len(sources)), [len(rows) for rows, _ in sources])
         at = np.concatenate([np.arange(len(rows)) for rows, _ in sources])

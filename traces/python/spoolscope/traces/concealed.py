@@ -27,9 +27,20 @@ _SYSTEM = re.compile(rb"/(usr|etc|bin|sbin|lib\w*|opt|snap|boot|dev|proc|sys)(/|
 _PROGRAM_PLACES = frozenset((b"bin", b"sbin", b"libexec"))
 _MESSAGES = frozenset((b"new", b"cur", b"tmp"))
 _IN_MAILBOX = _MESSAGES | {b"storage", b"mailboxes", b"dbox-Mails"}
+_OF_MESSAGES, _OF_PROGRAMS = 1, 2
 _HOST = re.compile(rb"\d+\.[^.]+\.([^,:]+)")
 _SEPARATORS = re.compile(rb"[^0-9a-z\x80-\xff]+")
 _LEAST_WORD, _LEAST_ANYWHERE, _LEAST_CUT = 3, 5, 4
+
+
+def holds(directory: bytes) -> int:
+    """Return a number for what a directory of this name holds: equal ones are treated alike."""
+    return _OF_MESSAGES if directory in _MESSAGES else _OF_PROGRAMS * (directory in _PROGRAM_PLACES)
+
+
+def is_in_mailbox(name: bytes) -> bool:
+    """Tell whether what lies beside a name of this kind belongs to a mailbox."""
+    return name in _IN_MAILBOX
 
 
 def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
@@ -63,7 +74,7 @@ class _Components:
     def add(self, path: bytes) -> None:
         """Add a path and the directories above that are new; a message has no name of its own."""
         directory, _, name = path.rpartition(b"/")
-        if name[:1].isdigit() and directory.rpartition(b"/")[2] in _MESSAGES:
+        if name[:1].isdigit() and holds(directory.rpartition(b"/")[2]) == _OF_MESSAGES:
             if host := _HOST.match(name):
                 self.hosts.add(host[1])
             path = directory
@@ -75,7 +86,7 @@ class _Components:
                 counts = self.directories[directory] = self._counts(directory)
             if counts:
                 self.names.add(name)
-            if name in _IN_MAILBOX:
+            if is_in_mailbox(name):
                 self.in_mailboxes.add(path)
             path = b"" if known else directory
 
@@ -83,7 +94,7 @@ class _Components:
         """Tell whether what is in a directory is named by people."""
         if self.all_is_spool and _SYSTEM.match(directory):
             return False
-        return directory.rpartition(b"/")[2] not in _PROGRAM_PLACES
+        return holds(directory.rpartition(b"/")[2]) != _OF_PROGRAMS
 
     def mailboxes(self, mounts: Iterable[bytes]) -> set[bytes]:
         """Return the components that lead to a mailbox, or look like its address."""

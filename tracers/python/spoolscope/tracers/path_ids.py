@@ -1,0 +1,137 @@
+"""The paths of a trace by id: absolute host paths in, names below a spool out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spoolscope.tracers.aliases import Aliases
+from spoolscope.tracers.resolve import Resolved
+from spoolscope.traces.capture import Capture
+from spoolscope.traces.parquet import ROW_GROUP
+from spoolscope.traces.private import Private
+from spoolscope.traces.text import escaped
+
+Columns = dict[str, Any]
+Int = npt.NDArray[np.int64]
+KINDS = pa.array(["spool", "outside", "text"])
+SPOOL, OUTSIDE, TEXT = range(3)
+PART = 8 * ROW_GROUP
+
+
+class PathIds:
+    """Path ids of a trace.
+
+    Those of calls come first, then those of the quiet names of the tree, then what tables add.
+
+    Attributes:
+        quiet_ids: Ids of the quiet names, in the order of their rows.
+    """
+
+    def __init__(self, capture: Capture, resolved: Resolved) -> None:
+        self._paths, self._quiet = resolved.paths, resolved.state.quiet
+        self._aliases = Aliases(capture.meta)
+        self._ids = {path: i for i, path in enumerate(resolved.paths)}
+        spools = capture.meta.get("spools", [])
+        self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
+        self._devices = [int(s["dev"]) for s in spools]
+        self._first = len(resolved.paths)
+        self.quiet_ids = np.arange(len(self._quiet.rows), dtype=np.int64) + self._first
+        self._by_id = np.zeros(0, np.int64)
+
+    def id(self, path: bytes) -> int:
+        """Return the id of an absolute path, adding it if needed."""
+        path = self._aliases.real(path)
+        if path not in self._ids:
+            self._ids[path] = len(self._paths) + len(self.quiet_ids)
+            self._paths.append(path)
+        return self._ids[path]
+
+    def path(self, number: int) -> bytes:
+        """Return the path of an id, which is none of a quiet name."""
+        return self._paths[number if number < self._first else number - len(self.quiet_ids)]
+
+    def text_id(self, text: bytes) -> int:
+        """Return the id of a text that is not a path of its own."""
+        return self.id(b"\0" + text)
+
+    def spool_of(self, path: bytes) -> int:
+        """Return the index of the spool a path lies on, -1 for none; the deepest mount wins."""
+        fits = [
+            (len(mount), i)
+            for i, mount in enumerate(self._mounts)
+            if path == mount or path.startswith(mount + b"/")
+        ]
+        return max(fits)[1] if fits else -1
+
+    def is_on_spool(self, path: bytes) -> bool:
+        """Tell whether a path lies on a spool."""
+        return self.spool_of(path) >= 0
+
+    def device(self, ids: Int) -> Int:
+        """Return the device of each path's spool, 0 outside."""
+        total = len(self._paths) + len(self.quiet_ids)
+        if len(self._by_id) != total + 1:
+            told = np.array([self._device(p) for p in self._paths], np.int64)
+            quiet = self._quiet.by_place(self._device)
+            parts = told[: self._first], quiet, told[self._first :], np.zeros(1, np.int64)
+            self._by_id = np.concatenate(parts)
+        return self._by_id[ids]
+
+    def _device(self, path: bytes) -> int:
+        spool = self.spool_of(path)
+        return self._devices[spool] if spool >= 0 else 0
+
+    def columns(self, private: Private | None) -> Iterator[Columns]:
+        """Yield the paths table in parts, pseudonymised if names are private."""
+        hide = private.names.path if private is not None else bytes
+        yield self._told(0, self._first, hide)
+        texts = self._quiet.texts(lambda path: _within(self._shown(path, hide)), _shower(hide))
+        kinds = self._quiet.by_place(lambda path: self._kind(path)[0])
+        spools = self._quiet.by_place(self.spool_of)
+        for begin in range(0, len(texts), PART):
+            part = slice(begin, begin + PART)
+            shown = texts[part].cast(pa.large_string()).cast(pa.string())
+            yield _columns(self.quiet_ids[part], shown, kinds[part], spools[part])
+        yield self._told(self._first, len(self._paths), hide)
+
+    def _told(self, begin: int, end: int, hide: Callable[[bytes], bytes]) -> Columns:
+        paths = self._paths[begin:end]
+        told = np.array([self._kind(path) for path in paths], np.int64).reshape(-1, 2)
+        ids = np.arange(begin, end, dtype=np.int64)
+        ids += len(self.quiet_ids) * (begin == self._first)
+        texts = pa.array([self._shown(path, hide) for path in paths], pa.string())
+        return _columns(ids, texts, told[:, 0], told[:, 1])
+
+    def _kind(self, path: bytes) -> tuple[int, int]:
+        if path.startswith(b"\0"):
+            return TEXT, -1
+        spool = self.spool_of(path)
+        return (SPOOL if spool >= 0 else OUTSIDE), spool
+
+    def _shown(self, path: bytes, hide: Callable[[bytes], bytes]) -> str:
+        """Return a path as the table has it."""
+        kind, spool = self._kind(path)
+        if kind == SPOOL:
+            path = path[len(self._mounts[spool]) + 1 :]
+        return escaped(hide(path[1:] if kind == TEXT else path))
+
+
+def _within(directory: str) -> bytes:
+    """Return what the names in a directory begin with; the top of a spool has no name."""
+    return f"{directory}/".encode() if directory else b""
+
+
+def _shower(hide: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    return lambda name: escaped(hide(name)).encode()
+
+
+def _columns(ids: Int, texts: pa.Array, kinds: Int, spools: Int) -> Columns:
+    return {
+        "path_id": ids,
+        "path": texts,
+        "kind": KINDS.take(pa.array(kinds)),
+        "spool": np.ma.masked_less(spools.astype(np.int16), 0),
+    }

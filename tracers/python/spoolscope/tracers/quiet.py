@@ -1,0 +1,216 @@
+"""Names of the walk that no call can have touched: a spool may have millions of them.
+
+They are at the start as the walk met them, so they stay rows of columns. Only names that a call,
+a descriptor or a mapping may lead to become nodes that are followed (namespace.py), with the
+directories above them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spoolscope.tracers.processes import S_IFDIR, S_IFMT
+from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.concealed import holds, is_in_mailbox
+
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+CHUNK = 1 << 18
+_DELETED = b" (deleted)"
+_MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)  # equal keys of others only cost time
+_TEXTS = {"task": ("path", "root"), "open_file": ("path",), "mapping": ("path",),
+          "syscall": ("path", "path2"), "prelude": ("path", "path2")}  # fmt: skip
+
+
+class Quiet:
+    """Rows of the walk apart from those that are followed.
+
+    Args:
+        capture: The capture.
+        born_ns: What was made since (CLOCK_REALTIME) is followed.
+
+    Attributes:
+        followed: Rows that are to be followed, in order.
+        above: Rows that are followed and are directories of rows that are not.
+        rows: The other rows that were there at the start, in order; none before ``settle``.
+    """
+
+    def __init__(self, capture: Capture, born_ns: int) -> None:
+        self._tree, self._strings = capture.records["tree"], capture.strings
+        self._parent = self._tree["parent"].astype(np.int64) - 1
+        followed = _followed(capture, self._parent, born_ns)
+        self.followed = np.flatnonzero(followed)
+        self._apart = np.flatnonzero(~followed & (self._tree["ino"] > 0))
+        above = self._parent[self._apart]
+        self.above = np.unique(above[followed[above]])
+        self.rows = np.zeros(0, np.int64)
+        self._levels: list[Int] = []
+        self._places: Mapping[int, bytes] = {}
+        self._place_of = np.zeros(0, np.int32)
+
+    def settle(self, places: Mapping[int, bytes]) -> None:
+        """Learn where directories of ``above`` were at the start; what is in others came later."""
+        self._places = places
+        self._place_of = np.full(len(self._tree), -1, np.int32)
+        self._place_of[list(places)] = list(places)
+        self._levels, rest = [], self._apart
+        while True:
+            there = self._place_of[self._parent[rest]] >= 0
+            level, rest = rest[there], rest[~there]
+            if not len(level):
+                break
+            self._place_of[level] = self._place_of[self._parent[level]]
+            self._levels.append(level)
+        if self._levels:
+            self.rows = np.sort(np.concatenate(self._levels))
+
+    def by_place(self, value: Callable[[bytes], int]) -> Int:
+        """Return for each row what a function says of the directory of ``above`` it lies below."""
+        values = np.zeros(len(self._tree) if self._places else 0, np.int64)
+        for row, path in self._places.items():
+            values[row] = value(path)
+        return values[self._place_of[self.rows]]
+
+    def texts(
+        self, prefix: Callable[[bytes], bytes], component: Callable[[bytes], bytes]
+    ) -> pa.Array:
+        """Return a text for each row: that of its directory, a slash, and that of its name.
+
+        Args:
+            prefix: What the names in a directory of ``above``, given by its path, begin with.
+            component: The text of a name.
+        """
+        done = pa.array([prefix(path) for path in self._places.values()], pa.large_binary())
+        if not len(self.rows):
+            return done[:0]
+        numbers = np.unique(self._tree["path"][self.rows])
+        names = pa.array([component(self._strings[n]) for n in numbers.tolist()], pa.large_binary())
+        at = np.full(len(self._tree), -1, np.int64)
+        at[list(self._places)] = np.arange(len(self._places))
+        levels, slash = [], pa.scalar(b"", pa.large_binary())
+        for level in self._levels:
+            own = names.take(pa.array(np.searchsorted(numbers, self._tree["path"][level])))
+            above = done.take(pa.array(at[self._parent[level]]))
+            done = pc.binary_join_element_wise(above, own, slash)
+            at[level] = np.arange(len(level))
+            levels.append(done)
+            slash = pa.scalar(b"/", pa.large_binary())
+        order = np.argsort(np.concatenate(self._levels))
+        return pa.concat_arrays(levels).take(pa.array(order))
+
+    def telling(self, *, all_of_them: bool) -> Iterator[bytes]:
+        """Yield paths that have every name, below every kind of directory, and every mailbox.
+
+        Args:
+            all_of_them: Leave none out.
+        """
+        chosen = np.ones(len(self.rows), np.bool_) if all_of_them else self._telling()
+        paths = self.texts(lambda path: path.rstrip(b"/") + b"/", bytes).filter(pa.array(chosen))
+        for begin in range(0, len(paths), CHUNK):
+            yield from paths[begin : begin + CHUNK].to_pylist()
+
+    def _telling(self) -> Bool:
+        numbers, name = np.unique(self._tree["path"], return_inverse=True)
+        texts = [self._strings[number] for number in numbers.tolist()]
+        holding = np.array([holds(text) for text in texts], np.int64)[name]
+        for row, path in self._places.items():
+            holding[row] = holds(path.rpartition(b"/")[2])
+        parent = self._parent[self.rows]
+        _, first = np.unique(name[self.rows] * 4 + holding[parent], return_index=True)
+        chosen = np.zeros(len(self.rows), np.bool_)
+        chosen[first] = True
+        inside = np.array([is_in_mailbox(text) for text in texts], np.bool_)[name[self.rows]]
+        _, first = np.unique(parent[inside], return_index=True)
+        chosen[np.flatnonzero(inside)[first]] = True
+        return chosen
+
+
+def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
+    """Tell of each row of the walk whether it has to be followed."""
+    tree = capture.records["tree"]
+    named = tree["ino"] > 0
+    # What no walk makes up (a directory met after what lies in it) is left to who follows.
+    odd = (parent < 0) | (parent >= np.arange(len(tree)))
+    followed = odd | np.isin(tree["ino"], _inodes(capture))
+    followed |= (tree["btime_ns"] > born_ns) & (tree["btime_ns"] != 0)
+    followed |= _repeated(tree["parent"].astype(np.uint64) << 32 | tree["path"])
+    followed |= _in_directories_met_again(tree, parent, odd)
+    followed &= named
+    at = np.flatnonzero(followed & ~odd)
+    while len(at):  # those above
+        above = np.unique(parent[at])
+        at = above[~followed[above]]
+        followed[at] = True
+        at = at[~odd[at]]
+    words = _words(capture)
+    numbers, name = np.unique(tree["path"], return_inverse=True)
+    told = np.array([capture.strings[number] in words for number in numbers.tolist()], np.bool_)
+    # And below them what a call names.
+    _descend(followed, np.flatnonzero(named & ~followed & told[name]), parent)
+    listings = np.flatnonzero(~named)
+    followed[listings] = odd[listings] | followed[parent[listings].clip(0)]
+    return followed
+
+
+def _inodes(capture: Capture) -> npt.NDArray[np.uint64]:
+    """Return the inode numbers that anything but the walk tells of."""
+    told = [
+        np.unique(rows[member])
+        for kind, rows in capture.records.items()
+        if kind != "tree"
+        for member in rows.dtype.names or ()
+        if member.endswith(("ino", "ino2"))
+    ]
+    return np.unique(np.concatenate(told)) if told else np.zeros(0, np.uint64)
+
+
+def _descend(marked: Bool, rows: Int, parent: Int) -> None:
+    """Mark those of some rows whose directories are marked, directly or thereby."""
+    there = np.ones(1, np.bool_)
+    while there.any():
+        there = marked[parent[rows]]
+        marked[rows[there]] = True
+        rows = rows[~there]
+
+
+def _in_directories_met_again(tree: Records, parent: Int, odd: Bool) -> Bool:
+    """Tell which rows lie below a directory that moved while the walk passed, and was met twice."""
+    directories = np.flatnonzero(tree["mode"] & S_IFMT == S_IFDIR)
+    met = tree[directories]
+    keys = met["ino"] * _MIXER ^ met["btime_ns"].astype(np.uint64) ^ met["dev"].astype(np.uint64)
+    below = np.zeros(len(tree), np.bool_)
+    below[directories[_repeated(keys)]] = True
+    if below.any():
+        _descend(below, np.flatnonzero(~below & ~odd), parent)
+    return below
+
+
+def _repeated(keys: npt.NDArray[np.uint64]) -> Bool:
+    """Tell which of some keys are there more than once."""
+    order = np.argsort(keys, kind="stable")
+    same = keys[order][1:] == keys[order][:-1]
+    twice = np.zeros(len(keys), np.bool_)
+    twice[order[1:][same]] = twice[order[:-1][same]] = True
+    return twice
+
+
+def _words(capture: Capture) -> set[bytes]:
+    """Return the names in all paths that anything but the walk tells of."""
+    numbers = [
+        np.unique(capture.records[kind][member])
+        for kind, members in _TEXTS.items()
+        if kind in capture.records
+        for member in members
+    ]
+    texts = [capture.strings[number] for number in np.unique(np.concatenate(numbers)).tolist()]
+    mounts = [str(spool["mount"]).encode() for spool in capture.meta.get("spools", [])]
+    aliases = capture.meta.get("aliases", {})
+    others = [str(alias).encode() for alias in (*aliases.keys(), *aliases.values())]
+    words: set[bytes] = set()
+    for text in (*texts, *mounts, *others):
+        words.update(text.split(b"/"))
+        words.add(text.removesuffix(_DELETED).rpartition(b"/")[2])
+    return words
