@@ -1,14 +1,18 @@
 //! Compares the target with the state the trace must have left behind.
 
-use foldhash::{HashMap, HashMapExt};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use crate::model::state::{Thing, Tree};
 use crate::pattern::Pattern;
@@ -18,64 +22,171 @@ use crate::xattrs;
 
 const MAX_EXAMPLES: usize = 20;
 const PIECE: usize = 1 << 20;
+/// Directories that are read at once: the caches are cold, and a disk serves several as fast as one.
+const THREADS: usize = 4;
 
 /// Names compared and what differed.
 #[derive(Debug, Default)]
 pub struct Comparison {
     pub checked: u64,
     pub mismatched: u64,
-    pub examples: Vec<Value>,
+    /// The first ones of names that are expected, then of others.
+    examples: BTreeMap<(bool, Vec<u8>), Value>,
 }
 
 impl Comparison {
     pub fn json(&self) -> Value {
-        json!({"checked": self.checked, "mismatched": self.mismatched, "examples": self.examples})
+        let examples: Vec<&Value> = self.examples.values().collect();
+        json!({"checked": self.checked, "mismatched": self.mismatched, "examples": examples})
     }
 
-    fn note(&mut self, path: &[u8], what: &str, expected: impl ToString, found: impl ToString) {
+    fn note(&mut self, path: &[u8], (what, expected, found): Difference, extra: bool) {
         self.mismatched += 1;
-        if self.examples.len() < MAX_EXAMPLES {
-            self.examples.push(json!({
-                "path": String::from_utf8_lossy(path),
-                "what": what,
-                "expected": expected.to_string(),
-                "found": found.to_string(),
-            }));
+        let example = json!({
+            "path": String::from_utf8_lossy(path),
+            "what": what,
+            "expected": expected,
+            "found": found,
+        });
+        self.examples.insert((extra, path.to_vec()), example);
+        self.shorten();
+    }
+
+    fn shorten(&mut self) {
+        while self.examples.len() > MAX_EXAMPLES {
+            self.examples.pop_last();
         }
+    }
+
+    fn add(&mut self, part: Self) {
+        self.checked += part.checked;
+        self.mismatched += part.mismatched;
+        self.examples.extend(part.examples);
+        self.shorten();
     }
 }
 
 /// Walks the target and compares every name, attribute and byte with the expected tree.
 pub fn compare(tree: &Tree, confinement: &Confinement, pattern: &Pattern) -> Comparison {
-    let mut found = HashMap::new();
     let root = PathBuf::from(std::ffi::OsString::from_vec(confinement.prefix.clone()));
-    walk(&root, &root, &mut found);
+    let names = tree
+        .names
+        .iter()
+        .map(|(name, thing)| (name.as_slice(), &tree.things[*thing]));
+    let walk = Walk {
+        names: names.collect(),
+        met: tree.names.iter().map(|_| AtomicBool::new(false)).collect(),
+        confinement,
+        pattern,
+        waiting: Mutex::new((vec![root.clone()], 0)),
+        root,
+        more: Condvar::new(),
+    };
     let mut comparison = Comparison::default();
-    for (name, thing) in &tree.names {
-        let thing = &tree.things[*thing];
-        if !makes(thing, confinement) {
-            continue;
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| walk.work())).collect();
+        for thread in running {
+            comparison.add(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
-        comparison.checked += 1;
-        match found.remove(name.as_slice()) {
-            Some((path, metadata)) => {
-                if let Some((what, expected, got)) =
-                    differs(thing, &path, &metadata, confinement, pattern)
-                {
-                    comparison.note(name, what, expected, got);
-                }
+    });
+    for ((name, thing), met) in walk.names.iter().zip(&walk.met) {
+        if makes(thing, confinement) {
+            comparison.checked += 1;
+            if !met.load(Relaxed) && !name.is_empty() {
+                comparison.note(name, absent("present", "absent"), false);
             }
-            None if name.is_empty() => {}
-            None => comparison.note(name, "name", "present", "absent"),
         }
-    }
-    let mut extra: Vec<_> = found.into_keys().collect();
-    extra.sort();
-    for name in extra {
-        comparison.checked += 1;
-        comparison.note(&name, "name", "absent", "present");
     }
     comparison
+}
+
+fn absent(expected: &str, found: &str) -> Difference {
+    ("name", expected.into(), found.into())
+}
+
+/// A walk of several threads over the target.
+struct Walk<'a> {
+    root: PathBuf,
+    /// What is expected, in order.
+    names: Vec<(&'a [u8], &'a Thing)>,
+    met: Vec<AtomicBool>,
+    confinement: &'a Confinement,
+    pattern: &'a Pattern,
+    /// Directories to be read, and how many are being read.
+    waiting: Mutex<(Vec<PathBuf>, usize)>,
+    more: Condvar,
+}
+
+impl Walk<'_> {
+    /// Reads directories until there are no more.
+    fn work(&self) -> Comparison {
+        let mut comparison = Comparison::default();
+        let mut waiting = self.waiting();
+        loop {
+            let Some(directory) = waiting.0.pop() else {
+                if waiting.1 == 0 {
+                    return comparison;
+                }
+                waiting = self
+                    .more
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            waiting.1 += 1;
+            drop(waiting);
+            let below = self.look_into(&directory, &mut comparison);
+            waiting = self.waiting();
+            waiting.0.extend(below.into_iter().rev());
+            waiting.1 -= 1;
+            self.more.notify_all();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, (Vec<PathBuf>, usize)> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compares what lies in a directory; returns the directories among it.
+    fn look_into(&self, directory: &Path, comparison: &mut Comparison) -> Vec<PathBuf> {
+        let mut below = Vec::new();
+        let Ok(entries) = fs::read_dir(directory) else {
+            return below;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let Ok(metadata) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            let name = path.strip_prefix(&self.root).unwrap_or(&path);
+            let name = name.as_os_str().as_bytes();
+            if name == b"lost+found" {
+                continue;
+            }
+            self.compare(name, &path, &metadata, comparison);
+            if metadata.is_dir() {
+                below.push(path);
+            }
+        }
+        below
+    }
+
+    fn compare(&self, name: &[u8], path: &Path, metadata: &Metadata, comparison: &mut Comparison) {
+        let known = self.names.binary_search_by_key(&name, |(name, _)| name);
+        match known.map(|at| (at, self.names[at].1)) {
+            Ok((at, thing)) if makes(thing, self.confinement) => {
+                self.met[at].store(true, Relaxed);
+                let found = differs(thing, path, metadata, self.confinement, self.pattern);
+                if let Some(difference) = found {
+                    comparison.note(name, difference, false);
+                }
+            }
+            _ => {
+                comparison.checked += 1;
+                comparison.note(name, absent("absent", "present"), true);
+            }
+        }
+    }
 }
 
 /// Whether the fixture and the replayer would have made this object at all.
@@ -83,32 +194,6 @@ fn makes(thing: &Thing, confinement: &Confinement) -> bool {
     match thing.attributes.mode & libc::S_IFMT {
         libc::S_IFLNK => confinement.chrooted,
         _ => true,
-    }
-}
-
-fn walk(root: &Path, at: &Path, found: &mut HashMap<Vec<u8>, (PathBuf, Metadata)>) {
-    let Ok(entries) = fs::read_dir(at) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let Ok(metadata) = fs::symlink_metadata(&path) else {
-            continue;
-        };
-        let name = path
-            .strip_prefix(root)
-            .unwrap_or(&path)
-            .as_os_str()
-            .as_bytes()
-            .to_vec();
-        let directory = metadata.is_dir();
-        if name == b"lost+found" {
-            continue;
-        }
-        found.insert(name, (path.clone(), metadata));
-        if directory {
-            walk(root, &path, found);
-        }
     }
 }
 
