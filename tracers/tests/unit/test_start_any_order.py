@@ -236,3 +236,20 @@ def test_only_names_that_may_have_been_touched_are_followed(new_story) -> None:
     followed = {"", "box7", "box7/tmp", "box8", "box8/cur", "box8/tmp"}
     assert len(state.quiet.rows) == 4001 - len(followed)
     assert len(story.tree()) == 4001
+
+
+def test_names_that_a_mount_leads_to_are_followed(new_story) -> None:
+    story = new_story()
+    story.capture.meta["mounted_below"] = [
+        {"own": True, "mount_ns": 1, "places": [["/spool/shown", "/spool/real"]]}
+    ]
+    story.task(CUT, 0)
+    story.name("/spool", 2, DIRECTORY)
+    story.seen_in(1, "real", 3, DIRECTORY)
+    story.seen_in(2, "x", 4)
+    story.call(1, "unlink", "/spool/shown/x")
+    capture = story.end()
+    resolved = resolve(capture)
+    assert resolved.paths[resolved.path[0]] == b"/spool/real/x"
+    assert len(resolved.state.quiet.rows) == 0
+    assert story.tree() == {"/spool": 2, "/spool/real": 3, "/spool/real/x": 4}

@@ -208,7 +208,9 @@ def _words(capture: Capture) -> set[bytes]:
     texts = [capture.strings[number] for number in np.unique(np.concatenate(numbers)).tolist()]
     mounts = [str(spool["mount"]).encode() for spool in capture.meta.get("spools", [])]
     aliases = capture.meta.get("aliases", {})
-    others = [str(alias).encode() for alias in (*aliases.keys(), *aliases.values())]
+    mounted = [place for told in capture.meta.get("mounted_below", []) for place in told["places"]]
+    led_to = (*aliases.keys(), *aliases.values(), *(path for pair in mounted for path in pair))
+    others = [str(path).encode() for path in led_to if path is not None]
     words: set[bytes] = set()
     for text in (*texts, *mounts, *others):
         words.update(text.split(b"/"))
