@@ -53,6 +53,15 @@ def test_programs_are_told_what_people_are():
             ],
         ),
         (
+            "nfs4-async",
+            [
+                "mkfs.ext4 -F -E lazy_itable_init=0,lazy_journal_init=0 DEVICE",
+                "mount -t ext4 -o noatime,nosuid,nodev DEVICE EXPORTED",
+                "exportfs -i -o async,rw,no_root_squash,no_subtree_check,fsid=0 127.0.0.1:EXPORTED",
+                "mount -t nfs4 -o noatime,vers=4.2,proto=tcp,nosuid,nodev 127.0.0.1:/ DIRECTORY",
+            ],
+        ),
+        (
             "zfs-lz4",
             [
                 "zpool create -f -m legacy -o ashift=12 -O atime=off -O compression=lz4"
@@ -64,9 +73,11 @@ def test_programs_are_told_what_people_are():
 )
 def test_a_name_shows_the_commands_in_their_order(name: str, commands: list[str]):
     shown = [line.strip() for line in said(name).splitlines() if line.startswith("    ")]
-    assert [line for line in shown if line.split()[0] in ("mount", "zpool") or "mkfs" in line][
-        -len(commands) :
-    ] == commands
+    assert [
+        line
+        for line in shown
+        if line.split()[0] in ("mount", "zpool", "exportfs") or "mkfs" in line
+    ][-len(commands) :] == commands
 
 
 def test_ones_own_are_listed(tmp_path: Path):

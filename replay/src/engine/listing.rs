@@ -9,7 +9,7 @@ use crate::engine::args::{Refusal, shape_of};
 use crate::engine::call;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Verdict};
-use crate::model::listings::{Listing, NameSet};
+use crate::model::listings::{Listing, NameSet, is_silly};
 use crate::semantics::Kind;
 
 /// Listings that a task is reading.
@@ -79,7 +79,8 @@ fn is_shown(name: &CStr, kind: u8, directory: i32) -> bool {
         libc::DT_UNKNOWN => type_of(name, directory),
         known => known,
     };
-    kind != libc::DT_LNK && !matches!(name.to_bytes(), b"." | b".." | b"lost+found")
+    let name = name.to_bytes();
+    kind != libc::DT_LNK && !matches!(name, b"." | b".." | b"lost+found") && !is_silly(name)
 }
 
 /// For filesystems that keep no types in their directories.

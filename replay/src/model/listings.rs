@@ -297,12 +297,35 @@ fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u
 }
 
 /// Whether a replay is sure to have such a name: without a root of its own it makes no symlinks, and
-/// what mkfs makes is not the trace's.
+/// what mkfs or a client of NFS makes is not the trace's.
 pub fn is_shown(names: &Names, path: u32, mode: u32) -> bool {
-    mode & libc::S_IFMT != libc::S_IFLNK && last_part(names, path) != b"lost+found"
+    let name = last_part(names, path);
+    mode & libc::S_IFMT != libc::S_IFLNK && name != b"lost+found" && !is_silly(name)
+}
+
+/// Whether a client of NFS made the name, of a file that was removed while it was open
+/// (nfs_sillyrename in fs/nfs/unlink.c): ".nfs", the file's number, and a count.
+pub fn is_silly(name: &[u8]) -> bool {
+    const DIGITS: usize = 16 + 8;
+    let digits = name.strip_prefix(b".nfs");
+    digits.is_some_and(|rest| rest.len() == DIGITS && rest.iter().all(u8::is_ascii_hexdigit))
 }
 
 fn last_part<'a>(names: &'a Names, path: u32) -> &'a [u8] {
     let bytes = names.bytes(path);
     &bytes[parent_of(bytes).map_or(0, |parent| parent.len() + 1)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_removed_files_are_known() {
+        assert!(is_silly(b".nfs000000000000000e00000001"));
+        assert!(is_silly(b".nfs00000000003fabcd0000000f"));
+        assert!(!is_silly(b".nfs000000000000000e0000000"));
+        assert!(!is_silly(b".nfs000000000000000e0000000x"));
+        assert!(!is_silly(b".nfs"));
+    }
 }

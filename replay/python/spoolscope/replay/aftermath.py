@@ -31,7 +31,7 @@ def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
     """
     if target.storage is not None:
         with life.step("umount"):
-            images.unmount(target.mount)
+            target.storage.unmount(target.mount)
         life.count("replay")
         if whole:
             check(target.storage, life)

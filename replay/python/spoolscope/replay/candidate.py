@@ -25,6 +25,7 @@ class Candidate:
         journal: Bytes of a separate journal or log device; 0: it has none.
         layers: What it lies on, lowest first: dm-crypt, md, ..., or the candidate below an overlay.
         below: That candidate.
+        export: How a server exports it: "sync", or more options of exports(5); empty without one.
         model: Name of a device model; empty: the device as it is.
         smallest: Bytes of the smallest device that it fits on.
         reason: One sentence: why anybody compares it.
@@ -44,6 +45,7 @@ class Candidate:
     journal: int = 0
     layers: tuple[str, ...] = ()
     below: "Candidate | None" = None
+    export: str = ""
     model: str = ""
     smallest: int = 0
     reason: str = ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from spoolscope.replay import images
 from spoolscope.replay.device_uses import locked
 from spoolscope.replay.devices import Device
+from spoolscope.replay.nfs import stop_left
 from spoolscope.replay.signatures import foreign, signatures, wipe
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.mounts import mounts
@@ -20,6 +21,7 @@ def clear(place: Path) -> None:
         SpoolscopeError: something in it is in use, or cannot be removed.
     """
     place = place.resolve()  # as the kernel names it
+    stop_left()
     for mount in reversed(_mounts_of(place)):
         images.unmount(mount)
     if still := _mounts_of(place):

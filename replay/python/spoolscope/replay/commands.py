@@ -11,7 +11,7 @@ from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.candidate import Candidate
-from spoolscope.replay.layers import Command
+from spoolscope.replay.layers import NFS, Command
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import DEVICE, FILESYSTEMS, Filesystem
 
@@ -19,6 +19,9 @@ BLOCK_BYTES = 4096
 """Of the blocks in which filesystems.toml counts a journal."""
 SAID_LINES = 3
 OVERLAY = "overlay"
+HOST = "127.0.0.1"
+# Besides what the candidate chooses; by fsid=0 it is the root of what NFS 4 sees.
+EXPORTED = "rw,no_root_squash,no_subtree_check,fsid=0"
 # What an overlay is made of, on the filesystem below.
 PARTS = {"lowerdir": "lower", "upperdir": "upper", "workdir": "work"}
 
@@ -52,7 +55,13 @@ def formatting(
 
 
 def mounting(
-    candidate: Candidate, device: str, place: PurePath, journal: str = "", *, loop: bool = False
+    candidate: Candidate,
+    device: str,
+    place: PurePath,
+    journal: str = "",
+    *,
+    loop: bool = False,
+    exported: PurePath | None = None,
 ) -> list[Command]:
     """Return the commands that mount a candidate.
 
@@ -62,6 +71,7 @@ def mounting(
         place: The mount point.
         journal: As in ``formatting``.
         loop: The device is an image: it gets a loop device that goes with the mount.
+        exported: Where the filesystem below is mounted that a server exports.
     """
     kind = FILESYSTEMS[candidate.fstype]
     if candidate.fstype == OVERLAY and candidate.below is not None:
@@ -74,13 +84,24 @@ def mounting(
             ("mkdir", "-p", *parts.values()),
             ("mount", "-t", OVERLAY, "-o", options, kind.mounts, str(place)),
         ]
+    if candidate.fstype in NFS and candidate.below is not None:
+        below = exported or PurePath("EXPORTED")
+        return [
+            *mounting(candidate.below, device, below, journal, loop=loop),
+            ("exportfs", "-i", "-o", f"{candidate.export},{EXPORTED}", f"{HOST}:{below}"),
+            _mount(candidate, kind.mounts.replace("{exported}", str(below)), place),
+        ]
     options = candidate.mount_options
     if journal and kind.journal is not None and kind.journal.mount:
         options = f"{_filled([kind.journal.mount], _told(candidate, journal))[0]},{options}"
     if loop:
         options = f"loop,{options}"
-    source = kind.mounts.replace(DEVICE, device)
-    return [("mount", "-t", candidate.fstype, "-o", options, source, str(place))]
+    return [_mount(candidate, kind.mounts.replace(DEVICE, device), place, options)]
+
+
+def _mount(candidate: Candidate, source: str, place: PurePath, options: str = "") -> Command:
+    options = options or candidate.mount_options
+    return ("mount", "-t", candidate.fstype, "-o", options, source, str(place))
 
 
 def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
@@ -93,7 +114,7 @@ def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
 
 
 def formatted(candidate: Candidate) -> Filesystem:
-    """Return the type that mkfs makes: of an overlay that of the filesystem below."""
+    """Return the type that mkfs makes: of an overlay or export that of the filesystem below."""
     return FILESYSTEMS[(candidate.below or candidate).fstype]
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
+NFS = ("nfs", "nfs4")
+"""Types of filesystem that a server exports."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from spoolscope.traces.mounts import Mount, mounts
 from spoolscope.traces.unfinished import command_line
 
 RUN = Path("/run/spoolscope")
-"""Its directories are mount points; a command that uses one has it locked."""
+"""Its numbered directories are mount points; a command that uses one has it locked."""
 
 # Numbers of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS = 0x0002_0000
@@ -62,23 +62,23 @@ def mount_point() -> Iterator[Path]:
         OSError: it cannot be made.
     """
     RUN.parent.mkdir(parents=True, exist_ok=True)
-    place, descriptor = next(found for number in count(1) if (found := _taken(RUN / str(number))))
+    place, descriptor = next(found for number in count(1) if (found := taken(RUN / str(number))))
     try:
         yield place
     finally:
         with undisturbed():
-            _give_back(place, descriptor)
+            vacated(place, descriptor)
 
 
 def remove_unused() -> None:
     """Remove the mount points of killed commands, where nothing is mounted any more."""
-    for place in RUN.glob("*"):
+    for place in RUN.glob("[0-9]*"):
         with suppress(PermissionError):  # those of root are not ours to remove
-            if (taken := _taken(place)) is not None:
-                _give_back(*taken)
+            if (held := taken(place)) is not None:
+                vacated(*held)
 
 
-def _taken(place: Path) -> tuple[Path, int] | None:
+def taken(place: Path) -> tuple[Path, int] | None:
     """Make and lock a directory, or take one that a killed command has left; None if in use.
 
     To remove one that is in use is not refused, if it is a mount point in another namespace only:
@@ -99,7 +99,8 @@ def _taken(place: Path) -> tuple[Path, int] | None:
     return None
 
 
-def _give_back(place: Path, descriptor: int) -> None:
+def vacated(place: Path, descriptor: int) -> None:
+    """Remove a directory that was taken, unless something is mounted on it, and unlock it."""
     with suppress(OSError):  # something is mounted on it
         place.rmdir()
     os.close(descriptor)

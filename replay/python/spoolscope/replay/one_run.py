@@ -83,7 +83,8 @@ def run_once(
             summary, disturbed = _execute(job, engine, target, directory, show)
         life.by_kind(directory / "trace", disks)
         show("verifying")
-        state = engine.verify(target.mount)
+        images.run("sync", "-f", target.mount)
+        state = engine.verify(target.filled_at)
         options = target.options
         types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
         show("checking and emptying it")
@@ -133,8 +134,8 @@ def _fill(
         life.capacity("after_mkfs", target.mount)
         life.watch(target.devices())
         with life.step("fill"):
-            built = engine.fixture(target.mount, job.begin.age)
-            images.run("sync", "-f", target.mount)
+            built = engine.fixture(target.filled_at, job.begin.age)
+            images.run("sync", "-f", target.filled_at)
         if note is not None and target.storage is not None:
             write_json(note, built)
     show("preparing caches")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.candidate import NOT_STATED, SAME, Candidate
-from spoolscope.replay.layers import LAYERS, device_layers
+from spoolscope.replay.layers import LAYERS, NFS, device_layers
 from spoolscope.replay.options import WrongError, joined_options, split_options, split_words
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS, Filesystem, size_bytes
@@ -17,10 +17,15 @@ from spoolscope.traces.inheritance import LIKE
 
 OURS = Path(__file__).with_name("candidates.toml")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-TEXTS = ("filesystem", "mkfs", "mount", "journal", "smallest", "reason", "source", "instead")
+TEXTS = (
+    *("filesystem", "mkfs", "mount", "export", "journal", "smallest"),
+    *("reason", "source", "instead"),
+)
 KEYS = {LIKE, "on", "durability", *TEXTS}
+EXPORTS = ("sync", "async", "wdelay", "no_wdelay")
+"""Options of exports(5) that a candidate may choose."""
 # Filesystems that lie on another one; what they lie on is a candidate.
-ON_ANOTHER = ("overlay", "nfs")
+ON_ANOTHER = ("overlay", *NFS)
 
 Candidates = Mapping[str, Candidate]
 
@@ -155,6 +160,7 @@ def made(
     if words and not before:
         raise WrongError(f"mkfs: nothing makes {fstype}")
     options = split_options(block.get("mount", ""))
+    export = _export(kind, block, base)
     return Candidate(
         name=name,
         fstype=fstype,
@@ -164,6 +170,7 @@ def made(
         journal=journal,
         layers=layers,
         below=below,
+        export=export,
         smallest=_size(block, "smallest", given.smallest if given else kind.smallest_bytes),
         reason=block.get("reason", ""),
         source=block.get("source", base.source if base else ""),
@@ -178,10 +185,26 @@ def _below(kind: Filesystem, layers: tuple[str, ...], others: Candidates) -> Can
     if kind.type in ON_ANOTHER:
         if len(layers) != 1 or layers[0] not in others:
             raise WrongError(f"on: {kind.type} lies on one other candidate, such as ['ext4']")
-        return others[layers[0]]
+        below = others[layers[0]]
+        if below.layers or below.journal:
+            raise WrongError(
+                f"on: {below.name!r} needs more than one disk: {kind.type} has but one"
+            )
+        return below
     if unknown := [layer for layer in layers if layer not in LAYERS]:
         raise WrongError(f"on: {unknown[0]!r} is none of {', '.join(LAYERS)}")
     return None
+
+
+def _export(kind: Filesystem, block: dict[str, Any], base: Candidate | None) -> str:
+    """Return the options by which a server exports it, empty if no server does."""
+    served = kind.type in NFS
+    text = str(block.get("export", base.export if base else "sync" if served else ""))
+    if text and not served:
+        raise WrongError(f"export: no server exports {kind.type}")
+    if unknown := [word for word in text.split(",") if served and word not in EXPORTS]:
+        raise WrongError(f"export: {unknown[0]!r} is none of {', '.join(EXPORTS)}")
+    return text
 
 
 def _durability(block: dict[str, Any], base: Candidate | None, *, stated: bool) -> str:

@@ -12,8 +12,9 @@ from spoolscope.replay import images
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.commands import carried_out, checking, formatted, formatting, mounting
 from spoolscope.replay.interrupts import undisturbed
-from spoolscope.replay.layers import device_layers
+from spoolscope.replay.layers import NFS, device_layers
 from spoolscope.replay.modelled import ModelledDisk, Player
+from spoolscope.replay.nfs import serving, withdraw
 from spoolscope.replay.stack import disks_of, share_of, stacked
 
 
@@ -30,6 +31,7 @@ class Storage:
         label: What the filesystem is called, if it is.
         disk: The modelled disk whose file ``main`` is.
         devices: Of block devices that were given: what run.json says of each.
+        exported: Where it is mounted for the server that exports it; None without one.
         set_up: Commands that made the layers below it, with what they printed.
     """
 
@@ -42,6 +44,7 @@ class Storage:
     disk: ModelledDisk | None = None
     devices: tuple[dict[str, Any], ...] = ()
     set_up: tuple[dict[str, Any], ...] = ()
+    exported: Path | None = None
 
     def played(self, player: Player, until: ExitStack) -> "Storage":
         """Return it on a disk that plays the candidate's device model, if that names one.
@@ -76,13 +79,22 @@ class Storage:
             SpoolscopeError: mount failed.
         """
         loop = not self.main.is_block_device()
-        done = carried_out(
-            mounting(self.candidate, str(self.main), place, self._journal(), loop=loop)
-        )
+        asked = (self.candidate, str(self.main), place, self._journal())
+        done = carried_out(mounting(*asked, loop=loop, exported=self.exported))
         if self.disk is not None:
-            images.serve_at_once(place)
-            self.disk.play(images.loop_device(place))
+            images.serve_at_once(self.below(place))
+            self.disk.play(images.loop_device(self.below(place)))
         return done
+
+    def unmount(self, place: Path) -> None:
+        """Unmount it, and what it lies on."""
+        images.unmount(place)
+        if self.exported is not None:
+            withdraw(self.exported)
+
+    def below(self, place: Path) -> Path:
+        """Return where that is mounted which lies on the devices, if the whole is at a place."""
+        return self.exported or place
 
     def fsck_words(self) -> list[str]:
         """Return the program that checks it and changes nothing, with its words; or no words."""
@@ -140,8 +152,10 @@ def on_images(
         else:
             for image, size in zip(made, sizes, strict=True):
                 images.create(image, size)
-        with _attached(made[1]) if made[1:] else nullcontext() as journal:
-            yield Storage(candidate, made[0], journal, tuple(made), copied)
+        served = serving() if candidate.fstype in NFS else nullcontext()
+        attached = _attached(made[1]) if made[1:] else nullcontext()
+        with served as exported, attached as journal:
+            yield Storage(candidate, made[0], journal, tuple(made), copied, exported=exported)
     finally:
         with undisturbed():
             shutil.rmtree(place, ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from spoolscope.replay import images
 from spoolscope.replay.age import GROWTH, Age
 from spoolscope.replay.candidates import Candidate
-from spoolscope.replay.commands import versions
+from spoolscope.replay.commands import formatted, versions
 from spoolscope.replay.directories import alone_in
 from spoolscope.replay.disks import Disks
 from spoolscope.replay.interrupts import undisturbed
@@ -20,7 +20,6 @@ from spoolscope.replay.modelled import Player
 from spoolscope.replay.mount_points import mount_point
 from spoolscope.replay.storage import Storage, on_images
 from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.filesystems import FILESYSTEMS
 
 MIB = 1 << 20
 SMALLEST_BYTES = 1 << 30
@@ -49,12 +48,17 @@ class Target:
         """It holds the fixture already."""
         return self.storage is not None and self.storage.copied
 
+    @property
+    def filled_at(self) -> Path:
+        """Where the fixture is built and verified: with a server, what that exports."""
+        return self.mount if self.storage is None else self.storage.below(self.mount)
+
     def devices(self) -> list[Path]:
         """Return the block devices that it is on while it is mounted; none for a directory."""
         if self.storage is None:
             return []
         journal = [self.storage.journal] if self.storage.journal else []
-        return block_devices(self.mount) + journal
+        return block_devices(self.storage.below(self.mount)) + journal
 
     def cool(self, keep: Path | None = None, life: Lifetime | None = None) -> None:
         """Write everything back and forget it, so that the replay starts with cold caches.
@@ -67,7 +71,7 @@ class Target:
         if self.storage is None:
             images.run("sync", "-f", self.mount)
             return
-        images.unmount(self.mount)
+        self.storage.unmount(self.mount)
         life.count("fill")
         if keep is not None and not self.copied:
             self.storage.keep(keep)
@@ -119,7 +123,7 @@ def prepared(
             try:
                 with life.step("mount_copied" if storage.copied else "mount"):
                     life.ran(storage.mount(mount))
-                for name in FILESYSTEMS[candidate.fstype].leaves:
+                for name in formatted(candidate).leaves:
                     (mount / name).unlink(missing_ok=True)
                 yield Target(mount, _mounted_options(mount), storage, player, disks)
             finally:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from spoolscope.replay import images
 from spoolscope.replay.candidate import Candidate
-from spoolscope.replay.layers import LAYERS, device_layers
+from spoolscope.replay.layers import LAYERS, NFS, device_layers
+from spoolscope.replay.nfs import PACKAGES, missing_program
 from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.kernel import can_mount
 
@@ -30,6 +31,8 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
     if kind.needs:
         return Refusal(f"it needs {kind.needs}", "use another candidate")
     elsewhere = f"use --vm {candidate.kernels[0]}" if candidate.kernels else "use another candidate"
+    if candidate.fstype in NFS and (why := _no_server(elsewhere)):
+        return why
     if device_layers(candidate.layers) and (why := _no_layers(candidate.layers, elsewhere)):
         return why
     if not can_mount(candidate.fstype):
@@ -40,6 +43,15 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
         return Refusal(
             f"program {candidate.mkfs[0]} is missing", f"apt-get install {candidate.package}"
         )
+    return None
+
+
+def _no_server(elsewhere: str) -> Refusal | None:
+    if not LAB.exists():
+        # A production host may have a server of its own, of which there can be but one.
+        return Refusal("an NFS server is set up in a lab VM only", elsewhere)
+    if program := missing_program():
+        return Refusal(f"program {program} is missing", f"apt-get install {PACKAGES}")
     return None
 
 

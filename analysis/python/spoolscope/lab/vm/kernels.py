@@ -28,7 +28,10 @@ UNPACKED = (
     "*/lib/modules/*/modules.*",
     *(
         f"*/kernel/{part}/*"
-        for part in ("fs", "lib", "crypto", "arch/x86/crypto", "net/9p", "net/sunrpc", "net/core")
+        for part in (
+            *("fs", "lib", "crypto", "arch/x86/crypto", "net/9p", "net/core"),
+            *("net/sunrpc", "net/dns_resolver"),  # of NFS
+        )
     ),
     *(
         f"*/kernel/drivers/{part}/*"

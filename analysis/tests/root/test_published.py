@@ -1,0 +1,77 @@
+"""Every configuration of the published comparisons replays a short part of the sample.
+
+Those of this kernel here, the others in one machine that has them, with an NFS server beside them:
+what is asked is the same calls with the same results and the same tree, not how long they took.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spoolscope.replay.presets import presets
+from spoolscope.replay.where import why_not_here
+
+pytestmark = [pytest.mark.root, pytest.mark.steady]
+
+SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/postfix-dovecot"
+SPOOLSCOPE = Path(sys.executable).with_name("spoolscope")
+KERNEL = "6.1"
+PUBLISHED = [one for name, one in presets().items() if re.match(r"c20\d\d-", name)]
+NOWHERE = [one.name for one in PUBLISHED if not one.kernels]
+SERVED = ["nfs3", "nfs4"]
+
+
+def replayed(place: Path, names: list[str], *more: str) -> list[dict[str, Any]]:
+    on = [word for name in names for word in ("--on", name)]
+    words = [SPOOLSCOPE, "replay", SAMPLE, *on, "--slice", "1s..1.1s", "--pace", "afap", *more,
+             "--no-record", "--no-life", "--json", "-q", "-o", place / "out"]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
+    assert done.stdout, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["runs"]
+    assert sorted(row["candidate"] for row in rows) == sorted(names)
+    return rows
+
+
+def check(row: dict[str, Any]) -> None:
+    """Hold a run to its recording; what is documented of the filesystem may be answered so."""
+    told = (row["candidate"], row["divergences"], row["final_state"])
+    others = row["divergent"] - sum(row["divergences"]["of_filesystem"].values())
+    assert row["syscalls"] > 900, told
+    assert row["executed"] >= 0.999 * row["syscalls"], told
+    assert others <= 0.001 * row["executed"], told
+    assert row["final_state"]["checked"] > 4000, told
+    assert row["final_state"]["mismatched"] == 0, told
+
+
+def test_those_that_run_nowhere_say_why() -> None:
+    assert NOWHERE
+    for name in NOWHERE:
+        words = [SPOOLSCOPE, "replay", SAMPLE, "--on", name, "--vm", KERNEL]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert re.search(
+            rf"candidate {name} does not run here: it needs (a kernel|FreeBSD)", done.stderr
+        )
+
+
+def test_those_of_this_kernel(tmp_path: Path, require) -> None:
+    for fstype in ("ext4", "xfs"):
+        require(fstype)
+    names = [one.name for one in PUBLISHED if why_not_here(one) is None]
+    assert len(names) >= 19
+    for row in replayed(tmp_path, names):
+        check(row)
+
+
+def test_those_of_other_kernels_and_of_a_server(tmp_path: Path, lab_machine) -> None:
+    release = lab_machine(KERNEL).kernel.release
+    names = [one.name for one in PUBLISHED if why_not_here(one) and one.kernels]
+    assert len(names) >= 12
+    for row in replayed(tmp_path, [*names, *SERVED], "--vm", KERNEL):
+        check(row)
+        assert row["kernel"] == release
