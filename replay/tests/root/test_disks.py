@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.replay.candidates import parse
 from spoolscope.replay.clearing import wipe_left
 from spoolscope.replay.devices import Device
 from spoolscope.replay.disks import Asked, Disks, given
@@ -310,6 +311,11 @@ def test_what_spoolscope_left_is_no_obstacle(loop: Loop, require: Callable[..., 
     assert "holds xfs (mail)" in refusal(main, log)
     assert wipe_left([main, log]) == []
     assert twice(main, log, overwritten=("xfs", "xfs_external_log")).paths == [main, log]
+
+
+def test_what_a_server_exports_is_on_no_disk(loop: Loop) -> None:
+    with pytest.raises(SpoolscopeError, match="exports to nfs4 lies on an image"):
+        twice(loop()).check_candidates([parse("nfs4")])
 
 
 def test_too_small_a_device(loop: Loop) -> None:

@@ -11,7 +11,7 @@ from spoolscope.replay.commands import formatted
 from spoolscope.replay.device_uses import check_unused, locked
 from spoolscope.replay.devices import Device, refused
 from spoolscope.replay.interrupts import undisturbed
-from spoolscope.replay.layers import device_layers
+from spoolscope.replay.layers import NFS, device_layers
 from spoolscope.replay.signatures import LABEL, check_signatures, settle, wipe
 from spoolscope.replay.storage import Storage
 
@@ -94,6 +94,11 @@ class Disks:
             if device_layers(one.layers):
                 raise refused(
                     f"{one.name} lies on {one.layers[0]}, which is set up over images only",
+                    "leave it out, or replay it without --device",
+                )
+            if one.fstype in NFS:
+                raise refused(
+                    f"what a server exports to {one.name} lies on an image",
                     "leave it out, or replay it without --device",
                 )
             if one.model:

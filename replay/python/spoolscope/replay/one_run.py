@@ -83,8 +83,7 @@ def run_once(
             summary, disturbed = _execute(job, engine, target, directory, show)
         life.by_kind(directory / "trace", disks)
         show("verifying")
-        images.run("sync", "-f", target.mount)
-        state = engine.verify(target.filled_at)
+        state = engine.verify(target.written())
         options = target.options
         types = Types(_recorded_types(job.trace), filesystem_type(target.mount))
         show("checking and emptying it")

@@ -50,8 +50,14 @@ class Target:
 
     @property
     def filled_at(self) -> Path:
-        """Where the fixture is built and verified: with a server, what that exports."""
+        """Where the fixture is built: with a server, in what that exports."""
         return self.mount if self.storage is None else self.storage.below(self.mount)
+
+    def written(self) -> Path:
+        """Have a server get all that its client holds; return where the tree can be verified."""
+        if self.filled_at != self.mount:
+            images.run("sync", "-f", self.mount)
+        return self.filled_at
 
     def devices(self) -> list[Path]:
         """Return the block devices that it is on while it is mounted; none for a directory."""

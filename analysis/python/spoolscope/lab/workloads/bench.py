@@ -155,7 +155,7 @@ class Bench:
             self.life.left_out("check", "a directory is not unmounted")
             return
         self.show("check", None)
-        images.unmount(self.target.mount)
+        self.target.storage.unmount(self.target.mount)
         check(self.target.storage, self.life)
         self.target.storage.forget()
         self.target.storage.mount(self.target.mount)
