@@ -25,6 +25,22 @@ pytestmark = [pytest.mark.root, pytest.mark.steady]
 LAB = [sys.executable, "-m", "spoolscope.cli.main", "lab", "mailserver"]
 
 
+@pytest.fixture(scope="module")
+def why_no_packages() -> str:
+    """Say why servers cannot be unpacked here; nothing if they can."""
+    try:
+        unpacked(setup_of("dovecot", None, 1)[0].packages)
+    except SpoolscopeError as error:
+        return error.message
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def packages(require: Callable[..., None], why_no_packages: str) -> None:
+    if why_no_packages:
+        require("packages", reason=why_no_packages)
+
+
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[..., None]) -> None:
     require("bpf")
