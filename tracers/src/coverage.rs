@@ -165,43 +165,82 @@ fn try_load(programs: &[&Program]) -> std::result::Result<(), (String, String)> 
     loaded.map_err(|e| (refusal::last_log(), e.to_string()))
 }
 
-/// Tries all together; while that fails, without the program that was refused.
-pub fn survey() -> Result<Coverage> {
-    refusal::quiet();
-    check_host()?;
-    let mut coverage = Coverage::default();
-    let (mut left, mut stand_ins) = (Vec::new(), Vec::new());
-    for (program, absent) in programs()? {
-        match (program.stands_in_for(), absent) {
-            (Some(original), absent) => stand_ins.push((original, program, absent)),
-            (None, Some(why)) => coverage.lacks(&program, why),
-            (None, None) => left.push(program),
-        }
-    }
-    drop_refused(&mut left, &mut coverage)?;
-    stand_ins.retain(|(original, ..)| coverage.missing.contains_key(*original));
-    for (_, program, absent) in stand_ins {
-        match absent {
-            Some(why) => coverage.lacks(&program, why),
-            None => left.push(program),
-        }
-    }
-    drop_refused(&mut left, &mut coverage)?;
-    coverage.attached = left.into_iter().map(|p| p.name).collect();
-    Ok(coverage)
+/// The programs, before and while the kernel is asked to load them.
+struct Survey {
+    coverage: Coverage,
+    left: Vec<Program>,
+    /// What it stands in for, the program, and why the kernel has no place for it.
+    stand_ins: Vec<(&'static str, Program, Option<String>)>,
 }
 
-/// Leaves what loads together; the rest is missing, with its reason.
-fn drop_refused(left: &mut Vec<Program>, coverage: &mut Coverage) -> Result<()> {
-    while let Err((log, error)) = try_load(&left.iter().collect::<Vec<_>>()) {
-        let why = refusal::reason(&log, &error);
-        let name = refusal::culprit(&log);
-        let Some(at) = left.iter().position(|p| Some(&p.name) == name.as_ref()) else {
-            bail!("this kernel refuses the recorder's object: {why}");
+impl Survey {
+    fn new() -> Result<Survey> {
+        refusal::quiet();
+        check_host()?;
+        let mut survey = Survey {
+            coverage: Coverage::default(),
+            left: Vec::new(),
+            stand_ins: Vec::new(),
         };
-        coverage.lacks(&left.remove(at), why);
+        for (program, absent) in programs()? {
+            match (program.stands_in_for(), absent) {
+                (Some(original), absent) => survey.stand_ins.push((original, program, absent)),
+                (None, Some(why)) => survey.coverage.lacks(&program, why),
+                (None, None) => survey.left.push(program),
+            }
+        }
+        survey.bring_in();
+        Ok(survey)
     }
-    Ok(())
+
+    /// Takes those that stand in for what is missing; false if that changes nothing.
+    fn bring_in(&mut self) -> bool {
+        let n_before = self.left.len();
+        for (original, program, absent) in std::mem::take(&mut self.stand_ins) {
+            match absent {
+                _ if !self.coverage.missing.contains_key(original) => {
+                    self.stand_ins.push((original, program, absent));
+                }
+                Some(why) => self.coverage.lacks(&program, why),
+                None => self.left.push(program),
+            }
+        }
+        self.left.len() > n_before
+    }
+
+    /// Leaves what loads together; the rest is missing, with its reason.
+    fn drop_refused(&mut self) -> Result<()> {
+        while let Err((log, error)) = try_load(&self.left.iter().collect::<Vec<_>>()) {
+            let why = refusal::reason(&log, &error);
+            let name = refusal::culprit(&log);
+            let Some(at) = (self.left.iter()).position(|p| Some(&p.name) == name.as_ref()) else {
+                bail!("this kernel refuses the recorder's object: {why}");
+            };
+            self.coverage.lacks(&self.left.remove(at), why);
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Coverage {
+        self.coverage.attached = self.left.into_iter().map(|p| p.name).collect();
+        self.coverage
+    }
+}
+
+/// What the kernel has a place for. To load that takes the verifier a second, so that a recording
+/// begins with it, and makes a survey only where something is refused.
+pub fn placed() -> Result<Coverage> {
+    Ok(Survey::new()?.end())
+}
+
+/// Tries all together; while that fails, without the program that was refused.
+pub fn survey() -> Result<Coverage> {
+    let mut survey = Survey::new()?;
+    survey.drop_refused()?;
+    while survey.bring_in() {
+        survey.drop_refused()?;
+    }
+    Ok(survey.end())
 }
 
 /// Attaches each program that loaded; one that cannot be attached is missing from then on.

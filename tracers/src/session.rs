@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapMut, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapMut, OpenObject, RingBufferBuilder};
 use serde_json::{Value, json};
 use spoolscope_traces::records::Task;
 use spoolscope_traces::segment::Kind;
@@ -22,7 +22,7 @@ use crate::probes::Probes;
 use crate::pump::{End, Pump};
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
-use crate::skel::{RecorderSkel, RecorderSkelBuilder, types};
+use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder, types};
 use crate::statistics::Switch;
 use crate::targets::Targets;
 use crate::tops::Tops;
@@ -47,32 +47,33 @@ pub fn run(options: &Options) -> Result<()> {
         .collect::<Result<_>>()?;
     refuse_output_on_spool(options, &spools)?;
     let targets = Targets::of(options)?;
-    let mut coverage = coverage::survey()?;
+    let mut coverage = coverage::placed()?;
     coverage::require(&coverage)?;
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Command::fork(words)?),
     };
     signals::catch();
-    let mut storage = MaybeUninit::uninit();
-    let mut open = RecorderSkelBuilder::default().open(&mut storage)?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        program.set_autoload(coverage.attached.contains(&name));
-    }
-    let rodata = open
-        .maps
-        .rodata_data
-        .as_deref_mut()
-        .context("no constants in the object")?;
     let tops = Tops::open(&spools)?;
     let ways = Ways::own(&spools)?;
-    settings::apply(rodata, &spools, &tops, &ways, &targets, command.is_some())?;
-    open.maps.ways.set_max_entries(ways.room())?;
-    open.maps.places.set_max_entries(ways.n_places())?;
-    open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
-    open.maps.turns.set_max_entries(rings::cpus()?)?;
-    let mut skel = open.load().context("Failed to load the BPF programs")?;
+    let fit = |open: &mut OpenRecorderSkel<'_>| {
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        let rodata = rodata.context("no constants in the object")?;
+        settings::apply(rodata, &spools, &tops, &ways, &targets, command.is_some())?;
+        open.maps.ways.set_max_entries(ways.room())?;
+        open.maps.places.set_max_entries(ways.n_places())?;
+        open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
+        anyhow::Ok(open.maps.turns.set_max_entries(rings::cpus()?)?)
+    };
+    let (mut storage, mut another) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    let mut skel = match load(&mut storage, &coverage, fit) {
+        Ok(skel) => skel,
+        Err(_) => {
+            coverage = coverage::survey()?;
+            coverage::require(&coverage)?;
+            load(&mut another, &coverage, fit)?
+        }
+    };
     let own = command.as_ref().map(|c| c.pid as u32);
     targets.name(&skel.maps.target_pids, own)?;
     ways.enter(&skel.maps.ways, &skel.maps.places)?;
@@ -93,6 +94,21 @@ pub fn run(options: &Options) -> Result<()> {
         &mut coverage,
         command.as_mut(),
     )
+}
+
+/// Loads those programs, once the object is fit for this recording.
+fn load<'o>(
+    storage: &'o mut MaybeUninit<OpenObject>,
+    coverage: &Coverage,
+    fit: impl Fn(&mut OpenRecorderSkel<'_>) -> Result<()>,
+) -> Result<RecorderSkel<'o>> {
+    let mut open = RecorderSkelBuilder::default().open(storage)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        program.set_autoload(coverage.attached.contains(&name));
+    }
+    fit(&mut open)?;
+    open.load().context("Failed to load the BPF programs")
 }
 
 /// A recorder that writes to the spool it records would record itself for ever.

@@ -163,7 +163,8 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 	struct file *f;
 
 	if ((s->flags & SHAPE_CHDIR) && r->ret == 0) {
-		there = s->flags & SHAPE_ROOT ? t->fs->root.dentry : t->fs->pwd.dentry;
+		there = s->flags & SHAPE_ROOT ? untrusted(t)->fs->root.dentry
+					      : untrusted(t)->fs->pwd.dentry;
 		if (dentry_on_spool(there, there->d_sb->s_dev))
 			note_object(st, there->d_inode, there->d_sb->s_dev);
 		return;
@@ -341,7 +342,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 	if (!st->seen && !(s->flags & SHAPE_CHDIR))
 		note_cwd(t, st);
 	if (!st->seen)
-		emit_seen(t, st, now, s->flags & SHAPE_UMASK ? ret : t->fs->umask);
+		emit_seen(t, st, now, s->flags & SHAPE_UMASK ? ret : untrusted(t)->fs->umask);
 	touch(t, st);
 	st->n_calls++; /* before reserving: a lost record leaves a hole in seq */
 	if (s->path < 0 && s->text < 0) {

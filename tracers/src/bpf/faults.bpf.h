@@ -92,7 +92,7 @@ static __always_inline void emit_fault(struct address_space *mapping, u64 page, 
 	if (!st)
 		return;
 	if (!st->seen)
-		emit_seen(t, st, bpf_ktime_get_ns(), t->fs->umask);
+		emit_seen(t, st, bpf_ktime_get_ns(), untrusted(t)->fs->umask);
 	e = reserve(SPSC_KIND_FAULT, sizeof(*e));
 	if (!e)
 		return;

@@ -9,7 +9,7 @@
  * has no type to be told; hlist_head is a struct of one pointer. */
 static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
 {
-	struct fdtable *fdt = t->files->fdt;
+	struct fdtable *fdt = untrusted(t)->files->fdt;
 
 	if (fd < 0 || fd >= fdt->max_fds)
 		return NULL;
@@ -40,7 +40,7 @@ static __always_inline bool file_on_spool(struct file *f, u32 dev)
 
 static __always_inline bool cwd_on_spool(struct task_struct *t)
 {
-	struct dentry *cwd = t->fs->pwd.dentry;
+	struct dentry *cwd = untrusted(t)->fs->pwd.dentry;
 
 	return dentry_on_spool(cwd, cwd->d_sb->s_dev);
 }
@@ -48,15 +48,15 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 /* The cwd lies above a spool: names relative to it may lead there. */
 static __always_inline bool cwd_above_spool(struct task_struct *t)
 {
-	struct dentry *cwd = t->fs->pwd.dentry;
+	struct dentry *cwd = untrusted(t)->fs->pwd.dentry;
 
 	return is_place(cwd->d_inode->i_ino, cwd->d_sb->s_dev);
 }
 
 static __always_inline void note_cwd(struct task_struct *t, struct task_state *st)
 {
-	st->cwd_ino = t->fs->pwd.dentry->d_inode->i_ino;
-	st->cwd_dev = t->fs->pwd.dentry->d_sb->s_dev;
+	st->cwd_ino = untrusted(t)->fs->pwd.dentry->d_inode->i_ino;
+	st->cwd_dev = untrusted(t)->fs->pwd.dentry->d_sb->s_dev;
 }
 
 struct descriptors {
@@ -75,7 +75,7 @@ static long look_behind(u32 i, struct descriptors *d)
 /* Is one of these descriptors, both ends included, on a spool? */
 static __always_inline bool any_on_spool(struct task_struct *t, u32 first, u32 last)
 {
-	struct fdtable *fdt = t->files->fdt;
+	struct fdtable *fdt = untrusted(t)->files->fdt;
 	struct descriptors d = {.first = fdt->fd + first};
 	u32 max = fdt->max_fds;
 
@@ -213,8 +213,8 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (st->name.text[0] == '/')
 		return absolute_on_spool(t, st) ? YES : NO;
 	if ((s32)dirfd == AT_FDCWD) {
-		from.dentry = (u64)t->fs->pwd.dentry;
-		from.mnt = (u64)t->fs->pwd.mnt;
+		from.dentry = (u64)untrusted(t)->fs->pwd.dentry;
+		from.mnt = (u64)untrusted(t)->fs->pwd.mnt;
 	} else {
 		dir = file_of_fd(t, (s32)dirfd);
 		if (!dir)

@@ -44,7 +44,7 @@ static __always_inline void note_name(struct nameidata *walk, struct task_state 
 /* The directory in which a name is being looked up, and the name; NULL reads as 0. */
 static __always_inline void note_lookup(struct task_struct *t, struct task_state *st)
 {
-	struct nameidata *walk = t->nameidata;
+	struct nameidata *walk = untrusted(t)->nameidata;
 	struct inode *dir = walk ? walk->path.dentry->d_inode : NULL;
 
 	st->dir_ino = dir ? dir->i_ino : 0;

@@ -123,9 +123,9 @@ __noinline bool spool_below_root(bool tidy)
 	if (!st || n_parts)
 		return true;
 	climbing.climb = c = &st->climb;
-	c->ns = (u64)t->nsproxy->mnt_ns;
-	c->root_mount = (u64)t->fs->root.mnt - bpf_core_field_offset(struct mount, mnt);
-	c->root_dentry = (u64)t->fs->root.dentry;
+	c->ns = (u64)untrusted(t)->nsproxy->mnt_ns;
+	c->root_mount = (u64)untrusted(t)->fs->root.mnt - bpf_core_field_offset(struct mount, mnt);
+	c->root_dentry = (u64)untrusted(t)->fs->root.dentry;
 	c->found = false;
 	want_first(c, tidy ? st->tidy.text : st->name.text);
 	for (u32 i = 0; i < MAX_SPOOLS && i < n_spools; i++) {

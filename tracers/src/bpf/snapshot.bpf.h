@@ -123,8 +123,8 @@ int watch_kernel_threads(struct bpf_iter__task *ctx)
 	u8 watch = 0;
 
 	if (t && t->tgid == self_pid) {
-		own.first = t->files->fdt->fd;
-		bpf_loop(t->files->fdt->max_fds, note_block, &own, 0);
+		own.first = untrusted(t)->files->fdt->fd;
+		bpf_loop(untrusted(t)->files->fdt->max_fds, note_block, &own, 0);
 	}
 	if (!t || !(t->flags & PF_KTHREAD))
 		return 0;

@@ -185,7 +185,7 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 	op.tid = t->pid;
 	if (!st->seen) {
 		note_cwd(t, st);
-		emit_seen(t, st, op.submit_ns, t->fs->umask);
+		emit_seen(t, st, op.submit_ns, untrusted(t)->fs->umask);
 	}
 	if (op.sqe_flags & IOSQE_CQE_SKIP_SUCCESS) { /* its completion is not reported */
 		if (op.flags & SPSC_URING_ON_SPOOL)

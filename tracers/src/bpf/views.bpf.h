@@ -77,21 +77,22 @@ struct ring_view {
 /* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
 static __always_inline bool root_on_spool(struct task_struct *t)
 {
-	struct dentry *root = t->fs->root.dentry;
+	struct dentry *root = untrusted(t)->fs->root.dentry;
 
 	return dentry_on_spool(root, root->d_sb->s_dev);
 }
 
 static __always_inline u32 root_mount_of(struct task_struct *t)
 {
-	char *root = (char *)t->fs->root.mnt;
+	char *root = (char *)untrusted(t)->fs->root.mnt;
 
 	return MEMBER(struct mount, root - bpf_core_field_offset(struct mount, mnt), mnt_id);
 }
 
 static __always_inline bool sees_our_mounts(struct task_struct *t)
 {
-	return t->fs->root.dentry->d_inode->i_ino == root_ino && root_mount_of(t) == root_mount;
+	return untrusted(t)->fs->root.dentry->d_inode->i_ino == root_ino &&
+	       root_mount_of(t) == root_mount;
 }
 
 static __always_inline u32 mount_ns_of(struct task_struct *t)
@@ -102,16 +103,16 @@ static __always_inline u32 mount_ns_of(struct task_struct *t)
 /* The same directory, as a namespace has it that was made as a copy of ours. */
 static __always_inline bool has_our_root(struct task_struct *t)
 {
-	return t->fs->root.dentry->d_inode->i_ino == root_ino &&
-	       (!root_dev || t->fs->root.dentry->d_sb->s_dev == root_dev);
+	return untrusted(t)->fs->root.dentry->d_inode->i_ino == root_ino &&
+	       (!root_dev || untrusted(t)->fs->root.dentry->d_sb->s_dev == root_dev);
 }
 
 static __always_inline struct view_key view_key_of(struct task_struct *t)
 {
 	return (struct view_key){
-		.root_ino = t->fs->root.dentry->d_inode->i_ino,
+		.root_ino = untrusted(t)->fs->root.dentry->d_inode->i_ino,
 		.root_mount = root_mount_of(t),
-		.mount_ns = t->nsproxy->mnt_ns->ns.inum,
+		.mount_ns = untrusted(t)->nsproxy->mnt_ns->ns.inum,
 	};
 }
 
@@ -142,7 +143,7 @@ __noinline bool no_spool_in_view(u64 first)
 	struct view_key key = view_key_of(t);
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	if (!view || view->unsure || view->event != t->nsproxy->mnt_ns->event)
+	if (!view || view->unsure || view->event != untrusted(t)->nsproxy->mnt_ns->event)
 		return false;
 	if (view->heads.n && untidy_word(first, first >> 8))
 		return false;
@@ -157,7 +158,7 @@ static __always_inline u32 longest_living(struct task_struct *t, const struct vi
 
 	for (int i = 0; i < 8; i++) {
 		t = t->real_parent;
-		if (!t->pid || t->fs->root.dentry->d_inode->i_ino != key->root_ino ||
+		if (!t->pid || untrusted(t)->fs->root.dentry->d_inode->i_ino != key->root_ino ||
 		    root_mount_of(t) != key->root_mount)
 			break;
 		tid = t->pid;
@@ -187,7 +188,7 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 static __always_inline struct view *view_of(struct task_struct *t)
 {
 	struct view_key key = view_key_of(t);
-	u64 event = t->nsproxy->mnt_ns->event;
+	u64 event = untrusted(t)->nsproxy->mnt_ns->event;
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
 	if (!view || view->event != event)
@@ -203,7 +204,7 @@ __noinline bool may_lead_in(void)
 	struct task_state *st = state_of(t);
 	struct view *view = view_of(t);
 
-	return (st && st->mounts) || !view || view->event != t->nsproxy->mnt_ns->event;
+	return (st && st->mounts) || !view || view->event != untrusted(t)->nsproxy->mnt_ns->event;
 }
 
 static __always_inline bool leads_in(int way)
