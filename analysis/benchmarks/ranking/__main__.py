@@ -7,6 +7,7 @@ all of them, likewise. Rounds go on until every interval of the time of a call i
 """
 
 import argparse
+import math
 import os
 import platform
 import random
@@ -190,7 +191,8 @@ def _ratios_of(metric: Validated) -> Iterator[str]:
     yield "|---|---|---|---|"
     for ratio in metric.ratios:
         shown = f"{_shown(ratio.recorded)} | {_shown(ratio.replayed)}"
-        yield f"| {ratio.filesystem} | {shown} | {100 * ratio.apart:+.0f} % |"
+        apart = "-" if math.isnan(ratio.apart) else f"{100 * ratio.apart:+.0f} %"
+        yield f"| {ratio.filesystem} | {shown} | {apart} |"
 
 
 def _causes(told: Validation) -> Iterator[str]:
@@ -208,6 +210,8 @@ def _causes(told: Validation) -> Iterator[str]:
 
 
 def _shown(e: Estimate) -> str:
+    if math.isnan(e.ratio):
+        return "-"
     if e.low is None or e.high is None:
         return f"{e.ratio:.2f}"
     if e.high / e.low > FAR:
