@@ -36,6 +36,11 @@ sample: ## make the sample trace again from a real Postfix and Dovecot (sudo)
 	@.ci/setup sample
 	@traces/samples/make-sample.sh
 
+notebooks: ## run them and write notebooks/rendered (sudo; SPOOLSCOPE_SCALE, _ROUNDS, _VM)
+	@.ci/setup test
+	@.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[notebooks]'
+	@.venv/bin/python .ci/render_notebooks.py
+
 wheel: ## dist/: a wheel for any platform, and one with the native programs for this architecture
 	@.ci/setup test
 	@.ci/wheel
