@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample format clean
+.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks wheel format clean
 .DEFAULT_GOAL := help
 
 help: ## this list

@@ -18,7 +18,8 @@ def said(*words: str) -> str:
 
 def test_the_list_has_all_of_them_within_80_columns():
     lines = said().splitlines()
-    assert max(map(len, lines)) <= 80
+    # The last but one is the path of a file, which may be long.
+    assert max(map(len, [*lines[:-2], lines[-1]])) <= 80
     assert [line.split()[0] for line in lines[:-2] if line[0] != " "] == list(presets())
 
 
