@@ -89,5 +89,7 @@ def test_a_recording_elsewhere_is_not_disturbed(
     recorded = Trace.open(trace)
     assert recorded.meta["complete"]
     calls = recorded.table("syscalls").to_pylist()
-    assert {call["pid"] for call in calls} == {os.getpid()}
+    # Of the replay only that it unmounts the spool, in a mount namespace of its own.
+    others = {call["syscall"] for call in calls if call["pid"] != os.getpid()}
+    assert others <= {"mount", "umount2"}
     assert [call["syscall"] for call in calls].count("openat") == 2

@@ -85,6 +85,7 @@ int main(int argc, char **argv)
 	make_names();
 	make_modes();
 	make_xattrs();
+	make_mounts();
 	make_maps();
 	make_copies();
 	make_ioctls();

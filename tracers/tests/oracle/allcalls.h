@@ -43,6 +43,7 @@ void make_stats(void);
 void make_names(void);
 void make_modes(void);
 void make_xattrs(void);
+void make_mounts(void);
 void make_maps(void);
 void make_copies(void);
 void make_ioctls(void);

@@ -187,3 +187,21 @@ void make_xattrs(void)
 	CALL(fremovexattr, fd, S("user.third"));
 	CALL(close, fd);
 }
+
+/* A filesystem below the work directory, for a moment: what leads there is none of the spool's. */
+void make_mounts(void)
+{
+	const long none = S("none"), name = S("mounted"), kind = S("tmpfs");
+
+	CALL(mkdir, name, 0755);
+	CALL(mount, none, name, kind, 0, 0);
+	CALL(mount, none, S("nothing"), kind, 0, 0); /* ENOENT */
+	CALL(umount2, name, 0);
+	CALL(umount2, name, 0); /* EINVAL: no longer mounted */
+	CALL(umount2, S("nothing"), 0); /* ENOENT */
+	CALL(close, CALL(open_tree, AT_FDCWD, name, 0));
+	CALL(open_tree, AT_FDCWD, S("nothing"), 0); /* ENOENT */
+	CALL(move_mount, AT_FDCWD, name, AT_FDCWD, S("names"), 0); /* EINVAL: not mounted */
+	CALL(move_mount, AT_FDCWD, S("nothing"), AT_FDCWD, name, 0); /* ENOENT */
+	CALL(rmdir, name);
+}

@@ -179,6 +179,8 @@ def _fields(call: Call, line: Line, state: State) -> dict[str, object]:
         fields["ret"] = line.ret
     if call.name in ("clone", "clone3"):
         return fields | _clone_flags(call, line)
+    if call.name == "umount2" and line.ret == 0:
+        return fields | {"path": None}  # it leads to what was mounted there, not to the spool
     for at, word in enumerate(call.args[: len(line.args)]):
         _field(fields, word, line, at)
     for word in ("path", "path2"):
