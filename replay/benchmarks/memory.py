@@ -47,7 +47,7 @@ from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
 from spoolscope.replay.pace import parse_pace
 plan, outcomes = read_plan(Path(sys.argv[1])), read_outcomes(Path(sys.argv[2]))
 planned = SimpleNamespace(
-    syscalls=len(outcomes), before_start=0, in_flight=0, strangers=0, left_out={}
+    syscalls=len(outcomes), before_start=0, in_flight=0, strangers=0, elsewhere=0, left_out={}
 )
 judge(plan, outcomes, Types(frozenset(["ext4"]), "ext4"))
 fidelity(plan, outcomes, planned, Conditions(parse_pace("original"), {}, 0, True))

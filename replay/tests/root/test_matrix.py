@@ -95,14 +95,14 @@ def test_a_killed_matrix_goes_on_and_equals_one_that_was_not(script, tmp_path, r
 def test_a_signal_in_the_clean_up_of_a_run_ends_the_matrix(script, tmp_path, require, monkeypatch):
     require("ext4")
     script.call(10, 1, "mkdir", "box", mode=0o700)
-    gives_back, places = mount_points._give_back, []
+    vacates, places = mount_points.vacated, []
 
     def with_a_signal(place: Path, descriptor: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        gives_back(place, descriptor)
+        vacates(place, descriptor)
         places.append(place)
 
-    monkeypatch.setattr(mount_points, "_give_back", with_a_signal)
+    monkeypatch.setattr(mount_points, "vacated", with_a_signal)
     trace, out = script.write(tmp_path / "trace"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         replay(trace, ["ext4"], out, rounds=3, pace="afap")
