@@ -119,7 +119,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->name.text[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
 	if (!away && !wanted(t, st, s)) {
-		if (st->unjudged)
+		/* What a call mounts or unmounts is found when its namespace is looked at. */
+		if (st->unjudged && !st->mounts)
 			count_unjudged(st->unjudged);
 		return 0;
 	}
@@ -177,7 +178,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 		st->certain = st->unjudged = 0;
 	else if (st->certain || turned_out_on_spool(t, st, s, ret))
 		emit_call(t, st, ret, bpf_ktime_get_ns(), 0);
-	else if (st->unjudged)
+	else if (st->unjudged && !st->mounts)
 		count_unjudged(st->unjudged);
 	st->call = 0;
 	return 0;
