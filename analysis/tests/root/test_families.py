@@ -30,7 +30,7 @@ DELIVER = """
         os.fsync(fd)
         os.close(fd)
         os.rename(f"{box}/tmp/{n}", f"{box}/new/{n}")
-        time.sleep(0.1)
+        time.sleep(0.05 + n * 7 % 11 / 100)  # not in step with what else syncs
         n += 1
 """
 READ = """
@@ -105,8 +105,9 @@ def commits_of(mount):
 
 
 def test_commits_of_a_scripts_short_processes_are_summed_up(place, disk, tmp_path):
+    # Longer than a dd takes to start: most of the time the deliverer comes into its commits.
     disk.delay("write", MS // 5)
-    disk.delay("flush", 4 * MS)
+    disk.delay("flush", 8 * MS)
     night = script(
         place, "nightly.sh",
         f'for i in $(seq {N}); do dd if=/dev/zero of="$1/f$i" bs=4k count=1 conv=fsync; done',
