@@ -11,42 +11,25 @@
 # lack, in a machine with that kernel. What you read was made as the first output below says.
 
 # %%
-import os
-import tempfile
-from pathlib import Path
-
-from spoolscope.cli.called import call
-from spoolscope.lab.workloads.causes import causes_of_steps
-from spoolscope.report.figures.causes import stacked
-from spoolscope.report.figures.then_now import then_and_now
-
-scale = float(os.environ.get("SPOOLSCOPE_SCALE", "0.0005"))
-rounds = int(os.environ.get("SPOOLSCOPE_ROUNDS", "1"))
-place = Path(tempfile.mkdtemp(prefix="notebook-", dir=os.environ.get("SPOOLSCOPE_WORK")))
+from spoolscope.cli.repeated import repeat
 
 # %% [markdown]
 # ## The same load today
 # The candidates have the published options; ext4 is today's default. UFS2 has no writer in Linux.
 
 # %%
-kernel = os.environ.get("SPOOLSCOPE_VM", "")
-candidates = [
-    *["c2005-ext3", "c2005-ext3-dir-index", "ext4"],
-    *(["c2005-reiserfs"] if kernel else []),
-]
-on = [word for name in candidates for word in ("--on", name)]
-asked = ["cyrus-archive", *on, "--scale", str(scale), *(["--vm", kernel] if kernel else [])]
-found = call("lab", "workload", *asked, "--rounds", str(rounds), "-o", place / "timed")
-machine = found["machine"]["accelerator"] if found["machine"] else "no machine of its own"
-print(f"{found['workload']} at scale {found['scale']:g}, {found['rounds']} rounds")
-print(f"Linux {found['kernel']}, {machine}")
+again = repeat(
+    "cyrus-archive",
+    ["c2005-ext3", "c2005-ext3-dir-index", "ext4"],
+    ["c2005-reiserfs"],
+    scale="0.0005",
+)
 
 # %% [markdown]
 # How this load differs from the published one:
 
 # %%
-for sentence in found["differs"]:
-    print("-", sentence)
+again.say_how_it_differs()
 
 # %% [markdown]
 # ## Then and now
@@ -54,26 +37,17 @@ for sentence in found["differs"]:
 # is the published ratio, a circle is today's; its bar is the 95 % interval over the rounds.
 
 # %%
-table = next(
-    (t for t in found["tables"] if any(f["then"] for f in t["figures"])), found["tables"][0]
-)
-print(f"{'':54}{found['year']:>9}{'now':>12}")
-for figure in table["figures"]:
-    if figure["now"] is not None:
-        then = "-" if figure["then"] is None else f"{figure['then']:g}"
-        print(f"{figure['metric']:28}{figure['candidate']:26}{then:>9}{figure['now']:>12.4g}")
+again.say_figures()
 
 # %%
-then_and_now(table, found["year"], found["reference"])
+again.ratios()
 
 # %% [markdown]
 # ## Which claims still hold?
 # A claim holds, or does not, only if the interval says so; three rounds are the least.
 
 # %%
-for claim in found["claims"]:
-    why = f" ({claim['why']})" if claim["why"] else ""
-    print(f"{claim['verdict']:14} {claim['text']}{why}")
+again.say_claims()
 
 # %% [markdown]
 # ## Why
@@ -81,25 +55,5 @@ for claim in found["claims"]:
 # waited for.
 
 # %%
-ends = [*on[:2], *on[-2:]]
-call(
-    "lab",
-    "workload",
-    "cyrus-archive",
-    *ends,
-    *asked[1 + len(on) :],
-    "--record",
-    "-o",
-    place / "recorded",
-)
-causes = causes_of_steps(place / "recorded")
-for step, by_candidate in causes.items():
-    for name, spent in by_candidate.items():
-        most = sorted(spent.items(), key=lambda item: -item[1])[:3]
-        words = ", ".join(f"{cause} {ns / 1e6:.0f} ms" for cause, ns in most)
-        print(f"{step:16}{name:26}{words}")
-
-# %%
-rows = [(f"{step}: {name}", spent) for step, each in causes.items() for name, spent in each.items()]
-figure = stacked(rows)
+figure = again.causes()
 figure

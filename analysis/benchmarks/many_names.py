@@ -1,4 +1,4 @@
-"""What a spool of many names costs: python analysis/benchmarks/many_names.py --scale 0.01.
+"""The cost of a spool of many names: python analysis/benchmarks/many_names.py --scale 0.01.
 
 At --scale 1 the spool has 1,000,000 Maildirs (each with cur, new and tmp) and one directory of
 1,000,000 files. It is made on a fresh image, and a load is recorded there: deliveries and readings
@@ -77,7 +77,7 @@ def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) ->
 
 @dataclass
 class Used:
-    """What one program needed, in seconds of wall time and bytes at its peak."""
+    """The needs of one program, in seconds of wall time and bytes at its peak."""
 
     began_s: float
     ended_s: float

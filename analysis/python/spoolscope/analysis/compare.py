@@ -194,7 +194,7 @@ def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None)
             return name
     spools = replay.trace.meta.get("spools", []) if replay.trace else []
     recorded_on = {spool.get("fstype") for spool in spools}
-    # Of one filesystem on several kernels it is the one on the oldest: what did the update do?
+    # The oldest kernel is the reference of a filesystem on several: what did the update do?
     by_age = sorted(replay.runs, key=lambda run: age_of_kernel(run.row))
     names = [run.candidate for run in by_age]
     return next((name for name in names if ranked[name].fstype in recorded_on), names[0])

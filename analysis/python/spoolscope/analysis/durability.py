@@ -1,4 +1,4 @@
-"""What candidates keep after a crash, against one another."""
+"""Candidates against one another: which keeps more after a crash."""
 
 from collections.abc import Mapping
 
