@@ -62,9 +62,10 @@ def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
     """Count again what a part of a plan holds."""
     made = read_plan(plan_file)
     gone = made.ops["arg"][made.ops["op"] == LEFT_OUT]
+    not_planned = summary.in_flight + summary.strangers + summary.elsewhere
     return replace(
         summary,
-        syscalls=int((made.ops["call"] != NO_CALL_ROW).sum()),
+        syscalls=int((made.ops["call"] != NO_CALL_ROW).sum()) + not_planned,
         ops=len(made.ops),
         threads=len(made.threads),
         faults=int((made.ops["op"] == FAULT).sum()),
