@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks wheel format clean
+.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks wheel deb format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,6 +44,10 @@ notebooks: ## run them and write notebooks/rendered (sudo; SPOOLSCOPE_SCALE, _RO
 wheel: ## dist/: a wheel for any platform, and one with the native programs for this architecture
 	@.ci/setup test
 	@.ci/wheel
+
+deb: ## dist/: a package for this release of Debian or Ubuntu, with a service for always-on recording
+	@.ci/setup test
+	@.ci/deb
 
 format: ## rewrite sources to the house style
 	@.ci/setup test
