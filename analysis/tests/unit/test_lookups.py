@@ -5,7 +5,8 @@ import pytest
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.lookups import LookupCost, worth_saying
 from spoolscope.analysis.study import study
-from spoolscope.report.trace_sections import files_section
+from spoolscope.report.inputs import Inputs
+from spoolscope.report.sections import files
 
 LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
 LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
@@ -112,7 +113,7 @@ def test_what_few_samples_alone_tell_is_left_out_of_the_report(builder):
         LookupCost("sampled", None, "hash", 0, 0, 5 * 10**7, 5, 0.2, samples=5),
         LookupCost("guessed", None, "hash", 0, 0, 10**7, 1, 0.1, samples=1),
     ]
-    blocks = files_section({"one": found}).blocks
+    blocks = files.make(Inputs({"one": found})).blocks
     (table,) = [block for block in blocks if block.title.startswith("Directory lookups")]
     assert [row[0] for row in table.rows] == ["measured", "sampled"]
     assert table.caption.endswith("Left out: 1 known from fewer than 5 samples only.")

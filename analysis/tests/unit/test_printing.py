@@ -222,7 +222,7 @@ def texts(value: object) -> Iterator[str]:
 def test_a_figure_reads_no_tag_from_a_name() -> None:
     import plotly.graph_objects as go
 
-    from spoolscope.report.build import render
+    from spoolscope.report.render import render
 
     link = f"<a href='http://example.org'>{NAME}</a>"
     plot = go.Figure(go.Bar(x=[1], y=[link], name=link, customdata=[link]))

@@ -10,7 +10,8 @@ import pytest
 
 from spoolscope.analysis.compare import compare
 from spoolscope.report.build import build, replay_page, trace_page
-from spoolscope.report.replay_sections import _made_on, environment_rows, hero
+from spoolscope.report.first_screen import replay_hero
+from spoolscope.report.sections.environment import _made_on, environment_rows
 from spoolscope.traces.errors import SpoolscopeError
 
 MS = 1_000_000
@@ -107,11 +108,11 @@ def test_first_screen_of_a_replay_has_verdict_certainty_and_fidelity(replay):
 
 def test_bars_say_by_what_they_are_shorter_than_the_times_above(replay):
     found = compare([replay])
-    caption = hero(found).caption
+    caption = replay_hero(found).caption
     assert "replayer's clock" not in caption
     causes = {"cpu": 200.0 * MS}
     known = {name: replace(one, causes=causes) for name, one in found.candidates.items()}
-    caption = hero(replace(found, candidates=known)).caption
+    caption = replay_hero(replace(found, candidates=known)).caption
     assert "(ext4 300 ms; xfs 600 ms) are by the replayer's clock" in caption
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.lives import MEASURES, STEPS, Spread
+from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Ranged, Section, TableBlock
 
+anchor = "life"
 SPACE = (
     "total_bytes",
     "usable_bytes",
@@ -21,13 +22,16 @@ SPACE = (
 )
 
 
-def life_section(found: Comparison) -> Section | None:
-    """Return a table of times, one of CPU times, and one of space and writes; None without any."""
-    lives = {name: c.life for name, c in found.candidates.items() if c.life}
-    if not lives:
-        return None
+def applies(page: Inputs) -> bool:
+    """Whether a replay measured it."""
+    return bool(_lives(page))
+
+
+def make(page: Inputs) -> Section:
+    """A table of times, one of CPU times, and one of space and writes."""
+    lives = _lives(page)
     return Section(
-        "life",
+        anchor,
         "Life",
         "The life of a filesystem",
         "What it takes to make, fill, mount, check and empty it. No verdicts.",
@@ -60,6 +64,12 @@ def life_section(found: Comparison) -> Section | None:
             ),
         ],
     )
+
+
+def _lives(page: Inputs) -> Mapping[str, Mapping[str, Spread]]:
+    if page.found is None:
+        return {}
+    return {name: c.life for name, c in page.found.candidates.items() if c.life}
 
 
 def _table(

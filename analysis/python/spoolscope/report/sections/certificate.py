@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from spoolscope.analysis.certificate import Certificate, certificates
-from spoolscope.analysis.outcomes import Run
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.figures import concurrency as concurrency_figures
+from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Figure, Section, Table, TableBlock
 
+anchor = "certificate"
 MEANINGS = {
     "other_result": "calls with another result",
     "not_executed": "recorded calls not executed",
@@ -37,23 +38,33 @@ LOOPS = {
 }
 
 
-def certificate_section(runs: Sequence[Run], order: Sequence[str]) -> Section | None:
-    """Return the section, candidates in the given order; None if no run has a certificate."""
-    found = sorted(certificates(runs), key=lambda one: order.index(one.candidate))
-    if not found:
-        return None
+def applies(page: Inputs) -> bool:
+    """Whether a run of the replay has a certificate."""
+    return bool(_certificates(page))
+
+
+def make(page: Inputs) -> Section:
+    """The certificates of the chosen candidates, in their order."""
+    found = _certificates(page)
     blocks: list[Figure | TableBlock] = []
     for certificate in found:
         blocks += [_goals(certificate), _numbers(certificate)]
     return Section(
-        "certificate",
+        anchor,
         "Certificate",
         "How far each replay can be trusted",
         "What was kept of the recording, and what was not: the least faithful run of each "
         "candidate. Lateness is taken apart, so that a slow target is not mistaken for a "
         "machine that could not keep up.",
-        [*blocks, _figure(found, order)],
+        [*blocks, _figure(found, page.chosen)],
     )
+
+
+def _certificates(page: Inputs) -> list[Certificate]:
+    if page.found is None:
+        return []
+    runs = [run for run in page.found.replay.runs if run.candidate in page.chosen]
+    return sorted(certificates(runs), key=lambda one: page.chosen.index(one.candidate))
 
 
 def _goals(found: Certificate) -> TableBlock:

@@ -1,19 +1,21 @@
 """The section on the CPU: what calls did while they ran, by samples."""
 
-from collections.abc import Mapping
-
 from spoolscope.analysis.cpu import CPU_CLASSES, CpuReport
-from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration
+from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
 
+anchor = "cpu"
 
-def cpu_section(studies: Mapping[str, Study]) -> Section | None:
-    """What calls did on the CPU; None if no trace has samples."""
-    reports = {name: study.explanation.cpu for name, study in studies.items()}
-    sampled = {name: cpu for name, cpu in reports.items() if cpu and cpu.samples}
-    if not sampled:
-        return None
+
+def applies(page: Inputs) -> bool:
+    """Whether a trace has samples."""
+    return bool(_sampled(page))
+
+
+def make(page: Inputs) -> Section:
+    """What calls did on the CPU."""
+    sampled = _sampled(page)
     rows = [row for name, cpu in sampled.items() for row in _rows(name, cpu)]
     intro = " ".join(f"{name}: {_agreement(cpu)}" for name, cpu in sampled.items())
     block = TableBlock(
@@ -23,7 +25,12 @@ def cpu_section(studies: Mapping[str, Study]) -> Section | None:
         "The total is exact, from switches; samples divide it, and the interval is that of the "
         "share. Tracing is what this recording itself takes in the calls.",
     )
-    return Section("cpu", "CPU", "On the CPU", intro, [block])
+    return Section(anchor, "CPU", "On the CPU", intro, [block])
+
+
+def _sampled(page: Inputs) -> dict[str, CpuReport]:
+    reports = {name: study.explanation.cpu for name, study in page.studies.items()}
+    return {name: cpu for name, cpu in reports.items() if cpu and cpu.samples}
 
 
 def _rows(name: str, cpu: CpuReport) -> list[list[str]]:

@@ -1,24 +1,31 @@
 """The section on the callers: programs, units and mailboxes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from spoolscope.analysis.callers import NO_UNIT, CallerTime
 from spoolscope.analysis.causes import charged
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, Split, TableBlock
 
+anchor = "callers"
 SHOWN = 15
 
 
-def callers_section(studies: Mapping[str, Study]) -> Section:
+def applies(page: Inputs) -> bool:
+    """Whether a trace was studied."""
+    return bool(page.studies)
+
+
+def make(page: Inputs) -> Section:
     """Time by the callers that spent it."""
-    blocks = [block for name, study in studies.items() for block in _blocks(name, study)]
+    blocks = [block for name, study in page.studies.items() for block in _blocks(name, study)]
     intro = (
         "The same time, by its callers. What one of them spends is not what another waits for: "
         "'spoolscope explain TRACE --only' or '--except' shows some of them by themselves."
     )
-    return Section("callers", "By caller", "Time by caller", intro, blocks)
+    return Section(anchor, "By caller", "Time by caller", intro, blocks)
 
 
 def _blocks(name: str, study: Study) -> list[TableBlock]:

@@ -1,20 +1,25 @@
-"""The section on commits: what they did, who caused them, who waited."""
-
-from collections.abc import Mapping
+"""Commits: what they did, who caused them, who waited."""
 
 from spoolscope.analysis.blame import Charge
-from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.commits import Commit, CommitKind
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.inputs import Inputs, Studies
 from spoolscope.report.page import Section, TableBlock
 
+anchor = "commits"
 SHOWN = 15
 _COST = [">commits", ">commit time", ">own wait", ">others' wait", ">others' waits"]
 
 
-def commits_section(studies: Mapping[str, Study]) -> Section:
+def applies(page: Inputs) -> bool:
+    """Whether a trace was studied."""
+    return bool(page.studies)
+
+
+def make(page: Inputs) -> Section:
     """Commits and who is to blame for them."""
+    studies = page.studies
     blocks = [_kinds(studies)]
     if parts := [row for name, study in studies.items() for row in _part_rows(name, study)]:
         blocks.append(_parts(parts))
@@ -22,38 +27,10 @@ def commits_section(studies: Mapping[str, Study]) -> Section:
         if study.explanation.commits.n:
             blocks += [_longest(name, study), *_blame(name, study)]
     intro = "Who made the journal work, and what that cost everybody else."
-    return Section("commits", "Commits", "Commits and blame", intro, blocks)
+    return Section(anchor, "Commits", "Commits and blame", intro, blocks)
 
 
-def culprits_section(studies: Mapping[str, Study]) -> Section:
-    """Culprits and their victims."""
-    blocks = [_culprits(name, study) for name, study in studies.items()]
-    intro = "A victim is a call that slept or was ready to run; its culprit had what it waited for."
-    return Section("culprits", "Culprits", "Culprits and their victims", intro, blocks)
-
-
-def _culprits(name: str, study: Study) -> TableBlock:
-    rows = [
-        [f"{c.victim} ({c.victim_call})", CAUSES[c.cause].label, c.mechanism.replace("_", " "),
-         f"{c.culprit} {c.culprit_pid or ''} ({c.culprit_call})".replace(" (-)", ""), count(c.n),
-         duration(c.ns), duration(c.max_ns), "recorded" if c.recorded else "inferred"]
-        for c in study.explanation.culprits[:SHOWN]
-    ]  # fmt: skip
-    return TableBlock(
-        f"Victims and culprits: {name}",
-        ["victim", "waited for", "how", "culprit", ">waits", ">time", ">longest", "evidence"],
-        rows,
-        "Each instant of a wait has one culprit at most: who held the lock; whose open handle or "
-        "unwritten data a commit waited for; who asked for the commit; whose request was the "
-        "oldest at the disk; who woke the victim; or who had its CPU. Recorded: the kernel named "
-        "it. Inferred: it follows from the order of requests, writes and waits. Waits for oneself "
-        "are left out. "
-        "'spoolscope explain TRACE --edges FILE' writes every one of them, and what each "
-        "culprit waited for meanwhile.",
-    )
-
-
-def _kinds(studies: Mapping[str, Study]) -> TableBlock:
+def _kinds(studies: Studies) -> TableBlock:
     rows = [[name, *_kind_row(kind)] for name, study in studies.items()
             for kind in study.explanation.commits.kinds]  # fmt: skip
     return TableBlock(

@@ -1,0 +1,64 @@
+"""What a report is about, and what a section of it must offer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spoolscope.analysis.compare import Comparison
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.page import Section
+
+Studies = Mapping[str, Study]
+"""Studied traces by the name shown: the candidates that were recorded, or the one trace."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a page is made from.
+
+    Attributes:
+        studies: Studied traces by the name shown.
+        found: The comparison of a replay; None on the page of a single trace.
+        chosen: Candidates that the page goes into, the best first.
+    """
+
+    studies: Studies
+    found: Comparison | None = None
+    chosen: Sequence[str] = ()
+
+    @property
+    def comparison(self) -> Comparison:
+        """The comparison, for sections that are of replays alone."""
+        if self.found is None:
+            raise ValueError("the page of a single trace compares nothing")
+        return self.found
+
+    @property
+    def method(self) -> str:
+        """The sentences of a caption that say where numbers of the traces come from."""
+        explained = {name: study.explanation for name, study in self.studies.items()}
+        said = [f"{name}: {count(one.n_calls)} calls" for name, one in explained.items()]
+        named = min(one.named_share for one in explained.values())
+        lost = sum(int(one.meta.get("lost", 0)) for one in explained.values())
+        text = f"{'; '.join(said)}. Every call is split exactly, nothing is sampled; "
+        text += f"{percent(named, 2)} of blocked time has a named cause"
+        text += f"; {count(lost)} lost records are missing. " if lost else "; no record was lost. "
+        between = sum(one.between_programs_ns for one in explained.values())
+        if between:
+            text += f"Not drawn: {duration(between)} waiting for other programs: file locks, vfork."
+        return text.strip()
+
+
+class SectionMaker(Protocol):
+    """A section of the report; each module of ``report/sections`` is one."""
+
+    @property
+    def anchor(self) -> str:
+        """The id of the section in the page; no two on one page have the same."""
+
+    def applies(self, page: Inputs) -> bool:
+        """Whether the page has something to show here."""
+
+    def make(self, page: Inputs) -> Section:
+        """Lay the section out; called only if it applies."""

@@ -1,0 +1,44 @@
+"""Latencies as tables: percentiles by call, and where the tails of the curves are."""
+
+from collections.abc import Mapping, Sequence
+
+from spoolscope.analysis.latency import QUANTILES, Curve, Latency, supported
+from spoolscope.analysis.why import family_label
+from spoolscope.analysis.wording import count, duration
+from spoolscope.report.page import Table, TableBlock
+
+
+def latency_table(latencies: Mapping[str, Sequence[Latency]], what: str) -> TableBlock:
+    """Percentiles by call or family of calls, with the candidates side by side."""
+    names = list(dict.fromkeys(one.syscall for found in latencies.values() for one in found))
+    rows = []
+    for call in names:
+        for name, found in latencies.items():
+            one = next((latency for latency in found if latency.syscall == call), None)
+            if one is not None:
+                times = (one.total_ns, one.mean_ns, one.p50_ns, one.p90_ns, one.p99_ns)
+                rows.append([family_label(call), name, count(one.n),
+                             *map(duration, (*times, one.p999_ns, one.max_ns))])  # fmt: skip
+    needs = ", ".join(f"p{100 * q:g}: {10 / (1 - q):,.0f}" for q in QUANTILES)
+    return TableBlock(
+        f"Latency by {what}",
+        [what, "on", ">n", ">total", ">mean", ">p50", ">p90", ">p99", ">p99.9", ">max"],
+        rows,
+        f"Exact percentiles. A dash stands for too few calls to say (needed: {needs}).",
+    )
+
+
+def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
+    """Return where half, 10 %, 1 % and 0.1 % of the calls were slower."""
+    rows = []
+    for name, found in curves.items():
+        for curve in found:
+            at = [
+                duration(next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= q))
+                if supported(curve.n, q)
+                else "-"
+                for q in (0.5, 0.9, 0.99, 0.999)
+            ]
+            rows.append([name, curve.name, count(curve.n), *at])
+    heads = ["on", "family", ">n", ">half over", ">10 % over", ">1 % over", ">0.1 % over"]
+    return Table(heads, rows)

@@ -1,0 +1,44 @@
+"""Culprits and their victims."""
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration
+from spoolscope.report.inputs import Inputs
+from spoolscope.report.page import Section, TableBlock
+
+anchor = "culprits"
+SHOWN = 15
+
+
+def applies(page: Inputs) -> bool:
+    """Whether a trace was studied."""
+    return bool(page.studies)
+
+
+def make(page: Inputs) -> Section:
+    """Culprits and their victims."""
+    studies = page.studies
+    blocks = [_culprits(name, study) for name, study in studies.items()]
+    intro = "A victim is a call that slept or was ready to run; its culprit had what it waited for."
+    return Section(anchor, "Culprits", "Culprits and their victims", intro, blocks)
+
+
+def _culprits(name: str, study: Study) -> TableBlock:
+    rows = [
+        [f"{c.victim} ({c.victim_call})", CAUSES[c.cause].label, c.mechanism.replace("_", " "),
+         f"{c.culprit} {c.culprit_pid or ''} ({c.culprit_call})".replace(" (-)", ""), count(c.n),
+         duration(c.ns), duration(c.max_ns), "recorded" if c.recorded else "inferred"]
+        for c in study.explanation.culprits[:SHOWN]
+    ]  # fmt: skip
+    return TableBlock(
+        f"Victims and culprits: {name}",
+        ["victim", "waited for", "how", "culprit", ">waits", ">time", ">longest", "evidence"],
+        rows,
+        "Each instant of a wait has one culprit at most: who held the lock; whose open handle or "
+        "unwritten data a commit waited for; who asked for the commit; whose request was the "
+        "oldest at the disk; who woke the victim; or who had its CPU. Recorded: the kernel named "
+        "it. Inferred: it follows from the order of requests, writes and waits. Waits for oneself "
+        "are left out. "
+        "'spoolscope explain TRACE --edges FILE' writes every one of them, and what each "
+        "culprit waited for meanwhile.",
+    )

@@ -1,0 +1,99 @@
+"""How true the replay was."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spoolscope.analysis.compare import Candidate
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.inputs import Inputs
+from spoolscope.report.page import Section, TableBlock
+
+anchor = "fidelity"
+
+
+def applies(page: Inputs) -> bool:
+    """Whether the page is of a replay."""
+    return page.found is not None
+
+
+def make(page: Inputs) -> Section:
+    """How true the replay was."""
+    found = page.comparison
+    rows = [_fidelity_row(name, c) for name, c in found.candidates.items()]
+    blocks = [
+        TableBlock(
+            "Fidelity",
+            ["candidate", ">calls", ">executed", ">skipped", ">other result",
+             ">of the filesystem", ">final tree",
+">late p50", ">late p99", ">makespan", "verdict allowed"],
+            rows,
+            "The worst run of each candidate. Late: issued after its scheduled time, including "
+            "the wait for the calls it depends on. A candidate over 0.1 % divergent, under "
+            "99.9 % executed, with a different final tree, or (at original pace) with p99 over "
+            "100 ms late gets no verdict.",
+        )
+    ]  # fmt: skip
+    skips = {name: c.fidelity.skips for name, c in found.candidates.items()}
+    blocks.append(_causes({name: c.fidelity.causes for name, c in found.candidates.items()}))
+    blocks.append(_counted("Calls that were not made", "call and reason", skips))
+    return Section(
+        anchor, "Fidelity", "Fidelity", "How true the replay was to the recording.", blocks
+    )
+
+
+def _causes(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> TableBlock:
+    rows = []
+    for name, causes in found.items():
+        for cause in causes:
+            known = f"{cause['class']} [{cause['source']}]" if cause["class"] else "no"
+            example = f"{cause['example']['thread_seq'] or '-'} {cause['example']['path'] or ''}"
+            rows.append(
+                [name, cause["cause"], cause["path_class"], count(cause["n"]),
+                 count(cause["followed"]), known, example.strip()]
+            )  # fmt: skip
+    return TableBlock(
+        "Divergences by first cause",
+        [
+            "candidate",
+            "first cause",
+            "files",
+            ">times",
+            ">followed",
+            "of the filesystem",
+            "example",
+        ],
+        rows,
+        "All rounds together. Followed: calls on what an earlier divergence had met. Of the "
+        "filesystem: a documented difference between the recorded type and the candidate's, with "
+        "its source; it is not counted as another result. Example: thread:number of the call in "
+        "the trace, and its path."
+        if rows
+        else "None.",
+    )
+
+
+def _counted(title: str, what: str, counts: Mapping[str, Mapping[str, int]]) -> TableBlock:
+    keys = list(dict.fromkeys(key for found in counts.values() for key in found))
+    return TableBlock(
+        title,
+        [what, *(f">{name}" for name in counts)],
+        [[key, *(count(found.get(key, 0)) for found in counts.values())] for key in keys],
+        "All rounds together." if keys else "None.",
+    )
+
+
+def _fidelity_row(name: str, candidate: Candidate) -> list[str]:
+    f = candidate.fidelity
+    return [
+        name,
+        count(f.syscalls),
+        percent(f.executed / f.syscalls if f.syscalls else 1.0, 2),
+        count(f.skipped),
+        percent(f.divergent_share, 3),
+        count(f.of_filesystem),
+        f"{count(f.mismatched)} of {count(f.checked)}" if f.checked else "not checked",
+        duration(f.lateness_p50_ns),
+        duration(f.lateness_p99_ns),
+        duration(candidate.makespan_ns),
+        "yes" if f.ok else "; ".join(f.problems),
+    ]

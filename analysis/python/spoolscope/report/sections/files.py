@@ -1,0 +1,99 @@
+"""Time by kind of file, the hot directories, and what lookups in directories cost."""
+
+from spoolscope.analysis.causes import CAUSES, charged
+from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, worth_saying
+from spoolscope.analysis.study import Study
+from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.figures import causes as cause_figures
+from spoolscope.report.inputs import Inputs
+from spoolscope.report.page import Figure, Section, TableBlock
+
+anchor = "files"
+TOP_CLASSES = 12
+
+
+def applies(page: Inputs) -> bool:
+    """Whether a trace was studied."""
+    return bool(page.studies)
+
+
+def make(page: Inputs) -> Section:
+    """Time by kind of file, and the hot directories."""
+    studies = page.studies
+    names: dict[str, float] = {}
+    for study in studies.values():
+        for row in study.path_classes:
+            names[row.name] = names.get(row.name, 0) + sum(charged(row.causes).values())
+    shown = sorted(names, key=lambda name: -names[name])[:TOP_CLASSES]
+    groups = []
+    for name, study in studies.items():
+        found = {row.name: row.causes for row in study.path_classes}
+        groups.append((name, [(kind, found.get(kind, {})) for kind in shown]))
+    rows = [(f"{name}: {kind}", causes) for name, part in groups for kind, causes in part]
+    figure = Figure(
+        key="files",
+        title="Time in calls, by kind of file",
+        finding=f"Most time is spent on: {', '.join(shown[:3])}.",
+        caption="The kind is told from the name (pseudonyms keep the words a mail server uses). "
+        f"{page.method}",
+        table=cause_figures.cause_table(rows, "kind"),
+        plot=cause_figures.panels(groups),
+    )
+    tables = [_directories(name, study) for name, study in studies.items()]
+    tables += [_lookups(name, study) for name, study in studies.items()]
+    intro = "Mail servers use few kinds of files; each waits for other things."
+    return Section(anchor, "Files", "Which files", intro, [figure, *tables])
+
+
+def _directories(name: str, study: Study) -> TableBlock:
+    rows = [
+        [
+            directory.path or "(top of the spool)",
+            count(directory.entries),
+            count(directory.n),
+            duration(directory.total_ns),
+            duration(directory.total_ns / max(directory.n, 1)),
+            f"{CAUSES[directory.cause].label} "
+            f"{percent(directory.cause_ns / max(directory.total_ns, 1), 0)}",
+        ]
+        for directory in study.directories
+    ]
+    return TableBlock(
+        f"Hot directories: {name}",
+        ["~directory", ">names at start", ">calls", ">time", ">mean", "mostly"],
+        rows,
+        f"The {len(rows)} directories whose calls took longest in total. Names at start come "
+        "from the snapshot; 0 means none was taken or the directory is newer.",
+        folded=True,
+    )
+
+
+def _lookups(name: str, study: Study) -> TableBlock:
+    found = study.explanation.lookups
+    costs = [cost for cost in found if not cost.guessed]
+    guessed = len(found) - len(costs)
+    rows = [
+        [
+            cost.path or "(top of the spool)",
+            "-" if cost.entries is None else count(cost.entries),
+            INDEX[cost.index],
+            duration(cost.lookup_io_ns),
+            cost.reads_for or "-",
+            duration(cost.dir_lock_ns),
+            duration(cost.cpu_ns) if study.explanation.cpu else "-",
+            percent(cost.share),
+        ]
+        for cost in costs
+    ]
+    return TableBlock(
+        f"Directory lookups: {name}",
+        ["~directory", ">names", "index", ">reads", "mostly", ">lock", ">CPU", ">share"],
+        rows,
+        " ".join([
+            *worth_saying(costs)[:5],
+            "What finding, adding and removing names cost: waiting for blocks of the directory "
+            "and for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
+            *([f"Left out: {count(guessed)} known from fewer than {FEW_SAMPLES} samples only."]
+              if guessed else []),
+        ]),
+    )  # fmt: skip

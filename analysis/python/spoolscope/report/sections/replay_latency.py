@@ -1,0 +1,50 @@
+"""Distributions and percentiles of the same calls on every candidate."""
+
+from spoolscope.analysis.latency import family_curves, family_latencies
+from spoolscope.analysis.metrics import common_calls
+from spoolscope.analysis.wording import count
+from spoolscope.report.figures import latency as latency_figures
+from spoolscope.report.inputs import Inputs
+from spoolscope.report.latency_tables import curve_table, latency_table
+from spoolscope.report.page import Figure, Section
+
+anchor = "latency"
+CURVES = 7
+"""As many candidates have a line in the figure of tails."""
+
+
+def applies(page: Inputs) -> bool:
+    """Whether the page is of a replay."""
+    return page.found is not None
+
+
+def make(page: Inputs) -> Section:
+    """Distributions and percentiles of the same calls on every candidate."""
+    found = page.comparison
+    replay = found.replay
+    calls = common_calls(replay.runs)
+    names = replay.syscalls[calls]
+    curves, tables = {}, {}
+    for name in found.candidates:
+        run = next(run for run in replay.runs if run.candidate == name)
+        curves[name] = family_curves(names, run.latency_ns[calls])
+        tables[name] = family_latencies(names, run.latency_ns[calls])
+    drawn = [*list(found.candidates)[:CURVES]]
+    if found.reference not in drawn:
+        drawn[-1] = found.reference
+    others = len(found.candidates) - len(drawn)
+    figure = Figure(
+        key="tails",
+        title="Share of calls that took longer",
+        finding="The tail of the latency distribution, by family of calls and candidate.",
+        caption=f"1 - ECDF on log axes, from the replayer's own clock, first round, "
+        f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
+        "are left out; curves are thinned to 800 points, densest in the tail."
+        + (f" The other {others} candidates are only in the tables." if others else ""),
+        table=curve_table(curves),
+        plot=latency_figures.tails({name: curves[name] for name in drawn}),
+    )
+    intro = "Further left and lower is better; a step to the right is a stall."
+    return Section(
+        anchor, "Latency", "How long calls take", intro, [figure, latency_table(tables, "call")]
+    )
