@@ -17,9 +17,10 @@ ARROWS = {
     "replay": {"traces", "replay"},
     "analysis": {"traces", "analysis"},
     "report": {"traces", "analysis", "report"},
+    "export": {"traces", "analysis", "export"},
     # The lab records, replays and explains, as the command line does; it prints nothing.
     "lab": {"traces", "tracers", "replay", "analysis", "lab"},
-    "cli": {"traces", "tracers", "replay", "analysis", "report", "lab", "cli"},
+    "cli": {"traces", "tracers", "replay", "analysis", "report", "export", "lab", "cli"},
 }
 CRATE_ARROWS = {
     "traces": set(),

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.wording import size
+from spoolscope.cli.columns import table_lines
 from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
@@ -266,8 +267,4 @@ def _print_losses(trace: Trace) -> None:
 
 def _print_columns(trace: Trace) -> None:
     for table in TABLES.values():
-        rows = trace.meta["counts"].get(table.name, 0)
-        say(f"{table.name} ({rows:,} rows): {table.row}")
-        for column in table.columns:
-            unit = f" [{column.unit}]" if column.unit else ""
-            say(f"  {column.name:18} {column.type}{unit}  {column.meaning}")
+        say(*table_lines(table, trace.meta["counts"].get(table.name, 0)))

@@ -30,6 +30,7 @@ VERBS = {
     "info": "Show what a trace holds: duration, counts, loss.",
     "scrub": "Copy a trace with its names hidden.",
     "explain": "Split every call's time by cause.",
+    "query": "Ask a trace in SQL: its tables, and what is derived.",
     "plan": "Show what a replay would do, and why a call waits.",
     "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",

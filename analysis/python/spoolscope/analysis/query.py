@@ -1,0 +1,126 @@
+"""SQL over the tables of a trace and what the analysis derives from them, and nothing else.
+
+A query comes from a web page or a colleague, and often root runs it. The engine that runs it can
+open no file, and its settings are locked. That a statement is a SELECT would not do: DuckDB 2 has
+``WITH a AS (COPY ... TO 'FILE') SELECT ...``, which writes.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from spoolscope.analysis.derived import DERIVED, make
+from spoolscope.analysis.explain import bound_memory
+from spoolscope.traces.columns import Table
+from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.schema import TABLES
+from spoolscope.traces.trace import Trace
+
+SQL_TYPES = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE"} | {
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One column that can be asked for: its table, its type in SQL, its unit and meaning."""
+
+    table: str
+    column: str
+    type: str
+    unit: str
+    meaning: str
+
+
+def tables() -> dict[str, Table]:
+    """Return the tables that a query can name: those of a trace, then those derived of them."""
+    return {**TABLES, **{name: derived.table for name, derived in DERIVED.items()}}
+
+
+def columns(of: Table) -> list[Asked]:
+    """Return the columns of a table as a query sees them."""
+    return [
+        Asked(of.name, column.name, sql_type(column.type), column.unit, column.meaning)
+        for column in of.columns
+    ]
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """Return the name of a column's type in SQL."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return SQL_TYPES[str(value)]
+
+
+@contextmanager
+def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
+    """Run one statement on a trace and give its rows, ``batch`` at a time.
+
+    Args:
+        trace: An opened trace, with real names if these are to be shown.
+        sql: One SELECT, in DuckDB's dialect.
+        batch: Rows at a time.
+
+    Raises:
+        SpoolscopeError: it is no SQL, is not one statement that reads, names what is not there,
+            wants another file, or needs more memory than there is.
+    """
+    with trace.connect(opens_files=False) as con:
+        bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+        con.execute("SET enable_external_access = false")
+        with _explained(trace):
+            _check(con, sql)
+            make(con, re.findall(r"\w+", sql))
+            con.execute("SET lock_configuration = true")
+            reader = con.sql(sql).to_arrow_reader(batch)
+        yield pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, trace))
+
+
+def _batches(reader: pa.RecordBatchReader, trace: Trace) -> Iterator[pa.RecordBatch]:
+    with _explained(trace):
+        yield from reader
+
+
+def _check(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    statements = con.extract_statements(sql)
+    if len(statements) != 1:
+        raise SpoolscopeError(
+            f"this is {len(statements) or 'no'} statements, not one",
+            remedy="give one SELECT",
+            exit_code=USAGE,
+        )
+    kind = statements[0].type.name
+    if kind != "SELECT":
+        raise SpoolscopeError(
+            f"a query only reads, and this is {kind}", remedy="give one SELECT", exit_code=USAGE
+        )
+
+
+@contextmanager
+def _explained(trace: Trace) -> Iterator[None]:
+    """Turn what DuckDB says into one line and a remedy."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:  # OSError: in a later batch
+        raise SpoolscopeError(
+            _first(error), remedy=_remedy(error, trace), exit_code=USAGE
+        ) from None
+
+
+def _first(error: Exception) -> str:
+    """Return what an error says, with its hint and without a picture of the statement."""
+    said = str(error).split("\nLINE ")[0].split("\n\nPossible")[0]
+    return " ".join(said.split()).rstrip(".")
+
+
+def _remedy(error: Exception, trace: Trace) -> str:
+    said = str(error)
+    if "Permission Error" in said:
+        return "a query reads the tables of the trace only; copy its result with -o"
+    if "Out of Memory" in said:
+        return "group or LIMIT what it returns, or ask for a part of the time (WHERE ts_ns ...)"
+    return f"'spoolscope query {trace.path} --tables' lists tables and columns"

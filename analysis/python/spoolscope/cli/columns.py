@@ -1,0 +1,24 @@
+"""What tables hold, for a terminal."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from spoolscope.analysis.query import columns
+from spoolscope.cli.grid import WIDTH
+from spoolscope.cli.output import wrapped
+from spoolscope.traces.columns import Table
+
+
+def table_lines(table: Table, rows: int | None) -> Iterator[str]:
+    """Yield the lines that tell what a table holds, no wider than a terminal.
+
+    Args:
+        table: One of a trace, or a derived one.
+        rows: How many it has; None: it is made when a query names it.
+    """
+    many = "made when it is named" if rows is None else f"{rows:,} rows"
+    yield from wrapped(f"{table.name} ({many}): {table.row}")
+    for column in columns(table):
+        unit = f"[{column.unit}] " if column.unit else ""
+        text = f"  {column.column:18} {column.type:9} {unit}{column.meaning}"
+        yield from wrap(text, WIDTH, subsequent_indent=" " * 31)

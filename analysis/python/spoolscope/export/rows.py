@@ -1,0 +1,98 @@
+"""Rows of a query as CSV, JSON or Parquet, batch by batch, so that few are in memory at a time."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spoolscope.traces.reveal import mapped
+from spoolscope.traces.text import shown, shown_json
+
+BATCH = 50_000
+"""Rows in memory at a time."""
+
+
+def csv_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
+    """Yield a line of names, then one for each row.
+
+    A null is empty, an empty text is ``""``. Text is as ``shown`` makes it: no character of it
+    drives a terminal or ends a line.
+    """
+    yield csv_line(reader.schema.names)
+    for batch in reader:
+        columns = [_plain_column(column) for column in batch.columns]
+        yield from map(csv_line, zip(*columns, strict=True))
+
+
+def csv_line(cells: Any) -> str:
+    """Return one line of CSV; a cell that is None is empty, one that is a text is shown."""
+    made = io.StringIO()
+    texts = [shown(cell) if isinstance(cell, str) else cell for cell in cells]
+    csv.writer(made, lineterminator="", quoting=csv.QUOTE_MINIMAL).writerow(texts)
+    return made.getvalue()
+
+
+def json_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
+    """Yield the lines of a JSON array with one object for each row.
+
+    Numbers that are whole are integers of any size; NaN and infinity are null.
+    """
+    yield "["
+    held = None
+    names = reader.schema.names
+    for batch in reader:
+        columns = [[plain(value) for value in column.to_pylist()] for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            if held is not None:
+                yield f"{held},"
+            held = shown_json(dict(zip(names, row, strict=True)))
+    if held is not None:
+        yield held
+    yield "]"
+
+
+def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> None:
+    """Write the rows as one Parquet file."""
+    with pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a row as JSON knows it."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)
+
+
+def cell(value: Any) -> Any:
+    """Return a value of a row as one cell: what is nested is JSON."""
+    value = plain(value)
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+
+def _plain_column(column: pa.Array) -> list[Any]:
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return list(column.to_pylist())
+    if pa.types.is_boolean(kind):
+        return [None if value is None else str(value).lower() for value in column.to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_dictionary(kind):
+        return list(mapped(column, shown).to_pylist())
+    return [cell(value) for value in column.to_pylist()]
