@@ -1,8 +1,13 @@
 """Rules on stacks that real kernels produced (6.18 unless noted), and the rule language."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from spoolscope.analysis.causes import BLOCKED_CAUSES
+from spoolscope.analysis import causes
+from spoolscope.analysis.causes import BLOCKED_CAUSES, CAUSES
+from spoolscope.analysis.commit_parts import PARTS
 from spoolscope.analysis.stack_rules import classify, compile_rule, load_rules
 from spoolscope.analysis.stacks import telling
 from spoolscope.traces.errors import SpoolscopeError
@@ -156,3 +161,24 @@ def test_a_filesystem_has_rules_or_is_not_explained(fstype):
 def test_telling_frames_drop_the_plumbing():
     stack = ["bpf_prog_1", "__schedule", "schedule", "foo.part.0", "bar", "do_syscall_64"]
     assert telling(stack) == ("foo", "bar")
+
+
+def test_every_cause_has_all_that_is_shown_of_it():
+    inks = [cause.ink for cause in CAUSES.values()]
+    assert len(set(inks)) == len(inks)
+    for cause in CAUSES.values():
+        assert cause.meaning.endswith(".")
+        assert cause.objects or (cause.state and cause.change)
+        assert cause.in_commit in PARTS
+
+
+LISTS = {"lookups.py": "'lookup_io', 'dir_lock'", "cpu.py": '"cpu", "steal"'}
+"""Lists of causes in modules whose subject they are."""
+
+
+def test_what_is_known_of_causes_is_nowhere_repeated():
+    word = rf"[\"']({'|'.join(CAUSES)})[\"']"
+    folder = Path(causes.__file__).parent
+    for file in sorted([*folder.glob("*.py"), *(folder.parent / "report").rglob("*.py")]):
+        found = re.search(rf"{word}(,\s*{word})+", file.read_text())
+        assert not found or found[0] == LISTS.get(file.name), (file.name, found)

@@ -1,7 +1,24 @@
-"""The closed list of causes: what the time of a call can go into, and what is known of each."""
+"""The closed list of causes: what the time of a call can go into, and all that is known of each.
 
-from collections.abc import Mapping
+Whatever treats causes differently asks their attributes here: a new cause is one entry.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from spoolscope.analysis.inks import (
+    BLUE,
+    DARK,
+    GREEN,
+    GREY,
+    ORANGE,
+    PLAIN,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    Ink,
+)
 
 
 @dataclass(frozen=True)
@@ -13,22 +30,48 @@ class Cause:
         group: journal, device, read, lock, machine or cpu; one hue in figures.
         meaning: One sentence.
         objects: What calls wait for, as in "waits for journal commits".
+        ink: Its colour and pattern.
+        state: What calls are in, where they do not wait for anything: "running on the CPU".
+        change: The same of a difference, which is ``{time}`` ``{more}`` (more or less).
+        machine: The call was not asleep: SQL on a row of ``syscalls`` that tells how long, ns.
         at_disk: Requests to a disk are under way: the process that keeps it busy is to blame.
         ends_with_request: The wait ends when one request does.
         of_commit: A commit of the journal has to end.
+        of_journal: The journal has to get on with its work: what keeps it from that is to blame.
+        in_commit: What a commit is doing whose thread sleeps for it (``commit_parts.PARTS``).
+        between_programs: A program waits for a program.
+        answered: A program of this machine may have to end the wait by its answer.
     """
 
     label: str
     group: str
     meaning: str
     objects: str = ""
+    ink: Ink = PLAIN
+    state: str = ""
+    change: str = ""
+    machine: str = ""
     at_disk: bool = False
     ends_with_request: bool = False
     of_commit: bool = False
+    of_journal: bool = False
+    in_commit: str = "other"
+    between_programs: bool = False
+    answered: bool = False
+
+    @property
+    def doing(self) -> str:
+        """What calls do meanwhile, e.g. "waiting for journal commits"."""
+        return self.state or f"waiting for {self.objects}"
 
 
-def _request(label: str, group: str, meaning: str, objects: str) -> Cause:
-    return Cause(label, group, meaning, objects, at_disk=True, ends_with_request=True)
+def _request(
+    label: str, group: str, meaning: str, objects: str, ink: Ink, in_commit: str = "other"
+) -> Cause:
+    return Cause(
+        label, group, meaning, objects, ink, at_disk=True, ends_with_request=True,
+        in_commit=in_commit,
+    )  # fmt: skip
 
 
 CAUSES: dict[str, Cause] = {
@@ -39,12 +82,19 @@ CAUSES: dict[str, Cause] = {
         "journal commits",
         ends_with_request=True,
         of_commit=True,
+        ink=Ink(VERMILLION),
+        of_journal=True,
+        in_commit="log_write",
     ),
-    "log_space": _request(
+    "log_space": Cause(
         "journal full",
         "journal",
         "The journal or its reservation was full; space had to be freed.",
         "space in the journal",
+        ink=Ink(VERMILLION, "/"),
+        at_disk=True,
+        ends_with_request=True,
+        of_journal=True,
     ),
     "txn_lock": Cause(
         "transaction lock",
@@ -52,6 +102,9 @@ CAUSES: dict[str, Cause] = {
         "The running transaction was closed to new changes.",
         "the running transaction",
         of_commit=True,
+        ink=Ink(VERMILLION, "|"),
+        of_journal=True,
+        in_commit="handles",
     ),
     "shadow": Cause(
         "block in commit",
@@ -59,60 +112,74 @@ CAUSES: dict[str, Cause] = {
         "The block was held by the transaction being committed.",
         "blocks held by a commit",
         of_commit=True,
+        ink=Ink(VERMILLION, "\\"),
+        of_journal=True,
     ),
     "ordered_data": _request(
         "ordered data",
         "journal",
         "File data had to be written before its metadata.",
         "ordered data",
+        ink=Ink(ORANGE, "/"),
+        in_commit="ordered_data",
     ),
     "writeback": _request(
         "writeback",
         "device",
         "Dirty data, or a block that was to change, was being written.",
         "writeback",
+        ink=Ink(ORANGE),
+        in_commit="log_write",
     ),
     "flush": _request(
         "cache flush",
         "device",
         "The disk was emptying its write cache.",
         "the disk's cache flush",
+        ink=Ink(YELLOW),
+        in_commit="cache_flush",
     ),
     "dir_lock": Cause(
         "directory lock",
         "lock",
         "Another call was changing the same directory.",
         "directory locks",
+        ink=Ink(PURPLE),
     ),
     "lookup_io": _request(
         "lookup read",
         "read",
         "A directory block was read to find a name.",
         "directory reads",
+        ink=Ink(SKY),
     ),
     "readdir_io": _request(
         "listing read",
         "read",
         "A directory block was read to list names.",
         "directory reads",
+        ink=Ink(SKY, "/"),
     ),
     "inode_io": _request(
         "inode read",
         "read",
         "An inode or its block map was read or freed.",
         "inode reads",
+        ink=Ink(SKY, "|"),
     ),
     "alloc_io": _request(
         "allocator",
         "read",
         "Free space had to be found: read, locked by others, or reclaimed.",
         "the allocator",
+        ink=Ink(SKY, "\\"),
     ),
     "quota": Cause(
         "quota",
         "lock",
         "Quota had to be read, locked, written or made room for.",
         "quota",
+        ink=Ink(PURPLE, "x"),
     ),
     "block_queue": Cause(
         "block queue",
@@ -120,12 +187,15 @@ CAUSES: dict[str, Cause] = {
         "The request queue of the disk was full or frozen.",
         "the request queue",
         at_disk=True,
+        ink=Ink(BLUE, "/"),
     ),
     "block_device": _request(
         "device",
         "device",
         "The disk was reading or writing data of the call.",
         "the device",
+        ink=Ink(BLUE),
+        in_commit="log_write",
     ),
     "device_layer": Cause(
         "device layer",
@@ -133,12 +203,14 @@ CAUSES: dict[str, Cause] = {
         "md or device-mapper was busy itself: stripes, bitmap, superblock, thin pool, encryption.",
         "md and device-mapper",
         at_disk=True,
+        ink=Ink(BLUE, "-"),
     ),
     "io_throttle": Cause(
         "I/O throttle",
         "device",
         "A limit (wbt, iocost, io.max) held I/O back.",
         "I/O limits",
+        ink=Ink(BLUE, "|"),
     ),
     "dirty_throttle": Cause(
         "dirty throttle",
@@ -146,91 +218,139 @@ CAUSES: dict[str, Cause] = {
         "Writers were slowed until dirty data was written.",
         "dirty data to be written",
         at_disk=True,
+        ink=Ink(BLUE, "\\"),
     ),
     "server": Cause(
         "server",
         "device",
         "A server had to answer (NFS, 9p, SMB, Ceph), or a program that serves (FUSE, autofs).",
         "a server's answers",
+        ink=Ink(BLUE, "x"),
+        answered=True,
     ),
     "frozen": Cause(
         "frozen",
         "lock",
         "The filesystem was, or was to be, frozen for a snapshot.",
         "a frozen filesystem",
+        ink=Ink(PURPLE, "-"),
+        answered=True,
     ),
     "scanner": Cause(
         "scanner",
         "lock",
         "A program that watches files (fanotify) had to permit the call.",
         "permission by a scanner",
+        ink=Ink(PURPLE, "\\"),
+        answered=True,
     ),
     "file_lock": Cause(
         "file lock",
         "lock",
         "A program held a lock on the file (fcntl, flock).",
         "file locks",
+        ink=Ink(PURPLE, "|"),
+        between_programs=True,
     ),
     "inode_lock": Cause(
         "inode lock",
         "lock",
         "Another call held the inode, tree, page or open file.",
         "inode and tree locks",
+        ink=Ink(PURPLE, "/"),
     ),
     "process": Cause(
         "process start",
         "machine",
         "vfork: the child had to run a program; exec: others had to let go or a CPU to take over.",
         "processes to start",
+        ink=Ink(GREY, "\\"),
+        between_programs=True,
     ),
     "memory": Cause(
         "memory",
         "machine",
         "Memory had to be reclaimed, or its map was locked.",
         "memory",
+        ink=Ink(GREY, "|"),
     ),
-    "runq": Cause("run queue", "machine", "Woken, but no CPU was free.", "a CPU"),
-    "preempt": Cause("preempted", "machine", "Pushed off the CPU while running."),
+    "runq": Cause(
+        "run queue",
+        "machine",
+        "Woken, but no CPU was free.",
+        "a CPU",
+        ink=Ink(GREY),
+        machine="runq_ns",
+    ),
+    "preempt": Cause(
+        "preempted",
+        "machine",
+        "Pushed off the CPU while running.",
+        ink=Ink(GREY, "/"),
+        state="pushed off the CPU",
+        change="is pushed off the CPU for {time} {more}",
+        machine="preempted_ns",
+    ),
     "steal": Cause(
         "steal",
         "machine",
         "Running, but the host of the virtual machine had taken the CPU away.",
         "CPUs that the host had taken",
+        ink=Ink(GREEN, "/"),
+        machine="coalesce(stolen_ns, 0)",
     ),
-    "cpu": Cause("CPU", "machine", "Running on a CPU."),
+    "cpu": Cause(
+        "CPU",
+        "machine",
+        "Running on a CPU.",
+        ink=Ink(GREEN),
+        state="running on the CPU",
+        change="runs {time} {more} on the CPU",
+        machine="oncpu_ns - coalesce(stolen_ns, 0)",
+    ),
     "unexplained": Cause(
         "unexplained",
         "machine",
         "Blocked, and no rule knows the stack.",
         "unnamed reasons",
+        ink=Ink(DARK, "|"),
     ),
 }
 """Every cause, in the order in which tables and stacked bars show them."""
 
-BETWEEN_PROGRAMS = ("file_lock", "process")
+
+def _those(attribute: str) -> tuple[str, ...]:
+    return tuple(name for name, cause in CAUSES.items() if getattr(cause, attribute))
+
+
+BETWEEN_PROGRAMS = _those("between_programs")
 """Waits of programs for programs. Postfix processes idle in a file lock for minutes, a parent in
 vfork for as long as its child needs to run a program, and the work of the other one counts in its
 own calls: these waits are recorded, summed and listed, but not charged to the filesystem in
 headlines, drawings and comparisons."""
 
-MACHINE = {
-    "cpu": "oncpu_ns - coalesce(stolen_ns, 0)",
-    "steal": "coalesce(stolen_ns, 0)",
-    "runq": "runq_ns",
-    "preempt": "preempted_ns",
-}
+MACHINE = {name: CAUSES[name].machine for name in ("cpu", "steal", "runq", "preempt")}
 """What of a call was not asleep, and how its row tells (SQL); older traces know of no steal."""
 
 BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE and c != "unexplained")
 """Causes that a rule may give."""
 
-JOURNAL_WAITS = tuple(c for c in CAUSES if CAUSES[c].of_commit)
-"""Causes of a wait that is a wait for a commit."""
+JOURNAL_WAITS, JOURNAL_WORK = _those("of_commit"), _those("of_journal")
+"""Causes of a wait that is a wait for a commit; for a commit or for room in the journal."""
 
-AT_DISK = tuple(c for c in CAUSES if CAUSES[c].at_disk)
-ENDS_WITH_REQUEST = tuple(c for c in CAUSES if CAUSES[c].ends_with_request)
+AT_DISK, ENDS_WITH_REQUEST = _those("at_disk"), _those("ends_with_request")
+
+COMMIT_ENDS = tuple(c for c in JOURNAL_WAITS if CAUSES[c].ends_with_request)
+"""Causes of a wait for the very end of a commit, when its last request is complete."""
+
+ANSWERED = _those("answered")
 
 
 def charged(causes: Mapping[str, float]) -> dict[str, float]:
     """Return {cause: ns} without the waits of programs for programs."""
     return {cause: ns for cause, ns in causes.items() if cause not in BETWEEN_PROGRAMS}
+
+
+def one_of(column: str, causes: Iterable[str]) -> str:
+    """Return the SQL condition that a column has one of some causes."""
+    return "{} IN ({})".format(column, ", ".join(f"'{cause}'" for cause in causes))

@@ -8,7 +8,7 @@ claims of one sleep do not overlap.
 
 import duckdb
 
-from spoolscope.analysis.causes import AT_DISK, JOURNAL_WAITS
+from spoolscope.analysis.causes import AT_DISK, COMMIT_ENDS, JOURNAL_WORK, one_of
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 from spoolscope.analysis.throttle import name_limits
@@ -33,7 +33,6 @@ LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
 
 MAX_PASSED_ON = 3
 
-_JOURNAL = (*JOURNAL_WAITS, "log_space")
 _FILE_LOCKS = ("posix_lock", "flock")
 
 # Every sleep whose cause is known: of the kernel threads that work for the spool, and of calls.
@@ -225,7 +224,7 @@ SELECT * FROM ({one_at_a_time("guilty", "dev", "tid, mechanism")}) ORDER BY from
 
 _PHASE_CLAIMS = f"""
 INSERT INTO claims SELECT id, {PHASE}, from_ns, to_ns, {_COLUMNS} FROM (
-    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND filesystem = 'ext4'),
+    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {JOURNAL_WORK} AND filesystem = 'ext4'),
     now AS (SELECT * FROM guilty_phases WHERE {_MEANWHILE})
     SELECT * FROM ({
     overlaps(
@@ -249,7 +248,7 @@ WHERE t.tid IS NOT NULL ORDER BY l.from_ns
 
 _COMMIT_CLAIMS = f"""
 INSERT INTO claims SELECT id, {COMMIT}, from_ns, to_ns, {_COLUMNS} FROM (
-    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {_JOURNAL} AND seq IS NOT NULL),
+    WITH hurt AS (SELECT * FROM sleeps WHERE cause IN {JOURNAL_WORK} AND seq IS NOT NULL),
     now AS (SELECT * FROM asked WHERE {_MEANWHILE})
     SELECT * FROM ({
     overlaps(
@@ -267,7 +266,7 @@ _DISK_CLAIMS = f"""
 INSERT INTO claims SELECT id, {DISK}, from_ns, to_ns, {_COLUMNS} FROM (
     WITH hurt AS (
         SELECT * FROM sleeps
-        WHERE cause IN {AT_DISK} OR (seq IS NULL AND cause = 'journal_commit')
+        WHERE cause IN {AT_DISK} OR (seq IS NULL AND {one_of("cause", COMMIT_ENDS)})
     ), busy AS (
         SELECT * FROM services WHERE part IN ('{DEVICE}', '{FLUSH}', '{DISK_FLUSH}')
             AND tid IS NOT NULL AND {_MEANWHILE}

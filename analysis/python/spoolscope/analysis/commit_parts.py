@@ -8,7 +8,7 @@ thread had sent to the disk. Laid over the waits of calls it divides these, too.
 import duckdb
 import numpy as np
 
-from spoolscope.analysis.causes import JOURNAL_WAITS
+from spoolscope.analysis.causes import CAUSES, JOURNAL_WAITS
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 from spoolscope.traces.filesystems import FILESYSTEMS
@@ -125,6 +125,18 @@ WITH met AS MATERIALIZED ({
 SELECT met.*, commit_id = last_id AS is_last FROM met JOIN last USING (wait_id)
 """
 
+_SLEEPS = {
+    "ordered_data": DATA_SLEEP,
+    "cache_flush": FLUSH_SLEEP,
+    "log_write": LOG_SLEEP,
+    "handles": HANDLE_SLEEP,
+}
+_SLEEPING = " ".join(
+    f"WHEN k.cause = '{name}' THEN {_SLEEPS[cause.in_commit]}"
+    for name, cause in CAUSES.items()
+    if cause.in_commit in _SLEEPS
+)
+
 # What the threads of commits were not running for: no CPU, and what they slept for.
 _ABSENCES = f"""
 CREATE OR REPLACE TEMP TABLE absences AS
@@ -134,11 +146,8 @@ WITH batching AS (
     WHERE i.symbol LIKE 'schedule_timeout%' AND o.symbol = 'btrfs_sync_log'
 )
 SELECT s.tid, s.seq, s.ts_ns AS from_ns, s.ts_ns + s.dur_ns AS to_ns,
-    CASE WHEN s.state != 'blocked' THEN {NO_CPU} WHEN k.cause = 'ordered_data' THEN {DATA_SLEEP}
-        WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN {BATCHING}
-        WHEN k.cause = 'flush' THEN {FLUSH_SLEEP}
-        WHEN k.cause IN ('journal_commit', 'writeback', 'block_device') THEN {LOG_SLEEP}
-        WHEN k.cause = 'txn_lock' THEN {HANDLE_SLEEP}
+    CASE WHEN s.state != 'blocked' THEN {NO_CPU}
+        WHEN s.stack_id IN (SELECT stack_id FROM batching) THEN {BATCHING} {_SLEEPING}
         ELSE {OTHER_SLEEP} END AS why
 FROM segments s LEFT JOIN stack_causes k USING (stack_id)
 WHERE s.tid IN (SELECT tid FROM commits WHERE kind != 'xfs_log_write')

@@ -8,13 +8,13 @@ that ended with such a request was for the limit until the request was made.
 
 import duckdb
 
-from spoolscope.analysis.causes import ENDS_WITH_REQUEST
+from spoolscope.analysis.causes import COMMIT_ENDS, ENDS_WITH_REQUEST, one_of
 from spoolscope.analysis.services import LOOP_MAJOR
 
 # Sleeps that end with a request. On ext4 a commit has its own thread, which wakes the calls.
 _FOR_REQUESTS = f"""
-cause IN {ENDS_WITH_REQUEST}
-AND NOT (cause = 'journal_commit' AND filesystem = 'ext4' AND seq IS NOT NULL)
+{one_of("cause", ENDS_WITH_REQUEST)}
+AND NOT ({one_of("cause", COMMIT_ENDS)} AND filesystem = 'ext4' AND seq IS NOT NULL)
 AND placed AND waker_seq IS NULL
 """
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, COMMIT_ENDS
 from spoolscope.analysis.latency import class_of
 from spoolscope.analysis.wording import duration
 from spoolscope.traces.filesystems import FILESYSTEMS
@@ -100,24 +100,16 @@ def family_label(family: str) -> str:
 
 def doing(cause: str, fstype: str = "") -> str:
     """Return what calls do in a cause, e.g. "waiting for journal commits"."""
-    if cause == "cpu":
-        return "running on the CPU"
-    if cause == "preempt":
-        return "pushed off the CPU"
-    return f"waiting for {_object(cause, fstype)}"
+    return CAUSES[cause].state or f"waiting for {_object(cause, fstype)}"
 
 
 def _object(cause: str, fstype: str) -> str:
     objects = CAUSES[cause].objects
-    kind = FILESYSTEMS.get(fstype) if cause == "journal_commit" else None
+    kind = FILESYSTEMS.get(fstype) if cause in COMMIT_ENDS else None
     return objects if kind is None else kind.commits
 
 
 def _text(family: str, cause: str, delta: float, fstype: str) -> str:
     time, more = duration(abs(delta)), "more" if delta > 0 else "less"
-    said = f"waits {time} {more} for {_object(cause, fstype)}" if CAUSES[cause].objects else ""
-    if cause == "cpu":
-        said = f"runs {time} {more} on the CPU"
-    if cause == "preempt":
-        said = f"is pushed off the CPU for {time} {more}"
-    return f"{family_label(family)} {said}"
+    change = CAUSES[cause].change or f"waits {{time}} {{more}} for {_object(cause, fstype)}"
+    return f"{family_label(family)} {change.format(time=time, more=more)}"
