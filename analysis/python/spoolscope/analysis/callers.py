@@ -80,8 +80,8 @@ class CallerTime:
     def add(self, cause: str, n: int, ns: int) -> None:
         """Add calls and time of a cause."""
         self.n += n
-        self.total_ns += ns
         if ns:
+            self.total_ns += ns
             self.causes[cause] = self.causes.get(cause, 0) + ns
 
 
@@ -152,7 +152,9 @@ def _sums(rows: Iterable[tuple[str, int | None, int, str, int, int]]) -> list[Ca
     """Return the sums, the largest first; what is beyond ``LISTED`` is one row at the end."""
     found: dict[tuple[str, int | None], CallerTime] = {}
     for name, pid, processes, cause, n, ns in rows:
-        found.setdefault((name, pid), CallerTime(name, pid, processes)).add(cause, n, ns)
+        if (row := found.get((name, pid))) is None:
+            row = found[name, pid] = CallerTime(name, pid, processes)
+        row.add(cause, n, ns)
     ordered = sorted(found.values(), key=lambda row: (-row.filesystem_ns, -row.total_ns, row.name))
     kept, rest = ordered[:LISTED], ordered[LISTED:]
     if rest:

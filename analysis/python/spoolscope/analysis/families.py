@@ -67,14 +67,19 @@ class Families:
         self._lives: dict[int, dict[str, tuple[int | None, str | None]]] = defaultdict(dict)
         for pid, comm, parent, unit, several in con.execute(_LIVES).fetchall():
             self._lives[pid][comm] = (None if several else parent, unit)
+        self._known: dict[Key, Process] = {}
         kernel = "SELECT DISTINCT pid FROM threads WHERE kind = 'kernel'"
         self._kernel = {pid for (pid,) in con.execute(kernel).fetchall()}
 
     def of(self, key: Key) -> Process:
         """Return a process by its pid and the name of one of its threads."""
+        if (known := self._known.get(key)) is not None:
+            return known
         pid, comm = key
         name, (_, unit) = self._life(pid, comm)
-        return Process(pid, name or comm, self._parents(pid, comm), unit)
+        found = Process(pid, name or comm, self._parents(pid, comm), unit)
+        self._known[key] = found
+        return found
 
     def is_kernel(self, key: Key) -> bool:
         """Tell whether it is a thread of the kernel, which works for others."""
@@ -106,27 +111,27 @@ class Group:
         level: PROCESS, PROGRAM, PARENT or UNIT.
         name: Of the process, program, parent or unit.
         pid: The process, or the parent; None for programs and units.
-        members: Its processes.
-        charged: What is charged to them in sum; by_member likewise of each.
+        members: Its processes; ``pids`` are their ids.
+        charged: What is charged to them in sum; by_member likewise of each that has some.
     """
 
     level: int
     name: str
     pid: int | None
     members: dict[Key, Process] = field(default_factory=dict)
+    pids: set[int] = field(default_factory=set)
     charged: int = 0
-    by_member: Counter[Key] = field(default_factory=Counter)
+    by_member: dict[Key, int] = field(default_factory=dict)
 
     def add(self, key: Key, process: Process, charged: int) -> None:
-        """Add what is charged to a process."""
+        """Add a process and what is charged to it: once, though it be its own ancestor."""
+        if key in self.members:
+            return
         self.members[key] = process
-        self.by_member[key] += charged
-        self.charged += charged
-
-    @property
-    def pids(self) -> set[int]:
-        """The ids of its processes."""
-        return {process.pid for process in self.members.values()}
+        self.pids.add(process.pid)
+        if charged:
+            self.by_member[key] = charged
+            self.charged += charged
 
     @property
     def n_processes(self) -> int:
@@ -138,7 +143,7 @@ class Group:
         """The names of its programs, that with the largest charge first."""
         charged = Counter[str]()
         for key, process in self.members.items():
-            charged[process.program] += self.by_member[key]
+            charged[process.program] += self.by_member.get(key, 0)
         return sorted(charged, key=lambda name: (-charged[name], name))
 
     @property
@@ -155,7 +160,7 @@ class Group:
         charged: Counter[T] = Counter()
         for key, process in self.members.items():
             if (value := of(process)) is not None:
-                charged[value] += self.by_member[key]
+                charged[value] += self.by_member.get(key, 0)
         value, ns = next(iter(charged.most_common(1)), (None, 0))
         return value if ns and ns >= MOSTLY * self.charged else None
 
@@ -189,19 +194,26 @@ def said(pid: int, name: str) -> str:
 def grouped(
     charges: Mapping[Key, int], families: Families, everybody: Iterable[Key] = ()
 ) -> dict[int, list[Group]]:
-    """Sum up charges at every level, the largest first.
+    """Sum up charges at every level, the largest first; only what has a charge is a group.
 
     Args:
         charges: What is charged to each process.
         families: Where processes belong.
-        everybody: Further processes, to which nothing is charged.
+        everybody: All processes, also those to which nothing is charged: they count in groups.
     """
-    groups: dict[tuple[int, object], Group] = {}
-    for key, charged in (dict.fromkeys(everybody, 0) | dict(charges)).items():
+    groups: dict[tuple[int, int | None, str], Group] = {}
+    for key, charged in charges.items():
         process = families.of(key)
-        for level, name, pid in _places(process):
-            of = (level, name if level in (PROGRAM, UNIT) else (pid, name))
-            groups.setdefault(of, Group(level, name, pid)).add(key, process, charged)
+        for place in _places(process):
+            if (group := groups.get(place)) is None:
+                group = groups[place] = Group(place[0], place[2], place[1])
+            group.add(key, process, charged)
+    # Of those without a charge only what shares a group matters.
+    for key in everybody:
+        process = families.of(key)
+        for place in _places(process):
+            if (group := groups.get(place)) is not None:
+                group.add(key, process, 0)
     found: dict[int, list[Group]] = {level: [] for level in (PROCESS, PROGRAM, PARENT, UNIT)}
     # The group with the fewest processes says most, of those that hold the same.
     for group in sorted(groups.values(), key=lambda g: (-g.charged, len(g.members), g.name)):
@@ -209,13 +221,17 @@ def grouped(
     return found
 
 
-def _places(process: Process) -> Iterable[tuple[int, str, int | None]]:
-    yield PROCESS, process.program, process.pid
-    yield PROGRAM, process.program, None
-    for pid, name in ((process.pid, process.program), *process.parents):
-        yield PARENT, name, pid
+def _places(process: Process) -> list[tuple[int, int | None, str]]:
+    """Return the groups that a process is in: their level, pid and name."""
+    found: list[tuple[int, int | None, str]] = [
+        (PROCESS, process.pid, process.program),
+        (PROGRAM, None, process.program),
+        (PARENT, process.pid, process.program),
+    ]
+    found += [(PARENT, pid, name) for pid, name in process.parents]
     if process.unit is not None:
-        yield UNIT, process.unit, None
+        found.append((UNIT, None, process.unit))
+    return found
 
 
 def narrowest(candidates: Iterable[tuple[Group, int]]) -> Group | None:
