@@ -1,7 +1,8 @@
 """Put the native programs into a wheel.
 
 `.ci/wheel` builds twice: without SPOOLSCOPE_NATIVE_DIR for any platform (explain, report, compare),
-and with it for this machine's architecture (record and replay, too).
+and with it for this machine's architecture (record and replay, too). SPOOLSCOPE_SHARE_DIR has the
+man pages and completion that both bring along, below share/.
 """
 
 import os
@@ -18,7 +19,11 @@ class NativePrograms(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add them, and name the platform that they are for."""
         directory = os.environ.get("SPOOLSCOPE_NATIVE_DIR")
-        if version == "editable" or not directory:
+        if version == "editable":
+            return
+        if share := os.environ.get("SPOOLSCOPE_SHARE_DIR"):
+            build_data["shared_data"][share] = "share"
+        if not directory:
             return
         for program in sorted(Path(directory).iterdir()):
             build_data["force_include"][str(program)] = f"spoolscope/bin/{program.name}"

@@ -7,12 +7,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.metadata import version
 from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
 
+from spoolscope.cli.manual.pages import examples_first
 from spoolscope.cli.printing import say
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import ERROR, SpoolscopeError
@@ -34,11 +36,13 @@ VERBS = {
     "plan": "Show what a replay would do, and why a call waits.",
     "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",
-    "compare": "Say what is faster, by how much, why: replays, or recordings.",
+    "compare": "Say which candidate is faster, by how much, why.",
     "validate": "Hold replays against recordings: does the ranking hold?",
     "report": "Write one self-contained HTML report.",
     "clean": "Remove what killed commands have left.",
     "lab": "Try known troubles and published loads on this machine.",
+    "help": "Explain a concept: causes, fidelity, pace, order, pseudonyms.",
+    "completion": "Print the completion script of bash, zsh or fish.",
 }
 
 
@@ -73,7 +77,16 @@ class VerbGroup(click.Group):
         with _one_blas_thread():
             module = importlib.import_module(f"spoolscope.cli.{name}")
         command: click.Command = module.command
-        return command
+        return examples_first(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; of a mistyped one name the one that was probably meant."""
+        near = get_close_matches(args[0], VERBS, 1)
+        if args[0] not in VERBS and near and not args[0].startswith("-"):
+            ctx.fail(f"no verb '{args[0]}'; did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing them."""
@@ -85,7 +98,7 @@ class VerbGroup(click.Group):
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     epilog="Start with 'spoolscope doctor'. Exit codes: 0 ok, 1 error, 2 usage, "
-    "3 finished but incomplete or diverged, 4 what --fail-if names is so, 5 it is undecided.",
+    "3 finished but incomplete or diverged.",
 )
 @click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
 @click.pass_context

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-HELP = "Churn each image first: write FACTOR times its room, e.g. 2; see replay/README.md."
+HELP = "Churn each image first: write FACTOR times its room, e.g. 2; see 'spoolscope help cache'."
 # How much more room a replay is given: two thirds of it stay taken by files of the churn.
 GROWTH = 3
 # Bounds of the factor.
