@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks wheel deb format clean
+.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks docs wheel deb format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -40,6 +40,10 @@ notebooks: ## run them and write notebooks/rendered (sudo; SPOOLSCOPE_SCALE, _RO
 	@.ci/setup test
 	@.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[notebooks]'
 	@.venv/bin/python .ci/render_notebooks.py
+
+docs: ## build/site: the documentation as a site, with commands, causes and tables from the sources
+	@.ci/setup test
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 wheel: ## dist/: a wheel for any platform, and one with the native programs for this architecture
 	@.ci/setup test

@@ -2,7 +2,8 @@
 
 Every round takes all ways in random order, each on a fresh fixture on tmpfs; figures are medians
 over rounds with their range, ratios are to the C loop of the same round. The goals are those of
-replay/README.md. The engine checks every result; any trace with --trace, else the largest sample.
+docs/inside/replaying.md. The engine checks every result; any trace with --trace, else the largest
+sample.
 """
 
 import argparse

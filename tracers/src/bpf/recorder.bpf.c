@@ -11,7 +11,6 @@
 #include "block.bpf.h"
 #include "samples.bpf.h"
 #include "snapshot.bpf.h"
-#include "under_way.bpf.h"
 #include "fault_functions.bpf.h"
 #include "uring_older.bpf.h"
 

@@ -1,9 +1,8 @@
 """What to record."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 Snapshot = Literal["full", "touched", "none"]
 
@@ -20,22 +19,12 @@ class Limit:
         return self.size_bytes is not None or self.age_s is not None
 
 
-CauseRules = Sequence[Mapping[str, Any]]
-"""How stacks are named; each has cause, frames (of each next and names), around, last_resort."""
-
-
 @dataclass(frozen=True)
-class FreezeRule:
-    """What freezes a flight recorder.
+class FreezeRules:
+    """Calls that freeze a flight recorder: slower than this, or failing with this errno."""
 
-    Attributes:
-        words: The rule as a user writes it.
-        limit: One of: slow_ns; errno; in_flight_ns; lock_held_ns; cause and ns; commits and
-            window_ns.
-    """
-
-    words: str
-    limit: Mapping[str, int | str]
+    slow_ns: int | None = None
+    errno: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +38,7 @@ class Request:
         rotate: When the next trace of a divided recording begins.
         keep: How many traces of it, or frozen windows, stay; None: all.
         last: The window of a flight recorder.
-        freeze_on: What freezes it besides ``spoolscope freeze``: any of these rules.
-        cause_rules: What names causes, for rules on these.
-        on_freeze: Command that is run with the path of each frozen trace but the last one.
+        freeze_on: What freezes it besides ``spoolscope freeze``.
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
         sample_hz: Looks a second at what each CPU runs; 0: none, None: the recorder's default.
@@ -80,9 +67,7 @@ class Request:
     rotate: Limit = Limit()
     keep: int | None = None
     last: Limit = Limit()
-    freeze_on: Sequence[FreezeRule] = ()
-    cause_rules: CauseRules = ()
-    on_freeze: Sequence[str] = ()
+    freeze_on: FreezeRules = FreezeRules()
 
     @property
     def is_series(self) -> bool:
