@@ -276,7 +276,7 @@ def test_a_trace_too_long_for_the_memory_is_explained_without_culprits(builder, 
     def full(_con):
         raise duckdb.OutOfMemoryException("failed to allocate")
 
-    monkeypatch.setattr("spoolscope.analysis.explain.find_culprits", full)
+    monkeypatch.setattr("spoolscope.analysis.culprits.find_sleeps", full)
     found = explain(builder.write(), blame=True)
     assert found.causes["file_lock"] == 1000
     assert found.remarks == [TOO_LONG]

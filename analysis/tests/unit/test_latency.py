@@ -18,7 +18,7 @@ from spoolscope.analysis.latency import (
     family_curves,
     supported,
 )
-from spoolscope.analysis.split import split
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.trace import Trace
 
 SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
@@ -77,7 +77,7 @@ def test_quantiles_are_those_of_all_values_sorted(builder, seed):
             length = rng.choice([rng.randrange(50), int(10 ** rng.uniform(0, 11)), 4095, 4096])
             builder.call(n, 0, oncpu_ns=length)
     with Trace.open(builder.write()).connect() as con:
-        split(con)
+        begin(con).make("call_totals", "named_waits")
         found = exact_quantiles(con)
         whole = con.execute(
             f"SELECT syscall, quantile_cont(dur_ns, {list(QUANTILES)}) FROM syscalls GROUP BY 1"
@@ -91,7 +91,7 @@ def test_curves_of_a_trace_are_those_of_all_its_calls_at_once():
     done = calls["flags_seen"].to_numpy() & IN_FLIGHT == 0
     names = calls["syscall"].cast(pa.string()).to_numpy(zero_copy_only=False)[done]
     with trace.connect() as con:
-        split(con)
+        begin(con).make("call_totals", "named_waits")
         found = curves(con)
     assert found == family_curves(names, calls["dur_ns"].to_numpy()[done])
     assert {curve.name for curve in found} >= {"sync", "open", "read", "write", "other"}

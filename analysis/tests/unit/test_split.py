@@ -7,7 +7,8 @@ import duckdb
 import pytest
 
 from spoolscope.analysis.explain import explain
-from spoolscope.analysis.split import WAITED, split
+from spoolscope.analysis.split import check_split, find_waited
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.trace import Trace
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
@@ -58,7 +59,8 @@ def test_a_segment_that_does_not_fit_is_an_error(builder):
     builder.call("fsync", 0, 10, ((COMMIT, 500),))
     builder.rows["segments"][0]["dur_ns"] = 507
     with (trace := Trace.open(builder.write())).connect() as con:
-        assert split(con).sum_error_ns == 7
+        begin(con).make("named_waits")
+        assert check_split(con).sum_error_ns == 7
     assert trace.meta["complete"]
 
 
@@ -134,7 +136,7 @@ def test_commits_that_nobody_triggered_take_no_time():
             f" CAST(NULL AS BIGINT) AS trigger_seq FROM range({n})"
         )
         began = time.process_time()
-        con.execute(WAITED.format(sync=["fsync"], shown="true"))
+        find_waited(con, "true")
         spent.append(time.process_time() - began)
         assert con.execute("SELECT seq FROM waited").fetchall() == [(7,)]
     assert spent[1] < 10 * spent[0]

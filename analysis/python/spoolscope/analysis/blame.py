@@ -153,9 +153,13 @@ def name_triggers(con: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def charge_commits(con: duckdb.DuckDBPyConnection) -> BlameTable:
-    """Charge the commits (needs ``commit_triggers``, ``commit_waits`` and ``commit_spans``)."""
+def charge_commits(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``charges`` (needs ``commit_triggers``, ``commit_waits`` and ``commit_spans``)."""
     con.execute(_CHARGES)
+
+
+def sum_charges(con: duckdb.DuckDBPyConnection) -> BlameTable:
+    """Sum the time of commits up, by who caused it (needs ``charges``)."""
     ((commit_ns, charged_ns, uncharged_ns),) = con.execute(
         "SELECT CAST(coalesce(sum(commit_ns), 0) AS BIGINT), "
         "CAST(coalesce(sum(commit_ns) FILTER (charged), 0) AS BIGINT), "

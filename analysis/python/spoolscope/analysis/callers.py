@@ -104,8 +104,8 @@ class Callers:
         }
 
 
-def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers:
-    """Sum up time by caller (needs the tables of ``split``)."""
+def time_callers(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``process_causes`` and ``path_causes`` (needs ``waited`` and ``named_waits``)."""
     con.execute(
         _TIMES.format(
             table="process_causes", of="pid, comm", same="l.pid = o.pid AND l.comm = o.comm"
@@ -116,6 +116,10 @@ def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers
             table="path_causes", of="path_id", same="l.path_id IS NOT DISTINCT FROM o.path_id"
         )
     )
+
+
+def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers:
+    """Sum up time by caller (needs ``process_causes`` and ``path_causes``)."""
     rows = con.execute("SELECT pid, comm, cause, n, ns FROM process_causes").fetchall()
     known = {(pid, comm): families.of((pid, comm)) for pid, comm, *_ in rows}
     of_process: dict[Key, int] = defaultdict(int)

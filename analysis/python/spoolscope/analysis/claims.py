@@ -308,7 +308,7 @@ CREATE OR REPLACE TEMP TABLE claims (
 def find_sleeps(con: duckdb.DuckDBPyConnection) -> int:
     """Create ``all_sleeps``, numbered by ``id`` from 1, and return how many there are.
 
-    Also what all claims are made from (needs the tables of ``commits.study_commits``).
+    Also what all claims are made from.
     """
     con.execute(_KERNEL_SLEEPS)
     name_limits(con, "kernel_sleeps")

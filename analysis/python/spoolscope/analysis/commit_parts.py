@@ -223,16 +223,13 @@ FROM journal_waits w LEFT JOIN met m USING (wait_id) WHERE w.dur_ns > coalesce(m
 """
 
 
-def take_apart(con: duckdb.DuckDBPyConnection) -> None:
-    """Divide commits, and the waits for them (needs ``named_waits`` and ``services``).
-
-    Creates ``commit_spans`` (the commits, numbered by ``commit_id``), ``commit_parts`` (one row
-    for each interval of a commit, whose parts add up to its length), ``journal_waits`` (the waits
-    for commits, by ``wait_id``), ``commit_waits`` (each instant of such a wait during which a
-    commit ran, once) and the view ``wait_parts`` (ns of each wait by part, perhaps in several rows,
-    which add up to its length).
-    """
+def number_commits(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``commit_spans``: the commits, numbered by ``commit_id``."""
     con.execute(_SPANS)
+
+
+def take_apart(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``commit_parts``: all commits divided (needs ``commit_spans`` and ``services``)."""
     con.execute(_ABSENCES)
     con.execute("CREATE OR REPLACE TEMP TABLE watched_threads AS SELECT DISTINCT tid FROM absences")
     con.execute(
@@ -242,6 +239,10 @@ def take_apart(con: duckdb.DuckDBPyConnection) -> None:
     ((n,),) = con.execute("SELECT count(*) FROM commit_spans").fetchall()
     for first in range(1, n + 1, BATCH):
         _cut(con, first, first + BATCH - 1)
+
+
+def lay_over_waits(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``journal_waits``, ``commit_waits`` and ``wait_parts`` (needs ``commit_parts``)."""
     for statement in (_STARTS, _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS):
         con.execute(statement)
 

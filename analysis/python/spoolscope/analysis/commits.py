@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 
 import duckdb
 
-from spoolscope.analysis.blame import Blame, BlameTable, charge_commits, name_triggers
-from spoolscope.analysis.commit_parts import PARTS, parts_of_commits, parts_of_waits, take_apart
-from spoolscope.analysis.services import find_services
+from spoolscope.analysis.blame import Blame, BlameTable, sum_charges
+from spoolscope.analysis.commit_parts import PARTS, parts_of_commits, parts_of_waits
 from spoolscope.analysis.stacks import Frames, read_stacks, telling
+from spoolscope.analysis.stage import Work
 
 LONGEST = 20
 _WAKING = re.compile(r"wake|waking")
@@ -145,15 +145,10 @@ class CommitReport:
         return self.charges.by_call
 
 
-def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
-    """Take the commits apart and charge them (needs the table ``named_waits``).
-
-    Creates the tables of ``services.find_services``, ``commit_parts.take_apart`` and
-    ``blame.name_triggers``.
-    """
-    find_services(con)
-    take_apart(con)
-    name_triggers(con)
+def study_commits(work: Work) -> CommitReport:
+    """Take the commits apart and charge them."""
+    work.make("commit_parts", "wait_parts", "charges")
+    con = work.con
     parts = parts_of_commits(con)
     kinds = [CommitKind(*(*row, parts.get(row[0], {}))) for row in con.execute(_SUMMARY).fetchall()]
     return CommitReport(
@@ -162,7 +157,7 @@ def study_commits(con: duckdb.DuckDBPyConnection) -> CommitReport:
         kinds=kinds,
         waits=parts_of_waits(con),
         longest=_longest(con),
-        charges=charge_commits(con),
+        charges=sum_charges(con),
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from spoolscope.analysis.causes import MACHINE, Cause
 from spoolscope.analysis.stack_rules import Rule, classify, parse_rules
 from spoolscope.analysis.stacks import read_stacks
+from spoolscope.analysis.stage import Work
 
 CPU_CLASSES: dict[str, Cause] = {
     "lookup": Cause("lookup", "cpu", "Finding a name in a directory."),
@@ -155,15 +156,13 @@ GROUP BY ALL ORDER BY 2 DESC LIMIT 20
 """
 
 
-def study_cpu(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> CpuReport | None:
-    """Divide the time on the CPU by class; None for a trace that was recorded without samples.
-
-    Needs ``waited`` and ``call_totals``.
-    """
-    hz = int(meta.get("sample_hz") or 0)
+def study_cpu(work: Work) -> CpuReport | None:
+    """Divide the time on the CPU by class; None for a trace that was recorded without samples."""
+    hz = int(work.meta.get("sample_hz") or 0)
     if not hz:
         return None
-    label_samples(con)
+    work.make("waited", "call_totals", "cpu_stacks")
+    con = work.con
     by_syscall: dict[str, dict[str, int]] = {}
     for syscall, name, n in con.execute(_SAMPLES).fetchall():
         by_syscall.setdefault(syscall, {})[name] = n

@@ -195,7 +195,7 @@ class Origin:
 
 
 def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the table ``edges`` (needs the tables of ``study_commits``).
+    """Create the table ``edges``.
 
     Hop 1 are the edges of calls. A row of a higher hop says what the culprit of its parent slept
     for meanwhile, and who was to blame for that; its culprit is null where that was nobody else.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import duckdb
 
 from spoolscope.analysis.causes import MACHINE
-from spoolscope.analysis.split import split
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.columns import (
     BOOL,
     COMM,
@@ -85,17 +85,22 @@ _MACHINE_ROWS = " UNION ALL ".join(
     for cause, ns in MACHINE.items()
 )
 
+
+def _waits(con: duckdb.DuckDBPyConnection) -> None:
+    begin(con).make("named_waits")
+
+
 DERIVED = {
     derived.table.name: derived
     for derived in (
         Derived(
             _CALL_WAITS,
-            split,
+            _waits,
             f"SELECT {', '.join(column.name for column in _CALL_WAITS.columns)} FROM named_waits",
         ),
         Derived(
             _CALL_CAUSES,
-            split,
+            _waits,
             "SELECT call_ns AS ts_ns, pid, tid, seq, comm, syscall, cause, "
             "CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits GROUP BY ALL "
             f"UNION ALL SELECT * FROM ({_MACHINE_ROWS}) WHERE ns != 0",

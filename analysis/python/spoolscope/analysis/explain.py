@@ -17,7 +17,6 @@ from spoolscope.analysis.culprits import (
     Link,
     Origin,
     culprits,
-    find_culprits,
     longest_chains,
     origins,
     write_edges,
@@ -30,9 +29,10 @@ from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
 from spoolscope.analysis.scratch import scratch
 from spoolscope.analysis.selection import WHOLE, Selection, select
-from spoolscope.analysis.split import Split, split
+from spoolscope.analysis.split import Split, check_split
 from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
@@ -230,14 +230,17 @@ def explain_with(
     show = Phases(progress, PHASES if blame else {**PHASES, BLAMING: 0})
     show(SPLITTING)
     shown = select(con, trace, selection)
-    parts = split(con, rules, shown.condition)
+    work = begin(con, trace.meta, rules, shown.condition)
+    work.make("call_totals", "named_waits")
+    parts = check_split(con)
     show(ADDING)
     by_call = latencies(con)
     causes = _causes_by_syscall(con)
     totals = {cause: sum(c.get(cause, 0) for c in causes.values()) for cause in CAUSES}
     show(CAUSING)
-    commits = study_commits(con)
+    commits = study_commits(work)
     families = Families(con)
+    work.make("process_causes", "path_causes")
     callers = study_callers(con, families)
     askers = study_askers(con, families, callers.of_process, whole=selection.is_whole)
     explanation = Explanation(
@@ -251,22 +254,20 @@ def explain_with(
         by_syscall={c.syscall: CallTime(c, causes.get(c.syscall, {})) for c in by_call},
         commits=commits,
         unknown=unknown_stacks(con),
-        cpu=study_cpu(con, trace.meta),
+        cpu=study_cpu(work),
         evidence=gather(con, trace, families, callers.of_process, askers.forcing, shown.window),
         selection=selection,
         callers=callers,
         frozen=frozen_by(con, trace.meta),
         askers=askers,
     )
-    per_sample = _ns_per_sample(explanation.cpu)
-    explanation.lookups.extend(
-        study_lookups(con, trace.meta, explanation.filesystem_ns, per_sample)
-    )
+    work.make("directory_waits")
+    explanation.lookups.extend(study_lookups(con, trace.meta, explanation.filesystem_ns))
     explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
     if blame:
         show(BLAMING)
         try:
-            find_culprits(con)
+            work.make("edges")
             found = culprits(con), longest_chains(con), origins(con)
         except duckdb.OutOfMemoryException:
             explanation.remarks.append(TOO_LONG)
@@ -275,10 +276,6 @@ def explain_with(
             explanation.chains.extend(found[1])
             explanation.origins.extend(found[2])
     return explanation
-
-
-def _ns_per_sample(cpu: CpuReport | None) -> float | None:
-    return cpu.exact_ns / cpu.samples if cpu and cpu.samples else None
 
 
 def bound_memory(con: duckdb.DuckDBPyConnection, calls: int) -> None:

@@ -183,18 +183,11 @@ class LookupCost:
         return f"{said} Mostly it waits for its blocks, {self.reads_for}." if tell else said
 
 
-def study_lookups(
-    con: duckdb.DuckDBPyConnection,
-    meta: Mapping[str, Any],
-    all_ns: int,
-    ns_per_sample: float | None = None,
-) -> list[LookupCost]:
-    """Return the directories in which finding names took longest.
+def find_directory_waits(con: duckdb.DuckDBPyConnection, ns_per_sample: float | None) -> None:
+    """Create ``directory_waits``.
 
     Args:
-        con: Needs ``waited``, ``named_waits``, and ``cpu_stacks`` if there are samples.
-        meta: meta.json of the trace.
-        all_ns: The time that shares are of.
+        con: Needs ``waited``, ``named_waits`` and, if there are samples, ``cpu_stacks``.
         ns_per_sample: Time on the CPU that one sample stands for; None without samples.
     """
     parent = f"CASE WHEN m.lists THEN given.path ELSE {_PARENT.format('given.path')} END"
@@ -202,6 +195,18 @@ def study_lookups(
     if ns_per_sample:
         parent = _PARENT.format("p.path")
         con.execute(_SAMPLED.format(parent=parent, ns_per_sample=ns_per_sample))
+
+
+def study_lookups(
+    con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], all_ns: int
+) -> list[LookupCost]:
+    """Return the directories in which finding names took longest.
+
+    Args:
+        con: Needs ``directory_waits``.
+        meta: meta.json of the trace.
+        all_ns: The time that shares are of.
+    """
     spools = meta.get("spools") or []
     found = [
         LookupCost(

@@ -6,21 +6,18 @@ was lost or was never recorded, becomes ``unexplained``, so the sum holds in any
 ``sum_error_ns`` shows if it ever did not.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.latency import SYSCALL_CLASSES, sum_calls
-from spoolscope.analysis.stack_rules import Rule, load_rules
-from spoolscope.analysis.stacks import label_stacks
+from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.throttle import name_limits
 
 # Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
 # segments. Those that sync, or that samples and commits name, are here, too, so that nobody has to
 # look for them among all calls again. Of keys of two columns DuckDB holds every row against each
 # one that is null.
-WAITED = """
+_WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
     syscall, dev, path_id, errno, flags, {shown} AS shown
@@ -130,31 +127,26 @@ class Split:
     without_segment_ns: int
 
 
-def split(
-    con: duckdb.DuckDBPyConnection, rules: Sequence[Rule] | None = None, shown: str = "true"
-) -> Split:
-    """Label the blocked time of every call.
-
-    Args:
-        con: A connection of ``Trace.connect``.
-        rules: By default the shipped ones.
-        shown: Condition that a row of ``syscalls`` is among what is shown (``selection.select``);
-            all sums are of those, tables have all calls.
-
-    Creates the view ``shown_calls`` and the temporary tables ``stack_causes``, ``call_totals`` (one
-    row for each name of a call), ``waited`` (the calls that were not on the CPU all the time, that
-    sync, or that samples and commits name) and ``named_waits``; a row of the latter is one
-    interval in which one call was blocked, with its cause, and the rows of a call (``call`` is its
-    rowid in ``waited``) add up to its ``blocked_ns``. Both have a column ``shown``.
-    """
-    label_stacks(con, load_rules() if rules is None else rules)
+def show_calls(con: duckdb.DuckDBPyConnection, shown: str) -> None:
+    """Create ``shown_calls``: those for which a condition on a row of ``syscalls`` holds."""
     con.execute(f"CREATE OR REPLACE TEMP VIEW shown_calls AS SELECT * FROM syscalls WHERE {shown}")
-    con.execute(WAITED.format(sync=list(SYSCALL_CLASSES["sync"]), shown=shown))
-    sum_calls(con)
+
+
+def find_waited(con: duckdb.DuckDBPyConnection, shown: str) -> None:
+    """Create ``waited``; ``shown`` is the condition that a call is among what is shown."""
+    con.execute(_WAITED.format(sync=list(SYSCALL_CLASSES["sync"]), shown=shown))
+
+
+def name_waits(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``named_waits``: the waits of calls, which add up to the blocked time of each."""
     con.execute(_WAITS)
     name_limits(con, "named_waits")
     con.execute(_COVERED)
     con.execute(_REMAINDER)
+
+
+def check_split(con: duckdb.DuckDBPyConnection) -> Split:
+    """Add the parts of all calls up again (needs ``waited`` and ``named_waits``)."""
     (blocked,) = _one(con, _BLOCKED)
     (parts_error, negative) = _one(con, _ERROR)
     (waited_error,) = _one(con, _ERROR_WAITED)

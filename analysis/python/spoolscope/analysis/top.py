@@ -6,7 +6,7 @@ from typing import Any
 
 from spoolscope.analysis.causes import MACHINE
 from spoolscope.analysis.latency import IN_FLIGHT
-from spoolscope.analysis.split import split
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.trace import Trace
 
@@ -87,7 +87,7 @@ def study_interval(directory: Path) -> Interval:
     """
     trace = Trace.open(directory)
     con = trace.connect()
-    split(con)
+    begin(con).make("named_waits")
     found: dict[int, ProcessUse] = {}
     for pid, comm, calls, *times in con.execute(_PROCESSES).fetchall():
         time_ns, max_ns, blocked_ns, *machine = times

@@ -1,0 +1,26 @@
+"""The stages of an explanation: all tables that it makes of a recording, with units.
+
+``query`` shows those that a stage makes as views; its inner tables are for other stages.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from spoolscope.analysis.call_stages import CALL_STAGES
+from spoolscope.analysis.commit_stages import COMMIT_STAGES
+from spoolscope.analysis.stack_rules import Rule
+from spoolscope.analysis.stage import Stage, Work
+
+STAGES: tuple[Stage, ...] = (*CALL_STAGES, *COMMIT_STAGES)
+
+
+def begin(
+    con: duckdb.DuckDBPyConnection,
+    meta: Mapping[str, Any] | None = None,
+    rules: Sequence[Rule] | None = None,
+    shown: str = "true",
+) -> Work:
+    """Return an analysis with nothing made yet; see ``stage.Work``."""
+    return Work(con, STAGES, meta or {}, rules, shown)
