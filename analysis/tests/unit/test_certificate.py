@@ -69,7 +69,7 @@ def test_the_least_faithful_run_speaks_for_a_candidate(replay):
     )  # fmt: skip
     assert ext4.sentences == ["the machine made 1 % of the calls over 7 ms late (goal: 100 µs)."]
     assert (xfs.candidate, xfs.verdict, xfs.faithful) == ("xfs", "faithful", 3)
-    assert xfs.data["goals"][0]["value"] == 50_003
+    assert xfs.data.goals[0].value == 50_003
     assert xfs.sentences == ["Every goal that applies was met."]
 
 

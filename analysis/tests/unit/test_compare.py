@@ -319,7 +319,7 @@ def test_the_next_command_asks_for_parts_and_copies_again(trace, new_replay):
                       {"chosen": 1, "given": 0, "left_out": 0}, None)  # fmt: skip
     replay = new_replay("out", trace, N, seed=7)
     for name, n in (("ext4", 1), ("xfs", 2)):
-        what_if = told | {"scale": {"phases_ns": []}}
+        what_if = told | {"scale": {"users": 3, "phases_ns": []}}
         replay.run(name, latencies(n), what_if=what_if)
     assert compare([replay.write()]).verdict.next_command == (
         f"sudo spoolscope replay {trace} --on ext4 --on xfs --seed 7 --slice 1.5..90 "

@@ -8,6 +8,8 @@ from spoolscope.analysis.compare import compare
 from spoolscope.analysis.guests import base_name, on_newer_kernels
 from spoolscope.cli.compare import text
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.results import RunResult
+from spoolscope.traces.typed_json import decode
 
 MS = 1_000_000
 N = 400
@@ -23,6 +25,10 @@ def trace(builder):
 def on(series, release, accelerator="tcg", *, icount=False):
     facts = {"series": series, "kernel": release, "accelerator": accelerator, "icount": icount}
     return {"kernel": release, "machine": facts}
+
+
+def run(candidate, where):
+    return decode(RunResult, {"candidate": candidate, **where})
 
 
 HERE = {"kernel": "6.18.44", "machine": None}
@@ -69,8 +75,8 @@ def test_kernels_are_compared_as_such(made):
 
 
 def test_a_candidate_on_a_device_model_keeps_the_name_that_asks_for_it():
-    assert base_name({"candidate": "ext4@hdd7k", **HERE}) == "ext4@hdd7k"
-    assert base_name({"candidate": "ext4@hdd7k@6.1", **OLD}) == "ext4@hdd7k"
+    assert base_name(run("ext4@hdd7k", HERE)) == "ext4@hdd7k"
+    assert base_name(run("ext4@hdd7k@6.1", OLD)) == "ext4@hdd7k"
 
 
 def test_the_oldest_kernel_is_the_reference_however_runs_were_ordered(made):
@@ -105,13 +111,9 @@ def test_each_filesystem_on_a_newer_kernel_is_held_against_itself(trace, new_rep
 
 
 def test_runs_of_a_machine_that_this_one_is_not_have_their_base_names():
-    rows = [
-        {"candidate": "ext4@6.18.44", **HERE},
-        {"candidate": "ext4@6.1", **OLD},
-        {"candidate": "jfs@6.1", **OLD},
-    ]
-    assert [base_name(row) for row in rows] == ["ext4", "ext4", "jfs"]
-    assert on_newer_kernels(rows) == [("ext4@6.18.44", "ext4@6.1")]
+    runs = [run("ext4@6.18.44", HERE), run("ext4@6.1", OLD), run("jfs@6.1", OLD)]
+    assert [base_name(one) for one in runs] == ["ext4", "ext4", "jfs"]
+    assert on_newer_kernels(runs) == [("ext4@6.18.44", "ext4@6.1")]
 
 
 def test_where_instructions_are_counted_only_time_on_the_cpu_is_compared(

@@ -3,6 +3,16 @@
 import pytest
 
 from spoolscope.analysis.compare import compare
+from spoolscope.traces.results_certificate import (
+    Calls,
+    Certificate,
+    InFlight,
+    Judged,
+    Lateness,
+    LatePart,
+    Makespan,
+)
+from spoolscope.traces.typed_json import encode
 
 MS = 1_000_000
 N = 2000
@@ -17,12 +27,24 @@ def trace(builder):
 
 
 def certificate(*missed: str) -> dict:
-    return {
-        "verdict": "unfaithful" if missed else "faithful",
-        "reasons": [f"{name} was missed" for name in missed],
-        "goals": [{"name": name, "value": 1.0, "limit": 0.0, "met": False} for name in missed],
-        "lateness": {"parts": {"machine": {"p99_ns": 5 * MS}}},
-    }
+    none = {"p50_ns": 0, "p90_ns": 0, "max_ns": 5 * MS}
+    machine = LatePart(ns=N, share=1.0, p99_ns=5 * MS, **none)
+    made = dict.fromkeys(("recorded", "executed", "same"), N)
+    rest = ("diverged", "skipped", "never_reached", "never_returned", "of_unknown_threads",
+            "left_out_on_purpose", "reconstructed")  # fmt: skip
+    whole = Certificate(
+        verdict="unfaithful" if missed else "faithful",
+        reasons=[f"{name} was missed" for name in missed],
+        pace="original", loop="open", realtime=False, same_filesystem=True,
+        calls=Calls(**made, **dict.fromkeys(rest, 0)),
+        goals=[Judged(name=name, value=1.0, limit=0.0, met=False) for name in missed],
+        lateness=Lateness(calls=N, over_1ms=1, over_1ms_by_machine=1, p99_ns=5 * MS, **none,
+                          parts={"machine": machine}, drift_ppm=0.0),
+        makespan=Makespan(recorded_ns=MS, replayed_ns=MS, error=0.0),
+        in_flight=InFlight(recorded_mean=1.0, replayed_mean=1.0, recorded_max=1, replayed_max=1,
+                           emd=0.0, emd_by_mean=0.0, bin_ns=MS, recorded=[1.0], replayed=[1.0]),
+    )  # fmt: skip
+    return encode(whole)
 
 
 def compared(new_replay, trace, slow, late, missed=(LATE,)):

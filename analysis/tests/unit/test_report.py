@@ -4,6 +4,7 @@ import errno
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from spoolscope.report.build import build, replay_page, trace_page
 from spoolscope.report.first_screen import replay_hero
 from spoolscope.report.sections.environment import _made_on, environment_rows
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.results import Disk, RunResult
 
 MS = 1_000_000
 N = 300
@@ -168,19 +170,19 @@ def test_a_report_says_what_no_call_shows(builder):
 
 
 def test_what_a_filesystem_was_made_on_is_said() -> None:
-    disk = {
-        "name": "sdb", "model": "SPINNER 500", "size_bytes": 500 << 30, "rotational": True,
-        "scheduler": "mq-deadline", "write_cache": "write back", "trimmed": False,
-    }  # fmt: skip
+    disk = Disk(
+        name="sdb", model="SPINNER 500", size_bytes=500 << 30, rotational=True,
+        scheduler="mq-deadline", write_cache="write back", trimmed=False,
+    )  # fmt: skip
     said = "sdb (SPINNER 500, 500.0 GiB, rotates, scheduler mq-deadline, cache write back, "
     said += "not trimmed)"
-    assert _made_on({"fstype": "xfs"}) == "an image"
-    assert _made_on({"fstype": "dir", "devices": []}) == "a directory"
-    assert _made_on({"fstype": "xfs", "devices": [disk]}) == said
-    apart = {"fstype": "xfs", "journal_bytes": 64 << 20}
-    assert _made_on(apart) == "an image; its journal of 64 MiB on another"
-    log = disk | {"name": "nvme0n1p1", "model": None, "rotational": False, "trimmed": True}
-    both = _made_on(apart | {"devices": [disk, log]})
+    made = partial(RunResult, candidate="xfs", fstype="xfs")
+    assert _made_on(made()) == "an image"
+    assert _made_on(made(fstype="dir")) == "a directory"
+    assert _made_on(made(devices=[disk])) == said
+    assert _made_on(made(journal_bytes=64 << 20)) == "an image; its journal of 64 MiB on another"
+    log = replace(disk, name="nvme0n1p1", model=None, rotational=False, trimmed=True)
+    both = _made_on(made(journal_bytes=64 << 20, devices=[disk, log]))
     assert both.startswith(f"{said}; its journal of 64 MiB on nvme0n1p1 (no model, ")
     assert both.endswith("does not rotate, scheduler mq-deadline, cache write back, "
                          "trimmed before each run)")  # fmt: skip

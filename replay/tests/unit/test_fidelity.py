@@ -12,6 +12,7 @@ from spoolscope.replay.outcomes import BAD_FD, DIVERGED, PENDING, SAME, SKIPPED,
 from spoolscope.replay.pace import parse_pace
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
+from spoolscope.traces.results_certificate import Makespan, Stall
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 ORIGINAL = parse_pace("original")
@@ -62,12 +63,12 @@ def steady(n: int, late_ns: object = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_perfect_run_is_faithful():
     certificate = judged(*steady(1000)).certificate
-    assert (certificate["verdict"], certificate["reasons"]) == ("faithful", [])
-    assert certificate["lateness"]["max_ns"] == 0
-    assert certificate["lateness"]["drift_ppm"] == 0
-    assert certificate["makespan"]["error"] == 0
-    assert certificate["in_flight"]["emd"] == 0
-    assert all(goal["met"] for goal in certificate["goals"])
+    assert (certificate.verdict, certificate.reasons) == ("faithful", [])
+    assert certificate.lateness.max_ns == 0
+    assert certificate.lateness.drift_ppm == 0
+    assert certificate.makespan.error == 0
+    assert certificate.in_flight.emd == 0
+    assert all(goal.met for goal in certificate.goals)
 
 
 def test_lateness_is_told_by_quantile_and_call():
@@ -82,12 +83,12 @@ def test_lateness_is_told_by_quantile_and_call():
     outcomes["issue_ns"] = calls["start_ns"] + late
     outcomes["end_ns"] = outcomes["issue_ns"] + MS // 10
     found = judged(calls, outcomes)
-    told = found.certificate["lateness"]
-    assert (told["p50_ns"], told["p90_ns"], told["p99_ns"]) == (0, 0, 3 * MS)
-    assert (told["max_ns"], told["over_1ms"], told["over_1ms_by_machine"]) == (5 * MS, 20, 20)
+    told = found.certificate.lateness
+    assert (told.p50_ns, told.p90_ns, told.p99_ns) == (0, 0, 3 * MS)
+    assert (told.max_ns, told.over_1ms, told.over_1ms_by_machine) == (5 * MS, 20, 20)
     assert (found.lateness_p50_ns, found.lateness_p99_ns) == (0, 3 * MS)
-    assert told["longest_stall"] == {"ns": 5 * MS, "due_ns": 9990 * MS}
-    (reason,) = found.certificate["reasons"]
+    assert told.longest_stall == Stall(ns=5 * MS, due_ns=9990 * MS)
+    (reason,) = found.certificate.reasons
     assert "1 % of the calls over 3 ms late" in reason
     assert "50 % idle" in reason
 
@@ -99,8 +100,8 @@ def test_a_remedy_is_named_where_cpus_were_free(idle, realtime, told):
     calls, outcomes = steady(1000, np.where(np.arange(1000) < 980, 0, MS))
     pace = parse_pace("original", realtime=realtime)
     certificate = judged(calls, outcomes, pace=pace, cpu_idle=idle).certificate
-    (reason,) = [said for said in certificate["reasons"] if "the machine made" in said]
-    assert ("--realtime" in reason, certificate["realtime"]) == (told, realtime)
+    (reason,) = [said for said in certificate.reasons if "the machine made" in said]
+    assert ("--realtime" in reason, certificate.realtime) == (told, realtime)
 
 
 def test_lateness_is_divided_exactly_among_its_causes():
@@ -130,10 +131,10 @@ def test_one_stall_makes_all_late_calls_after_it_the_machines():
     issue = np.maximum(at, stalled_until + np.arange(n) * MS // 10)
     calls = ops(*((0, t, t + MS // 10) for t in at.tolist()))
     outcomes = results(*((t, i, i + MS // 10) for t, i in zip(at, issue, strict=True)))
-    told = judged(calls, outcomes).certificate["lateness"]
-    assert told["over_1ms"] == told["over_1ms_by_machine"] > 200
-    assert told["parts"]["machine"]["share"] == 1
-    assert told["longest_stall"] == {"ns": 200 * MS, "due_ns": 0}
+    told = judged(calls, outcomes).certificate.lateness
+    assert told.over_1ms == told.over_1ms_by_machine > 200
+    assert told.parts["machine"].share == 1
+    assert told.longest_stall == Stall(ns=200 * MS, due_ns=0)
 
 
 def test_a_child_is_due_some_time_after_its_fork_in_a_closed_loop():
@@ -154,15 +155,15 @@ def test_drift_is_the_slope_of_lateness(drift, word):
     # The machine was in time: calls of another thread had to end first.
     outcomes["ready_ns"] = outcomes["issue_ns"]
     certificate = judged(calls, outcomes).certificate
-    assert certificate["lateness"]["drift_ppm"] == pytest.approx(drift * 1e6, rel=0.01)
-    assert certificate["verdict"] == word
-    assert ("fell behind by 0.4 %" in " ".join(certificate["reasons"])) == (word == "unfaithful")
+    assert certificate.lateness.drift_ppm == pytest.approx(drift * 1e6, rel=0.01)
+    assert certificate.verdict == word
+    assert ("fell behind by 0.4 %" in " ".join(certificate.reasons)) == (word == "unfaithful")
 
 
 def test_a_replay_that_catches_up_does_not_fall_behind():
     calls, outcomes = steady(5000, (np.arange(5000)[::-1] * MS * 0.004).astype(np.int64))
     outcomes["ready_ns"] = outcomes["issue_ns"]
-    reasons = " ".join(judged(calls, outcomes).certificate["reasons"])
+    reasons = " ".join(judged(calls, outcomes).certificate.reasons)
     assert "caught up by 0.4 %" in reasons
 
 
@@ -170,7 +171,7 @@ def test_a_single_stall_is_no_drift():
     late = np.zeros(5000, np.int64)
     late[4000:4050] = 300 * MS
     calls, outcomes = steady(5000, late)
-    assert judged(calls, outcomes).certificate["lateness"]["drift_ppm"] == 0
+    assert judged(calls, outcomes).certificate.lateness.drift_ppm == 0
 
 
 def test_makespan_and_overlap_count_on_the_same_filesystem_only():
@@ -178,18 +179,18 @@ def test_makespan_and_overlap_count_on_the_same_filesystem_only():
     calls = ops((0, 0, 10 * MS), (1, 0, 10 * MS), (0, 20 * MS, 30 * MS))
     outcomes = results((0, 0, 10 * MS), (10 * MS, 10 * MS, 20 * MS), (20 * MS, 20 * MS, 36 * MS))
     here = judged(calls, outcomes).certificate
-    assert here["makespan"] == {"recorded_ns": 30 * MS, "replayed_ns": 36 * MS, "error": 0.2}
-    assert here["in_flight"]["recorded_mean"] == pytest.approx(1)
-    assert here["in_flight"]["replayed_mean"] == pytest.approx(1)
+    assert here.makespan == Makespan(recorded_ns=30 * MS, replayed_ns=36 * MS, error=0.2)
+    assert here.in_flight.recorded_mean == pytest.approx(1)
+    assert here.in_flight.replayed_mean == pytest.approx(1)
     # Recorded: none, one and two calls for a third each. Replayed: always one.
-    assert here["in_flight"]["emd"] == pytest.approx(2 / 3)
-    assert here["in_flight"]["emd_by_mean"] == pytest.approx(2 / 3)
-    assert here["verdict"] == "unfaithful"
-    assert [r for r in here["reasons"] if "20 % longer" in r]
-    assert [r for r in here["reasons"] if "in flight differs by 66.7 %" in r]
+    assert here.in_flight.emd == pytest.approx(2 / 3)
+    assert here.in_flight.emd_by_mean == pytest.approx(2 / 3)
+    assert here.verdict == "unfaithful"
+    assert [r for r in here.reasons if "20 % longer" in r]
+    assert [r for r in here.reasons if "in flight differs by 66.7 %" in r]
     there = judged(calls, outcomes, same=False).certificate
-    assert {g["name"]: g["met"] for g in there["goals"]}["makespan_error"] is None
-    assert not [r for r in there["reasons"] if "longer" in r or "in flight" in r]
+    assert {g.name: g.met for g in there.goals}["makespan_error"] is None
+    assert not [r for r in there.reasons if "longer" in r or "in flight" in r]
 
 
 @pytest.mark.parametrize("pace", ["original", "think", "afap"])
@@ -209,7 +210,7 @@ def test_a_long_run_is_judged_piece_by_piece(pace, monkeypatch):
     monkeypatch.setattr(on_disk, "CHUNK", 7)
     assert judged(calls, outcomes, parse_pace(pace)) == whole
     if pace != "afap":
-        assert whole.certificate["lateness"]["parts"]["machine"]["ns"] > 0
+        assert whole.certificate.lateness.parts["machine"].ns > 0
 
 
 def test_distributions_of_calls_in_flight():
@@ -219,7 +220,7 @@ def test_distributions_of_calls_in_flight():
     assert concurrency.earth_movers_distance(np.array([1.0]), np.array([0, 0, 0, 1.0])) == 3
     empty = np.zeros(0, np.int64)
     assert len(concurrency.distribution(empty, empty)) == 0
-    assert concurrency.summary((empty, empty), (empty, empty))["emd_by_mean"] is None
+    assert concurrency.summary((empty, empty), (empty, empty)).emd_by_mean is None
 
 
 def test_in_flight_agrees_with_counting_moment_by_moment():
@@ -240,13 +241,13 @@ def test_results_count_and_are_named():
     outcomes["verdict"][990:] = PENDING
     calls["call"][3] = NO_CALL_ROW
     found = judged(calls, outcomes, mismatched=2, tasks_crashed=1)
-    counts = found.certificate["calls"]
-    assert (counts["same"], counts["diverged"], counts["never_reached"]) == (981, 4, 10)
-    assert (counts["skipped"], counts["skipped_for"]) == (4, {"unsupported": 4})
-    assert (counts["executed"], counts["reconstructed"]) == (985, 1)
-    assert (counts["left_out_on_purpose"], counts["before_start"]) == (3, 7)
+    counts = found.certificate.calls
+    assert (counts.same, counts.diverged, counts.never_reached) == (981, 4, 10)
+    assert (counts.skipped, counts.skipped_for) == (4, {"unsupported": 4})
+    assert (counts.executed, counts.reconstructed) == (985, 1)
+    assert (counts.left_out_on_purpose, counts.before_start) == (3, 7)
     assert (found.executed, found.divergent, found.skipped) == (985, 4, 14)
-    said = "; ".join(found.certificate["reasons"])
+    said = "; ".join(found.certificate.reasons)
     for part in ("0.4 % of the calls had another", "1.4 % of the calls to be made were not",
                  "2 names of the final tree", "1 tasks died"):  # fmt: skip
         assert part in said
@@ -254,10 +255,10 @@ def test_results_count_and_are_named():
 
 def test_as_fast_as_possible_keeps_no_time():
     found = judged(*steady(100, 5 * S), pace=parse_pace("afap"))
-    assert found.certificate["verdict"] == "untimed"
-    assert found.certificate["lateness"] is None
-    assert found.certificate["makespan"]["error"] is None
-    assert (found.lateness_p99_ns, found.certificate["loop"]) == (None, "closed")
+    assert found.certificate.verdict == "untimed"
+    assert found.certificate.lateness is None
+    assert found.certificate.makespan.error is None
+    assert (found.lateness_p99_ns, found.certificate.loop) == (None, "closed")
 
 
 def test_a_scaled_run_is_held_against_scaled_times():
@@ -266,9 +267,9 @@ def test_a_scaled_run_is_held_against_scaled_times():
     outcomes["ready_ns"] //= 2
     outcomes["end_ns"] = outcomes["issue_ns"] + MS // 10
     certificate = judged(calls, outcomes, pace=parse_pace("scaled=2")).certificate
-    assert certificate["lateness"]["max_ns"] == 0
-    assert certificate["verdict"] == "faithful"
-    assert {g["name"]: g["met"] for g in certificate["goals"]}["in_flight_emd_by_mean"] is None
+    assert certificate.lateness.max_ns == 0
+    assert certificate.verdict == "faithful"
+    assert {g.name: g.met for g in certificate.goals}["in_flight_emd_by_mean"] is None
 
 
 def test_paces_name_their_loop():
@@ -318,7 +319,7 @@ def test_what_a_thread_is_late_by_goes_over_generations_and_pieces(monkeypatch, 
 def test_calls_left_out_on_purpose_and_lost_descriptors_are_shares_of_all_calls():
     calls, outcomes = steady(10)
     outcomes["verdict"][:9], outcomes["reason"][:9] = DIVERGED, BAD_FD
-    goals = {goal["name"]: goal["value"] for goal in judged(calls, outcomes).certificate["goals"]}
+    goals = {goal.name: goal.value for goal in judged(calls, outcomes).certificate.goals}
     assert goals["other_result"] == goals["not_executed"] == pytest.approx(0.9)
     # Three more were left out on purpose.
-    assert judged(*steady(10)).certificate["verdict"] == "faithful"
+    assert judged(*steady(10)).certificate.verdict == "faithful"

@@ -19,7 +19,17 @@ from spoolscope.replay.run import replay
 from spoolscope.replay.whatif import parse
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
+from spoolscope.traces.results import (
+    DIVERGENCES_FILE,
+    REPLAY_FILE,
+    RUN_FILE,
+    Divergences,
+    ReplayResult,
+    RunResult,
+)
+from spoolscope.traces.results_format import OUTCOMES
 from spoolscope.traces.trace import Trace
+from spoolscope.traces.typed_json import decode, encode
 
 REG, DIR = 0o100600, 0o040700
 CREATE = 0o301
@@ -83,6 +93,21 @@ def test_results_hold_no_path_of_this_machine(script, tmp_path, target):
         assert str(tmp_path) not in text, file
     header = json.loads((out.parent / "replay.json").read_text())
     assert (header["trace"], header["runs"][0]["run"]) == ("../trace", out.name)
+
+
+def test_results_are_what_their_contract_says(script, tmp_path, target):
+    script.call(10, 1, "mkdir", "d", mode=0o700)
+    script.call(10, 2, "rmdir", "d", ret=-39)
+    _row, run_ = run(script, tmp_path, target, pace="original")
+    for kind, directory, name in (
+        (ReplayResult, run_.parent, REPLAY_FILE),
+        (RunResult, run_, RUN_FILE),
+        (Divergences, run_, DIVERGENCES_FILE),
+    ):
+        written = json.loads((directory / name).read_text())
+        assert encode(decode(kind, written)) == written, name
+    columns = pq.read_schema(run_ / "outcomes.parquet")
+    assert [(c.name, c.type) for c in columns] == [(c.name, c.type) for c in OUTCOMES]
 
 
 def test_wrong_data_is_a_mismatch(script, tmp_path, target):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spoolscope.analysis.outcomes import Run
+from spoolscope.traces import results_certificate
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Certificate:
 
     Attributes:
         candidate: Its name; rounds are its runs, faithful those that met every goal.
-        data: As in run.json, see the replayer.
+        data: As in its run.json.
         missed: Names of the goals that one of its runs missed; "accident" if tasks died, or waits
             were given up.
     """
@@ -21,18 +21,18 @@ class Certificate:
     candidate: str
     rounds: int
     faithful: int
-    data: dict[str, Any]
+    data: results_certificate.Certificate
     missed: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> str:
         """faithful, unfaithful or untimed."""
-        return str(self.data["verdict"])
+        return self.data.verdict
 
     @property
     def sentences(self) -> list[str]:
         """Why it is not faithful; or what it is."""
-        if reasons := [f"{reason}." for reason in self.data["reasons"]]:
+        if reasons := [f"{reason}." for reason in self.data.reasons]:
             return reasons
         if self.verdict == "untimed":
             return ["Results are the recorded ones; no time was to be kept."]
@@ -43,10 +43,10 @@ def certificates(runs: Sequence[Run]) -> list[Certificate]:
     """Return one certificate per candidate; none for runs of an older replayer."""
     found = []
     for name in dict.fromkeys(run.candidate for run in runs):
-        given = [run.row.get("certificate") for run in runs if run.candidate == name]
+        given = [run.result.certificate for run in runs if run.candidate == name]
         known = [data for data in given if data]
         if known:
-            faithful = sum(data["verdict"] == "faithful" for data in known)
+            faithful = sum(data.verdict == "faithful" for data in known)
             missed = frozenset(goal for data in known for goal in _missed(data))
             worst = max(known, key=_badness)
             found.append(Certificate(name, len(known), faithful, worst, missed))
@@ -59,12 +59,12 @@ def faithful_runs(runs: Sequence[Run]) -> tuple[int, int] | None:
     return (sum(one.faithful for one in given), sum(one.rounds for one in given)) if given else None
 
 
-def _missed(data: dict[str, Any]) -> list[str]:
-    missed = [str(goal["name"]) for goal in data["goals"] if goal["met"] is False]
-    return missed + ["accident"] * (len(data["reasons"]) > len(missed))
+def _missed(data: results_certificate.Certificate) -> list[str]:
+    missed = [goal.name for goal in data.goals if goal.met is False]
+    return missed + ["accident"] * (len(data.reasons) > len(missed))
 
 
-def _badness(data: dict[str, Any]) -> tuple[int, float]:
-    missed = sum(goal["met"] is False for goal in data["goals"])
-    late = data["lateness"]
-    return missed, float(late["parts"]["machine"]["p99_ns"] or 0) if late else 0.0
+def _badness(data: results_certificate.Certificate) -> tuple[int, float]:
+    missed = sum(goal.met is False for goal in data.goals)
+    late = data.lateness
+    return missed, float(late.parts["machine"].p99_ns or 0) if late else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.conditions import caches_at_begin
-from spoolscope.analysis.durability import SAME, beside
+from spoolscope.analysis.durability import beside
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.fidelity import Fidelity, fidelity
 from spoolscope.analysis.guests import (
@@ -37,6 +37,7 @@ from spoolscope.analysis.why import (
     without,
 )
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.typed_json import encode
 
 Progress = Callable[[str, float | None], None]
 
@@ -116,10 +117,10 @@ class Comparison:
         """Return the object that ``compare --json`` prints."""
         header = self.replay.header
         return {
-            "trace": str(self.replay.trace.path if self.replay.trace else header["trace"]),
-            "pace": header.get("pace"),
+            "trace": str(self.replay.trace.path if self.replay.trace else header.trace),
+            "pace": header.pace,
             "rounds": max(c.rounds for c in self.candidates.values()),
-            "seed": header.get("seed"),
+            "seed": header.seed,
             "calls": self.n_calls,
             "caches": caches_at_begin(header),
             "primary": PRIMARY,
@@ -170,7 +171,7 @@ def compare(
     if best != other and (headline is None or headline.candidate != best):
         headline = pair(best, other)
     beside = {name: pair(name, best).word for name in ranked if name != best}
-    newer = on_newer_kernels(run.row for run in replay.runs)
+    newer = on_newer_kernels(run.result for run in replay.runs)
     kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
     told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
@@ -188,14 +189,14 @@ def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None)
                 exit_code=USAGE,
             )
         return wanted
-    asked = replay.header.get("reference")
+    asked = replay.header.reference
     for name in ranked:
         if asked is not None and name.split(" ")[0] == asked:  # without what it left out
             return name
     spools = replay.trace.meta.get("spools", []) if replay.trace else []
     recorded_on = {spool.get("fstype") for spool in spools}
     # The oldest kernel is the reference of a filesystem on several: what did the update do?
-    by_age = sorted(replay.runs, key=lambda run: age_of_kernel(run.row))
+    by_age = sorted(replay.runs, key=lambda run: age_of_kernel(run.result))
     names = [run.candidate for run in by_age]
     return next((name for name in names if ranked[name].fstype in recorded_on), names[0])
 
@@ -204,7 +205,7 @@ def _candidates(
     replay: Replay, values: dict[int, dict[str, float | None]], progress: Progress
 ) -> dict[str, Candidate]:
     found = {}
-    pace = str(replay.header.get("pace", "original"))
+    pace = replay.header.pace
     done = 0
     for name in replay.candidates:
         runs = [run for run in replay.runs if run.candidate == name]
@@ -216,12 +217,12 @@ def _candidates(
                 explained = explain(run.trace)
                 causes = {n: call.causes for n, call in explained.by_syscall.items()}
                 strangers = explained.evidence.strangers
-                if counts_instructions(run.row):
+                if counts_instructions(run.result):
                     causes, strangers = on_cpu(causes), {}
                     values[id(run)][PRIMARY] = float(sum(of["cpu"] for of in causes.values()))
                 tables.append(by_family(without(causes, strangers)))
                 taken.append(sum(sum(of_call.values()) for of_call in strangers.values()))
-            elif counts_instructions(run.row):
+            elif counts_instructions(run.result):
                 raise SpoolscopeError(
                     f"{run.directory} has no recording, which tells the CPU times of its calls",
                     remedy="replay again",
@@ -240,26 +241,26 @@ def _candidate(
     strangers_ns: float,
     pace: str,
 ) -> Candidate:
-    row = runs[0].row
+    first = runs[0].result
     table = mean_table(tables) if tables else {}
     causes = {c: sum(ns for (_, cause), ns in table.items() if cause == c) for c in CAUSES}
     return Candidate(
         name=name,
-        fstype=str(row.get("fstype", "")),
-        mkfs=_words(row.get("mkfs")),
-        mount_options=_words(row.get("mount_options")),
+        fstype=first.fstype,
+        mkfs=first.mkfs,
+        mount_options=first.mount_options,
         rounds=len(runs),
         metrics={key: _mean([values[key] for values in metrics]) for key in METRICS}
         | {key: _geometric_mean([values[key] for values in metrics]) for key in (PRIMARY, WAITING)},
         causes={cause: ns for cause, ns in causes.items() if ns},
         table=table,
         fidelity=fidelity(runs, pace),
-        makespan_ns=float(np.mean([run.row.get("makespan_ns") or 0 for run in runs])),
+        makespan_ns=float(np.mean([run.result.makespan_ns or 0 for run in runs])),
         strangers_ns=strangers_ns,
         directories=[run.directory for run in runs],
         life=lives(runs),
         damage=unclean(runs),
-        durability=str(row.get("durability", SAME)),
+        durability=first.durability,
     )
 
 
@@ -275,12 +276,8 @@ def _geometric_mean(values: Sequence[float | None]) -> float | None:
     return float(np.exp(np.log(known).mean()))
 
 
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
-
-
 def _candidate_json(candidate: Candidate) -> dict[str, Any]:
-    plain = {**candidate.__dict__, "fidelity": asdict(candidate.fidelity)}
+    plain = {**candidate.__dict__, "fidelity": encode(candidate.fidelity)}
     plain["life"] = {key: asdict(spread) for key, spread in candidate.life.items()}
     plain["table"] = [
         {"family": family, "cause": cause, "ns": ns}

@@ -1,13 +1,14 @@
 """What replays were made under: only those made alike are compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from spoolscope.analysis.guests import accelerator
 from spoolscope.analysis.wording import size
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.results import ReplayResult, RunResult
 
 ORIGINAL = "original"
 # No option of replay by their own names.
@@ -44,24 +45,24 @@ class Conditions:
     workers: str = "own"
 
     @classmethod
-    def of(cls, header: Mapping[str, Any]) -> Self:
+    def of(cls, header: ReplayResult) -> Self:
         """Return those of a replay.json."""
-        row = header["runs"][0]
-        age, default = row.get("age"), cls()
+        run = header.runs[0]
+        age = run.age
         # The order of candidates follows from it too, but changes no run.
-        seed = age["seed"] if age else header.get("seed") if _is_scaled(header) else None
+        seed = age.seed if age else header.seed if _is_scaled(header) else None
         return cls(
-            pace=str(header.get("pace", default.pace)),
-            order=str(row.get("order", default.order)),
-            cache=_cache(header, row),
-            age=float(age["factor"]) if age else None,
-            seed=None if seed is None else int(seed),
-            compressible=int(row.get("compressible", 0)),
-            duplicate=int(row.get("duplicate", 0)),
-            realtime=bool(row.get("realtime", False)),
-            recorded=row.get("recorded"),
-            accelerator=accelerator(row),
-            workers="pool" if row.get("workers") else "own",
+            pace=header.pace,
+            order=run.order,
+            cache=_cache(header, run),
+            age=float(age.factor) if age else None,
+            seed=seed,
+            compressible=run.compressible,
+            duplicate=run.duplicate,
+            realtime=run.realtime,
+            recorded=run.recorded,
+            accelerator=accelerator(run),
+            workers="pool" if run.workers else "own",
         )
 
     def options(self) -> list[str]:
@@ -74,36 +75,37 @@ class Conditions:
         return [*words, "--no-record"] if self.recorded is False else words
 
 
-def _cache(header: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def _cache(header: ReplayResult, run: RunResult) -> str:
     """Return what was asked for; a directory, whose caches nothing empties, is as it was."""
-    found = str(row.get("cache", COLD))
-    return found if found != AS_IT_WAS else str(header.get("asked", {}).get("cache", COLD))
+    if run.cache != AS_IT_WAS:
+        return run.cache
+    return header.asked.cache if header.asked else COLD
 
 
-def caches_at_begin(header: Mapping[str, Any]) -> str:
+def caches_at_begin(header: ReplayResult) -> str:
     """Say in a sentence what was in memory when the runs of a replay.json began."""
-    row = header["runs"][0]
-    asked, cached = _cache(header, row), row.get("cached")
-    if row.get("cache") == AS_IT_WAS:
+    run = header.runs[0]
+    asked, cached = _cache(header, run), run.cached
+    if run.cache == AS_IT_WAS:
         return "Caches: a directory's are as its filling left them, and never emptied."
     if asked == RECORDED and cached:
-        held = f"{cached['names']:,} names"
-        if cached["files"]:
-            held += f" and {size(cached['data_bytes'])} of {cached['files']:,} files"
-        return f"Caches: as in the recording, {held} in memory ({cached['why']})."
+        held = f"{cached.names:,} names"
+        if cached.files:
+            held += f" and {size(cached.data_bytes)} of {cached.files:,} files"
+        return f"Caches: as in the recording, {held} in memory ({cached.why})."
     told = {COLD: "cold: nothing was in memory", RECORDED: "as in the recording"}
     return f"Caches: {told.get(asked, 'warm: all was in memory')}."
 
 
-def _is_scaled(header: Mapping[str, Any]) -> bool:
-    return any((row.get("what_if") or {}).get("scale") for row in header["runs"])
+def _is_scaled(header: ReplayResult) -> bool:
+    return any(run.what_if and run.what_if.scale for run in header.runs)
 
 
 def _word(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def check_alike(outputs: Sequence[Path], headers: Sequence[Mapping[str, Any]]) -> None:
+def check_alike(outputs: Sequence[Path], headers: Sequence[ReplayResult]) -> None:
     """Refuse replays made under different conditions: their runs must not be pooled.
 
     What was left out on purpose may differ: that is another candidate.

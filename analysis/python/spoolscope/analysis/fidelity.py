@@ -1,15 +1,13 @@
 """How true a replay was; a candidate that was not replayed truly gets no verdict."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from spoolscope.analysis.outcomes import Run
 from spoolscope.analysis.wording import duration, percent
-
-DIVERGENT_LIMIT = 0.001
-EXECUTED_LIMIT = 0.999
-LATENESS_LIMIT_NS = 100_000_000
+from spoolscope.traces.goals import LATE_FOR_A_VERDICT_NS, NOT_EXECUTED, OTHER_RESULT, TREE_DIFFERS
+from spoolscope.traces.results import Root, RunResult
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Fidelity:
     lateness_p99_ns: int | None
     checked: int
     mismatched: int
-    causes: list[dict[str, Any]]
+    causes: list[Root]
     skips: dict[str, int]
     problems: list[str]
     late_by_machine_p99_ns: int | None = None
@@ -46,7 +44,7 @@ class Fidelity:
     @property
     def late(self) -> bool:
         """Whether the pace was not kept."""
-        return self.lateness_p99_ns is not None and self.lateness_p99_ns > LATENESS_LIMIT_NS
+        return self.lateness_p99_ns is not None and self.lateness_p99_ns > LATE_FOR_A_VERDICT_NS
 
     @property
     def ok(self) -> bool:
@@ -58,26 +56,31 @@ class Fidelity:
         """Divergent calls, as a part of executed ones."""
         return self.divergent / self.executed if self.executed else 0.0
 
+    @property
+    def executed_share(self) -> float:
+        """Executed calls, as a part of those that were to be made."""
+        return self.executed / self.syscalls if self.syscalls else 1.0
+
 
 def fidelity(runs: list[Run], pace: str) -> Fidelity:
     """Judge the runs of one candidate."""
-    rows = [run.row for run in runs]
-    worst = max(rows, key=lambda row: row.get("divergent", 0) / max(row.get("executed", 0), 1))
-    final = [row.get("final_state") or {} for row in rows]
+    results = [run.result for run in runs]
+    worst = max(results, key=lambda run: run.divergent / max(run.executed, 1))
+    final = [run.final_state for run in results if run.final_state]
     found = Fidelity(
-        syscalls=int(worst.get("syscalls", 0)),
-        executed=int(worst.get("executed", 0)),
-        divergent=int(worst.get("divergent", 0)),
-        of_filesystem=max(int(row.get("of_filesystem", 0)) for row in rows),
-        skipped=int(worst.get("skipped", 0)),
-        lateness_p50_ns=_worst(rows, "lateness_p50_ns"),
-        lateness_p99_ns=_worst(rows, "lateness_p99_ns"),
-        checked=max((int(state.get("checked") or 0) for state in final), default=0),
-        mismatched=max((int(state.get("mismatched") or 0) for state in final), default=0),
+        syscalls=worst.syscalls,
+        executed=worst.executed,
+        divergent=worst.divergent,
+        of_filesystem=max(run.of_filesystem for run in results),
+        skipped=worst.skipped,
+        lateness_p50_ns=_worst(run.lateness_p50_ns for run in results),
+        lateness_p99_ns=_worst(run.lateness_p99_ns for run in results),
+        checked=max((state.checked for state in final), default=0),
+        mismatched=max((state.mismatched for state in final), default=0),
         causes=_causes(runs),
         skips=_skips(runs),
         problems=[],
-        late_by_machine_p99_ns=_by_machine(rows),
+        late_by_machine_p99_ns=_by_machine(results),
     )
     found.problems.extend(_problems(found, pace))
     return found
@@ -85,44 +88,45 @@ def fidelity(runs: list[Run], pace: str) -> Fidelity:
 
 def _problems(found: Fidelity, pace: str) -> list[str]:
     problems = []
-    if found.divergent_share > DIVERGENT_LIMIT:
+    if not OTHER_RESULT.is_met(found.divergent_share):
         problems.append(f"{percent(found.divergent_share)} of calls had another result")
-    if found.syscalls and found.executed < EXECUTED_LIMIT * found.syscalls:
-        problems.append(f"only {percent(found.executed / found.syscalls)} of calls were executed")
-    if found.mismatched:
+    if not NOT_EXECUTED.is_met(1 - found.executed_share):
+        problems.append(f"only {percent(found.executed_share)} of calls were executed")
+    if not TREE_DIFFERS.is_met(found.mismatched):
         problems.append(f"{found.mismatched:,} names of the final tree differ")
     # What the target made late is a result: it cannot keep up.
     late = found.late_by_machine_p99_ns
     late = found.lateness_p99_ns if late is None else late
-    if pace == "original" and late is not None and late > LATENESS_LIMIT_NS:
+    if pace == "original" and late is not None and late > LATE_FOR_A_VERDICT_NS:
         problems.append(f"1 % of calls were issued over {duration(late)} late")
     return problems
 
 
-def _worst(rows: list[dict[str, Any]], key: str) -> int | None:
-    return max((int(row[key]) for row in rows if row.get(key) is not None), default=None)
+def _worst(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
-def _by_machine(rows: list[dict[str, Any]]) -> int | None:
-    told = [(row.get("certificate") or {}).get("lateness") for row in rows]
-    known = [late["parts"]["machine"]["p99_ns"] for late in told if late]
-    return max(known) if known and len(known) == len(rows) else None
+def _by_machine(results: Sequence[RunResult]) -> int | None:
+    """Return the p99 of the machine's part, the worst run; None if not all runs know it."""
+    certificates = [run.certificate for run in results]
+    late = [one.lateness.parts["machine"].p99_ns for one in certificates if one and one.lateness]
+    return _worst(late) if len(late) == len(results) else None
 
 
-def _causes(runs: list[Run]) -> list[dict[str, Any]]:
+def _causes(runs: list[Run]) -> list[Root]:
     """Add up the kinds of first causes over the runs, the most frequent first."""
-    kinds: dict[tuple[str, ...], dict[str, Any]] = {}
+    kinds: dict[tuple[str, str, str, str | None], Root] = {}
     for run in runs:
-        for root in run.divergences.get("roots", []):
-            key = tuple(str(root[name]) for name in ("cause", "path_class", "filesystem", "class"))
-            kind = kinds.setdefault(key, {**root, "n": 0, "followed": 0})
-            kind["n"] += int(root["n"])
-            kind["followed"] += int(root["followed"])
-    return sorted(kinds.values(), key=lambda kind: -int(kind["n"] + kind["followed"]))
+        for root in run.divergences.roots:
+            key = (root.cause, root.path_class, root.filesystem, root.class_)
+            n, followed = (kinds[key].n, kinds[key].followed) if key in kinds else (0, 0)
+            first = kinds.get(key, root)
+            kinds[key] = replace(first, n=n + root.n, followed=followed + root.followed)
+    return sorted(kinds.values(), key=lambda kind: -(kind.n + kind.followed))
 
 
 def _skips(runs: list[Run]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for run in runs:
-        counts.update(run.divergences.get("skipped", {}))
+        counts.update(run.divergences.skipped)
     return dict(counts.most_common())

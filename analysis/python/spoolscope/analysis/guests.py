@@ -1,10 +1,11 @@
 """Machines that a replay booted: what their runs are called, and what their times are worth."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-Row = Mapping[str, Any]
+from spoolscope.traces.results import RunResult
+
 EMULATED = (
     "The runs were made in an emulated machine, where what needs the CPU takes three to ten times "
     "as long as on real hardware: its share of the time is too large; --icount compares CPU times "
@@ -20,38 +21,38 @@ OF_PROCESSES = frozenset(
 """Calls that a replayer makes in its own way: what they cost on a CPU is not what they did."""
 
 
-def accelerator(row: Row) -> str:
+def accelerator(run: RunResult) -> str:
     """Return what ran a run's instructions in a machine booted for it; empty if none was."""
-    machine = row.get("machine") or {}
-    counted = " with --icount" if machine.get("icount") else ""
-    return f"{machine['accelerator']}{counted}" if machine else ""
+    if run.machine is None:
+        return ""
+    return f"{run.machine.accelerator}{' with --icount' if run.machine.icount else ''}"
 
 
-def series(row: Row) -> str:
+def series(run: RunResult) -> str:
     """Return the series of the kernel that was booted, "6.1"; empty if none was."""
-    return str((row.get("machine") or {}).get("series", ""))
+    return run.machine.series if run.machine else ""
 
 
-def base_name(row: Row) -> str:
+def base_name(run: RunResult) -> str:
     """Return a candidate's name without the kernel it was on."""
     # A candidate on a device model has an "@" of its own.
-    return str(row["candidate"]).replace(_label(row), "", 1)
+    return run.candidate.replace(_label(run), "", 1)
 
 
-def _label(row: Row) -> str:
-    return f"@{series(row) or row.get('kernel')}"
+def _label(run: RunResult) -> str:
+    return f"@{series(run) or run.kernel or None}"
 
 
-def age_of_kernel(row: Row) -> list[int]:
+def age_of_kernel(run: RunResult) -> list[int]:
     """Return what a run is sorted by, from the oldest kernel to the newest."""
-    return [int(number) for number in re.findall(r"\d+", _label(row))]
+    return [int(number) for number in re.findall(r"\d+", _label(run))]
 
 
-def on_newer_kernels(rows: Iterable[Row]) -> list[tuple[str, str]]:
+def on_newer_kernels(runs: Iterable[RunResult]) -> list[tuple[str, str]]:
     """Return pairs of candidates: on a newer kernel, and the same one on the oldest kernel."""
     on: dict[str, dict[str, str]] = {}
-    for row in sorted(rows, key=age_of_kernel):
-        on.setdefault(base_name(row), {})[_label(row)] = str(row["candidate"])
+    for run in sorted(runs, key=age_of_kernel):
+        on.setdefault(base_name(run), {})[_label(run)] = run.candidate
     pairs = []
     for names in on.values():
         oldest, *newer = dict.fromkeys(names.values())
@@ -59,9 +60,9 @@ def on_newer_kernels(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return pairs
 
 
-def counts_instructions(row: Row) -> bool:
+def counts_instructions(run: RunResult) -> bool:
     """Tell whether a run's times are counts of instructions."""
-    return bool((row.get("machine") or {}).get("icount"))
+    return run.machine is not None and run.machine.icount
 
 
 def on_cpu(by_syscall: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
@@ -73,18 +74,20 @@ def on_cpu(by_syscall: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, i
     }
 
 
-def tell_kernels_apart(rows: Iterable[dict[str, Any]]) -> None:
-    """Make each kernel's another candidate where runs of several kernels come together."""
-    rows = list(rows)
-    kernels = {kernel for row in rows if (kernel := row.get("kernel"))}
-    for row in rows if len(kernels) > 1 else ():
-        label = _label(row)
-        if label not in row["candidate"]:
-            row["candidate"] += label
+def with_kernels(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return runs with each kernel's as another candidate, where several come together."""
+    if len({run.kernel for run in runs if run.kernel}) <= 1:
+        return list(runs)
+    return [
+        run
+        if _label(run) in run.candidate
+        else replace(run, candidate=f"{run.candidate}{_label(run)}")
+        for run in runs
+    ]
 
 
-def weaknesses(rows: Iterable[Row]) -> list[str]:
+def weaknesses(runs: Iterable[RunResult]) -> list[str]:
     """Return a sentence on the times of machines that are emulated."""
-    used = {accelerator(row) for row in rows}
+    used = {accelerator(run) for run in runs}
     told = {"tcg": EMULATED, "tcg with --icount": COUNTED}
     return [sentence for name, sentence in told.items() if name in used]

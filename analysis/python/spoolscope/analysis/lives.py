@@ -3,15 +3,13 @@
 These are measured beside the calls and carry no verdict.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from spoolscope.analysis.outcomes import Run
 from spoolscope.analysis.wording import duration, size
-
-Life = Mapping[str, Any]
+from spoolscope.traces.results_life import Life
 
 
 @dataclass(frozen=True)
@@ -45,30 +43,52 @@ def _step(name: str, *parts: str) -> Callable[[Life], float | None]:
     """Return what adds up parts of a step; None if one is not known."""
 
     def read(life: Life) -> float | None:
-        found = [life.get("steps", {}).get(name, {}).get(part) for part in parts]
-        return None if None in found else float(sum(found))
+        step = life.steps.get(name)
+        found: list[int | None] = [getattr(step, part, None) for part in parts]
+        known = [ns for ns in found if ns is not None]
+        return float(sum(known)) if len(known) == len(parts) else None
 
     return read
 
 
-def _at(*path: str) -> Callable[[Life], float | None]:
+def _capacity(when: str, part: str) -> Callable[[Life], float | None]:
     def read(life: Life) -> float | None:
-        found: Any = life
-        for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return None if found is None else float(found)
+        known = life.capacity.get(when)
+        return float(getattr(known, part)) if known else None
 
     return read
 
 
-def _amplification(phase: str) -> Callable[[Life], float | None]:
-    written, mail = _at("device", phase, "written_bytes"), _at("mail_bytes", phase)
+def _written(life: Life, step: str = "replay") -> float | None:
+    use = life.device.get(step)
+    return None if use is None or use.written_bytes is None else float(use.written_bytes)
 
+
+def _by_calls(life: Life, step: str = "replay") -> float | None:
+    known = life.mail_bytes.get(step)
+    return None if known is None else float(known)
+
+
+def _amplification(step: str) -> Callable[[Life], float | None]:
     def read(life: Life) -> float | None:
-        ours, theirs = written(life), mail(life)
+        ours, theirs = _written(life, step), _by_calls(life, step)
         return ours / theirs if ours is not None and theirs else None
 
     return read
+
+
+def _kind(name: str) -> Callable[[Life], float | None]:
+    """Return what reads the bytes of a kind that were written while the run was recorded."""
+
+    def read(life: Life) -> float | None:
+        known = (life.written_while_recorded or {}).get(name)
+        return None if known is None else float(known)
+
+    return read
+
+
+def _dirty(life: Life) -> float | None:
+    return None if life.dirty is None else float(life.dirty.peak_bytes)
 
 
 STEPS = {
@@ -86,25 +106,19 @@ MEASURES = {
         f"{key}_cpu_ns": Measure(f"{label}: CPU", "ns", _step(key, "cpu_ns", "kernel_cpu_ns"))
         for key, label in STEPS.items()
     },
-    "total_bytes": Measure("size", "bytes", _at("capacity", "after_mkfs", "total_bytes")),
-    "usable_bytes": Measure(
-        "usable, new", "bytes", _at("capacity", "after_mkfs", "available_bytes")
-    ),
+    "total_bytes": Measure("size", "bytes", _capacity("after_mkfs", "total_bytes")),
+    "usable_bytes": Measure("usable, new", "bytes", _capacity("after_mkfs", "available_bytes")),
     "usable_emptied_bytes": Measure(
-        "usable, emptied", "bytes", _at("capacity", "after_removal", "available_bytes")
+        "usable, emptied", "bytes", _capacity("after_removal", "available_bytes")
     ),
     "fill_writes": Measure("writes, fill", "times", _amplification("fill")),
     "replay_writes": Measure("writes, replay", "times", _amplification("replay")),
-    "mail_bytes": Measure("by calls", "bytes", _at("mail_bytes", "replay")),
-    "written_bytes": Measure("to device", "bytes", _at("device", "replay", "written_bytes")),
-    "data_bytes": Measure("data", "bytes", _at("written_while_recorded", "data")),
-    "metadata_awaited_bytes": Measure(
-        "meta, awaited", "bytes", _at("written_while_recorded", "metadata_awaited")
-    ),
-    "metadata_later_bytes": Measure(
-        "meta, later", "bytes", _at("written_while_recorded", "metadata_later")
-    ),
-    "dirty_bytes": Measure("dirty", "bytes", _at("dirty", "peak_bytes")),
+    "mail_bytes": Measure("by calls", "bytes", _by_calls),
+    "written_bytes": Measure("to device", "bytes", _written),
+    "data_bytes": Measure("data", "bytes", _kind("data")),
+    "metadata_awaited_bytes": Measure("meta, awaited", "bytes", _kind("metadata_awaited")),
+    "metadata_later_bytes": Measure("meta, later", "bytes", _kind("metadata_later")),
+    "dirty_bytes": Measure("dirty", "bytes", _dirty),
 }
 
 
@@ -112,7 +126,7 @@ def lives(runs: Sequence[Run]) -> dict[str, Spread]:
     """Return what is known of the lives in these runs, by the keys of ``MEASURES``."""
     found = {}
     for key, measure in MEASURES.items():
-        told = [measure.of(run.row.get("life") or {}) for run in runs]
+        told = [measure.of(run.result.life) for run in runs if run.result.life]
         known = [value for value in told if value is not None]
         if known:
             found[key] = Spread(median(known), min(known), max(known), len(known))
@@ -121,10 +135,10 @@ def lives(runs: Sequence[Run]) -> dict[str, Spread]:
 
 def unclean(runs: Sequence[Run]) -> str | None:
     """Say in a sentence that filesystems were found damaged, None if they were not."""
-    checks = [(run.row.get("life") or {}).get("check") for run in runs]
-    bad = [check for check in checks if check and not check["clean"]]
+    checks = [run.result.life.check for run in runs if run.result.life]
+    bad = [check for check in checks if check and not check.clean]
     if not bad:
         return None
-    said = f": {bad[0]['said'][-1].strip()}" if bad[0]["said"] else ""
+    said = f": {bad[0].said[-1].strip()}" if bad[0].said else ""
     made = sum(check is not None for check in checks)
-    return f"{bad[0]['words']} found errors after {len(bad)} of {made} runs{said}"
+    return f"{bad[0].words} found errors after {len(bad)} of {made} runs{said}"

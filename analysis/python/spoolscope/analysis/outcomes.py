@@ -1,11 +1,9 @@
 """Read the output of a replay: its runs, and the latency of every call in each of them."""
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +11,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spoolscope.analysis.conditions import Conditions, check_alike
-from spoolscope.analysis.guests import tell_kernels_apart
-from spoolscope.traces.digests import check, check_sealed
+from spoolscope.analysis.guests import with_kernels
+from spoolscope.traces.digests import check
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.files import regular
+from spoolscope.traces.results import (
+    DIVERGENCES_FILE,
+    OUTCOMES_FILE,
+    REPLAY_FILE,
+    Divergences,
+    ReplayResult,
+    RunResult,
+    damaged,
+    read_divergences,
+    read_replay_file,
+)
 from spoolscope.traces.trace import Trace
 
-REPLAY_FILE = "replay.json"
 EXECUTED = ("same", "diverged", "of_filesystem")
 NOT_MADE = "bad_fd"
 PAUSE_NS = 1_000_000
@@ -36,7 +43,7 @@ class Run:
 
     Attributes:
         candidate: Its name; block is the pair (replay, round) that runs are paired by.
-        row: run.json, see the replayer.
+        result: Its run.json.
         directory: Where its files are.
         latency_ns: By row of the original trace's syscalls, -1 where it was not executed; 0 where
             it was left out on purpose. With several times the users the rows of each copy follow
@@ -45,16 +52,16 @@ class Run:
         late_ns: By how much it was late because its thread, or others that it depends on, took
             longer than recorded; late_by_machine_ns because the machine did not run it in time.
             Empty where no time was kept, or by an older replayer.
-        divergences: divergences.json as it stands: roots, skipped and listed ones.
+        divergences: Its divergences.json: roots, skipped and listed ones.
     """
 
     candidate: str
     block: tuple[int, int]
-    row: dict[str, Any]
+    result: RunResult
     directory: Path
     latency_ns: np.ndarray = field(repr=False)
     tids: np.ndarray = field(repr=False)
-    divergences: dict[str, Any]
+    divergences: Divergences
     late_ns: np.ndarray = field(repr=False, default_factory=_nothing)
     late_by_machine_ns: np.ndarray = field(repr=False, default_factory=_nothing)
 
@@ -81,7 +88,7 @@ class Replay:
     """
 
     outputs: list[Path]
-    header: dict[str, Any]
+    header: ReplayResult
     trace: Trace | None
     syscalls: np.ndarray = field(repr=False)
     comms: np.ndarray = field(repr=False)
@@ -102,7 +109,7 @@ class Replay:
     @property
     def without_trace(self) -> str:
         """One sentence for a replay whose trace is not at hand."""
-        name = Path(str(self.header["trace"])).name
+        name = Path(self.header.trace).name
         return (
             f"the replayed trace {name} is not at hand: calls have no names, and processes "
             "neither; --trace DIR says where it is"
@@ -111,8 +118,8 @@ class Replay:
     @property
     def what_if(self) -> str:
         """Label of the calls that all runs leave out on purpose; "" if none, or runs differ."""
-        labels = {(run.row.get("what_if") or {}).get("label", "") for run in self.runs}
-        return str(labels.pop()) if len(labels) == 1 else ""
+        labels = {run.result.what_if.label if run.result.what_if else "" for run in self.runs}
+        return labels.pop() if len(labels) == 1 else ""
 
     @property
     def conditions(self) -> Conditions:
@@ -154,9 +161,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
         SpoolscopeError: not a replay, without runs, damaged, or replays of different traces
             or made under different conditions; or ``trace`` is not the one that was replayed.
     """
-    headers = [_header(path) for path in outputs]
-    _tell_apart(headers)
-    tell_kernels_apart(row for header in headers for row in header["runs"])
+    headers = _told_apart([_header(path) for path in outputs])
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
@@ -164,16 +169,16 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     runs = [
         _run(path, number, row, names)
         for number, (path, header) in enumerate(zip(outputs, headers, strict=True))
-        for row in header["runs"]
+        for row in header.runs
     ]
-    unmade = sum(len(header.get("order", header["runs"])) for header in headers) - len(runs)
+    unmade = sum(len(header.order or header.runs) for header in headers) - len(runs)
     largest = max(runs, key=lambda run: len(run.latency_ns))
     if not len(names):
         size = len(largest.latency_ns)
         names, starts = np.full(size, "call", dtype=object), np.zeros(size, np.int64)
         outs = list(outputs)
         return Replay(outs, headers[0], original, names, comms, starts, runs, unmade=unmade)
-    phases = _phases_ns(largest.row)
+    phases = _phases_ns(largest.result)
     starts = np.concatenate([starts + late for late in phases])
     of_all = (np.tile(values, len(phases)) for values in (names, comms, begins, took))
     names, comms, begins, took = of_all
@@ -181,46 +186,48 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
     return Replay(list(outputs), headers[0], original, *known)
 
 
-def _phases_ns(row: dict[str, Any]) -> list[int]:
+def _phases_ns(result: RunResult) -> list[int]:
     """Return how long after the recording each of a run's copies of it began; it is the first."""
-    scale = (row.get("what_if") or {}).get("scale")
-    return [0, *scale["phases_ns"]] if scale else [0]
+    scale = result.what_if.scale if result.what_if else None
+    return [0, *scale.phases_ns] if scale else [0]
 
 
-def _header(path: Path) -> dict[str, Any]:
-    file = path / REPLAY_FILE
-    if not file.is_file():
+def _header(path: Path) -> ReplayResult:
+    if not is_replay(path):
         raise SpoolscopeError(
             f"{path} is not a replay (it has no {REPLAY_FILE})",
             remedy="give the directory that 'spoolscope replay -o' wrote",
             exit_code=USAGE,
         )
-    try:
-        header = json.loads(regular(file).read_text("utf-8"))
-        check_sealed(header)
-        header.setdefault("trace", "?")
-        runs = [dict(row, candidate=str(row["candidate"])) for row in header["runs"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(file, error) from None
-    if not runs:
+    header = read_replay_file(path)
+    if not header.runs:
         raise SpoolscopeError(f"replay {path} has no finished run", remedy="replay again")
-    return {**header, "runs": runs}
+    return header
 
 
-def _tell_apart(headers: Sequence[dict[str, Any]]) -> None:
-    """Make what a replay left out on purpose another candidate, if not all left out the same."""
-    rows = [row for header in headers for row in header["runs"]]
-    labels = {(row.get("what_if") or {}).get("label") for row in rows}
-    for row in rows if len(labels) > 1 else ():
-        if what_if := row.get("what_if"):
-            row["candidate"] += f" {what_if['label']}"
+def _told_apart(headers: Sequence[ReplayResult]) -> list[ReplayResult]:
+    """Return the replays with other names for what is another candidate.
+
+    These are what a run left out on purpose, if not all left out the same, and its kernel.
+    """
+    runs = [run for header in headers for run in header.runs]
+    if len({run.what_if.label if run.what_if else None for run in runs}) > 1:
+        runs = [_with_label(run) for run in runs]
+    named = iter(with_kernels(runs))
+    return [replace(header, runs=[next(named) for _ in header.runs]) for header in headers]
 
 
-def _check_one_trace(outputs: Sequence[Path], headers: Sequence[dict[str, Any]]) -> None:
+def _with_label(run: RunResult) -> RunResult:
+    if run.what_if is None:
+        return run
+    return replace(run, candidate=f"{run.candidate} {run.what_if.label}")
+
+
+def _check_one_trace(outputs: Sequence[Path], headers: Sequence[ReplayResult]) -> None:
     """Refuse replays of different traces: by what the traces hold, in older replays by place."""
-    known = [header.get("trace_identity") for header in headers]
+    known = [header.trace_identity for header in headers]
     given = zip(outputs, headers, strict=True)
-    places = [os.path.realpath(path / str(header["trace"])) for path, header in given]
+    places = [os.path.realpath(path / header.trace) for path, header in given]
     alike = len(set(filter(None, known))) <= 1
     same = alike and (all(known) or len(set(places)) == 1)
     if not same:
@@ -231,21 +238,21 @@ def _check_one_trace(outputs: Sequence[Path], headers: Sequence[dict[str, Any]])
         )
 
 
-def _given(trace: Path, header: dict[str, Any]) -> Trace:
+def _given(trace: Path, header: ReplayResult) -> Trace:
     opened = Trace.open(trace)
     if not _is_replayed(opened, header):
         raise SpoolscopeError(
             f"{trace} is not the trace that was replayed, which was called "
-            f"{Path(str(header['trace'])).name}",
+            f"{Path(header.trace).name}",
             remedy="give another --trace, or none",
             exit_code=USAGE,
         )
     return opened
 
 
-def _found(header: dict[str, Any], output: Path) -> Trace | None:
+def _found(header: ReplayResult, output: Path) -> Trace | None:
     """Return the replayed trace if it still lies where it was, as seen from the replay."""
-    given = Path(str(header["trace"]))
+    given = Path(header.trace)
     for path in (output / given, output.absolute().parent / given.name):
         try:
             trace = Trace.open(_short(path))
@@ -263,9 +270,9 @@ def _short(path: Path) -> Path:
     return real.relative_to(here) if real.is_relative_to(here) else real
 
 
-def _is_replayed(trace: Trace, header: dict[str, Any]) -> bool:
+def _is_replayed(trace: Trace, header: ReplayResult) -> bool:
     """Tell whether a trace is the replayed one; an older replay does not know."""
-    return header.get("trace_identity") in (None, trace.identity)
+    return header.trace_identity in (None, trace.identity)
 
 
 def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
@@ -290,31 +297,30 @@ def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
     return names, comms, starts, begins, took
 
 
-def _run(output: Path, number: int, row: dict[str, Any], names: np.ndarray) -> Run:
-    directory = _directory(output, row)
-    block = (number, int(row.get("round", 0)))
-    divergences = directory / "divergences.json"
+def _run(output: Path, number: int, result: RunResult, names: np.ndarray) -> Run:
+    directory = _directory(output, result)
     try:
-        users = len(_phases_ns(row))
-        for name, digest in row.get("digests", {}).items():
+        users = len(_phases_ns(result))
+        for name, digest in result.digests.items():
             check(directory / name, digest)
-        latency, tids, *late = _latency(directory / "outcomes.parquet", len(names), users)
-        if row.get("what_if"):  # what was left out cost nothing
-            gone = np.tile(np.isin(names, list(row["what_if"]["left_out"])), users)
+        latency, tids, *late = _latency(directory / OUTCOMES_FILE, len(names), users)
+        if result.what_if:  # what was left out cost nothing
+            gone = np.tile(np.isin(names, list(result.what_if.left_out)), users)
             latency[: len(gone)][gone & (latency[: len(gone)] < 0)] = 0
-        listed = json.loads(divergences.read_text("utf-8")) if divergences.is_file() else {}
-        listed = dict(listed)
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
-        raise _damaged(directory, error) from None
-    return Run(str(row["candidate"]), block, row, directory, latency, tids, listed, *late)
+        raise damaged(directory, error) from None
+    known = (directory / DIVERGENCES_FILE).is_file()
+    listed = read_divergences(directory) if known else Divergences(roots=[])
+    block = (number, result.round)
+    return Run(result.candidate, block, result, directory, latency, tids, listed, *late)
 
 
-def _directory(output: Path, row: dict[str, Any]) -> Path:
+def _directory(output: Path, result: RunResult) -> Path:
     """Return a run's directory, which lies in the output, wherever that was moved to."""
-    by_label = output / Path(str(row.get("run", ""))).name
-    if (by_label / "outcomes.parquet").is_file():
+    by_label = output / Path(result.run).name
+    if (by_label / OUTCOMES_FILE).is_file():
         return by_label
-    return output / f"{row['candidate']}-r{row.get('round', 0)}"
+    return output / f"{result.candidate}-r{result.round}"
 
 
 _LATE = ("late_by_target_ns", "late_by_machine_ns")
@@ -347,8 +353,3 @@ def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, ...]:
         found[name] = np.full(n_calls * users, -1, np.int64)
         found[name][calls] = column.to_numpy()
     return tuple(found.get(name, _nothing()) for name in ("latency", "tid", *_LATE))
-
-
-def _damaged(path: Path, error: object) -> SpoolscopeError:
-    line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return SpoolscopeError(f"replay output {path} is damaged: {line}", remedy="replay again")

@@ -52,22 +52,22 @@ def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
     runs = [
         run
         for run in replay.runs
-        if run.row.get("fstype") in types
-        and not run.row.get("device_model")
-        and not run.row.get("what_if")
-        and not counts_instructions(run.row)
+        if run.result.fstype in types
+        and not run.result.device_model
+        and not run.result.what_if
+        and not counts_instructions(run.result)
     ]
-    if not runs or not len(calls) or replay.header.get("pace", ORIGINAL) != ORIGINAL:
+    if not runs or not len(calls) or replay.header.pace != ORIGINAL:
         return None
     runs = [run for run in runs if run.candidate == runs[0].candidate]
     then = replay.recorded_ns[calls]
     totals = [float(run.latency_ns[calls].sum()) for run in runs]
     ratio = paired(totals, [float(then.sum())] * len(runs))
     if len(runs) == 1:
-        blocks, seed = time_blocks(replay, calls), int(replay.header.get("seed") or 0)
+        blocks, seed = time_blocks(replay, calls), replay.header.seed or 0
         now = block_sums(runs[0].latency_ns[calls], blocks)
         ratio = within_run(now, block_sums(then, blocks), seed)
-    return OwnReplay(runs[0].candidate, str(runs[0].row["fstype"]), ratio)
+    return OwnReplay(runs[0].candidate, runs[0].result.fstype, ratio)
 
 
 def own_sentence(replay: Replay, own: OwnReplay | None) -> str:
@@ -77,8 +77,8 @@ def own_sentence(replay: Replay, own: OwnReplay | None) -> str:
     types = recorded_types(replay)
     if not types:
         return "Replay of its own filesystem: not known, as the replayed trace is not at hand."
-    if replay.header.get("pace", ORIGINAL) != ORIGINAL:
+    if replay.header.pace != ORIGINAL:
         return "Replay of its own filesystem: not told, as the pace was not the recorded one."
-    there = any(run.row.get("fstype") in types for run in replay.runs)
+    there = any(run.result.fstype in types for run in replay.runs)
     why = "only as a what-if" if there else f"add --on {types[0]} to a replay"
     return f"Replay of its own filesystem ({types[0]}): there is none; {why}."

@@ -91,7 +91,7 @@ def make_pair(
             return _within(replay, calls, [ours[0], theirs[0]])
         return paired([float(ns.sum()) for ns in ours], [float(ns.sum()) for ns in theirs])
 
-    counted = any(counts_instructions(run.row) for run in replay.runs)
+    counted = any(counts_instructions(run.result) for run in replay.runs)
     if len(matched) == 1 and replay.trace is not None and not counted:
         primary = in_calls(*([run.latency_ns[calls]] for run in matched[0]))
         waited = [due_to_end(replay, run, calls) for run in matched[0]]
@@ -129,7 +129,7 @@ def make_pair(
 
 def _within(replay: Replay, calls: np.ndarray, ns: list[np.ndarray]) -> Estimate:
     """Estimate the ratio of the times of calls in one round."""
-    blocks, seed = time_blocks(replay, calls), int(replay.header.get("seed") or 0)
+    blocks, seed = time_blocks(replay, calls), replay.header.seed or 0
     return within_run(block_sums(ns[0], blocks), block_sums(ns[1], blocks), seed)
 
 

@@ -3,11 +3,11 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from spoolscope.analysis.conditions import ORIGINAL, Conditions
 from spoolscope.analysis.guests import age_of_kernel, base_name, series
 from spoolscope.analysis.outcomes import Replay, Run
+from spoolscope.traces.results import RunResult
 
 HALF = "scaled=0.5"
 
@@ -30,13 +30,13 @@ def more_rounds(
     groups: dict[tuple[str, ...], dict[str, str]] = {}
     for run in replay.runs:
         # Replays of earlier versions do not tell how to ask for what they did otherwise.
-        options = (run.row.get("what_if") or {"options": []}).get("options")
+        options = run.result.what_if.options if run.result.what_if else []
         if options is not None and run.candidate in (*wanted, *undecided):
-            groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.row)
+            groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.result)
     if not set(wanted) <= {name for names in groups.values() for name in names}:
         return None
     trace = str(replay.trace.path) if replay.trace else "TRACE"
-    booted = dict.fromkeys(series(run.row) for run in sorted(replay.runs, key=_age))
+    booted = dict.fromkeys(series(run.result) for run in sorted(replay.runs, key=_age))
     machines = [word for kernel in booted if kernel for word in ("--vm", kernel)]
     machines += ["--icount"] if "icount" in made.accelerator else []
     return "; ".join(
@@ -53,13 +53,13 @@ def more_rounds(
 
 
 def _age(run: Run) -> list[int]:
-    return age_of_kernel(run.row)
+    return age_of_kernel(run.result)
 
 
-def _asked_for(row: dict[str, Any]) -> str:
+def _asked_for(run: RunResult) -> str:
     """Return a candidate as ``--on`` was given it, without the label of what was left out."""
-    name, told = base_name(row), row.get("what_if")
-    return name.removesuffix(f" {told['label']}") if told else name
+    name = base_name(run)
+    return name.removesuffix(f" {run.what_if.label}") if run.what_if else name
 
 
 def _command(

@@ -74,9 +74,9 @@ def give_verdict(
         f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
     ]
     problems += [f"{name}: {c.damage}." for name, c in candidates.items() if c.damage]
-    asked = (run.row.get("what_if") for run in replay.runs)
-    problems[:0] = dict.fromkeys(told["sentence"] for told in asked if told)
-    problems += weaknesses(run.row for run in replay.runs)
+    asked = (run.result.what_if for run in replay.runs)
+    problems[:0] = dict.fromkeys(what_if.sentence for what_if in asked if what_if)
+    problems += weaknesses(run.result for run in replay.runs)
     if replay.unmade:
         whole = len(replay.runs) + replay.unmade
         problems.append(f"{replay.unmade} of {whole} runs were not made: --resume goes on.")
@@ -84,7 +84,7 @@ def give_verdict(
         problems.append("The replayed trace is not where it was: calls have no names here.")
     if replay.trace is not None and not replay.trace.meta.get("complete", False):
         problems.append("The replayed trace is not complete.")
-    counted = any(counts_instructions(run.row) for run in replay.runs)
+    counted = any(counts_instructions(run.result) for run in replay.runs)
     on_cpu = "on the CPU " if counted else ""
     if pair is None:
         spent = duration(best.metrics[PRIMARY])
@@ -137,20 +137,20 @@ def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
 
 def disturbed_runs(replay: Replay) -> list[str]:
     """Say how many runs were disturbed by others, and how many were made again for that."""
-    told = [run.row.get("disturbance") or {"why": []} for run in replay.runs]
-    disturbed = [one["why"] for one in told if one["why"]]
-    again = sum(len(run.row.get("repeated") or ()) for run in replay.runs)
+    found = [run.result.disturbance for run in replay.runs]
+    disturbed = [one.why for one in found if one and one.why]
+    again = sum(len(run.result.repeated) for run in replay.runs)
     repeats = f"; {again} were made again for such a reason" if again else ""
     if not disturbed:
         return [f"{again} disturbed runs were made again."] if again else []
     worst = " and ".join(disturbed[0])
-    runs = f"{len(disturbed)} of {len(told)} runs"
+    runs = f"{len(disturbed)} of {len(found)} runs"
     return [f"{runs} were disturbed (the first: {worst}){repeats}."]
 
 
 def _modelled(replay: Replay) -> str:
     """Name the device models whose times were played, "" if there are none."""
-    models = sorted({str(run.row.get("device_model") or "") for run in replay.runs} - {""})
+    models = sorted({run.result.device_model for run in replay.runs} - {""})
     if not models:
         return ""
     return f" Times of disks are those of the device model {' or '.join(models)}, not of a disk."

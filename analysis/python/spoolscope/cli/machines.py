@@ -27,11 +27,12 @@ from spoolscope.cli.vm import (
 from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.running import SCRATCH, run
-from spoolscope.replay.artifacts import ABOUT, HEADER
+from spoolscope.replay.artifacts import ABOUT
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Slot, blocks
 from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
+from spoolscope.traces.results import REPLAY_FILE
 
 Rows = list[dict[str, Any]]
 Replay = Callable[..., Rows]
@@ -136,7 +137,7 @@ def _in_machine(
     options: Mapping[str, Any],
     heard: Heard,
 ) -> None:
-    asked = (replay, (out / HEADER).exists(), not options["no_record"])
+    asked = (replay, (out / REPLAY_FILE).exists(), not options["no_record"])
     inside = out.absolute()
     runs, about = [slot.name for slot in block], list(ABOUT)
     with (
@@ -174,7 +175,7 @@ def _in_machine(
 
 def _rows(out: Path) -> Rows:
     try:
-        found: Rows = json.loads((out / HEADER).read_text())["runs"]
+        found: Rows = json.loads((out / REPLAY_FILE).read_text())["runs"]
     except FileNotFoundError:
         return []
     return found

@@ -32,7 +32,7 @@ from spoolscope.cli.replay_recorder import replay_recorder
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.age import HELP as AGES
 from spoolscope.replay.age import LEAST, MOST, Age
-from spoolscope.replay.artifacts import HEADER, finished_runs
+from spoolscope.replay.artifacts import finished_runs
 from spoolscope.replay.candidates import parse
 from spoolscope.replay.clearing import remove_left
 from spoolscope.replay.divergences import sentence
@@ -48,6 +48,7 @@ from spoolscope.replay.run import replay
 from spoolscope.replay.workers import OWN, WORKERS
 from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.results import REPLAY_FILE
 from spoolscope.traces.trace import Trace
 from spoolscope.traces.unfinished import command_line, left
 
@@ -242,7 +243,7 @@ def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
         raise SpoolscopeError(
             "--resume keeps what --force replaces", remedy="give one of them", exit_code=USAGE
         )
-    if not (output / HEADER).is_file():
+    if not (output / REPLAY_FILE).is_file():
         raise SpoolscopeError(
             f"there is no interrupted replay in {output}",
             remedy="give the -o it was begun with, or leave out --resume",

@@ -124,7 +124,7 @@ def _replay_page(found: Comparison, progress: Progress, names: RealNames | None 
     chosen = _chosen(found)
     studies = _studied(found, chosen, progress, names)
     verdict = found.verdict
-    replayed = Path(str(found.replay.header["trace"])).name
+    replayed = Path(found.replay.header.trace).name
     what = f"{replayed} {found.replay.what_if}".strip()
     return Page(
         title=f"spoolscope: {what} on {', '.join(found.candidates)}",

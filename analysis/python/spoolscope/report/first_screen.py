@@ -13,6 +13,7 @@ from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Fact, Figure, Table
+from spoolscope.traces.goals import NOT_EXECUTED, OTHER_RESULT
 
 
 def trace_hero(page: Inputs) -> Figure | None:
@@ -100,18 +101,18 @@ def replay_hero(found: Comparison) -> Figure:
 def replay_facts(found: Comparison) -> list[Fact]:
     """Return the fidelity box, for all candidates together, the worst one counting."""
     all_ = [c.fidelity for c in found.candidates.values()]
-    executed = min(f.executed / f.syscalls if f.syscalls else 1.0 for f in all_)
+    executed = min(f.executed_share for f in all_)
     divergent = max(f.divergent_share for f in all_)
     late = [f.lateness_p99_ns for f in all_ if f.lateness_p99_ns is not None]
     mismatched, checked = max(f.mismatched for f in all_), max(f.checked for f in all_)
-    pace = str(found.replay.header.get("pace", "?"))
+    pace = found.replay.header.pace
     faithful = _faithful(found)
     # The goal of the certificate is stricter, and for the machine's part: where there is one, its
     # mark alone counts.
     judged = late and pace == "original" and not faithful
     return [
-        Fact("executed", percent(executed, 2), executed >= 0.999),
-        Fact("other result", percent(divergent, 3), divergent <= 0.001),
+        Fact("executed", percent(executed, 2), NOT_EXECUTED.is_met(1 - executed)),
+        Fact("other result", percent(divergent, 3), OTHER_RESULT.is_met(divergent)),
         Fact(
             "tree differs",
             f"{count(mismatched)} of {count(checked)}" if checked else "not checked",

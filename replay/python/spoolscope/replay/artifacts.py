@@ -17,58 +17,76 @@ from spoolscope.replay.outcomes import SAME
 from spoolscope.traces.digests import check_sealed, digest_of, sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular, write_file
+from spoolscope.traces.results import (
+    DIVERGENCES_FILE,
+    OUTCOMES_FILE,
+    PLAN_FILE,
+    REPLAY_FILE,
+    RUN_FILE,
+    VERSION,
+    Asked,
+    FinalState,
+    Listings,
+    Machine,
+    ReplayResult,
+    RunResult,
+    WhatIf,
+)
+from spoolscope.traces.typed_json import decode, decoded, encode
 
-HEADER, RUN = "replay.json", "run.json"
-READ_LATER = "outcomes.parquet", "divergences.json"
-ABOUT = "plan.json", HEADER
+READ_LATER = OUTCOMES_FILE, DIVERGENCES_FILE
+ABOUT = PLAN_FILE, REPLAY_FILE
 """Files about all runs, and of none."""
 
 # Facts of replay.json that change while runs are added, or when the replay goes on.
 _MOVING = ("trace", "rounds", "reference", "order", "finished", "runs")
 
 
-def row_of(
+def result_of(
     job: Job,
     slot: Slot,
     summary: dict[str, Any],
     state: dict[str, Any],
     options: str,
-) -> dict[str, Any]:
-    """Return run.json of a run that has ended, but for what is found by looking at its calls."""
-    return {
-        "candidate": slot.candidate.name,
-        "round": slot.round,
-        "position": slot.position,
-        "fstype": slot.candidate.fstype,
-        "device_model": slot.candidate.model,
-        "mkfs": " ".join(slot.candidate.mkfs),
-        "journal_bytes": slot.candidate.journal,
-        "mount_options": options or slot.candidate.mount_options,
-        "durability": slot.candidate.durability,
-        "on": list(slot.candidate.layers),
-        "source": slot.candidate.source,
-        "instead": slot.candidate.instead,
-        "pace": job.pace.text,
-        "loop": job.pace.loop,
-        "realtime": job.pace.realtime,
-        "order": job.order,
-        "start_epoch_ns": summary["start_epoch_ns"],
-        "makespan_ns": summary["makespan_ns"],
-        "final_state": {k: state[k] for k in ("checked", "mismatched", "examples")},
-        "orders_given_up": summary["orders_given_up"],
-        "locks_given_back": summary["locks_given_back"],
-        "tasks_crashed": summary["tasks_crashed"],
-        "descriptors_passed": summary["descriptors_passed"],
-        "owners": summary["owners"],
-        "listings": summary["listings"],
-        "cache": _cache(job, slot),
-        "workers": job.workers,
-        **asdict(job.begin.content),
-        "recorded": job.recorder is not None,
-        "what_if": job.what_if,
-        "kernel": platform.release(),
-        "machine": guest_facts(),
-    }
+) -> RunResult:
+    """Return what is known of a run that has ended without looking at its calls."""
+    candidate = slot.candidate
+    return RunResult(
+        version=VERSION,
+        candidate=candidate.name,
+        round=slot.round,
+        position=slot.position,
+        fstype=candidate.fstype,
+        device_model=candidate.model,
+        mkfs=" ".join(candidate.mkfs),
+        journal_bytes=candidate.journal,
+        mount_options=options or candidate.mount_options,
+        durability=candidate.durability,
+        on=list(candidate.layers),
+        source=candidate.source,
+        instead=candidate.instead,
+        pace=job.pace.text,
+        loop=job.pace.loop,
+        realtime=job.pace.realtime,
+        order=job.order,
+        start_epoch_ns=summary["start_epoch_ns"],
+        makespan_ns=summary["makespan_ns"],
+        final_state=decode(FinalState, state),
+        orders_given_up=summary["orders_given_up"],
+        locks_given_back=summary["locks_given_back"],
+        tasks_crashed=summary["tasks_crashed"],
+        descriptors_passed=summary["descriptors_passed"],
+        owners=summary["owners"],
+        listings=decode(Listings, summary["listings"]),
+        cache=_cache(job, slot),
+        workers=job.workers,
+        compressible=job.begin.content.compressible,
+        duplicate=job.begin.content.duplicate,
+        recorded=job.recorder is not None,
+        what_if=decoded(WhatIf, job.what_if),
+        kernel=platform.release(),
+        machine=decoded(Machine, guest_facts()),
+    )
 
 
 def faults_of(job: Job, outcomes: Any) -> dict[str, int]:
@@ -87,45 +105,51 @@ def _cache(job: Job, slot: Slot) -> str:
 
 def write_plan(job: Job, checked: dict[str, Any]) -> None:
     """Write what is known of the plan, which itself does not stay."""
-    write_json(job.out / ABOUT[0], _summary(job) | checked)
+    write_json(job.out / PLAN_FILE, _summary(job) | checked)
 
 
 def write_header(job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int) -> None:
     """Write replay.json; after every run again, so that an interrupted replay keeps what it has."""
-    write_json(job.out / HEADER, sealed(_header(job, slots, rows, seed)))
+    write_json(job.out / REPLAY_FILE, sealed(_header(job, slots, rows, seed)))
 
 
 def _header(
     job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int
 ) -> dict[str, Any]:
     begin = job.begin
-    return {
-        "trace": os.path.relpath(job.trace.path.resolve(), job.out.resolve()),
-        "trace_identity": job.trace.identity,
-        "pace": job.pace.text,
-        "rounds": job.rounds,
-        "seed": seed,
-        "reference": job.reference,
-        "candidates": _described(slots),
-        "order": [slot.name for slot in slots],
-        "finished": len(rows) == len(slots),
-        "what_if": job.what_if,
-        "complete": bool(job.trace.meta.get("complete")),
-        **_where(slots),
-        "plan": _summary(job),
-        "asked": {
-            "order": job.order,
-            "realtime": job.pace.realtime,
-            "workers": job.workers,
-            "cache": begin.cache,
-            **asdict(begin.content),
-            "age": None if begin.age is None else asdict(begin.age),
-            "recorded": job.recorder is not None,
-            "whole_life": job.whole_life,
-            "devices": [] if job.devices is None else job.devices.identity(),
-        },
-        "runs": [_carried(row) for row in rows],
-    }
+    kernel, machine = _where(slots)
+    header = ReplayResult(
+        version=VERSION,
+        trace=os.path.relpath(job.trace.path.resolve(), job.out.resolve()),
+        trace_identity=job.trace.identity,
+        pace=job.pace.text,
+        rounds=job.rounds,
+        seed=seed,
+        reference=job.reference,
+        candidates=_described(slots),
+        order=[slot.name for slot in slots],
+        finished=len(rows) == len(slots),
+        what_if=decoded(WhatIf, job.what_if),
+        complete=bool(job.trace.meta.get("complete")),
+        kernel=kernel,
+        machine=machine,
+        plan=_summary(job),
+        asked=Asked(
+            order=job.order,
+            realtime=job.pace.realtime,
+            workers=job.workers,
+            cache=begin.cache,
+            compressible=begin.content.compressible,
+            duplicate=begin.content.duplicate,
+            age=None if begin.age is None else asdict(begin.age),
+            recorded=job.recorder is not None,
+            whole_life=job.whole_life,
+            devices=[] if job.devices is None else list(job.devices.identity()),
+        ),
+        runs=[],
+    )
+    whole: dict[str, Any] = encode(header)
+    return whole | {"runs": [_carried(row) for row in rows]}
 
 
 def _described(slots: Sequence[Slot]) -> dict[str, Any]:
@@ -137,14 +161,14 @@ def _described(slots: Sequence[Slot]) -> dict[str, Any]:
     }
 
 
-def _where(slots: Sequence[Slot]) -> dict[str, Any]:
-    """Return what all runs run on; their kernels if these are compared."""
+def _where(slots: Sequence[Slot]) -> tuple[str, Machine | None]:
+    """Return the kernel of all runs and their machine; their kernels if these are compared."""
     machine = guest_facts()
     compared = sorted({slot.candidate.kernel for slot in slots})
     if machine is not None and any(compared):
-        machine = {key: told for key, told in machine.items() if key not in ("series", "kernel")}
-        return {"kernel": ", ".join(compared), "machine": machine}
-    return {"kernel": platform.release(), "machine": machine}
+        machine = {key: fact for key, fact in machine.items() if key not in ("series", "kernel")}
+        return ", ".join(compared), decoded(Machine, machine)
+    return platform.release(), decoded(Machine, machine)
 
 
 def _summary(job: Job) -> dict[str, Any]:
@@ -154,7 +178,7 @@ def _summary(job: Job) -> dict[str, Any]:
 
 def write_row(directory: Path, row: dict[str, Any]) -> None:
     """Write run.json."""
-    write_json(directory / RUN, _carried(row))
+    write_json(directory / RUN_FILE, _carried(row))
 
 
 def digests_of(directory: Path) -> dict[str, str]:
@@ -175,7 +199,7 @@ def write_json(path: Path, value: Any) -> None:
 def finished_runs(out: Path) -> tuple[int, int] | None:
     """Return how many runs of a replay are finished, and of how many; None if it has none."""
     try:
-        header = json.loads(regular(out / HEADER).read_text())
+        header = json.loads(regular(out / REPLAY_FILE).read_text())
         done, wanted = len(header["runs"]), len(header["order"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -189,12 +213,13 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
         SpoolscopeError: it was asked for otherwise, or on another kernel, or is damaged.
     """
     try:
-        before = json.loads(regular(job.out / HEADER).read_text())
+        before = json.loads(regular(job.out / REPLAY_FILE).read_text())
         check_sealed(before)
         rows = [dict(row, run=str(job.out / row["run"])) for row in before["runs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpoolscopeError(
-            f"{job.out / HEADER} is damaged: {error}", remedy="give another -o, without --resume"
+            f"{job.out / REPLAY_FILE} is damaged: {error}",
+            remedy="give another -o, without --resume",
         ) from error
     # As a file holds it: tuples are lists there.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))

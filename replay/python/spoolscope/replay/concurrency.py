@@ -7,12 +7,12 @@ make one the other: the sum of the absolute differences of their cumulative shar
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
+from spoolscope.traces.results_certificate import InFlight
 
 Int = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
@@ -81,7 +81,7 @@ def over_time(start: Int, end: Int, width_ns: int, bins: int, first_ns: int = 0)
 
 def summary(
     recorded: tuple[Int, Int], replayed: tuple[Int, Int], place: Path | None = None
-) -> dict[str, Any]:
+) -> InFlight:
     """Compare the calls in flight; the first two arguments are (starts, ends) of the same calls.
 
     ``over_time`` is the mean per bin of ``bin_ns``, each from its own first issue. Times are in ns;
@@ -99,14 +99,14 @@ def summary(
     lines = [
         over_time(*calls, width, bins, first) for calls, first in zip(both, firsts, strict=True)
     ]
-    return {
-        "recorded_mean": means[0],
-        "replayed_mean": means[1],
-        "recorded_max": max(len(shares[0]) - 1, 0),
-        "replayed_max": max(len(shares[1]) - 1, 0),
-        "emd": moved,
-        "emd_by_mean": moved / means[0] if means[0] else None,
-        "bin_ns": width,
-        "recorded": lines[0],
-        "replayed": lines[1],
-    }
+    return InFlight(
+        recorded_mean=means[0],
+        replayed_mean=means[1],
+        recorded_max=max(len(shares[0]) - 1, 0),
+        replayed_max=max(len(shares[1]) - 1, 0),
+        emd=moved,
+        emd_by_mean=moved / means[0] if means[0] else None,
+        bin_ns=width,
+        recorded=lines[0],
+        replayed=lines[1],
+    )

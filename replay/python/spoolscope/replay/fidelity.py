@@ -12,7 +12,7 @@ not an error.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,27 @@ from spoolscope.replay.outcomes import (
 from spoolscope.replay.pace import Pace
 from spoolscope.replay.plan import PlanSummary
 from spoolscope.traces.flat import NO_CALL_ROW
+from spoolscope.traces.goals import (
+    DRIFT,
+    GOALS,
+    IN_FLIGHT,
+    LATE_BY_MACHINE,
+    MAKESPAN,
+    NOT_EXECUTED,
+    OTHER_RESULT,
+    TREE_DIFFERS,
+    share,
+    time,
+)
+from spoolscope.traces.results_certificate import (
+    Calls,
+    Certificate,
+    InFlight,
+    Judged,
+    Lateness,
+    Makespan,
+)
 
-LIMITS = {
-    "other_result": 0.001,
-    "not_executed": 0.001,
-    "tree_differs": 0,
-    "lateness_by_machine_p99_ns": 100_000,
-    "drift_ppm": 1000,
-    "makespan_error": 0.01,
-    "in_flight_emd_by_mean": 0.02,
-}
 # With so much of the CPUs' time to spare a task that waits for one need not have waited.
 OFTEN_IDLE = 0.5
 VERDICT_COUNTS = {
@@ -76,17 +87,7 @@ class Fidelity:
     skipped: int
     lateness_p50_ns: int | None
     lateness_p99_ns: int | None
-    certificate: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A number of the certificate beside its limit; ``met`` is None where it does not apply."""
-
-    name: str
-    value: float | None
-    limit: float
-    met: bool | None
+    certificate: Certificate
 
 
 @dataclass(frozen=True)
@@ -119,22 +120,22 @@ def fidelity(
     counts = count(plan, outcomes, planned)
     made = _all_made(plan, outcomes)
     late = None
-    if conditions.pace.has_schedule and counts["executed"]:
+    if conditions.pace.has_schedule and counts.executed:
         found = lateness.lateness(plan.ops, outcomes, made, conditions.pace, plan.place)
         late = lateness.summary(found, plan.place)
         if late_calls is not None:
             late_calls.keep(found, made)
-    times = _times(plan, outcomes, made, counts["executed"])
+    times = _times(plan, outcomes, made, counts.executed)
     flight = concurrency.summary(*times, plan.place)
     certificate = certify(counts, late, _makespan(times, conditions.pace), flight, conditions)
     return Fidelity(
         syscalls=planned.syscalls,
-        executed=counts["executed"],
-        divergent=counts["diverged"],
-        of_filesystem=counts["of_filesystem"],
-        skipped=to_make(counts) - counts["executed"],
-        lateness_p50_ns=late["p50_ns"] if late else None,
-        lateness_p99_ns=late["p99_ns"] if late else None,
+        executed=counts.executed,
+        divergent=counts.diverged,
+        of_filesystem=counts.of_filesystem,
+        skipped=to_make(counts) - counts.executed,
+        lateness_p50_ns=late.p50_ns if late else None,
+        lateness_p99_ns=late.p99_ns if late else None,
         certificate=certificate,
     )
 
@@ -154,7 +155,7 @@ def _all_made(plan: Plan, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool
     return made
 
 
-def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> dict[str, Any]:
+def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> Calls:
     """Count recorded calls by what became of them.
 
     ``same``, ``diverged``, ``of_filesystem`` (see ``divergences.judge``), ``skipped`` and
@@ -175,22 +176,22 @@ def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> d
         n["reconstructed"] += int((~calls & (ops["op"] < FORK)).sum())
         skipped = results["reason"][calls & (verdict == SKIPPED)]
         reasons += np.bincount(skipped, minlength=len(REASONS))
-    return {
-        "recorded": planned.syscalls,
-        "before_start": planned.before_start,
-        "executed": n["executed"],
-        "same": n["same"],
-        "diverged": n["diverged"],
-        "of_filesystem": n["of_filesystem"],
-        "skipped": n["skipped"],
-        "skipped_for": {REASONS[at]: int(found) for at, found in enumerate(reasons) if found},
-        "never_reached": n["never_reached"],
-        "never_returned": planned.in_flight,
-        "of_unknown_threads": planned.strangers,
-        "elsewhere": planned.elsewhere,
-        "left_out_on_purpose": sum(planned.left_out.values()),
-        "reconstructed": n["reconstructed"],
-    }
+    return Calls(
+        recorded=planned.syscalls,
+        before_start=planned.before_start,
+        executed=n["executed"],
+        same=n["same"],
+        diverged=n["diverged"],
+        of_filesystem=n["of_filesystem"],
+        skipped=n["skipped"],
+        skipped_for={REASONS[at]: int(found) for at, found in enumerate(reasons) if found},
+        never_reached=n["never_reached"],
+        never_returned=planned.in_flight,
+        of_unknown_threads=planned.strangers,
+        elsewhere=planned.elsewhere,
+        left_out_on_purpose=sum(planned.left_out.values()),
+        reconstructed=n["reconstructed"],
+    )
 
 
 Times = tuple[tuple[lateness.Int, lateness.Int], tuple[lateness.Int, lateness.Int]]
@@ -212,13 +213,13 @@ def _times(
 
 
 def certify(
-    counts: dict[str, Any],
-    late: dict[str, Any] | None,
-    span: dict[str, Any],
-    flight: dict[str, Any],
+    counts: Calls,
+    late: Lateness | None,
+    span: Makespan,
+    flight: InFlight,
     given: Conditions,
-) -> dict[str, Any]:
-    """Return the certificate as JSON knows it.
+) -> Certificate:
+    """Return the certificate of a run.
 
     Args:
         counts: See ``count``.
@@ -231,92 +232,68 @@ def certify(
     reasons = [_reason(goal, counts, late, given) for goal in goals if goal.met is False]
     reasons += _accidents(given.summary)
     word = "unfaithful" if reasons else "faithful" if given.pace.has_schedule else "untimed"
-    return {
-        "verdict": word,
-        "reasons": reasons,
-        "pace": given.pace.text,
-        "loop": given.pace.loop,
-        "realtime": given.pace.realtime,
-        "same_filesystem": given.same_filesystem,
-        "calls": counts,
-        "goals": [asdict(goal) for goal in goals],
-        "lateness": late,
-        "makespan": span,
-        "in_flight": flight,
-        "cpu_idle": given.summary.get("cpu_idle"),
-        "cpu_steal": given.summary.get("cpu_steal"),
-    }
+    return Certificate(
+        verdict=word,
+        reasons=reasons,
+        pace=given.pace.text,
+        loop=given.pace.loop,
+        realtime=given.pace.realtime,
+        same_filesystem=given.same_filesystem,
+        calls=counts,
+        goals=goals,
+        lateness=late,
+        makespan=span,
+        in_flight=flight,
+        cpu_idle=given.summary.get("cpu_idle"),
+        cpu_steal=given.summary.get("cpu_steal"),
+    )
 
 
-def to_make(counts: dict[str, Any]) -> int:
+def to_make(counts: Calls) -> int:
     """Return how many calls were to be made: all but those left out on purpose."""
-    missing = counts["never_returned"] + counts["of_unknown_threads"]
-    return int(missing + sum(counts[name] for name in VERDICT_COUNTS))
+    missing = counts.never_returned + counts.of_unknown_threads
+    return missing + sum(int(getattr(counts, name)) for name in VERDICT_COUNTS)
 
 
-def _makespan(times: Times, pace: Pace) -> dict[str, Any]:
+def _makespan(times: Times, pace: Pace) -> Makespan:
     """Return the time from the first issue to the last end, ns, and its relative error."""
     recorded, replayed = (int(end.max() - start.min()) if len(start) else 0 for start, end in times)
     wanted = recorded / (pace.factor or 1.0) if pace.has_schedule else None
     error = (replayed - wanted) / wanted if wanted else None
-    return {"recorded_ns": recorded, "replayed_ns": replayed, "error": error}
+    return Makespan(recorded_ns=recorded, replayed_ns=replayed, error=error)
 
 
 def _goals(
-    counts: dict[str, Any],
-    late: dict[str, Any] | None,
-    span: dict[str, Any],
-    flight: dict[str, Any],
-    given: Conditions,
-) -> list[Goal]:
+    counts: Calls, late: Lateness | None, span: Makespan, flight: InFlight, given: Conditions
+) -> list[Judged]:
     wanted = to_make(counts)
     comparable = given.same_filesystem and given.pace.is_original and given.users == 1
-    values = {
-        "other_result": counts["diverged"] / max(wanted, 1),
-        "not_executed": 1 - counts["executed"] / max(wanted, 1),
-        "tree_differs": given.mismatched,
-        "lateness_by_machine_p99_ns": late and late["parts"]["machine"]["p99_ns"],
-        "drift_ppm": late and late["drift_ppm"],
-        "makespan_error": span["error"],
-        "in_flight_emd_by_mean": flight["emd_by_mean"],
+    values: dict[str, float | None] = {
+        OTHER_RESULT.name: counts.diverged / max(wanted, 1),
+        NOT_EXECUTED.name: 1 - counts.executed / max(wanted, 1),
+        TREE_DIFFERS.name: given.mismatched,
+        LATE_BY_MACHINE.name: late.parts["machine"].p99_ns if late else None,
+        DRIFT.name: late.drift_ppm if late else None,
+        MAKESPAN.name: span.error,
+        IN_FLIGHT.name: flight.emd_by_mean,
     }
-    against = {"makespan_error", "in_flight_emd_by_mean"}
-    return [
-        Goal(
-            name,
-            value,
-            LIMITS[name],
-            None
-            if value is None or (name in against and not comparable)
-            else bool(abs(value) <= LIMITS[name]),
-        )
-        for name, value in values.items()
-    ]
+    judged = []
+    for name, goal in GOALS.items():
+        value = values[name]
+        applies = value is not None and (comparable or not goal.against_recording)
+        met = goal.is_met(value) if value is not None and applies else None
+        judged.append(Judged(name=name, value=value, limit=goal.limit, met=met))
+    return judged
 
 
-def _reason(
-    goal: Goal, counts: dict[str, Any], late: dict[str, Any] | None, given: Conditions
-) -> str:
+def _reason(one: Judged, counts: Calls, late: Lateness | None, given: Conditions) -> str:
     """Say in a sentence which goal was missed, and why."""
-    value = goal.value or 0.0
-    said = {
-        "other_result": f"{_percent(value)} of the calls had another result",
-        "not_executed": f"{_percent(value)} of the calls to be made were not executed"
-        f"{_skipped(counts)}",
-        "tree_differs": f"{value:,.0f} names of the final tree differ",
-        "lateness_by_machine_p99_ns": f"the machine made 1 % of the calls over {_time(value)} "
-        f"late{_stall(late)}{_cpus(given)}",
-        "drift_ppm": f"the replay {'fell behind' if value > 0 else 'caught up'} by "
-        f"{_percent(abs(value) / 1e6)} of the time that passed"
-        f"{_mostly(late)}",
-        "makespan_error": f"the run took {_percent(abs(value))} "
-        f"{'longer' if value > 0 else 'less'} than the recording",
-        "in_flight_emd_by_mean": f"the number of calls in flight differs by {_percent(value)} of "
-        "its mean",
+    details = {
+        NOT_EXECUTED.name: _skipped(counts),
+        LATE_BY_MACHINE.name: f"{_stall(late)}{_cpus(given)}",
+        DRIFT.name: _mostly(late),
     }
-    limit = goal.limit
-    shown = {"lateness_by_machine_p99_ns": _time(limit), "drift_ppm": _percent(limit / 1e6)}
-    return f"{said[goal.name]} (goal: {shown.get(goal.name) or _percent(limit)} at most)"
+    return GOALS[one.name].sentence(one.value or 0.0, details.get(one.name, ""))
 
 
 def _accidents(summary: dict[str, Any]) -> list[str]:
@@ -328,31 +305,31 @@ def _accidents(summary: dict[str, Any]) -> list[str]:
     return found
 
 
-def _skipped(counts: dict[str, Any]) -> str:
+def _skipped(counts: Calls) -> str:
     """Say for which reasons calls were skipped."""
-    named = counts.get("skipped_for", {}).items()
+    named = counts.skipped_for.items()
     said = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in named)
     return f" ({said})" if said else ""
 
 
-def _mostly(late: dict[str, Any] | None) -> str:
+def _mostly(late: Lateness | None) -> str:
     """Say which part of the lateness is the largest."""
     if late is None:
         return ""
-    name, part = max(late["parts"].items(), key=lambda item: int(item[1]["ns"]))
+    name, part = max(late.parts.items(), key=lambda item: item[1].ns)
     why = {
         "slower_calls": "calls took longer than recorded",
         "dependencies": "calls of other threads had to end first",
         "machine": "the machine did not run the tasks in time",
     }
-    return f"; {_percent(part['share'])} of all lateness is because {why[name]}"
+    return f"; {share(part.share)} of all lateness is because {why[name]}"
 
 
-def _stall(late: dict[str, Any] | None) -> str:
-    stall = late and late["longest_stall"]
+def _stall(late: Lateness | None) -> str:
+    stall = late.longest_stall if late else None
     if not stall:
         return ""
-    return f"; its longest stall was {_time(stall['ns'])}, {_time(stall['due_ns'])} after the start"
+    return f"; its longest stall was {time(stall.ns)}, {time(stall.due_ns)} after the start"
 
 
 def _cpus(given: Conditions) -> str:
@@ -360,18 +337,7 @@ def _cpus(given: Conditions) -> str:
     idle, steal = given.summary.get("cpu_idle"), given.summary.get("cpu_steal")
     if idle is None:
         return ""
-    taken = f", {_percent(steal)} taken by other machines" if steal else ""
+    taken = f", {share(steal)} taken by other machines" if steal else ""
     helps = idle >= OFTEN_IDLE and not given.pace.realtime
     remedy = "; --realtime lets tasks take a CPU at once" if helps else ""
-    return f"; the CPUs were {_percent(idle)} idle{taken}{remedy}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
-def _time(ns: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
+    return f"; the CPUs were {share(idle)} idle{taken}{remedy}"

@@ -25,7 +25,6 @@ calls are not slower because the machine is busy.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ import numpy.typing as npt
 from spoolscope.replay import on_disk
 from spoolscope.replay.ops import FORK, Ops
 from spoolscope.replay.pace import Pace
+from spoolscope.traces import results_certificate as certificate
 from spoolscope.traces.flat import NONE
 
 Int = npt.NDArray[np.int64]
@@ -236,8 +236,8 @@ def _inherited(
     return parts[0], parts[1]
 
 
-def summary(late: Lateness, place: Path | None = None) -> dict[str, Any]:
-    """Return the lateness as JSON knows it: ns, and shares of all lateness together.
+def summary(late: Lateness, place: Path | None = None) -> certificate.Lateness:
+    """Return the lateness as a certificate has it: ns, and shares of all lateness together.
 
     ``place`` is a directory for an array of its length.
     """
@@ -245,11 +245,11 @@ def summary(late: Lateness, place: Path | None = None) -> dict[str, Any]:
     slices, scratch = list(on_disk.parts(n)), on_disk.array(n, np.int64, place)
     whole = sum(int(late.total(part).sum()) for part in slices)
 
-    def one(name: str) -> dict[str, Any]:
+    def one(name: str) -> certificate.LatePart:
         values = getattr(late, name)
         ns = sum(int(values[part].sum()) for part in slices)
         found = quantiles((values[part] for part in slices), scratch)
-        return {"ns": ns, "share": ns / whole if whole else 0.0} | found
+        return certificate.LatePart(ns=ns, share=ns / whole if whole else 0.0, **found)
 
     def chosen(how: str) -> Iterator[Int]:
         for part in slices:
@@ -260,19 +260,21 @@ def summary(late: Lateness, place: Path | None = None) -> dict[str, Any]:
     moments = ("after_sleep", "after_waiting", "between_calls")
     every = max(-(-n // SAMPLE), 1)
     sample = slice(0, n, every)
-    return {
-        "calls": n,
+    return certificate.Lateness(
+        calls=n,
         **quantiles((late.total(part) for part in slices), scratch),
-        "over_1ms": sum(int((late.total(part) > MS).sum()) for part in slices),
-        "over_1ms_by_machine": sum(int((late.machine[part] > MS).sum()) for part in slices),
-        "parts": {name: one(name) for name in ("slower_calls", "dependencies", "machine")},
-        "idle_when": {
-            how: {"calls": sum(map(len, chosen(how)))} | quantiles(chosen(how), scratch)
+        over_1ms=sum(int((late.total(part) > MS).sum()) for part in slices),
+        over_1ms_by_machine=sum(int((late.machine[part] > MS).sum()) for part in slices),
+        parts={name: one(name) for name in ("slower_calls", "dependencies", "machine")},
+        idle_when={
+            how: certificate.IdleWhen(
+                calls=sum(map(len, chosen(how))), **quantiles(chosen(how), scratch)
+            )
             for how in moments
         },
-        "drift_ppm": drift_ppm(late.due[sample], late.total(sample)),
-        "longest_stall": _longest(late),
-    }
+        drift_ppm=drift_ppm(late.due[sample], late.total(sample)),
+        longest_stall=_longest(late),
+    )
 
 
 def quantiles(parts: Iterator[Int], scratch: Int) -> dict[str, int | None]:
@@ -312,9 +314,9 @@ def drift_ppm(due: Int, late: Int) -> float | None:
     return float(np.median(slopes) * 1e6)
 
 
-def _longest(late: Lateness) -> dict[str, Any] | None:
+def _longest(late: Lateness) -> certificate.Stall | None:
     """Return for how long the machine held one call up at most, and when."""
     if not len(late.idle):
         return None
     at = int(late.idle.argmax())
-    return {"ns": int(late.idle[at]), "due_ns": int(late.due[at])}
+    return certificate.Stall(ns=int(late.idle[at]), due_ns=int(late.due[at]))

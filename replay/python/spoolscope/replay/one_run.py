@@ -4,13 +4,13 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spoolscope.replay import images
 from spoolscope.replay.aftermath import aftermath
-from spoolscope.replay.artifacts import digests_of, faults_of, row_of, write_json, write_row
+from spoolscope.replay.artifacts import digests_of, faults_of, result_of, write_json, write_row
 from spoolscope.replay.differences import Types
 from spoolscope.replay.disturbance import Watch
 from spoolscope.replay.divergences import causes, judge, shown
@@ -24,7 +24,21 @@ from spoolscope.replay.outcomes import Late, read_outcomes, write_parquet, writt
 from spoolscope.replay.recorded_cache import remember
 from spoolscope.replay.targets import Target, check_space, grows_to, image_bytes, prepared
 from spoolscope.traces.phases import Phases
+from spoolscope.traces.results import (
+    DIVERGENCES_FILE,
+    OUTCOMES_FILE,
+    Age,
+    Cached,
+    Disk,
+    Disturbance,
+    DivergenceCounts,
+    Divergences,
+    RunResult,
+)
+from spoolscope.traces.results_certificate import Calls
+from spoolscope.traces.results_life import Life
 from spoolscope.traces.trace import Trace
+from spoolscope.traces.typed_json import decode, decoded, encode
 
 STARTING, REPLAYING = "starting its recorder", "replaying"
 
@@ -99,19 +113,23 @@ def run_once(
         "fill": built["bytes"],
         "replay": written_bytes(job.plan, outcomes),
     }
-    row = row_of(job, slot, summary, state, options) | asdict(found)
-    row["wall_ns"] = int((time.monotonic() - began) * 1e9)
-    row["run"] = str(directory)
-    row["faults"] = faults_of(job, outcomes)
-    row["divergences"] = shown(caused)
-    row |= _begun(built, target)
-    row |= {"disturbance": disturbed, "repeated": list(repeated)}
-    row["life"] = life.as_dict()
-    row["devices"] = list(target.storage.devices) if target.storage else []
-    write_parquet(job.plan, outcomes, directory / "outcomes.parquet", job.users, late)
+    write_parquet(job.plan, outcomes, directory / OUTCOMES_FILE, job.users, late)
     (directory / "outcomes.bin").unlink()
-    write_json(directory / "divergences.json", caused)
-    row["digests"] = digests_of(directory)
+    write_json(directory / DIVERGENCES_FILE, encode(decode(Divergences, caused)))
+    row: dict[str, Any] = encode(
+        replace(
+            _begun(result_of(job, slot, summary, state, options), built, target),
+            **vars(found),
+            wall_ns=int((time.monotonic() - began) * 1e9),
+            run=str(directory),
+            faults=faults_of(job, outcomes),
+            divergences=decode(DivergenceCounts, shown(caused)),
+            disturbance=decode(Disturbance, disturbed),
+            repeated=[decode(Disturbance, one) for one in repeated],
+            life=decode(Life, life.as_dict()),
+            digests=digests_of(directory),
+        )
+    )
     write_row(directory, row)
     return row
 
@@ -145,15 +163,17 @@ def _fill(
     return built
 
 
-def _begun(built: dict[str, Any], target: Target) -> dict[str, Any]:
-    """Return what a row tells of the state in which the replay began."""
-    return {
-        "fixture": "copied" if target.copied else "built",
-        "age": built.get("age"),
-        "cached": built["cached"],
-        "xattrs": {"set": built["xattrs"], "skipped": built["xattrs_skipped"]},
-        "stand_ins": built["stand_ins"],
-    }
+def _begun(result: RunResult, built: dict[str, Any], target: Target) -> RunResult:
+    """Return a result with the state in which the replay began."""
+    return replace(
+        result,
+        fixture="copied" if target.copied else "built",
+        age=decoded(Age, built.get("age")),
+        cached=decoded(Cached, built["cached"]),
+        xattrs={"set": built["xattrs"], "skipped": built["xattrs_skipped"]},
+        stand_ins=built["stand_ins"],
+        devices=[decode(Disk, disk) for disk in target.storage.devices] if target.storage else [],
+    )
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:
@@ -182,7 +202,7 @@ def _execute(
     disturbed = watch.end()
     summary = engine.summary(files, status)
     if summary["failed"] or summary["interrupted"]:
-        kept = directory / "outcomes.parquet"
+        kept = directory / OUTCOMES_FILE
         write_parquet(job.plan, read_outcomes(files.outcomes), kept, job.users)
         files.outcomes.unlink()
         raise ended_early(summary, kept)
@@ -191,5 +211,5 @@ def _execute(
 
 def is_true(row: dict[str, Any]) -> bool:
     """Tell whether a run reproduced everything: no divergence, nothing left out."""
-    missing = to_make(row["certificate"]["calls"]) - row["executed"]
+    missing = to_make(decode(Calls, row["certificate"]["calls"])) - row["executed"]
     return int(row["divergent"] + missing + row["final_state"]["mismatched"]) == 0

@@ -1,24 +1,16 @@
 """The fidelity certificate of every candidate, in words and figures."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from spoolscope.analysis.certificate import Certificate, certificates
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.figures import concurrency as concurrency_figures
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Figure, Section, Table, TableBlock
+from spoolscope.traces.goals import GOALS, Goal
+from spoolscope.traces.results_certificate import Lateness, Quantiles
 
 anchor = "certificate"
-MEANINGS = {
-    "other_result": "calls with another result",
-    "not_executed": "recorded calls not executed",
-    "tree_differs": "names of the final tree that differ",
-    "lateness_by_machine_p99_ns": "late by the machine, p99",
-    "drift_ppm": "drift: growth of lateness with time",
-    "makespan_error": "first call to last, against the recording",
-    "in_flight_emd_by_mean": "calls in flight, distance by mean",
-}
 PARTS = {
     "slower_calls": "calls of the thread took longer",
     "dependencies": "calls of other threads came first",
@@ -69,18 +61,18 @@ def _certificates(page: Inputs) -> list[Certificate]:
 
 def _goals(found: Certificate) -> TableBlock:
     rows = [
-        [MEANINGS.get(goal["name"], goal["name"]), _shown(goal["name"], goal["value"]),
-         _shown(goal["name"], goal["limit"]), _answer(goal["met"])]
-        for goal in found.data["goals"]
+        [GOALS[one.name].meaning, _shown(GOALS[one.name], one.value),
+         _shown(GOALS[one.name], one.limit), _answer(one.met)]
+        for one in found.data.goals if one.name in GOALS
     ]  # fmt: skip
     of = f" ({found.faithful} of {found.rounds} runs are faithful)" if found.rounds > 1 else ""
     said = " ".join(sentence[:1].upper() + sentence[1:] for sentence in found.sentences)
-    priority = ", real-time priority" if found.data.get("realtime") else ""
+    priority = ", real-time priority" if found.data.realtime else ""
     return TableBlock(
         f"{found.candidate}: {found.verdict}{of}",
         ["what", ">measured", ">goal, at most", "met"],
         rows,
-        f"{said} Pace {found.data['pace']}{priority}. {LOOPS[found.data['loop']]} Makespan and "
+        f"{said} Pace {found.data.pace}{priority}. {LOOPS[found.data.loop]} Makespan and "
         "calls in flight are goals on the recorded type of filesystem only: elsewhere they are "
         "results.",
     )
@@ -88,31 +80,31 @@ def _goals(found: Certificate) -> TableBlock:
 
 def _numbers(found: Certificate) -> TableBlock:
     data = found.data
-    late, calls = data["lateness"], data["calls"]
+    late, calls = data.lateness, data.calls
     rows = []
     if late:
         rows.append(["lateness of a call", "", *_quantiles(late)])
         rows += [
-            [f"of it: {PARTS[name]}", percent(part["share"]), *_quantiles(part)]
-            for name, part in late["parts"].items()
+            [f"of it: {PARTS[name]}", percent(part.share), *_quantiles(part)]
+            for name, part in late.parts.items()
         ]
     left_out = (
-        f"{count(calls['executed'])} of {count(calls['recorded'])} recorded calls were executed, "
-        f"{count(calls['diverged'])} with another result; {count(calls['skipped'])} were skipped"
-        f"{_why_skipped(calls['skipped_for'])}, "
-        f"{count(calls['never_reached'])} not reached, {count(calls['never_returned'])} had not "
-        f"returned when the recording ended, {count(calls['of_unknown_threads'])} are of threads "
-        f"it does not know, {count(calls.get('elsewhere', 0))} are on other filesystems mounted "
-        f"below the spool; {count(calls['reconstructed'])} are reconstructed, "
-        f"{count(calls.get('before_start', 0))} returned before the snapshot that the replay "
+        f"{count(calls.executed)} of {count(calls.recorded)} recorded calls were executed, "
+        f"{count(calls.diverged)} with another result; {count(calls.skipped)} were skipped"
+        f"{_why_skipped(calls.skipped_for)}, "
+        f"{count(calls.never_reached)} not reached, {count(calls.never_returned)} had not "
+        f"returned when the recording ended, {count(calls.of_unknown_threads)} are of threads "
+        f"it does not know, {count(calls.elsewhere)} are on other filesystems mounted "
+        f"below the spool; {count(calls.reconstructed)} are reconstructed, "
+        f"{count(calls.before_start)} returned before the snapshot that the replay "
         "begins with, "
-        f"{count(calls['left_out_on_purpose'])} were left out on purpose."
+        f"{count(calls.left_out_on_purpose)} were left out on purpose."
     )
     return TableBlock(
         f"{found.candidate}: lateness",
         ["what", ">share", ">p50", ">p90", ">p99", ">longest"],
         rows,
-        f"{_lateness_caption(late)}{left_out} The CPUs were {percent(data['cpu_idle'])} idle.",
+        f"{_lateness_caption(late)}{left_out} The CPUs were {percent(data.cpu_idle)} idle.",
     )
 
 
@@ -121,35 +113,35 @@ def _why_skipped(numbers: dict[str, int]) -> str:
     return f" ({said})" if said else ""
 
 
-def _lateness_caption(late: dict[str, Any] | None) -> str:
+def _lateness_caption(late: Lateness | None) -> str:
     if not late:
         return "There was no schedule to be late for. "
     return (
-        f"{count(late['calls'])} calls, {count(late['over_1ms'])} over 1 ms late, "
-        f"{count(late['over_1ms_by_machine'])} by the machine alone. The parts of each call add "
+        f"{count(late.calls)} calls, {count(late.over_1ms)} over 1 ms late, "
+        f"{count(late.over_1ms_by_machine)} by the machine alone. The parts of each call add "
         "up to its lateness exactly. "
     )
 
 
-def _quantiles(values: dict[str, Any]) -> list[str]:
-    return [duration(values[key]) for key in ("p50_ns", "p90_ns", "p99_ns", "max_ns")]
+def _quantiles(of: Quantiles) -> list[str]:
+    return [duration(ns) for ns in (of.p50_ns, of.p90_ns, of.p99_ns, of.max_ns)]
 
 
 def _figure(found: Sequence[Certificate], order: Sequence[str]) -> Figure:
-    flights = {c.candidate: c.data["in_flight"] for c in found}
+    flights = {c.candidate: c.data.in_flight for c in found}
     rows = [
-        [name, f"{flight['recorded_mean']:.3f}", f"{flight['replayed_mean']:.3f}",
-         f"{flight['recorded_max']}", f"{flight['replayed_max']}", f"{flight['emd']:.3f}",
-         percent(flight["emd_by_mean"], 2)]
+        [name, f"{flight.recorded_mean:.3f}", f"{flight.replayed_mean:.3f}",
+         f"{flight.recorded_max}", f"{flight.replayed_max}", f"{flight.emd:.3f}",
+         percent(flight.emd_by_mean, 2)]
         for name, flight in flights.items()
     ]  # fmt: skip
-    width = max(flight["bin_ns"] for flight in flights.values())
+    width = max(flight.bin_ns for flight in flights.values())
     return Figure(
         key="in-flight",
         title="Calls in flight over time",
         finding="Calls in flight, recorded and replayed: "
         + "; ".join(
-            f"{name} {flight['recorded_mean']:.2f} and {flight['replayed_mean']:.2f}"
+            f"{name} {flight.recorded_mean:.2f} and {flight.replayed_mean:.2f}"
             for name, flight in flights.items()
         ),
         caption=f"Mean per {duration(width)}, each from its own first call. The distance is the "
@@ -163,14 +155,18 @@ def _figure(found: Sequence[Certificate], order: Sequence[str]) -> Figure:
     )  # fmt: skip
 
 
-def _shown(name: str, value: float | None) -> str:
+def _shown(goal: Goal, value: float | None) -> str:
     if value is None:
         return "-"
-    if name == "tree_differs":
-        return count(int(value))
-    if name == "drift_ppm":
-        return percent(value / 1e6, 3)
-    return duration(value) if name.endswith("_ns") else percent(value, 2)
+    match goal.unit:
+        case "names":
+            return count(int(value))
+        case "ppm":
+            return percent(value / 1e6, 3)
+        case "ns":
+            return duration(value)
+        case _:
+            return percent(value, 2)
 
 
 def _answer(met: bool | None) -> str:  # noqa: FBT001

@@ -11,6 +11,7 @@ from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
+from spoolscope.traces.results import Age, Disk, RunResult
 from spoolscope.traces.trace import Trace
 
 anchor = "environment"
@@ -60,65 +61,73 @@ def _spool(spool: Mapping[str, Any], *, mounts: bool) -> str:
 def environment_rows(found: Comparison) -> list[list[str]]:
     """Return what is needed to do the replay again."""
     header = found.replay.header
-    rows = [["replayed trace", Path(str(header["trace"])).name],
-            ["pace", str(header.get("pace", "?"))],
+    rows = [["replayed trace", Path(header.trace).name],
+            ["pace", header.pace],
             ["order", Conditions.of(header).order],
             ["options", " ".join(Conditions.of(header).options()) or "none"],
-            ["rounds", str(header.get("rounds", "?"))],
-            ["seed", str(header.get("seed", "?"))]]  # fmt: skip
+            ["rounds", _known(header.rounds)],
+            ["seed", _known(header.seed)]]  # fmt: skip
     for name, candidate in found.candidates.items():
         rows.append([f"{name}: made by", candidate.mkfs or "-"])
         rows.append([f"{name}: mounted with", candidate.mount_options or "-"])
-        first = next(run.row for run in found.replay.runs if run.candidate == name)
+        first = next(run.result for run in found.replay.runs if run.candidate == name)
         rows.append([f"{name}: made on", _made_on(first)])
         order = ", ".join(
-            str(run.row.get("position", "?")) for run in found.replay.runs if run.candidate == name
+            _known(run.result.position) for run in found.replay.runs if run.candidate == name
         )
         rows.append([f"{name}: place in its round", order])
-        rows.append([f"{name}: caches at start", str(first.get("cache", "?"))])
-        rows.append([f"{name}: age at start", _aged(first.get("age"))])
+        rows.append([f"{name}: caches at start", first.cache])
+        rows.append([f"{name}: age at start", _aged(first.age)])
         data = ", ".join(
-            f"{first[key]} % {key}" for key in ("compressible", "duplicate") if first.get(key)
+            f"{getattr(first, key)} % {key}"
+            for key in ("compressible", "duplicate")
+            if getattr(first, key)
         )
         rows.append([f"{name}: data", data or "neither compressible nor duplicate"])
     return rows
 
 
-def _made_on(row: Mapping[str, Any]) -> str:
+def _known(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _made_on(run: RunResult) -> str:
     """Say what kind of disk a filesystem was made on, and its journal if that lies apart."""
-    journal = f"{row['journal_bytes'] / 2**20:,.0f} MiB" if row.get("journal_bytes") else ""
-    devices = [_disk(device) for device in row.get("devices", [])]
+    journal = f"{run.journal_bytes / 2**20:,.0f} MiB" if run.journal_bytes else ""
+    devices = [_disk(device) for device in run.devices]
     if not devices:
-        made = "a directory" if row.get("fstype") == "dir" else "an image"
+        made = "a directory" if run.fstype == "dir" else "an image"
         return f"{made}; its journal of {journal} on another" if journal else made
     return f"; its journal of {journal} on ".join(devices)
 
 
-def _disk(device: Mapping[str, Any]) -> str:
+def _disk(device: Disk) -> str:
     words = [
-        device["model"] or "no model",
-        f"{device['size_bytes'] / 2**30:,.1f} GiB",
-        "rotates" if device["rotational"] else "does not rotate",
-        f"scheduler {device['scheduler'] or 'unknown'}",
-        f"cache {device['write_cache'] or 'unknown'}",
-        "trimmed before each run" if device["trimmed"] else "not trimmed",
+        device.model or "no model",
+        f"{device.size_bytes / 2**30:,.1f} GiB",
+        "rotates" if device.rotational else "does not rotate",
+        f"scheduler {device.scheduler or 'unknown'}",
+        f"cache {device.write_cache or 'unknown'}",
+        "trimmed before each run" if device.trimmed else "not trimmed",
     ]
-    return f"{device['name']} ({', '.join(words)})"
+    return f"{device.name} ({', '.join(words)})"
 
 
-def _aged(age: Mapping[str, Any] | None) -> str:
+def _aged(age: Age | None) -> str:
     """Say how old a filesystem was made and how much it is in pieces, as FIEMAP shows it."""
     if not age:
         return "not aged"
     made, free, kept, probe = (
-        f"{age[key] / 2**20:,.0f} MiB"
-        for key in ("bytes_made", "free_bytes_before", "bytes_kept", "probe_bytes")
+        f"{size / 2**20:,.0f} MiB"
+        for size in (age.bytes_made, age.free_bytes_before, age.bytes_kept, age.probe_bytes)
     )
-    before, after, fixture = age["probe_before"], age["probe_after"], age["fixture"]
+    before, after, fixture = age.probe_before, age.probe_after, age.fixture
+    if before is None or after is None or fixture is None:
+        return f"seed {age.seed}: {made} of files made"
     return (
-        f"seed {age['seed']}: {made} of files made in {free} of room, {kept} kept;"
-        f" a new file of {probe} had {count(before['extents'])} extents before and"
-        f" {count(after['extents'])} after; of {count(fixture['files'])} files of the fixture"
-        f" {count(fixture['files_split'])} have more than one extent,"
-        f" at most {count(fixture['most'])}"
+        f"seed {age.seed}: {made} of files made in {free} of room, {kept} kept;"
+        f" a new file of {probe} had {count(before.extents)} extents before and"
+        f" {count(after.extents)} after; of {count(fixture.files)} files of the fixture"
+        f" {count(fixture.files_split)} have more than one extent,"
+        f" at most {count(fixture.most)}"
     )

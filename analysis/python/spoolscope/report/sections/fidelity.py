@@ -1,12 +1,13 @@
 """How true the replay was."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from spoolscope.analysis.compare import Candidate
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
+from spoolscope.traces.goals import LATE_FOR_A_VERDICT_NS, NOT_EXECUTED, OTHER_RESULT, share, time
+from spoolscope.traces.results import Root
 
 anchor = "fidelity"
 
@@ -28,9 +29,10 @@ def make(page: Inputs) -> Section:
 ">late p50", ">late p99", ">makespan", "verdict allowed"],
             rows,
             "The worst run of each candidate. Late: issued after its scheduled time, including "
-            "the wait for the calls it depends on. A candidate over 0.1 % divergent, under "
-            "99.9 % executed, with a different final tree, or (at original pace) with p99 over "
-            "100 ms late gets no verdict.",
+            "the wait for the calls it depends on. A candidate over "
+            f"{OTHER_RESULT.shown(OTHER_RESULT.limit)} divergent, under "
+            f"{share(1 - NOT_EXECUTED.limit)} executed, with a different final tree, or (at "
+            f"original pace) with p99 over {time(LATE_FOR_A_VERDICT_NS)} late gets no verdict.",
         )
     ]  # fmt: skip
     skips = {name: c.fidelity.skips for name, c in found.candidates.items()}
@@ -41,15 +43,15 @@ def make(page: Inputs) -> Section:
     )
 
 
-def _causes(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> TableBlock:
+def _causes(found: Mapping[str, Sequence[Root]]) -> TableBlock:
     rows = []
     for name, causes in found.items():
         for cause in causes:
-            known = f"{cause['class']} [{cause['source']}]" if cause["class"] else "no"
-            example = f"{cause['example']['thread_seq'] or '-'} {cause['example']['path'] or ''}"
+            known = f"{cause.class_} [{cause.source}]" if cause.class_ else "no"
+            example = f"{cause.example.thread_seq or '-'} {cause.example.path or ''}"
             rows.append(
-                [name, cause["cause"], cause["path_class"], count(cause["n"]),
-                 count(cause["followed"]), known, example.strip()]
+                [name, cause.cause, cause.path_class, count(cause.n),
+                 count(cause.followed), known, example.strip()]
             )  # fmt: skip
     return TableBlock(
         "Divergences by first cause",
@@ -87,7 +89,7 @@ def _fidelity_row(name: str, candidate: Candidate) -> list[str]:
     return [
         name,
         count(f.syscalls),
-        percent(f.executed / f.syscalls if f.syscalls else 1.0, 2),
+        percent(f.executed_share, 2),
         count(f.skipped),
         percent(f.divergent_share, 3),
         count(f.of_filesystem),
