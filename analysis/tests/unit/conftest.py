@@ -1,11 +1,14 @@
-"""One trace that has everything."""
+"""One trace that has everything, and a browser for reports."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from spoolscope.traces.schema import TABLES
 
+DRIVER = Path("/usr/bin/chromedriver")
 MS = 1_000_000
 NOW = 1_700_000_000_000_000_000 + 5 * MS
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
@@ -103,3 +106,51 @@ def _fill(builder, path_id: int) -> None:
         builder._add(table, **row)
     builder._add("losses", kind="waits", pid=0, tid=0, n=7)
     assert [name for name in TABLES if not builder.rows[name]] == []
+
+
+@pytest.fixture
+def browser(require, request):
+    """Return a headless Chromium that logs its console and may not reach any network."""
+    require("chromium")
+    if not DRIVER.exists():
+        require("chromium", f"no program {DRIVER}")
+    return request.getfixturevalue("chrome")
+
+
+@pytest.fixture(scope="session")
+def chrome(tmp_path_factory):
+    """Start one browser for all tests; it takes four seconds."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    options.add_argument("--headless=new")
+    options.add_argument("--disable-gpu")
+    options.add_argument("--window-size=1400,1000")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(executable_path=str(DRIVER))
+    chrome = webdriver.Chrome(options=options, service=service)
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def open_report(browser):
+    """Return ``open_report(report)``: open it, and wait until its figures are drawn."""
+    return lambda report: _open_report(browser, report)
+
+
+def _open_report(browser, report):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get("about:blank")
+    for kind in ("performance", "browser"):
+        browser.get_log(kind)
+    browser.get(report.path.as_uri())
+    expected = len([figure for figure in report.page.figures if not figure.folded])
+    drawn = "return document.querySelectorAll('.plot .main-svg .xy, .plot .cartesianlayer').length"
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(drawn) >= expected)

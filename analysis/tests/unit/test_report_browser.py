@@ -2,15 +2,11 @@
 
 import itertools
 import json
-import os
-import shutil
-from pathlib import Path
 
 import pytest
 
 from spoolscope.report.build import build
 
-DRIVER = Path("/usr/bin/chromedriver")
 MS = 1_000_000
 N = 400
 WAITS = {
@@ -36,72 +32,31 @@ def report(builder, new_replay, new_builder, tmp_path):
     return build([replay.write()], tmp_path / "report.html")
 
 
-@pytest.fixture
-def browser(require, request):
-    """Return a headless Chromium that logs its console and may not reach any network."""
-    require("chromium")
-    if not DRIVER.exists():
-        require("chromium", f"no program {DRIVER}")
-    return request.getfixturevalue("chrome")
-
-
-@pytest.fixture(scope="module")
-def chrome(tmp_path_factory):
-    """Start one browser for all tests; it takes four seconds."""
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    options.add_argument("--headless=new")
-    options.add_argument("--disable-gpu")
-    options.add_argument("--window-size=1400,1000")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=str(DRIVER))
-    chrome = webdriver.Chrome(options=options, service=service)
-    yield chrome
-    chrome.quit()
-
-
 def requests_of(browser):
     events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     sent = (e["params"] for e in events if e["method"] == "Network.requestWillBeSent")
     return [params["request"]["url"] for params in sent]
 
 
-def open_report(browser, report):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    browser.get("about:blank")
-    for kind in ("performance", "browser"):
-        browser.get_log(kind)
-    browser.get(report.path.as_uri())
-    expected = len(report.page.figures)
-    drawn = "return document.querySelectorAll('.plot .main-svg .xy, .plot .cartesianlayer').length"
-    WebDriverWait(browser, 30).until(lambda b: b.execute_script(drawn) >= expected)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_report_opens_silently_without_a_network(browser, report, scheme):
+def test_report_opens_silently_without_a_network(browser, open_report, report, scheme):
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",
         {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
     )
-    open_report(browser, report)
+    open_report(report)
     assert browser.get_log("browser") == []
     foreign = [u for u in requests_of(browser) if not u.startswith(("file:", "data:", "blob:"))]
     assert foreign == []
     plots = browser.execute_script("return document.querySelectorAll('.js-plotly-plot').length")
-    assert plots == len(report.page.figures) == 6
+    shown = [figure for figure in report.page.figures if not figure.folded]
+    assert plots == len(shown) == len(report.page.figures) - 1 == 7
     ink = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (ink == "rgb(20, 23, 27)") == (scheme == "dark")
 
 
-def test_nothing_offers_to_send_anything(browser, report):
-    open_report(browser, report)
+def test_nothing_offers_to_send_anything(browser, open_report, report):
+    open_report(report)
     words = browser.execute_script(
         "return [...document.querySelectorAll('a, button, [role=button], [data-title], [title]')]"
         ".map(e => [e.textContent, e.title, e.dataset.title, e.getAttribute('href')].join(' '))"
@@ -111,8 +66,8 @@ def test_nothing_offers_to_send_anything(browser, report):
         assert not [text for text in words if word in text.lower()], word
 
 
-def test_the_first_screen_answers(browser, report):
-    open_report(browser, report)
+def test_the_first_screen_answers(browser, open_report, report):
+    open_report(report)
     text = browser.execute_script(
         "return [...document.querySelectorAll('h1, .sure, .reasons li, aside, #figure-hero .plot')]"
         ".filter(e => e.getBoundingClientRect().bottom <= window.innerHeight)"
@@ -131,8 +86,8 @@ def test_the_first_screen_answers(browser, report):
     assert wide <= 0
 
 
-def test_bars_have_the_colours_of_their_causes(browser, report):
-    open_report(browser, report)
+def test_bars_have_the_colours_of_their_causes(browser, open_report, report):
+    open_report(report)
     fills = browser.execute_script(
         "return [...document.querySelectorAll('#plot-hero .bars path')]"
         ".map(e => getComputedStyle(e).fill)"
@@ -140,11 +95,11 @@ def test_bars_have_the_colours_of_their_causes(browser, report):
     assert "rgb(213, 94, 0)" in fills
 
 
-def test_tables_stand_beside_every_figure(browser, report):
-    open_report(browser, report)
+def test_tables_stand_beside_every_figure(browser, open_report, report):
+    open_report(report)
     missing = browser.execute_script(
         "return [...document.querySelectorAll('figure')].filter(f => "
-        "!f.querySelector('details tbody tr') || !f.querySelector('figcaption').innerText || "
+        "!f.querySelector('details tbody tr') || !f.querySelector('figcaption').textContent || "
         "!f.querySelector('[role=img]').getAttribute('aria-label')).map(f => f.id)"
     )
     assert missing == []
@@ -165,10 +120,10 @@ def ratios(request, builder, new_replay, tmp_path):
 
 
 @pytest.mark.parametrize("width", [1400, 500])
-def test_ticks_of_ratios_stand_apart(browser, ratios, width):
+def test_ticks_of_ratios_stand_apart(browser, open_report, ratios, width):
     browser.set_window_size(width, 1000)
     try:
-        open_report(browser, ratios)
+        open_report(ratios)
         places = browser.execute_script(
             "return [...document.querySelectorAll('#plot-forest .xtick text')]"
             ".map(e => e.getBoundingClientRect()).map(r => [r.left, r.right])"

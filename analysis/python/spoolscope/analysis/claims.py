@@ -28,6 +28,18 @@ the transaction that had to be closed; it wrote the data that a commit had to wr
 for the commit; its request was the oldest at the disk; it did what the victim was woken by; it had
 the CPU that the victim was ready for (see ``cpu_holders``, which needs no claims)."""
 
+HOW = {
+    "lock_holder": "held by",
+    "file_lock": "held by",
+    "handle_holder": "with an open handle of",
+    "ordered_data": "with data of",
+    "commit_trigger": "asked for by",
+    "device": "behind a request of",
+    "waker": "until woken by",
+    "cpu": "on a CPU that was with",
+}
+"""How a sentence goes on with the culprit, by mechanism."""
+
 N_LAYERS = 6
 LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
 

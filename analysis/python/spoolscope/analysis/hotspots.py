@@ -1,11 +1,10 @@
-"""Where to look first: kinds of files, directories, and the slowest calls with their split."""
+"""Where to look first: kinds of files, and directories."""
 
 from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
-from spoolscope.analysis.latency import SYSCALL_CLASSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, MACHINE
 from spoolscope.traces.pathclass import class_sql
 
 # Time by path and cause, once; kinds and directories are sums of it.
@@ -50,19 +49,6 @@ SELECT hot.dir, coalesce(entries.entries, 0), calls.n, hot.total_ns, hot.cause, 
 FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total_ns DESC
 """
 
-_SLOWEST = """
-WITH slow AS (
-    SELECT * FROM shown_calls WHERE syscall NOT IN {locks} ORDER BY dur_ns DESC, ts_ns LIMIT {limit}
-)
-SELECT s.ts_ns - (SELECT min(ts_ns) FROM syscalls), s.comm, s.pid, s.syscall, p.path, s.errno,
-    s.dur_ns, [{machine}],
-    (SELECT list([w.cause, CAST(w.ns AS VARCHAR)]) FROM (
-        SELECT cause, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits n
-        WHERE n.tid = s.tid AND n.seq = s.seq AND n.call_ns = s.ts_ns GROUP BY cause
-    ) w)
-FROM slow s LEFT JOIN paths p USING (path_id) ORDER BY s.dur_ns DESC
-"""
-
 
 @dataclass(frozen=True)
 class PathClassTime:
@@ -84,20 +70,6 @@ class Directory:
     total_ns: int
     cause: str
     cause_ns: int
-
-
-@dataclass(frozen=True)
-class SlowCall:
-    """One call with its whole split; ``causes`` sums to ``dur_ns``."""
-
-    at_ns: int
-    comm: str
-    pid: int
-    syscall: str
-    path: str | None
-    errno: int
-    dur_ns: int
-    causes: dict[str, int]
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
@@ -137,34 +109,5 @@ def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Dir
     ]
 
 
-def slowest_calls(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[SlowCall]:
-    """Return the slowest calls but file locking, each with its exact split."""
-    rows = con.execute(
-        _SLOWEST.format(
-            limit=limit,
-            locks=_sql(SYSCALL_CLASSES["lock"]),
-            machine=", ".join(MACHINE.values()),
-        )
-    ).fetchall()
-    return [_slow_call(*row) for row in rows]
-
-
 def _sql(words: tuple[str, ...]) -> str:
     return f"({', '.join(repr(word) for word in words)})"
-
-
-def _slow_call(
-    at: int,
-    comm: str,
-    pid: int,
-    syscall: str,
-    path: str | None,
-    errno: int,
-    dur: int,
-    machine: list[int],
-    waits: list[list[str]] | None,
-) -> SlowCall:
-    parts = dict(zip(MACHINE, machine, strict=True))
-    parts |= {cause: int(ns) for cause, ns in waits or []}
-    causes = {cause: parts[cause] for cause in CAUSES if parts.get(cause)}
-    return SlowCall(at, comm, pid, syscall, path, errno, dur, causes)

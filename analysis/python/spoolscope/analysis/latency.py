@@ -26,6 +26,9 @@ SYSCALL_CLASSES: dict[str, tuple[str, ...]] = {
 }
 """Families of calls that are shown together; every other call belongs to "other"."""
 
+NO_LOCKS = f"syscall NOT IN {SYSCALL_CLASSES['lock']}"
+"""SQL: a call is none in which programs wait for one another's locks, perhaps for minutes."""
+
 
 @dataclass(frozen=True)
 class Latency:

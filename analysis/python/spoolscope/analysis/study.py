@@ -7,20 +7,20 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from spoolscope.analysis.bins import Bins, in_bins
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.analysis.hotspots import (
     Directory,
     PathClassTime,
-    SlowCall,
     hot_directories,
     path_classes,
     prepare,
-    slowest_calls,
 )
 from spoolscope.analysis.latency import Curve, curves
 from spoolscope.analysis.timeline import Timeline, timeline
+from spoolscope.analysis.waterfalls import Waterfall, waterfalls
 from spoolscope.analysis.why import by_family, doing, family_label
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.traces.phases import Progress, unseen
@@ -37,7 +37,8 @@ class Study:
     curves: list[Curve]
     path_classes: list[PathClassTime]
     directories: list[Directory]
-    slowest: list[SlowCall]
+    slowest: list[Waterfall]
+    bins: Bins
 
     @property
     def headline(self) -> str:
@@ -112,7 +113,8 @@ def study(
             curves=curves(con),
             path_classes=path_classes(con),
             directories=hot_directories(con),
-            slowest=slowest_calls(con),
+            slowest=waterfalls(con, trace.meta),
+            bins=in_bins(con, trace.meta),
         )
 
 

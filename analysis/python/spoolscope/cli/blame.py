@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 TOP_BLAME = 10
 TOP_CHAINS = 3
 TOP_CAUSES = 6
-_HOW = {
-    "lock_holder": "held by",
-    "file_lock": "held by",
-    "handle_holder": "with an open handle of",
-    "ordered_data": "with data of",
-    "commit_trigger": "asked for by",
-    "device": "behind a request of",
-    "waker": "until woken by",
-    "cpu": "on a CPU that was with",
-}
 
 
 def blame_lines(found: "Explanation") -> Iterable[str]:
@@ -116,6 +106,7 @@ def _chains(found: "Explanation") -> Iterable[str]:
 
 def _link(link: "Link") -> str:
     from spoolscope.analysis.causes import CAUSES
+    from spoolscope.analysis.claims import HOW
     from spoolscope.analysis.wording import duration
 
     who = f"{link.comm or '?'} {link.pid} ({link.syscall})".replace(" (-)", "")
@@ -123,4 +114,4 @@ def _link(link: "Link") -> str:
     if link.culprit_pid is None:
         return said
     by = f"{link.culprit or '?'} {link.culprit_pid} ({link.culprit_call})".replace(" (-)", "")
-    return f"{said}, {_HOW[link.mechanism or 'waker']} {by}"
+    return f"{said}, {HOW[link.mechanism or 'waker']} {by}"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.wording import duration, percent
-from spoolscope.report.figures.base import Figure, Table
+from spoolscope.report.falls import Falls
+from spoolscope.report.figures.base import Exact, Figure, Table
 from spoolscope.report.palette import CAUSE_INKS
 
 
@@ -52,7 +53,7 @@ class TableBlock:
 
     title: str
     heads: Sequence[str]
-    rows: Sequence[Sequence[str | Split | Ranged]]
+    rows: Sequence[Sequence[str | Exact | Split | Ranged]]
     caption: str
     folded: bool = False
 
@@ -65,7 +66,7 @@ class Section:
     name: str
     title: str
     intro: str
-    blocks: Sequence[Figure | TableBlock]
+    blocks: Sequence[Figure | TableBlock | Falls]
 
 
 @dataclass(frozen=True)
@@ -116,4 +117,15 @@ class Page:
         return [self.hero, *found] if self.hero is not None else found
 
 
-__all__ = ["Fact", "Figure", "Page", "Ranged", "Section", "Split", "Table", "TableBlock"]
+__all__ = [
+    "Exact",
+    "Fact",
+    "Falls",
+    "Figure",
+    "Page",
+    "Ranged",
+    "Section",
+    "Split",
+    "Table",
+    "TableBlock",
+]

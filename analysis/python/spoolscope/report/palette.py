@@ -21,5 +21,20 @@ __all__ = [
 
 CAUSE_INKS: dict[str, Ink] = {name: cause.ink for name, cause in CAUSES.items()}
 
+PART_INKS: dict[str, Ink] = {
+    "previous_commit": CAUSE_INKS["journal_commit"],
+    "handles": CAUSE_INKS["txn_lock"],
+    "batching": CAUSE_INKS["scanner"],
+    "ordered_data": CAUSE_INKS["ordered_data"],
+    "queue": CAUSE_INKS["block_queue"],
+    "log_write": CAUSE_INKS["block_device"],
+    "cache_flush": CAUSE_INKS["flush"],
+    "no_cpu": CAUSE_INKS["runq"],
+    "running": CAUSE_INKS["cpu"],
+    "other": CAUSE_INKS["unexplained"],
+    "no_commit": CAUSE_INKS["process"],
+}
+"""What a commit is doing has the ink of the cause that it is to a call."""
+
 CANDIDATE_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 CANDIDATE_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash")

@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -11,12 +13,15 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from spoolscope.analysis.causes import CAUSES
-from spoolscope.report.page import Figure, Page, Ranged, Split
-from spoolscope.report.palette import CAUSE_INKS
+from spoolscope.report.explorer import Explorer
+from spoolscope.report.page import Exact, Falls, Figure, Page, Ranged, Split
+from spoolscope.report.palette import CAUSE_INKS, PART_INKS
 from spoolscope.traces.text import shown, shown_json
 
 # Texts of a figure with tags of ours.
 TAGGED = ("hovertemplate", "ticktext")
+STYLES = ("report.css", "falls.css", "explorer.css")
+SCRIPTS = ("report.js", "csv.js", "falls.js", "explorer.js")
 
 
 def render(page: Page) -> str:
@@ -26,19 +31,29 @@ def render(page: Page) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_unbroken
     )
     environment.filters["shown"] = shown
+    environment.filters["split"] = Split.of
+    environment.filters["json"] = lambda data: _in_script(shown_json(data))
     environment.tests["figure"] = lambda block: isinstance(block, Figure)
+    environment.tests["explorer"] = lambda block: isinstance(block, Explorer)
+    environment.tests["falls"] = lambda block: isinstance(block, Falls)
+    environment.tests["exact"] = lambda cell: isinstance(cell, Exact)
     environment.tests["split"] = lambda cell: isinstance(cell, Split)
     environment.tests["ranged"] = lambda cell: isinstance(cell, Ranged)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     return template.render(
         page=page,
-        css=Markup(folder.joinpath("report.css").read_text("utf-8")),
-        js=Markup(folder.joinpath("report.js").read_text("utf-8")),
+        css=_joined(folder, STYLES),
+        js=_joined(folder, SCRIPTS),
         plotly=Markup(get_plotlyjs()),
         plot_json=_plot_json,
         kinds={">": "number", "~": "long"},
         causes=[(CAUSES[c], CAUSE_INKS[c].css) for c in CAUSES],
+        inks=[(key, ink.css) for key, ink in (CAUSE_INKS | PART_INKS).items()],
     )
+
+
+def _joined(folder: Traversable, names: Sequence[str]) -> Markup:
+    return Markup("\n".join(folder.joinpath(name).read_text("utf-8") for name in names))
 
 
 def _unbroken(value: object) -> object:
@@ -49,9 +64,12 @@ def _unbroken(value: object) -> object:
 
 
 def _plot_json(figure: Figure) -> Markup:
-    text = shown_json(_plain(json.loads(figure.plot.to_json())))
-    # A "</script>" inside a string would end the element that holds the JSON.
-    return Markup(text.replace("</", "<\\/"))
+    return _in_script(shown_json(_plain(json.loads(figure.plot.to_json()))))
+
+
+def _in_script(text: str) -> Markup:
+    """Return JSON for a script element, which "</script>" or "<!--" in a string would upset."""
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _plain(value: Any, key: str = "") -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from spoolscope.analysis.causes import CAUSES, charged
+from spoolscope.analysis.wording import count, duration
 from spoolscope.report.palette import CAUSE_INKS
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -21,11 +22,30 @@ Rows = Sequence[tuple[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
+class Exact:
+    """A number in a table cell: as it is read, and as it is in a CSV file; ns or a count."""
+
+    text: str
+    value: int
+    unit: str = ""
+
+
+def time_cell(ns: float | None) -> Exact | str:
+    """Return the cell of a time in ns, "-" for None."""
+    return "-" if ns is None else Exact(duration(ns), round(ns), "ns")
+
+
+def count_cell(n: int) -> Exact:
+    """Return the cell of a count."""
+    return Exact(count(n), n)
+
+
+@dataclass(frozen=True)
 class Table:
     """A data table: heads (">" before one: right-aligned, "~": may break anywhere) and rows."""
 
     heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Exact]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +59,7 @@ class Figure:
         caption: n, method, and what is missing.
         table: The same numbers as a table.
         plot: The Plotly figure.
+        folded: It opens on a click, and is drawn then.
     """
 
     key: str
@@ -47,6 +68,7 @@ class Figure:
     caption: str
     table: Table
     plot: go.Figure = field(repr=False)
+    folded: bool = False
 
     @property
     def legend(self) -> list[tuple[str, str]]:

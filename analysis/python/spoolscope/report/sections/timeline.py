@@ -1,7 +1,8 @@
-"""Time in calls and commits, bin by bin."""
+"""Latency over time, and time in calls and commits, bin by bin."""
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.wording import count, duration
+from spoolscope.report.explorer import explorer
 from spoolscope.report.figures import timeline as timeline_figures
 from spoolscope.report.inputs import Inputs, Studies
 from spoolscope.report.page import Figure, Section, Table
@@ -32,9 +33,13 @@ def make(page: Inputs) -> Section:
         table=_timeline_table(studies),
         plot=timeline_figures.timelines(lines),
     )
-    return Section(
-        anchor, "Timeline", "When", "Bursts, stalls, and the commits behind them.", [figure]
-    )
+    explorers = [
+        explorer(f"explorer-{number}", name, study, folded=number > 0)
+        for number, (name, study) in enumerate(studies.items())
+        if study.bins.n
+    ]
+    intro = "Bursts, stalls, and the commits behind them."
+    return Section(anchor, "Timeline", "When", intro, [*explorers, figure])
 
 
 def _timeline_table(studies: Studies) -> Table:

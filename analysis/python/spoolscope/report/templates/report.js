@@ -11,33 +11,79 @@ const config = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendDataToCloud"],
 };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const small = window.matchMedia("(max-width: 860px)");
+
+function cssColour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
 
 function themed(layout) {
-  const css = getComputedStyle(document.documentElement);
-  const colour = (name) => css.getPropertyValue(name).trim();
   const update = {
-    "font.color": colour("--ink"),
-    "hoverlabel.bgcolor": colour("--card"),
-    "hoverlabel.bordercolor": colour("--line"),
-    "hoverlabel.font.color": colour("--ink"),
-    "modebar.color": colour("--soft"),
+    "font.color": cssColour("--ink"),
+    "hoverlabel.bgcolor": cssColour("--card"),
+    "hoverlabel.bordercolor": cssColour("--line"),
+    "hoverlabel.font.color": cssColour("--ink"),
+    "modebar.color": cssColour("--soft"),
     "modebar.bgcolor": "rgba(0,0,0,0)",
   };
   for (const axis of Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key))) {
-    update[axis + ".gridcolor"] = colour("--grid");
-    update[axis + ".linecolor"] = colour("--line");
+    update[axis + ".gridcolor"] = cssColour("--grid");
+    update[axis + ".linecolor"] = cssColour("--line");
   }
   return update;
 }
 
+// Traces whose fill depends on the page: heat maps have a scale of two colours, and parts of an
+// icicle that are no cause have the colour of paper (the colour PLAIN of its figure).
+const plain = "#9aa4af";
+
+function inked(trace) {
+  if (trace.meta === "heat" || trace.meta === "mark") {
+    const ends = [0, 1].map((end) => [end, cssColour(`--${trace.meta}-${end}`)]);
+    return { ...trace, colorscale: ends };
+  }
+  if (trace.meta !== "icicle") return trace;
+  const swapped = (colours, name) =>
+    colours.map((colour) => (colour === plain ? cssColour(name) : colour));
+  return {
+    ...trace,
+    marker: { ...trace.marker, colors: swapped(trace.marker.colors, "--chip"),
+      line: { width: 1.5, color: cssColour("--card") } },
+    textfont: { ...trace.textfont, color: swapped(trace.textfont.color, "--ink") },
+  };
+}
+
+// A finger that scrolls a small page is not to brush or zoom.
+function laidOut(layout) {
+  return small.matches ? { ...layout, dragmode: false } : layout;
+}
+
 const plots = [];
-for (const data of document.querySelectorAll('script[type="application/json"]')) {
+const waiting = new Map();
+
+function draw(plot, traces, layout) {
+  Plotly.newPlot(plot, traces.map(inked), laidOut(layout), config)
+    .then(() => Plotly.relayout(plot, themed(layout)))
+    .then(() => waiting.get(plot)?.());
+  plots.push([plot, traces, layout]);
+}
+
+// Calls back once a plot is drawn, which one in folded details is when they are opened.
+function whenDrawn(plot, act) {
+  waiting.set(plot, act);
+}
+
+for (const data of document.querySelectorAll('script[id^="data-"]')) {
   const plot = document.getElementById(data.id.replace("data-", "plot-"));
   const { data: traces, layout } = JSON.parse(data.textContent);
   delete layout.template;
-  Plotly.newPlot(plot, traces, layout, config).then(() => Plotly.relayout(plot, themed(layout)));
-  plots.push([plot, layout]);
+  const folded = plot.closest("details:not([open])");
+  if (folded) folded.addEventListener("toggle", () => draw(plot, traces, layout), { once: true });
+  else draw(plot, traces, layout);
 }
 dark.addEventListener("change", () => {
-  for (const [plot, layout] of plots) Plotly.relayout(plot, themed(layout));
+  for (const [plot, traces, layout] of plots) {
+    Plotly.react(plot, traces.map(inked), plot.layout, config)
+      .then(() => Plotly.relayout(plot, themed(layout)));
+  }
 });

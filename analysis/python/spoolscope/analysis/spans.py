@@ -1,0 +1,86 @@
+"""Intervals of a drawing: laid beside one another, cut apart, and made fewer."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MOST_SPANS = 80
+"""Spans of a lane: of more, the longest are kept, and what lies between two of them is one."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One interval of a lane, ns since its call began.
+
+    Attributes:
+        from_ns: Its begin; ``to_ns`` its end.
+        causes: {cause or part of a commit: ns} that it is drawn as, the largest first.
+        words: What it was; n spans are in it.
+    """
+
+    from_ns: int
+    to_ns: int
+    causes: dict[str, int]
+    words: str
+    n: int = 1
+
+    @property
+    def ns(self) -> int:
+        """Its length."""
+        return self.to_ns - self.from_ns
+
+
+def packed(spans: Iterable[Span], most: int) -> list[list[Span]]:
+    """Put spans into lanes in which none overlaps another; those that find no lane are left out."""
+    lanes: list[list[Span]] = []
+    for span in sorted(spans, key=lambda span: (span.from_ns, -span.to_ns)):
+        for lane in lanes:
+            if lane[-1].to_ns <= span.from_ns:
+                lane.append(span)
+                break
+        else:
+            if len(lanes) < most:
+                lanes.append([span])
+    return lanes
+
+
+def apart(spans: Iterable[Span]) -> list[Span]:
+    """Cut off what overlaps the span before."""
+    found: list[Span] = []
+    now = 0
+    for span in sorted(spans, key=lambda span: (span.from_ns, span.to_ns)):
+        begin = max(span.from_ns, now)
+        if begin < span.to_ns:
+            causes = dict.fromkeys(span.causes, span.to_ns - begin)
+            found.append(Span(begin, span.to_ns, causes, span.words))
+            now = span.to_ns
+    return found
+
+
+def fewer(spans: list[Span]) -> list[Span]:
+    """Keep the longest spans; those between two of them become one, with their causes in sum."""
+    if len(spans) <= MOST_SPANS:
+        return spans
+    kept = set(sorted(range(len(spans)), key=lambda n: -spans[n].ns)[: MOST_SPANS // 2])
+    found: list[Span] = []
+    short: list[Span] = []
+    for number, span in enumerate(spans):
+        if number in kept:
+            found += _together(short)
+            found.append(span)
+            short = []
+        else:
+            short.append(span)
+    return found + _together(short)
+
+
+def _together(spans: list[Span]) -> list[Span]:
+    if len(spans) < 2:
+        return spans
+    sums: dict[str, int] = defaultdict(int)
+    for span in spans:
+        for cause, ns in span.causes.items():
+            sums[cause] += ns
+    largest = dict(sorted(sums.items(), key=lambda item: -item[1]))
+    words = f"{len(spans)} short spans"
+    return [Span(spans[0].from_ns, spans[-1].to_ns, largest, words, len(spans))]
