@@ -137,11 +137,12 @@ def test_the_plan_of_every_call(trace: Path) -> None:
 
 @pytest.mark.usefixtures("trace")
 def test_top_shows_the_program(place: Path) -> None:
+    """Printed, that is; its screen is looked at by test_top_screen.py."""
     mount = mount_of(place)
     with subprocess.Popen([sys.executable, HOSTILE, mount, "60"]) as load:
         try:
             code, told = on_terminal(
-                [*SPOOLSCOPE, "top", "--spool", mount, "-i", "2s", "-n", "3"], place
+                [*SPOOLSCOPE, "top", "-C", "--spool", mount, "-i", "2s", "-n", "3"], place
             )
         finally:
             load.kill()

@@ -1,17 +1,26 @@
-"""Who uses the spool right now: one short trace, by process."""
+"""Who uses the spool right now: one short trace, by process, mailbox, file, cause and commit."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import duckdb
 
 from spoolscope.analysis.causes import MACHINE
 from spoolscope.analysis.latency import IN_FLIGHT
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.calls import CALLS
+from spoolscope.traces.pathclass import mailbox_sql
 from spoolscope.traces.trace import Trace
 
 # fork, exit or chdir are recorded for the sake of a replay, whatever they have to do with a spool.
 _USE = f"syscall NOT IN {tuple(c.name for c in CALLS.values() if c.klass == 'task')}"
+
+LISTED = 1000
+"""So many mailboxes, files and commits of an interval are told: those with the most time."""
+
+NO_FILE, TOP = "(no spool file)", "(top of the spool)"
 
 _PROCESSES = f"""
 SELECT pid, arg_max(comm, ts_ns), count(*) FILTER (flags_seen & {IN_FLIGHT} = 0),
@@ -22,6 +31,29 @@ FROM syscalls WHERE {_USE} GROUP BY pid
 
 _WAITS = f"""
 SELECT pid, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits WHERE {_USE} GROUP BY ALL
+"""
+
+# By what a file's name comes to.
+_PLACES = f"""
+WITH named AS (SELECT path_id, {{name}} AS name FROM paths WHERE kind = 'spool'),
+calls AS (
+    SELECT coalesce(n.name, '{NO_FILE}') AS name, count(*) FILTER (flags_seen & {IN_FLIGHT} = 0),
+        CAST(sum(dur_ns) AS BIGINT) AS ns, max(dur_ns), CAST(sum(blocked_ns) AS BIGINT),
+        {", ".join(f"CAST(sum({ns}) AS BIGINT)" for ns in MACHINE.values())}
+    FROM syscalls LEFT JOIN named n USING (path_id) WHERE {_USE} GROUP BY ALL
+)
+SELECT * FROM calls ORDER BY ns DESC, name LIMIT {LISTED}
+"""
+
+_WAITS_AT = f"""
+SELECT coalesce(name, '{NO_FILE}'), cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits
+LEFT JOIN (SELECT path_id, {{name}} AS name FROM paths WHERE kind = 'spool') USING (path_id)
+WHERE {_USE} GROUP BY ALL
+"""
+
+_ALL_COMMITS = f"""
+SELECT ts_ns, dur_ns, kind, trigger, trigger_comm, trigger_pid, blocks FROM commits
+ORDER BY dur_ns DESC, ts_ns LIMIT {LISTED}
 """
 
 _COMMITS = """
@@ -56,6 +88,38 @@ class ProcessUse:
     commits: int = 0
 
 
+@dataclass
+class PlaceUse:
+    """One mailbox, or one file, in one interval; as in ``ProcessUse``."""
+
+    name: str
+    calls: int
+    time_ns: int
+    max_ns: int
+    blocked_ns: int
+    causes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class CommitMade:
+    """One journal commit.
+
+    Attributes:
+        ts_ns: Its begin, since the epoch; dur_ns its length.
+        kind: As in the table ``commits``, as is trigger, what asked for it.
+        comm: Name of who asked for it, if that is known; pid its process.
+        blocks: Blocks that it wrote, if that is known.
+    """
+
+    ts_ns: int
+    dur_ns: int
+    kind: str
+    trigger: str
+    comm: str | None
+    pid: int | None
+    blocks: int | None
+
+
 @dataclass(frozen=True)
 class Interval:
     """What happened on the spool in one interval; processes with the most time in calls first.
@@ -66,6 +130,8 @@ class Interval:
         commits: Journal commits, whoever triggered them.
         lost: Calls that were lost.
         processes: Who made calls or triggered commits.
+        mailboxes: Those used, with the most time in calls first; at most LISTED. Likewise
+            ``files`` and ``longest_commits``.
     """
 
     start_ns: int
@@ -73,6 +139,17 @@ class Interval:
     commits: int
     lost: int
     processes: list[ProcessUse]
+    mailboxes: list[PlaceUse] = field(default_factory=list)
+    files: list[PlaceUse] = field(default_factory=list)
+    longest_commits: list[CommitMade] = field(default_factory=list)
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Time in calls by cause, ns, the largest first."""
+        sums: Counter[str] = Counter()
+        for process in self.processes:
+            sums.update(process.causes)
+        return dict(sums.most_common())
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``top --json`` prints for an interval."""
@@ -107,4 +184,22 @@ def study_interval(directory: Path) -> Interval:
         commits=commits,
         lost=int(trace.meta["lost"]),
         processes=sorted(found.values(), key=lambda p: (-p.time_ns, -p.commits, p.pid)),
+        mailboxes=_places(con, f"coalesce(nullif({mailbox_sql('path')}, ''), '{TOP}')"),
+        files=_places(con, "path"),
+        longest_commits=[CommitMade(*row) for row in con.execute(_ALL_COMMITS).fetchall()],
     )
+
+
+def _places(con: duckdb.DuckDBPyConnection, name: str) -> list[PlaceUse]:
+    """Sum up calls by what ``name``, an expression of a path, gives."""
+    found: dict[str, PlaceUse] = {}
+    for place, calls, *times in con.execute(_PLACES.format(name=name)).fetchall():
+        time_ns, max_ns, blocked_ns, *machine = times
+        causes = {cause: ns for cause, ns in zip(MACHINE, machine, strict=True) if ns}
+        found[place] = PlaceUse(place, calls, time_ns, max_ns, blocked_ns, causes)
+    for place, cause, ns in con.execute(_WAITS_AT.format(name=name)).fetchall():
+        if ns and place in found:
+            found[place].causes[cause] = ns
+    for use in found.values():
+        use.causes = dict(sorted(use.causes.items(), key=lambda item: -item[1]))
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""spoolscope top: who uses the spool right now, interval by interval."""
+"""spoolscope top: who uses the spool right now, on a screen or interval by interval."""
 
 import tempfile
 import time
@@ -13,11 +13,12 @@ from spoolscope.cli.limits import PID, Duration, Number
 from spoolscope.cli.names import names_options
 from spoolscope.cli.output import warn
 from spoolscope.cli.printing import say
+from spoolscope.cli.terminal import can_be_a_screen
+from spoolscope.cli.top_live import Intervals, Live, watch
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit, Request
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.pseudonym import HIDDEN
-from spoolscope.traces.recording import Recording
 from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY
 from spoolscope.traces.text import shown, shown_json
 
@@ -58,7 +59,7 @@ MOST = 1_000_000
     show_default=True,
     help="Processes of a screen; --json has all.",
 )
-@click.option("-C", "--no-clear", is_flag=True, help="Do not clear the screen.")
+@click.option("-C", "--no-clear", is_flag=True, help="Print intervals, no screen.")
 @names_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, an interval.")
 def command(
@@ -76,10 +77,15 @@ def command(
 ) -> int:
     """Show who uses the spool, every interval, until Ctrl-C.
 
-    By process: calls, time in them, its causes, and the journal commits that it
-    triggered. The recorder is that of 'record'; a screen comes some seconds after
-    its interval. Each costs some 0.6 s of CPU time, besides its calls, to convert and
-    sum up. Nothing is left on disk.
+    On a terminal it is a screen of processes, mailboxes, files, causes and commits
+    (keys p m f c j), to be sorted (s, r), filtered (/) and paused (space); k keeps the
+    interval that is shown as a trace in this directory. Elsewhere, and with -C, each
+    interval is printed: by process calls, time in them, its causes, and the journal
+    commits that it triggered.
+
+    The recorder is that of 'record'; an interval comes some seconds after its end. Each
+    costs some 0.6 s of CPU time, besides its calls, to convert and sum up. Nothing else is
+    left on disk.
     """
     from spoolscope.tracers.session import record
 
@@ -103,43 +109,48 @@ def command(
             rotate=Limit(age_s=interval),
             keep=BEHIND,
         )
-        screen = Screen(request.output, rows, clear=not no_clear, as_json=as_json, names=names)
-        summary = record(request, lambda _what, _fraction: screen.look())
-        screen.look()
+        display: Screen | Live
+        if as_json or no_clear or not can_be_a_screen():
+            display = screen = Screen(
+                request.output, rows, clear=not no_clear, as_json=as_json, names=names
+            )
+            summary = record(request, lambda _what, _fraction: screen.look())
+            screen.look()
+        else:
+            display, summary = watch(request, names=names)
     if summary.failure:
         warn(f"the recorder ended early: {summary.failure}")
-    if screen.skipped:
-        warn(f"{screen.skipped} intervals were skipped: give a longer --interval")
-    return INCOMPLETE if screen.lost or summary.failure else 0
+    if display.skipped:
+        warn(f"{display.skipped} intervals were skipped: give a longer --interval")
+    return INCOMPLETE if display.lost or summary.failure else 0
 
 
 @dataclass
 class Screen:
-    """Shows each trace of a directory once."""
+    """Prints each trace of a directory once."""
 
     place: Path
     rows: int
     clear: bool
     as_json: bool
     names: bool = False
-    seen: set[str] = field(default_factory=set)
-    segment: int = 0
-    skipped: int = 0
     lost: int = 0
+    intervals: Intervals = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the first trace."""
+        self.intervals = Intervals(self.place)
+
+    @property
+    def skipped(self) -> int:
+        """Intervals that were not shown."""
+        return self.intervals.skipped
 
     def look(self) -> None:
         """Show what has come since the last look."""
         from spoolscope.analysis.top import study_interval
 
-        if not Recording.is_one(self.place):
-            return
-        recording = Recording.open(self.place)
-        for trace, meta in recording.described():
-            if trace.name in self.seen:
-                continue
-            self.seen.add(trace.name)
-            self.skipped += int(meta["segment"]) - self.segment - 1
-            self.segment = int(meta["segment"])
+        for trace in self.intervals.new():
             found = study_interval(trace)
             self.lost += found.lost
             self._show(found)

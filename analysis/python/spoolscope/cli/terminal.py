@@ -1,0 +1,91 @@
+"""A terminal as a screen: keys come one by one, lines are drawn, and in the end it is as before."""
+
+import os
+import re
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+_ESCAPE = b"\x1b"
+_PARTS = re.compile(rb"\x1b[\[O][0-9;?]*[@-~]|\x1b|[^\x1b]+")
+_NAMED = {
+    b"[A": "up",
+    b"[B": "down",
+    b"[C": "right",
+    b"[D": "left",
+    b"[5~": "pageup",
+    b"[6~": "pagedown",
+    b"OA": "up",
+    b"OB": "down",
+}
+
+
+def can_be_a_screen() -> bool:
+    """Tell whether keys come from a terminal, and one shows what is drawn."""
+    dumb = os.environ.get("TERM", "dumb") == "dumb"
+    return not dumb and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its text, in which nothing drives a terminal (``shown``), and its style."""
+
+    text: str
+    style: str = ""
+
+
+class Terminal:
+    """The terminal, a screen until the block ends, however it does."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._screen = Console(highlight=False, markup=False, emoji=False).screen()
+        self._drawn: tuple[Sequence[Line], tuple[int, int]] | None = None
+
+    def __enter__(self) -> Self:
+        self._before = termios.tcgetattr(sys.stdin)
+        tty.setcbreak(sys.stdin)
+        self._screen.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._screen.__exit__(None, None, None)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        size = os.get_terminal_size(sys.stdout.fileno())
+        return max(20, size.columns), max(5, size.lines)
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Show lines from the top; nothing is written if all of them are there already."""
+        from rich.text import Text
+
+        if self._drawn == (lines, self.size):
+            return
+        self._drawn = (lines, self.size)
+        parts = [Text(line.text, style=line.style) for line in lines]
+        self._screen.update(Text("\n").join(parts))
+
+    def pressed(self) -> Iterator[str]:
+        """Yield the keys pressed since the last time: characters, or names as "up"."""
+        while select.select([sys.stdin], [], [], 0)[0]:
+            pressed = os.read(sys.stdin.fileno(), 64)
+            if not pressed:
+                return
+            yield from _named(pressed)
+
+
+def _named(pressed: bytes) -> Iterator[str]:
+    for part in _PARTS.findall(pressed):
+        if part.startswith(_ESCAPE) and len(part) > 1:
+            if part[1:] in _NAMED:  # of other keys nobody asks
+                yield _NAMED[part[1:]]
+        else:
+            yield from part.decode(errors="ignore")
