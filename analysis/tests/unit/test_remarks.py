@@ -69,7 +69,7 @@ def test_the_blame_says_what_was_not_recorded(builder):
     programs = {"attached": [], "missing": missing, "unloaded": ["on_btrfs_sync_file"]}
     path = builder.write(programs=programs)
     (said,) = explain(path, blame=True).remarks
-    assert "who held a lock" in said
+    assert "which thread held a lock" in said
     assert "btrfs" not in said
     assert explain(path).remarks == []
 

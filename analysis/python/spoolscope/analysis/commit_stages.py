@@ -131,7 +131,7 @@ COMMIT_STAGES: tuple[Stage, ...] = (
                     "commit_id charged comm pid tid seq syscall path_id path path_class mailbox",
                     commit_id=_COMMIT,
                     charged=("", "A call asked for it."),
-                    comm=("", "Who asked; in brackets what is known instead."),
+                    comm=("", "What asked; in brackets what is known instead."),
                     path_class=("", "What the mail server uses the path for."),
                     mailbox=("", "Mailbox or queue that it belongs to."),
                 ),

@@ -336,7 +336,7 @@ def _host_steal(found: "Explanation") -> Iterator[Finding]:
         "host_steal",
         "The host of this virtual machine",
         f"took the CPU away from running calls, for {duration(stolen)} in sum",
-        "Whoever runs it can give this machine CPUs of its own (no overcommitment, pinned vCPUs, a "
+        "Its operator can give this machine CPUs of its own (no overcommitment, pinned vCPUs, a "
         "larger share); what else is measured here meanwhile is slower by that, too.",
         stolen / found.filesystem_ns,
     )

@@ -78,7 +78,7 @@ def own_sentence(replay: Replay, own: OwnReplay | None) -> str:
     if not types:
         return "Replay of its own filesystem: not known, as the replayed trace is not at hand."
     if replay.header.pace != ORIGINAL:
-        return "Replay of its own filesystem: not told, as the pace was not the recorded one."
+        return "Replay of its own filesystem: not known, as the pace was not the recorded one."
     there = any(run.result.fstype in types for run in replay.runs)
     why = "only as a what-if" if there else f"add --on {types[0]} to a replay"
     return f"Replay of its own filesystem ({types[0]}): there is none; {why}."

@@ -13,15 +13,15 @@ KERNELS = ((5, 15), (6, 18))
 
 # What cannot be told without a program of the recorder, by the beginning of its name.
 _NEEDS = {
-    "on_contention": "who held a lock",
-    "on_posix_lock": "who held a file lock (fcntl)",
-    "on_flock": "who held a file lock (flock)",
+    "on_contention": "which thread held a lock",
+    "on_posix_lock": "which process held a file lock (fcntl)",
+    "on_flock": "which process held a file lock (flock)",
     "on_rq_complete": "what the disks were busy with",
     "on_work": "what limits of control groups held back",
     "on_jbd2_start": "commits of ext3 and ext4",
     "on_xfs_iclog_done": "log writes of xfs",
     "on_btrfs_sync_file": "log commits of btrfs",
-    "on_waking": "who woke whom",
+    "on_waking": "which thread woke which",
 }
 
 # A recorder that may not read /proc/kallsyms leaves addresses.
@@ -128,7 +128,7 @@ def _evidence(meta: Mapping[str, Any]) -> Iterator[str]:
     if meta.get("tier") in ("T0", "T1"):
         yield (
             f"Tier {meta['tier']}: commits, locks and requests were not recorded, so the blame "
-            "rests on who woke whom."
+            "rests on which thread woke which."
         )
         return
     programs = meta.get("programs") or {}

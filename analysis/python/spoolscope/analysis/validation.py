@@ -111,7 +111,7 @@ class Validation:
         """The answer in a sentence or two."""
         first = self.metrics[0]
         if math.isnan(first.tau):
-            return "Whether the ranking holds cannot be told."
+            return "It is not known whether the ranking holds."
         sure = [ratio.filesystem for ratio in first.ratios if ratio.is_sure]
         how = "holds" if self.holds else "does not hold"
         if not any(r.is_wrong for r in first.ratios) and len(sure) < len(first.ratios):

@@ -97,7 +97,7 @@ def command(
     name is called unexplained; --unknown lists where it was spent.
 
     With --only, --except and --slice all times and shares are of the calls
-    shown; those who kept them waiting may be among the others.
+    shown; those that kept them waiting may be among the others.
     """
     from spoolscope.analysis.explain import explain
     from spoolscope.analysis.selection import Selection

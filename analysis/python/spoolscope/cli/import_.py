@@ -126,7 +126,7 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
         ),
         (
             "without_parent",
-            "threads came later, but no line tells who made them: for a container use strace "
+            "threads came later, but no line shows what made them: for a container use strace "
             "--decode-pids=pidns, and -e trace= must not leave out the calls that make threads",
         ),
         (

@@ -26,7 +26,7 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
-    "top": "Show who uses the spool now, interval by interval.",
+    "top": "Show which processes use the spool now.",
     "import": "Make a trace of what strace recorded.",
     "freeze": "Keep the last window of a flight recorder as a trace.",
     "info": "Show what a trace holds: duration, counts, loss.",

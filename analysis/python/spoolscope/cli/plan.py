@@ -35,7 +35,7 @@ Examples:
     "--explain",
     "call",
     metavar="THREAD:NUMBER",
-    help="Say for whom this call waits, and who waits for it (tid and seq of the trace).",
+    help="Say which calls this call waits for, and which wait for it (tid and seq of the trace).",
 )
 @planning_options
 @click.option(
@@ -59,7 +59,7 @@ def command(
 ) -> int:
     """Show what a replay of TRACE would do, without doing it.
 
-    Calls and who makes them, what is left out and why, who waits for whom,
+    Calls by process, what is left out and why, which calls wait for which,
     and the space it takes. Needs neither root nor a target.
     """
     opened, asked = named(Trace.open(trace), key_file, wanted=names), what_if(options)
@@ -130,7 +130,7 @@ def _why(found: dict[str, Any]) -> Iterable[str]:
     if found["previous"] is not None:
         yield f"  its thread did before: {_call(found['previous'])}"
     if found["may_sleep"]:
-        yield "  may sleep for a lock in the kernel: who holds it is no edge"
+        yield "  may sleep for a lock in the kernel: its holder is no edge"
     if found["unexplained"]:
         yield "  no order of overlapping calls explains its result"
     for title, edges in (

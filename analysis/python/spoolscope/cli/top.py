@@ -75,7 +75,7 @@ def command(
     key_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Show who uses the spool, every interval, until Ctrl-C.
+    """Show which processes use the spool, every interval, until Ctrl-C.
 
     On a terminal it is a screen of processes, mailboxes, files, causes and commits
     (keys p m f c j), to be sorted (s, r), filtered (/) and paused (space); k keeps the

@@ -251,8 +251,8 @@ FAULTS = {
             ({"role": "scatter", "n": 1, "pages": 16384},),
             (Delay("write", 5 * MS),),
             limit=("memory_bytes", 12 * MIB),
-            remark="The log of the disk says when a write was slow, not who waited for it: on a "
-            "busy machine some calls wait for a CPU meanwhile.",
+            remark="The log of the disk says when a write was slow, not which call waited for it: "
+            "on a busy machine some calls wait for a CPU meanwhile.",
         ),
     )
 }

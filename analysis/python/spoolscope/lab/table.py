@@ -86,7 +86,7 @@ def markdown(outcomes: Sequence[Outcome], seconds: float, words: Sequence[str] =
         f"{sum(map(passes, outcomes))} of {len(outcomes)} rows reach the goals; "
         "those that do not are marked with a cross.",
         "",
-        "| fault | what is done to whom | right causes |",
+        "| fault | what is done, and to what | right causes |",
         "|---|---|---|",
         *(
             f"| {name} | {fault.injects} | {', '.join(sorted(fault.right))} |"
@@ -133,7 +133,7 @@ _INTRODUCTION = """# Ground truth
 
 What `spoolscope explain` says where the answer is known. A fault is injected under a mail-like
 load of {seconds:g} s, the load is recorded and explained, and the explanation is compared with the
-log of whoever injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
+log of what injected the fault: the slow disk, a process that held a lock or a CPU, or the clock
 of the process that was limited. Made on {day} on Linux {kernel}, {cpus} CPUs at a load of
 {load:.1f}, of whose time in calls the host took {stolen}, by
 
@@ -148,10 +148,11 @@ disk has been asked for all that it writes, by the disk's log. *robbed*: calls a
 out, as they had no CPU for longer than anything else took: others ran, or the host of this virtual
 machine had it, and nobody injected that.
 
-Victims wait for one another: who waits for a lock whose holder waits for the slow disk waits
-for the disk, and the explanation says both, the lock and what its holder waited for meanwhile.
+Victims wait for one another: a call that waits for a lock whose holder waits for the slow disk
+waits for the disk, and the explanation says both, the lock and what its holder waited for
+meanwhile.
 So an instant of a call is named right if the explanation names a right cause there, for the call or
-for one whom it waited for at that very instant, directly or further along the chain; when that
+for one that it waited for at that very instant, directly or further along the chain; when that
 one waited for it at another time does not count.
 
 *right*: judged calls that are named right for longer than what any other cause has beside it (goal:

@@ -64,7 +64,7 @@ QUESTIONS = (
     ),
     Question(
         "processes",
-        "which process made them, and who forked it",
+        "which process made them, and which one forked it",
         ("on_fork", "on_exec", "on_task_exit"),
         better=("on_rename",),
         coarser="threads keep their first name",
@@ -79,7 +79,7 @@ QUESTIONS = (
     Question("causes", "what it slept for, by kernel stack", ("on_switch", "on_waking")),
     Question(
         "wakers",
-        "who ended the sleep: a process or a device",
+        "what ended the sleep: a process or a device",
         ("on_waking",),
         better=("on_irq_in", "on_irq_out", "on_softirq_in", "on_softirq_out"),
         coarser="interrupts are taken for the process they interrupted",
@@ -105,7 +105,7 @@ QUESTIONS = (
     ),
     Question(
         "commit_trigger",
-        "ext4: who asked for the commit",
+        "ext4: which process asked for the commit",
         ("on_waking", "watch_kernel_threads"),
         filesystems=JBD2,
     ),
@@ -142,7 +142,7 @@ QUESTIONS = (
         "btrfs: writes of the log tree and commits",
         ("on_btrfs_sync_file", "on_btrfs_commit"),
         better=("on_btrfs_sync_fs", "on_btrfs_write"),
-        coarser="without what a commit wrote, and who asked for it",
+        coarser="without what a commit wrote, and which process asked for it",
         filesystems=("btrfs",),
     ),
     Question(
@@ -153,12 +153,12 @@ QUESTIONS = (
     ),
     Question(
         "lock_owners",
-        "who had the lock in the kernel that a call waited for",
+        "which thread had the lock in the kernel that a call waited for",
         ("on_contention", "on_contention_end"),
     ),
     Question(
         "file_locks",
-        "who had the lock on a file that a call waited for",
+        "which process had the lock on a file that a call waited for",
         ("on_posix_lock", "on_flock"),
     ),
     Question(

@@ -62,7 +62,7 @@ JOURNAL_EVENTS = Table(
         TID,
         NAME,
         CALL_SEQ,
-        Column("stack_id", I64, "", "log_force: who called for it, as a stack of one frame.", nullable=True),
+        Column("stack_id", I64, "", "log_force: the function that called for it, as a stack of one frame.", nullable=True),
     ),
     sorted_by="ts_ns",
 )
@@ -85,7 +85,7 @@ WAITS = Table(
         Column("owner_tid", I32, "", "Thread that had it; null for file locks, which processes have.", nullable=True),
         Column("owner_comm", SYMBOL, "", "Name of that thread.", nullable=True, private=COMM),
         Column("owner_seq", I64, "", "seq of the call that thread was in.", nullable=True),
-        Column("owner_shares", BOOL, "", "Readers had it, of whom the owner is the last to come; it may have left."),
+        Column("owner_shares", BOOL, "", "Readers had it; the owner is the last that came, and may have left."),
     ),
     sorted_by="ts_ns",
 )

@@ -90,7 +90,7 @@ META_FIELDS = (
     ),
     (
         "filter",
-        "Who was asked for: command, pids, units, cgroups, exes, comms.",
+        "What was asked for: command, pids, units, cgroups, exes, comms.",
     ),
     (
         "io_limits",
@@ -105,7 +105,7 @@ META_FIELDS = (
         "imported",
         "Of a trace that was not recorded but made of what another program wrote: from; lines; "
         "not_understood; unfinished calls; unplaced: calls that may have been on the spool; "
-        "without_parent: threads made during the recording by nobody knows whom; "
+        "without_parent: threads made during the recording by unknown ones; "
         "names_cut; without_duration: dur_ns is 0; other_calls on the spool, by name; whole: "
         "nothing is missing. Inodes are then numbers that tell objects apart, and all of dur_ns "
         "is blocked_ns, as nothing divides it. Else null.",

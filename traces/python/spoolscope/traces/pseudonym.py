@@ -87,7 +87,7 @@ def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
     if outside is not None and path.resolve().is_relative_to(outside.resolve()):
         raise SpoolscopeError(
             f"the pseudonym key {path} lies in the trace {outside}",
-            remedy="give another --key-file: who has both can read the names",
+            remedy="give another --key-file: with both at hand the names can be read",
             exit_code=USAGE,
         )
     if not path.exists() and not path.is_symlink():

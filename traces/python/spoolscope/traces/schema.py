@@ -71,7 +71,7 @@ SYSCALLS = Table(
         Column("ret", I64, "", "Return value; -1 on failure."),
         Column("errno", I16, "", "Error number; 0 is success."),
         Column("dev", I64, "", "Device of the object, major << 20 | minor.", nullable=True),
-        Column("ino", I64, "", "Inode of the object, where the kernel told it.", nullable=True),
+        Column("ino", I64, "", "Inode of the object, where the kernel names it.", nullable=True),
         Column("obj_mode", I32, "", "File type and permissions of the object (st_mode).", nullable=True),
         Column("obj_size", I64, "bytes", "Size of the object after the call.", nullable=True),
         Column("oncpu_ns", I64, "ns", "Part of dur_ns running on a CPU."),
@@ -269,7 +269,7 @@ MISSED_NAMES = Table(
     (
         Column("path_id", I64, "", "Path (paths.path_id)."),
         Column("dev", I64, "", "Device, major << 20 | minor.", nullable=True),
-        Column("ino", I64, "", "Inode; null if no call told it.", nullable=True),
+        Column("ino", I64, "", "Inode; null if no call showed it.", nullable=True),
         Column("directory", BOOL, "", "It is known to be a directory."),
     ),
 )

@@ -15,7 +15,7 @@ _EXAMPLE = re.compile(r"^Examples?:\s*")
 
 @dataclass(frozen=True)
 class Option:
-    """An option or argument, in the words of ``--help``."""
+    """An option, in the words of ``--help``."""
 
     names: str
     meaning: str
@@ -91,7 +91,7 @@ def examples_first(command: click.Command) -> click.Command:
 
 def page_of(command: click.Command, path: str, summary: str = "") -> Page:
     """Return the page of a command and, for a group, those below it."""
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, help_option_names=["-h", "--help"])
     blocks = paragraphs(command.help)
     examples, blocks = _found(blocks)
     more, others = _found(paragraphs(command.epilog))
@@ -107,7 +107,7 @@ def page_of(command: click.Command, path: str, summary: str = "") -> Page:
 
 
 def _option(parameter: click.Parameter, context: click.Context) -> Option | None:
-    record = parameter.get_help_record(context)
+    record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
     return Option(*record) if record else None
 
 

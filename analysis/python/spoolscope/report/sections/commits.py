@@ -26,7 +26,7 @@ def make(page: Inputs) -> Section:
     for name, study in studies.items():
         if study.explanation.commits.n:
             blocks += [_longest(name, study), *_blame(name, study)]
-    intro = "Who made the journal work, and what that cost everybody else."
+    intro = "Which processes made the journal work, and what that cost all others."
     return Section(anchor, "Commits", "Commits and blame", intro, blocks)
 
 

@@ -34,9 +34,10 @@ def _culprits(name: str, study: Study) -> TableBlock:
         f"Victims and culprits: {name}",
         ["victim", "waited for", "how", "culprit", ">waits", ">time", ">longest", "evidence"],
         rows,
-        "Each instant of a wait has one culprit at most: who held the lock; whose open handle or "
-        "unwritten data a commit waited for; who asked for the commit; whose request was the "
-        "oldest at the disk; who woke the victim; or who had its CPU. Recorded: the kernel named "
+        "Each instant of a wait has one culprit at most: the process that held the lock, whose "
+        "open handle or unwritten data a commit waited for, that asked for the commit, whose "
+        "request was the oldest at the disk, that woke the victim, or that had its CPU. "
+        "Recorded: the kernel named "
         "it. Inferred: it follows from the order of requests, writes and waits. Waits for oneself "
         "are left out. "
         "'spoolscope explain TRACE --edges FILE' writes every one of them, and what each "

@@ -34,7 +34,7 @@ def make(page: Inputs) -> Section:
         key="files",
         title="Time in calls, by kind of file",
         finding=f"Most time is spent on: {', '.join(shown[:3])}.",
-        caption="The kind is told from the name (pseudonyms keep the words a mail server uses). "
+        caption="The kind follows from the name (pseudonyms keep the words a mail server uses). "
         f"{page.method}",
         table=cause_figures.cause_table(rows, "kind"),
         plot=cause_figures.panels(groups),
