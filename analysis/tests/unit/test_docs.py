@@ -1,0 +1,94 @@
+"""The documentation: it builds without a network, links lead somewhere, READMEs stay short."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = ("traces", "tracers", "replay", "analysis", "notebooks", "traces/samples")
+EXTERNAL = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="https?://')
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+needs_mkdocs = pytest.mark.skipif(
+    not importlib.util.find_spec("mkdocs"), reason="no mkdocs: pip install -e '.[docs]'"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, strictly, with all connections to elsewhere refused."""
+    place = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(place)]
+    nowhere = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
+    env = os.environ | nowhere | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+@needs_mkdocs
+def test_site_builds_strictly_and_fetches_nothing(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50
+    assert [str(p) for p in pages if EXTERNAL.search(p.read_text())] == []
+
+
+@needs_mkdocs
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("reference/commands/spoolscope-lab.html", "spoolscope lab kjournald"),
+        ("reference/tables.html", "Time from entry to return."),
+        ("reference/api.html", "Open a trace directory"),
+        ("reference/calls.html", "renameat2"),
+        ("concepts/causes.html", "What helps."),
+        ("measured/cost.html", "firehose"),
+        ("inside/architecture.html", "Decisions with numbers"),
+    ],
+)
+def test_generated_pages_have_what_they_are_made_of(site: Path, page: str, words: str) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / page).read_text())
+    assert words in text
+
+
+def test_readme_is_short_and_keeps_its_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert "\n$ sudo make demo\n" in text
+    assert "`sudo make test`" in text
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_readmes_of_folders_are_short(folder: str) -> None:
+    assert len((ROOT / folder / "README.md").read_text().splitlines()) <= 60
+
+
+def test_figures_of_the_readme_are_those_of_the_generated_results() -> None:
+    text = (ROOT / "README.md").read_text()
+    costs = text[text.index("## What it costs") : text.index("## Needs")]
+    measured = (ROOT / "tracers/COST.md").read_text()
+    figures = re.findall(r"\*\*([\d.]+ ?[%a-z]+)\*\*", costs) + re.findall(r"[\d,]{9}", costs)
+    assert len(figures) == 4
+    for figure in figures:
+        assert figure.replace(" bytes", "") in measured, figure
+
+
+def test_pictures_are_small() -> None:
+    large = [p.name for p in (ROOT / "docs/images").glob("*.png") if p.stat().st_size > 200_000]
+    assert large == []
+
+
+def documents() -> list[Path]:
+    """Return what a reader of the repository meets; docs/ itself is checked by mkdocs."""
+    found = [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
+    return found + [p for folder in FOLDERS for p in sorted((ROOT / folder).glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_to_files(document: Path) -> None:
+    targets = LINK.findall(document.read_text())
+    assert [t for t in targets if not (document.parent / t).exists()] == []
