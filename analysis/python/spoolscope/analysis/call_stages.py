@@ -5,7 +5,7 @@ from spoolscope.analysis.cpu import label_samples, study_cpu
 from spoolscope.analysis.culprits import find_culprits
 from spoolscope.analysis.latency import sum_calls
 from spoolscope.analysis.lookups import find_directory_waits
-from spoolscope.analysis.split import find_waited, name_waits, show_calls
+from spoolscope.analysis.split import find_waited, name_causes, name_waits, show_calls
 from spoolscope.analysis.stack_rules import load_rules
 from spoolscope.analysis.stacks import label_stacks
 from spoolscope.analysis.stage import (
@@ -123,6 +123,23 @@ CALL_STAGES: tuple[Stage, ...] = (
         ),
         on(name_waits),
         inner=("covered",),
+    ),
+    Stage(
+        "call_causes",
+        ("syscalls", "named_waits"),
+        (
+            Made(
+                "call_causes",
+                "one cause of the time of one call; those of a call add up to its dur_ns",
+                columns(
+                    ("syscalls",),
+                    "ts_ns pid tid seq comm syscall cause ns",
+                    cause=CAUSE,
+                    ns=("ns", "Time that went into it."),
+                ),
+            ),
+        ),
+        on(name_causes),
     ),
     Stage(
         "cpu_stacks",

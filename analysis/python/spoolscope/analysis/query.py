@@ -8,52 +8,15 @@ open no file, and its settings are locked. That a statement is a SELECT would no
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.derived import DERIVED, make
+from spoolscope.analysis.asked import DERIVED
 from spoolscope.analysis.explain import bound_memory
-from spoolscope.traces.columns import Table
+from spoolscope.analysis.stages import begin
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
-
-SQL_TYPES = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE"} | {
-    "string": "VARCHAR",
-    "bool": "BOOLEAN",
-}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One column that can be asked for: its table, its type in SQL, its unit and meaning."""
-
-    table: str
-    column: str
-    type: str
-    unit: str
-    meaning: str
-
-
-def tables() -> dict[str, Table]:
-    """Return the tables that a query can name: those of a trace, then those derived of them."""
-    return {**TABLES, **{name: derived.table for name, derived in DERIVED.items()}}
-
-
-def columns(of: Table) -> list[Asked]:
-    """Return the columns of a table as a query sees them."""
-    return [
-        Asked(of.name, column.name, sql_type(column.type), column.unit, column.meaning)
-        for column in of.columns
-    ]
-
-
-def sql_type(kind: pa.DataType) -> str:
-    """Return the name of a column's type in SQL."""
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return SQL_TYPES[str(value)]
 
 
 @contextmanager
@@ -74,7 +37,8 @@ def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
         con.execute("SET enable_external_access = false")
         with _explained(trace):
             _check(con, sql)
-            make(con, re.findall(r"\w+", sql))
+            words = {word.lower() for word in re.findall(r"\w+", sql)}
+            begin(con, trace.meta).make(*(name for name in DERIVED if name in words))
             con.execute("SET lock_configuration = true")
             reader = con.sql(sql).to_arrow_reader(batch)
         yield pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, trace))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from spoolscope.analysis.causes import MACHINE
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.throttle import name_limits
 
@@ -62,6 +63,17 @@ SELECT c.rowid, c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pi
     NULL, NULL, NULL, NULL, NULL, false, c.shown
 FROM waited c LEFT JOIN covered w ON w.call = c.rowid
 WHERE c.blocked_ns > coalesce(w.blocked_ns, 0)
+"""
+
+_CALL = "ts_ns, pid, tid, seq, comm, syscall"
+_CALL_CAUSES = f"""
+CREATE OR REPLACE TEMP VIEW call_causes AS
+SELECT {_CALL.replace("ts_ns", "call_ns AS ts_ns")}, cause, CAST(sum(dur_ns) AS BIGINT) AS ns
+FROM named_waits GROUP BY ALL
+UNION ALL SELECT * FROM (
+    SELECT {_CALL}, unnest({list(MACHINE)}) AS cause, unnest([{", ".join(MACHINE.values())}]) AS ns
+    FROM syscalls
+) WHERE ns != 0
 """
 
 _BLOCKED = "SELECT CAST(coalesce(sum(blocked_ns), 0) AS BIGINT) FROM waited WHERE shown"
@@ -163,5 +175,10 @@ def check_split(con: duckdb.DuckDBPyConnection) -> Split:
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
-    row = con.execute(query).fetchone()
-    return row if row is not None else ()
+    rows = con.execute(query).fetchall()  # to the end: only then is the connection free
+    return rows[0] if rows else ()
+
+
+def name_causes(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the view ``call_causes``: every call's time by cause, asleep or not."""
+    con.execute(_CALL_CAUSES)

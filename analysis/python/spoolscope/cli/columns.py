@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from spoolscope.analysis.query import columns
+from spoolscope.analysis.asked import AskedTable
 from spoolscope.cli.grid import WIDTH
 from spoolscope.cli.output import wrapped
-from spoolscope.traces.columns import Table
 
 
-def table_lines(table: Table, rows: int | None) -> Iterator[str]:
+def table_lines(table: AskedTable, rows: int | None) -> Iterator[str]:
     """Yield the lines that tell what a table holds, no wider than a terminal.
 
     Args:
@@ -18,7 +17,7 @@ def table_lines(table: Table, rows: int | None) -> Iterator[str]:
     """
     many = "made when it is named" if rows is None else f"{rows:,} rows"
     yield from wrapped(f"{table.name} ({many}): {table.row}")
-    for column in columns(table):
+    for column in table.columns:
         unit = f"[{column.unit}] " if column.unit else ""
-        text = f"  {column.column:18} {column.type:9} {unit}{column.meaning}"
+        text = f"  {column.name:18} {column.type:9} {unit}{column.meaning}"
         yield from wrap(text, WIDTH, subsequent_indent=" " * 31)

@@ -21,8 +21,8 @@ from spoolscope.cli.output import (
     wrapped,
 )
 from spoolscope.cli.printing import say
+from spoolscope.cli.selecting import selected, selection_options
 from spoolscope.traces.errors import INCOMPLETE
-from spoolscope.traces.slices import parse_slice
 from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -56,25 +56,7 @@ BAR = 24
 )
 @force_option
 @names_options
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="PROCESS|MAILBOX",
-    help="Show only calls of these: pid, name with *, or directory below the spool.",
-)
-@click.option(
-    "--except",
-    "but",
-    multiple=True,
-    metavar="PROCESS|MAILBOX",
-    help="Show all calls but those of these.",
-)
-@click.option(
-    "--slice",
-    "part",
-    metavar="FROM..TO",
-    help="Show only calls that began in this part of the recording: 10s..1m, 90.. or ..500ms.",
-)
+@selection_options
 @quiet_option
 def command(
     trace: Path,
@@ -100,10 +82,9 @@ def command(
     shown; those that kept them waiting may be among the others.
     """
     from spoolscope.analysis.explain import explain
-    from spoolscope.analysis.selection import Selection
     from spoolscope.analysis.stack_rules import load_rules
 
-    selection = Selection(only, but, None if part is None else parse_slice(part))
+    selection = selected(only, but, part)
     opened = named(Trace.open(trace), key_file, wanted=names)
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
     with claimed, progress(quiet=quiet, after_s=AT_LENGTH_S) as show:

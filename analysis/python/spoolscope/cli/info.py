@@ -6,6 +6,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
+from spoolscope.analysis.asked import recorded
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.wording import size
 from spoolscope.cli.columns import table_lines
@@ -267,4 +268,4 @@ def _print_losses(trace: Trace) -> None:
 
 def _print_columns(trace: Trace) -> None:
     for table in TABLES.values():
-        say(*table_lines(table, trace.meta["counts"].get(table.name, 0)))
+        say(*table_lines(recorded(table), trace.meta["counts"].get(table.name, 0)))

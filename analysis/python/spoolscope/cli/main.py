@@ -33,6 +33,7 @@ VERBS = {
     "scrub": "Copy a trace with its names hidden.",
     "explain": "Split every call's time by cause.",
     "query": "Ask a trace in SQL: its tables, and what is derived.",
+    "export": "Write a trace for Perfetto, speedscope, Prometheus, SQL.",
     "plan": "Show what a replay would do, and why a call waits.",
     "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",

@@ -144,7 +144,7 @@ def _table_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
 def _list_tables(
     trace: Trace, only: str | None, put: Callable[..., None], *, as_text: bool
 ) -> None:
-    from spoolscope.analysis.query import columns, tables
+    from spoolscope.analysis.asked import tables
 
     known = tables()
     if only is not None and only not in known:
@@ -158,8 +158,8 @@ def _list_tables(
         return
     rows = [
         {"table": table.name, "one_row_is": table.row, "rows": counts.get(table.name)}
-        | {"column": c.column, "type": c.type, "unit": c.unit, "meaning": c.meaning}
+        | {"column": c.name, "type": c.type, "unit": c.unit, "meaning": c.meaning}
         for table in chosen
-        for c in columns(table)
+        for c in table.columns
     ]
     put(pa.Table.from_pylist(rows).to_reader())

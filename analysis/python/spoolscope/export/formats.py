@@ -1,0 +1,41 @@
+"""The formats that a trace can be exported to, in the order in which they are listed."""
+
+from pathlib import Path
+from typing import Protocol
+
+from spoolscope.export.content import Content
+from spoolscope.export.folded import Folded
+from spoolscope.export.openmetrics import OpenMetrics
+from spoolscope.export.otlp import Otlp
+from spoolscope.export.perfetto import Perfetto
+from spoolscope.export.speedscope import Speedscope
+from spoolscope.export.tables import CsvTables, Sqlite
+
+
+class Exporter(Protocol):
+    """One format.
+
+    Attributes:
+        sentence: What is written, for a list of formats.
+        opens: How to open it; ``{output}`` stands for it.
+        call_by_call: It has every call, so that it grows with their number.
+    """
+
+    sentence: str
+    opens: str
+    call_by_call: bool
+
+    def write(self, content: Content, output: Path) -> None:
+        """Write all of it to a path at which nothing is yet: a file, or a directory of files."""
+        ...
+
+
+EXPORTERS: dict[str, Exporter] = {
+    "perfetto": Perfetto(),
+    "speedscope": Speedscope(),
+    "folded": Folded(),
+    "openmetrics": OpenMetrics(),
+    "csv": CsvTables(),
+    "sqlite": Sqlite(),
+    "otlp": Otlp(),
+}

@@ -1,0 +1,172 @@
+"""OTLP as lines of JSON: a span for each call, with its causes, and metrics of all of them."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TextIO
+
+from spoolscope.analysis.causes import CAUSES
+from spoolscope.export.content import Call, Content
+from spoolscope.export.folded import BY_CAUSE
+from spoolscope.traces.text import shown
+
+SPANS_A_LINE = 2000
+"""The collector takes no line of over 1 MB by default."""
+SCOPE = {"name": "spoolscope"}
+INTERNAL = 1  # SPAN_KIND_INTERNAL
+CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
+
+_COMMITS = """
+SELECT c.commit_id, c.from_ns, c.to_ns, c.kind, c.filesystem, c.trigger, c.trigger_comm,
+    c.trigger_pid
+FROM commit_spans c ORDER BY c.commit_id
+"""
+_COMMIT_OF = """
+SELECT wait_id, commit_id FROM commit_waits WHERE is_last GROUP BY ALL
+"""
+
+
+class Otlp:
+    """A file of the collector's otlpjsonfile receiver: one object a line."""
+
+    sentence = "OpenTelemetry: a span for each call, wait and commit, and metrics; JSON lines."
+    opens = "an OpenTelemetry collector with receivers: otlpjsonfile: include: [{output}]"
+    call_by_call = True
+
+    def write(self, content: Content, output: Path) -> None:
+        """Write metrics, commits, then calls; times are ns since the epoch, as text."""
+        with output.open("w", encoding="ascii") as file:
+            _line(file, {"resourceMetrics": [_metrics(content)]})
+            spans = _Spans(content)
+            for resource, part in spans.parts():
+                made = {"resource": resource, "scopeSpans": [{"scope": SCOPE, "spans": part}]}
+                _line(file, {"resourceSpans": [made]})
+
+
+def _line(file: TextIO, value: dict[str, Any]) -> None:
+    file.write(json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f") + "\n")
+
+
+class _Spans:
+    """The spans: a trace for each call, with its parts as children and a link to its commit."""
+
+    def __init__(self, content: Content) -> None:
+        content.find_commits()
+        self._content = content
+        self._seed = hashlib.sha256(content.trace.identity.encode()).hexdigest()[:16]
+        self._commit_of = dict(content.rows(_COMMIT_OF))
+        self._n = 0
+
+    def parts(self) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Yield resources with some of their spans."""
+        journal = _resource("journal", None)
+        for part in _chunks(map(self._commit, self._content.rows(_COMMITS))):
+            yield journal, part
+        for (pid, comm), calls in groupby(
+            self._content.calls(), lambda call: (call.pid, call.comm)
+        ):
+            for part in _chunks(span for call in calls for span in self._call(call)):
+                yield _resource(comm, pid), part
+
+    def _commit(self, row: Sequence[Any]) -> dict[str, Any]:
+        number, from_ns, to_ns, kind, *values = row
+        names = ("filesystem", "trigger", "trigger.comm", "trigger.pid")
+        told = {f"spoolscope.{n}": v for n, v in zip(names, values, strict=True)}
+        return _span(*self._commit_ids(number), kind, from_ns, to_ns, told)
+
+    def _commit_ids(self, number: int) -> tuple[str, str]:
+        return f"{self._seed}c{number:015x}", f"c{number:015x}"
+
+    def _call(self, call: Call) -> Iterator[dict[str, Any]]:
+        self._n += 1
+        ids = f"{self._seed}{self._n:016x}", f"{self._n << 12:016x}"
+        told = {
+            "thread.id": call.tid,
+            "spoolscope.ret": call.ret,
+            "spoolscope.errno": call.errno or None,
+            "file.path": call.path or None,
+        }
+        yield _span(*ids, call.name, call.from_ns, call.to_ns, told)
+        for number, part in enumerate(call.parts, 1):
+            own = ids[0], f"{(self._n << 12) + number:016x}"
+            cause = {"spoolscope.cause": part.cause, "spoolscope.placed": part.placed}
+            label = CAUSES[part.cause].label
+            made = _span(*own, label, part.from_ns, part.to_ns, cause) | {"parentSpanId": ids[1]}
+            commit = None if part.wait_id is None else self._commit_of.get(part.wait_id)
+            if commit is not None:
+                trace_id, span_id = self._commit_ids(commit)
+                made["links"] = [{"traceId": trace_id, "spanId": span_id}]
+            yield made
+
+
+def _chunks(spans: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    part: list[dict[str, Any]] = []
+    for span in spans:
+        part.append(span)
+        if len(part) == SPANS_A_LINE:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _span(
+    trace_id: str, span_id: str, name: str, from_ns: int, to_ns: int, told: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "traceId": trace_id,
+        "spanId": span_id,
+        "name": shown(name),
+        "kind": INTERNAL,
+        "startTimeUnixNano": str(from_ns),
+        "endTimeUnixNano": str(to_ns),
+        "attributes": _attributes(told),
+    }
+
+
+def _resource(name: str, pid: int | None) -> dict[str, Any]:
+    return {"attributes": _attributes({"service.name": name, "process.pid": pid})}
+
+
+def _attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return attributes as OTLP spells them; what is None is left out."""
+    return [
+        {"key": key, "value": _value(value)} for key, value in told.items() if value is not None
+    ]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": shown(value)}
+
+
+def _metrics(content: Content) -> dict[str, Any]:
+    """Return sums in integer ns: the time of calls by program, call and cause, and their number."""
+    start, end = content.start_ns, content.start_ns + int(content.trace.meta["duration_ns"])
+    when = {"startTimeUnixNano": str(start), "timeUnixNano": str(end)}
+    names = ("program", "call", "cause")
+    times = [
+        {**when, "asInt": str(ns), "attributes": _attributes(dict(zip(names, key, strict=True)))}
+        for *key, ns in content.rows(BY_CAUSE)
+    ]
+    counted = "SELECT comm, syscall, count(*) FROM shown_calls GROUP BY ALL ORDER BY ALL"
+    numbers = [
+        {**when, "asInt": str(n), "attributes": _attributes({"program": comm, "call": call})}
+        for comm, call, n in content.rows(counted)
+    ]
+    metrics = [
+        _sum("spoolscope.call.time", "ns", "Time in system calls by what it went into.", times),
+        _sum("spoolscope.calls", "{call}", "System calls.", numbers),
+    ]
+    return {
+        "resource": _resource("spoolscope", None),
+        "scopeMetrics": [{"scope": SCOPE, "metrics": metrics}],
+    }
+
+
+def _sum(name: str, unit: str, told: str, points: list[dict[str, Any]]) -> dict[str, Any]:
+    made = {"dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}
+    return {"name": name, "unit": unit, "description": told, "sum": made}
