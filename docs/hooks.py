@@ -21,6 +21,7 @@ INCLUDED = {
     "analysis/GROUND-TRUTH-VM.md": "measured/ground-truth-vm.md",
     "analysis/RANKING.md": "measured/ranking.md",
     "analysis/DEVICE-MODELS.md": "measured/device-models.md",
+    "traces/RESULTS.md": "reference/results-fields.md",
     "traces/samples/README.md": "reference/samples.md",
     "traces/samples/USING.md": "reference/using-samples.md",
 }

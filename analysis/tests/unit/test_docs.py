@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.traces.goals import GOALS
+
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("traces", "tracers", "replay", "analysis", "notebooks", "traces/samples")
 EXTERNAL = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="https?://')
@@ -75,6 +77,22 @@ def test_figures_of_the_readme_are_those_of_the_generated_results() -> None:
     assert len(figures) == 4
     for figure in figures:
         assert figure.replace(" bytes", "") in measured, figure
+
+
+def test_page_of_fidelity_has_the_goals_of_the_code() -> None:
+    text = (ROOT / "docs/concepts/fidelity.md").read_text()
+    rows = [f"| {goal.meaning} | {goal.shown(goal.limit)} |" for goal in GOALS.values()]
+    assert [row for row in rows if row not in text] == []
+
+
+def test_example_of_the_api_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs/reference/api.md").read_text()
+    monkeypatch.chdir(ROOT)
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+        exec(compile(block, "api.md", "exec"), {})
+    assert re.fullmatch(r"1\.8\d+ s in journal commits\n", capsys.readouterr().out)
 
 
 def test_pictures_are_small() -> None:
