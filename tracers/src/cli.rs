@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::rules::Rule;
+
 /// Record the system calls on mail spools.
 #[derive(Debug, Parser)]
 #[command(name = "spoolscope-record", version)]
@@ -19,6 +21,11 @@ pub enum Verb {
     Run(Box<Options>),
     /// Try every program on this kernel and print what loads, as JSON.
     Doctor,
+    /// Print the cause of each stack of stdin, one a line, by the rules in a file.
+    Classify {
+        /// As for --cause-rules.
+        rules: PathBuf,
+    },
     /// Print the disks below spools, one major:minor a line.
     Disks {
         /// Mount point of a spool, or a directory below one; may be repeated.
@@ -110,12 +117,12 @@ pub struct Options {
     /// Flight recorder: keep only segments of so many bytes.
     #[arg(long)]
     pub last_bytes: Option<u64>,
-    /// Freeze the flight recorder after a call that took longer.
+    /// Freeze the flight recorder when this rule is broken, a JSON object; may be repeated.
     #[arg(long)]
-    pub freeze_slow_ns: Option<u64>,
-    /// Freeze the flight recorder after a call that failed with this errno.
+    pub freeze_on: Vec<Rule>,
+    /// File with the rules that name causes, for rules on these.
     #[arg(long)]
-    pub freeze_errno: Option<i64>,
+    pub cause_rules: Option<PathBuf>,
     /// Run this and record only it and its children.
     #[arg(last = true)]
     pub command: Vec<OsString>,

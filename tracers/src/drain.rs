@@ -140,6 +140,7 @@ fn store_journal(segments: &mut Segments, rest: &[u8]) -> Result<()> {
     let Some((mut event, tail)) = record::<Journal>(rest) else {
         return Ok(());
     };
+    segments.trigger.journal(&event);
     let capture = segments.at(event.ts_ns);
     event.stack = capture.stack(&frames(tail));
     capture.push(Kind::Journal, &event)

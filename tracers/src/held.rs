@@ -65,7 +65,7 @@ fn of_most(readings: &[Vec<HeldLock>]) -> Vec<HeldLock> {
 }
 
 /// The locks on wanted files, and when that was.
-fn read_locks(wanted: impl Fn(u32, u64) -> bool) -> Result<(u64, Vec<HeldLock>)> {
+pub fn read_locks(wanted: impl Fn(u32, u64) -> bool) -> Result<(u64, Vec<HeldLock>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
     let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
     let locks = text.lines().filter_map(parse_lock);

@@ -7,6 +7,7 @@ mod answer;
 mod attributes;
 mod below;
 mod budget;
+mod causes;
 mod cgroups;
 mod cli;
 mod command;
@@ -15,6 +16,7 @@ mod coverage;
 mod directory;
 mod drain;
 mod held;
+mod holds;
 mod host;
 mod io_limits;
 mod iterators;
@@ -29,6 +31,7 @@ mod refusal;
 mod rings;
 mod rotation;
 mod rows;
+mod rules;
 mod sampling;
 mod segments;
 mod session;
@@ -42,6 +45,7 @@ mod threads;
 mod tops;
 mod touched;
 mod trigger;
+mod under_way;
 mod unjudged;
 mod views;
 mod walk;
@@ -67,6 +71,7 @@ fn main() -> std::process::ExitCode {
     let result = match cli::Cli::parse().verb {
         cli::Verb::Run(options) => answer::reported(&options, session::run),
         cli::Verb::Doctor => coverage::doctor(),
+        cli::Verb::Classify { rules } => causes::classify(&rules),
         cli::Verb::Disks { spools } => host::print_disks(&spools),
     };
     match result {

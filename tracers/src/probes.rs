@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut};
 use serde_json::Value;
 use spoolscope_traces::records::{KIND_TASK, Task};
@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::host;
 use crate::iterators;
 use crate::skel::RecorderProgs;
+use crate::under_way::{self, UnderWay};
 use crate::unjudged;
 
 /// Iterators and counters; what they say is read at every border and at the end.
@@ -23,6 +24,7 @@ pub struct Probes<'a> {
     unjudged: &'a MapMut<'a>,
     files: Link,
     tasks: Link,
+    calls: Result<Link>,
     told: RefCell<Counters>,
     rescued: Cell<u64>,
     cpu_ns: Cell<i64>,
@@ -43,6 +45,7 @@ impl<'a> Probes<'a> {
             unjudged,
             files: iterators::attach(&progs.dump_open_files)?,
             tasks: iterators::attach(&progs.dump_tasks)?,
+            calls: iterators::attach(&progs.dump_calls),
             told: RefCell::default(),
             rescued: Cell::new(0),
             cpu_ns: Cell::new(0),
@@ -57,6 +60,17 @@ impl<'a> Probes<'a> {
     /// Every living thread that made a call, with the number of its calls.
     pub fn living(&self) -> Result<Vec<Task>> {
         iterators::tasks(&self.tasks)
+    }
+
+    /// The calls that have not returned.
+    pub fn under_way(&self) -> Result<Vec<UnderWay>> {
+        match &self.calls {
+            Ok(link) => under_way::read(link),
+            Err(_) => bail!(
+                "this kernel refuses the program dump_calls, which tells of calls under way: \
+                 leave out --freeze-on on in-flight and causes"
+            ),
+        }
     }
 
     /// Threads whose EXIT record found no room, told once.

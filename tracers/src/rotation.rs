@@ -21,6 +21,8 @@ use crate::{answer, signals, symbols};
 /// After a border both segments stay open so long: a record that is being made at the border
 /// must have come out of its ring, which is read every few milliseconds.
 const SETTLE: Duration = Duration::from_millis(200);
+/// A recorder whose window is a size freezes by rules no more often.
+const REST: Duration = Duration::from_secs(60);
 /// A window of the flight recorder is kept in so many segments; one more is being written.
 const PARTS: u64 = 8;
 
@@ -89,7 +91,7 @@ impl<'a> Rotation<'a> {
         }
         match self.phase {
             Phase::Steady => {
-                self.freezing = self.asked_to_freeze();
+                self.freezing = self.asked_to_freeze()?;
                 if self.freezing.is_some() || self.is_due() {
                     self.begin_scan()?;
                 }
@@ -113,19 +115,26 @@ impl<'a> Rotation<'a> {
         self.segments.borrow_mut().abandon_next()
     }
 
-    fn asked_to_freeze(&mut self) -> Option<Freeze> {
-        let rule = self.segments.borrow_mut().broken.take();
+    fn asked_to_freeze(&mut self) -> Result<Option<Freeze>> {
         let signal = signals::freeze_asked();
         if !self.options.keeps_last() {
-            return None;
-        }
-        if signal {
-            return Some(Freeze::because("signal"));
+            return Ok(None);
         }
         // A rule that stays broken would freeze again and again.
-        let window = Duration::from_secs_f64(self.options.last_seconds.unwrap_or(0.0));
+        let window = self
+            .options
+            .last_seconds
+            .map_or(REST, Duration::from_secs_f64);
         let rests = self.last_freeze.is_some_and(|at| at.elapsed() < window);
-        rule.filter(|_| !rests)
+        let mut segments = self.segments.borrow_mut();
+        let of_spool = |dev| self.spools.iter().any(|spool| spool.dev == dev);
+        segments.trigger.look(self.probes, of_spool)?;
+        let broken = segments.trigger.take(rests || signal);
+        Ok(if signal {
+            Some(Freeze::because("signal"))
+        } else {
+            broken
+        })
     }
 
     fn is_due(&self) -> bool {
@@ -284,9 +293,12 @@ impl<'a> Rotation<'a> {
         self.last_freeze = Some(Instant::now());
         answer::say(
             self.options,
-            &json!({
-                "event": "frozen", "why": freeze.why, "call": freeze.call, "numbers": numbers,
-            }),
+            &merged(
+                &json!({
+                    "event": "frozen", "why": freeze.why, "rule": freeze.rule, "numbers": numbers,
+                }),
+                &freeze.about,
+            ),
         )
     }
 

@@ -20,7 +20,7 @@ use crate::host;
 use crate::rows::Names;
 use crate::threads::Threads;
 use crate::touched::Touched;
-use crate::trigger::{Freeze, Rules};
+use crate::trigger::Trigger;
 
 /// A segment that is being written, and its threads.
 #[derive(Debug)]
@@ -40,11 +40,10 @@ pub struct Segments {
     directory: OwnedFd,
     name: PathBuf,
     numbered: bool,
-    rules: Rules,
+    /// Judges what is stored.
+    pub trigger: Trigger,
     current: Segment,
     other: Other,
-    /// A rule of --freeze-on that a call broke.
-    pub broken: Option<Freeze>,
     full: bool,
     /// Kernel threads whose switches are recorded; every segment names them.
     watched: BTreeMap<u32, Task>,
@@ -85,10 +84,9 @@ impl Segments {
             directory,
             name,
             numbered,
-            rules: Rules::of(options),
+            trigger: Trigger::of(options)?,
             current,
             other: Other::Nothing,
-            broken: None,
             full: false,
             watched: BTreeMap::new(),
             forks: None,
@@ -138,15 +136,14 @@ impl Segments {
             call.path2 = next.capture.string(path2);
             next.capture.push(Kind::Prelude, &call)?;
         }
-        if self.broken.is_none() {
-            self.broken = self.rules.broken_by(&call);
-        }
+        self.trigger.called(&call);
         Ok(())
     }
 
     /// Stores an absence from the CPU with its stack.
     pub fn push_switch(&mut self, mut switch: Switch, frames: &[u64]) -> Result<()> {
         let numbered = self.numbered;
+        self.trigger.switched(&switch, frames);
         let (segment, _) = self.place(switch.in_ns);
         switch.stack = segment.capture.stack(frames);
         segment.capture.push(Kind::Switch, &switch)?;

@@ -33,19 +33,39 @@ fn marks_section(name: &str) -> bool {
     name.starts_with("__") && (name.ends_with("_start") || name.ends_with("_end"))
 }
 
+/// The functions of this kernel by address, as far as kallsyms shows them.
+#[derive(Debug)]
+pub struct Functions(BTreeMap<u64, String>);
+
+impl Functions {
+    /// Reads them: some 10 MB on most kernels.
+    pub fn read() -> Result<Functions> {
+        let mut table: BTreeMap<u64, String> = BTreeMap::new();
+        functions(|address, name| {
+            if !(marks_section(name) && table.contains_key(&address)) {
+                table.insert(address, name.to_owned());
+            }
+        })?;
+        Ok(Functions(table))
+    }
+
+    /// The function in which an address lies.
+    pub fn at(&self, address: u64) -> Option<&str> {
+        let before = self.0.range(..=address).next_back();
+        before
+            .filter(|_| address != 0)
+            .map(|(_, name)| name.as_str())
+    }
+}
+
 /// "hexaddress function" lines for every address, by address. Addresses that
 /// kallsyms hides or does not know are left out.
 pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
-    let wanted: BTreeSet<u64> = addresses.filter(|a| *a != 0).collect();
-    let mut table: BTreeMap<u64, String> = BTreeMap::new();
-    functions(|address, name| {
-        if !(marks_section(name) && table.contains_key(&address)) {
-            table.insert(address, name.to_owned());
-        }
-    })?;
+    let wanted: BTreeSet<u64> = addresses.collect();
+    let functions = Functions::read()?;
     let mut text = String::new();
     for address in wanted {
-        if let Some((_, name)) = table.range(..=address).next_back() {
+        if let Some(name) = functions.at(address) {
             writeln!(text, "{address:x} {name}")?;
         }
     }

@@ -11,6 +11,7 @@
 #include "block.bpf.h"
 #include "samples.bpf.h"
 #include "snapshot.bpf.h"
+#include "under_way.bpf.h"
 #include "fault_functions.bpf.h"
 #include "uring_older.bpf.h"
 

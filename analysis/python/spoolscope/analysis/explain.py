@@ -95,7 +95,7 @@ class Explanation:
         selection: Which of its calls are shown; all sums are of those.
         callers: Their time by their callers, and by mailbox.
         askers: The processes that asked for commits.
-        frozen: The call that froze the flight recorder at the end of this trace, if one did.
+        frozen: What froze the flight recorder at the end of this trace, if it is known.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -147,7 +147,7 @@ class Explanation:
             "trace": str(self.trace),
             "calls": self.n_calls,
             "findings": [asdict(finding) for finding in diagnose(self)],
-            "frozen": asdict(self.frozen) | {"text": self.frozen.words} if self.frozen else None,
+            "frozen": asdict(self.frozen) | {"text": self.frozen.sentence} if self.frozen else None,
             "shown": self.selection.label,
             "latency_ns": self.latency_ns,
             "filesystem_ns": self.filesystem_ns,

@@ -1,13 +1,14 @@
-"""The call that froze a flight recorder, and why the recorder was frozen, in words."""
+"""What froze a flight recorder, in words: a call, a lock, commits, or somebody."""
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 
 from spoolscope.analysis.causes import CAUSES, MACHINE
+from spoolscope.analysis.stack_rules import classify
 from spoolscope.analysis.wording import duration, percent
 from spoolscope.traces.trace import Trace
 
@@ -18,6 +19,7 @@ _WHY = {
     "end": "because the recording ended",
     "the recorder died": "because the recorder died",
 }
+_LOCKS = {"posix": "fcntl lock", "ofd": "fcntl lock of an open file", "flock": "flock"}
 
 _CALL = """
 SELECT s.comm, s.pid, s.tid, s.seq, s.syscall, p.path, s.ts_ns, s.dur_ns, s.errno
@@ -33,56 +35,87 @@ SELECT cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
 ) GROUP BY cause HAVING sum(ns) > 0 ORDER BY ns DESC, cause
 """
 
+_COMMITTER = """
+SELECT trigger_comm, trigger_pid, count(*) FROM commits
+WHERE trigger_pid IS NOT NULL AND ts_ns + dur_ns BETWEEN {ts_ns} AND {ts_ns} + {dur_ns}
+GROUP BY ALL ORDER BY count(*) DESC, trigger_pid LIMIT 1
+"""
+
 
 @dataclass(frozen=True)
 class FrozenBy:
-    """The call that froze a recorder.
+    """What froze a recorder.
 
     Attributes:
-        comm: Name of its thread; pid, tid and seq as in ``syscalls``.
-        syscall: The call, on ``path`` if that is known.
-        ts_ns: When it began, since the epoch; dur_ns its length, error its errno or 0.
-        causes: {cause: ns}, the largest first; sums to ``dur_ns``. Empty if not asked for.
+        kind: call (it returned), in_flight (a call that had not), lock or commits.
+        rule: The rule of --freeze-on that was broken; None in older traces.
+        words: What it was, after "frozen": process, call, file, time, duration.
+        ts_ns: When it began, since the epoch; dur_ns how long it lasted so far.
+        comm: Name of the process that made the call, holds the lock, or asked for most of the
+            commits; pid as in ``syscalls``.
+        syscall: The call.
+        path: Its file, that of the lock, or the directory in which a name was looked up.
+        tid: Its thread, seq its number; error its errno or 0. Of a call that returned.
+        causes: {cause: ns}, the largest first; sums to ``dur_ns`` of a call that returned. Of one
+            that did not, only what it waited for last. Empty if not asked for.
+        n: How many commits, or how many waited for the lock.
     """
 
-    comm: str
-    pid: int
-    tid: int
-    seq: int
-    syscall: str
-    path: str | None
+    kind: str
+    rule: str | None
+    words: str
     ts_ns: int
     dur_ns: int
-    error: int
-    causes: dict[str, int]
-
-    @property
-    def words(self) -> str:
-        """The call in words: its process, name, file, time, duration and causes."""
-        when = datetime.fromtimestamp((self.ts_ns + self.dur_ns) // 10**9, UTC)
-        on = f" on {self.path}" if self.path else ""
-        failed = f" and failed with {errno.errorcode.get(self.error, self.error)}"
-        said = f"by {self.syscall}{on} of {self.comm} (process {self.pid}), which took "
-        said += f"{duration(self.dur_ns)}{failed if self.error else ''} and ended at "
-        return f"{said}{when:%H:%M:%S} UTC"
+    comm: str | None = None
+    pid: int | None = None
+    syscall: str | None = None
+    path: str | None = None
+    tid: int | None = None
+    seq: int | None = None
+    error: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    n: int | None = None
 
     @property
     def split(self) -> str:
-        """The largest parts of its time."""
+        """The largest parts of its time, or what it waits for; empty if that is not known."""
+        largest = list(self.causes.items())[:LISTED]
+        if self.kind == "in_flight":
+            return ", ".join(f"it waits for {CAUSES[cause].objects}" for cause, _ in largest)
         return ", ".join(
             f"{CAUSES[cause].label} {duration(ns)} ({percent(ns / self.dur_ns, 0)} of it)"
-            for cause, ns in list(self.causes.items())[:LISTED]
+            for cause, ns in largest
         )
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        of_what = f": {self.split}" if self.split else ""
+        rule = f" The rule was: {self.rule}." if self.rule else ""
+        return f"Frozen {self.words}{of_what}.{rule}"
 
 
 def frozen_by(con: duckdb.DuckDBPyConnection, meta: dict[str, Any]) -> FrozenBy | None:
-    """Return the call that froze the recorder of a trace; None if no call did.
+    """Return what froze the recorder of a trace; None if nothing that is known did.
 
-    Its causes are named if there is a table ``named_waits``.
+    Causes of a call that returned are named if there is a table ``named_waits``.
     """
-    call = (meta.get("frozen") or {}).get("call")
-    if not call:
-        return None
+    frozen = meta.get("frozen") or {}
+    rule = frozen.get("rule")
+    if frozen.get("call"):
+        return _by_call(con, frozen["call"], rule)
+    if frozen.get("in_flight"):
+        return _by_flight(con, frozen["in_flight"], rule)
+    if frozen.get("lock"):
+        return _by_lock(con, frozen["lock"], rule)
+    if frozen.get("commits"):
+        return _by_commits(con, frozen["commits"], rule)
+    return None
+
+
+def _by_call(
+    con: duckdb.DuckDBPyConnection, call: dict[str, Any], rule: str | None
+) -> FrozenBy | None:
     place = {"tid": int(call["tid"]), "ts_ns": int(call["ts_ns"])}
     row = con.execute(_CALL.format(**place)).fetchone()
     if row is None:
@@ -90,7 +123,62 @@ def frozen_by(con: duckdb.DuckDBPyConnection, meta: dict[str, Any]) -> FrozenBy 
     known = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'named_waits'").fetchall()
     causes = con.execute(_CAUSES.format(**place)).fetchall() if known else []
     comm, pid, tid, seq, syscall, path, ts_ns, dur_ns, error = row
-    return FrozenBy(comm, pid, tid, seq, syscall, path, ts_ns, dur_ns, error, causes=dict(causes))
+    failed = f" and failed with {errno.errorcode.get(error, error)}" if error else ""
+    words = (
+        f"by {syscall}{_on(path)} of {comm} (process {pid}), which took {duration(dur_ns)}"
+        f"{failed} and ended at {_clock(ts_ns + dur_ns)}"
+    )
+    return FrozenBy(
+        "call", rule, words, ts_ns, dur_ns, comm, pid, syscall, path, tid, seq, error, dict(causes)
+    )
+
+
+def _by_flight(con: duckdb.DuckDBPyConnection, call: dict[str, Any], rule: str | None) -> FrozenBy:
+    path, dur_ns = _path(con, call), int(call["dur_ns"])
+    place = f" in {path}" if path and call["in_directory"] else _on(path)
+    words = (
+        f"by {call['syscall']}{place} of {call['comm']} (process {call['pid']}), which had not"
+        f" returned for {duration(dur_ns)} at {_clock(call['ts_ns'] + dur_ns)}"
+    )
+    named = classify(call["frames"])
+    return FrozenBy(
+        "in_flight",
+        rule,
+        words,
+        call["ts_ns"],
+        dur_ns,
+        call["comm"],
+        call["pid"],
+        call["syscall"],
+        path,
+        call["tid"],
+        causes={named.cause: dur_ns} if named else {},
+    )
+
+
+def _by_lock(con: duckdb.DuckDBPyConnection, lock: dict[str, Any], rule: str | None) -> FrozenBy:
+    path, dur_ns, n = _path(con, lock), int(lock["dur_ns"]), int(lock["waiters"])
+    known = f"{lock['comm']} (process {lock['pid']})" if lock["pid"] else "somebody"
+    kind = f"{'an exclusive' if lock['exclusive'] else 'a shared'} {_LOCKS[lock['kind']]}"
+    others = f", while {n} {'process' if n == 1 else 'processes'} waited for it" if n else ""
+    words = (
+        f"by {known}, which had held {kind}{_on(path)} for {duration(dur_ns)} at"
+        f" {_clock(lock['ts_ns'] + dur_ns)}{others}"
+    )
+    return FrozenBy(
+        "lock", rule, words, lock["ts_ns"], dur_ns, lock["comm"], lock["pid"], path=path, n=n
+    )
+
+
+def _by_commits(
+    con: duckdb.DuckDBPyConnection, commits: dict[str, Any], rule: str | None
+) -> FrozenBy:
+    ts_ns, dur_ns, n = (int(commits[what]) for what in ("ts_ns", "dur_ns", "n"))
+    most = con.execute(_COMMITTER.format(ts_ns=ts_ns, dur_ns=dur_ns)).fetchone()
+    comm, pid, asked = most or (None, None, 0)
+    by = f", {min(asked, n)} of them asked for by {comm} (process {pid})" if asked else ""
+    words = f"by {n} journal commits within {duration(dur_ns)} at {_clock(ts_ns + dur_ns)}{by}"
+    return FrozenBy("commits", rule, words, ts_ns, dur_ns, comm, pid, n=n)
 
 
 def frozen_words(trace: Trace) -> str | None:
@@ -99,7 +187,20 @@ def frozen_words(trace: Trace) -> str | None:
     if not frozen:
         return None
     with trace.connect() as con:
-        call = frozen_by(con, trace.meta)
-    if call is not None:
-        return f"frozen {call.words}"
+        found = frozen_by(con, trace.meta)
+    if found is not None:
+        return f"frozen {found.words}" + (f", by the rule {found.rule}" if found.rule else "")
     return f"frozen {_WHY.get(frozen['why'], frozen['why'])}"
+
+
+def _path(con: duckdb.DuckDBPyConnection, found: dict[str, Any]) -> str | None:
+    row = con.execute("SELECT path FROM paths WHERE path_id = ?", [found["path_id"]]).fetchone()
+    return row[0] if row is not None else None
+
+
+def _on(path: str | None) -> str:
+    return f" on {path}" if path else ""
+
+
+def _clock(ns: int) -> str:
+    return f"{datetime.fromtimestamp(ns // 10**9, UTC):%H:%M:%S} UTC"

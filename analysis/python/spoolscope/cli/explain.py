@@ -118,7 +118,7 @@ def command(
 
 def _frozen(found: "Explanation") -> Iterable[str]:
     if found.frozen is not None:
-        yield from wrapped(f"Frozen {found.frozen.words}: {found.frozen.split}.")
+        yield from wrapped(found.frozen.sentence)
         yield ""
 
 

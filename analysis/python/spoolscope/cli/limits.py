@@ -1,13 +1,11 @@
-"""Numbers, times, sizes and rules as they are given on the command line."""
+"""Numbers, times and sizes as they are given on the command line."""
 
-import errno
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from spoolscope.tracers.request import FreezeRules, Limit
+from spoolscope.tracers.request import Limit
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -94,34 +92,6 @@ class LimitType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if not SIZES["K"] <= size <= LARGEST_BYTES:
             self.fail(f"{_shown(value)} is not a size such as 64M or 2G, up to 1024T", param, ctx)
         return Limit(size_bytes=size)
-
-
-class FreezeRule(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """slow=TIME or errno=NAME."""
-
-    name = "rule"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> FreezeRules:
-        """Return the rule."""
-        if isinstance(value, FreezeRules):
-            return value
-        what, _, limit = value.partition("=")
-        if what == "slow":
-            seconds = Duration(1e-6).convert(limit, param, ctx)
-            return FreezeRules(slow_ns=round(seconds * 1e9))
-        number = getattr(errno, limit, None)
-        if what != "errno" or not isinstance(number, int):
-            self.fail(f"{_shown(value)} is not a rule such as slow=500ms or errno=EIO", param, ctx)
-        return FreezeRules(errno=number)
-
-
-def both(rules: Iterable[FreezeRules]) -> FreezeRules:
-    """Return the rules as one; of several of a kind the last counts."""
-    slow_ns = number = None
-    for rule in rules:
-        slow_ns = rule.slow_ns if rule.slow_ns is not None else slow_ns
-        number = rule.errno if rule.errno is not None else number
-    return FreezeRules(slow_ns, number)
 
 
 def _shown(value: object) -> str:

@@ -1,12 +1,15 @@
 """The verb record."""
 
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
 from spoolscope.analysis.beyond import unjudged_calls
-from spoolscope.cli.limits import PID, Duration, FreezeRule, LimitType, Number, both
+from spoolscope.cli.freeze_rules import HELP, FreezeRuleType, cause_rules, refuse_uncounted
+from spoolscope.cli.limits import PID, Duration, LimitType, Number
 from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
@@ -22,7 +25,7 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.printing import say
 from spoolscope.replay.interrupts import ending_on_signals
-from spoolscope.tracers.request import FreezeRules, Limit
+from spoolscope.tracers.request import Limit
 from spoolscope.tracers.session import (
     Request,
     Summary,
@@ -114,9 +117,14 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
 @click.option("--keep", type=Number(1, 1_000_000), help="Keep the newest N traces (with these).")
 @click.option(
     "--freeze-on",
-    type=FreezeRule(),
+    type=FreezeRuleType(),
     multiple=True,
-    help="Freeze after a call: slow=500ms, errno=EIO. At most once per window.",
+    help=HELP,
+)
+@click.option(
+    "--on-freeze",
+    metavar="COMMAND",
+    help="Run this with the path of each trace that was frozen, but for that of the end.",
 )
 @click.option(
     "--sample-hz",
@@ -192,7 +200,9 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
         rotate=options["rotate"] or Limit(),
         keep=options["keep"],
         last=options["last"] or Limit(),
-        freeze_on=both(options["freeze_on"]),
+        freeze_on=options["freeze_on"],
+        cause_rules=cause_rules(options["freeze_on"]),
+        on_freeze=shlex.split(options["on_freeze"] or ""),
     )
     _check(request)
     with ending_on_signals(), progress(quiet=quiet) as show:
@@ -236,9 +246,20 @@ def _check(request: Request) -> None:
         raise SpoolscopeError(
             "--keep counts traces", remedy="give --rotate or --last", exit_code=USAGE
         )
-    if request.freeze_on != FreezeRules() and not request.last:
+    if request.freeze_on and not request.last:
         raise SpoolscopeError(
             "--freeze-on needs a flight recorder", remedy="give --last 5m", exit_code=USAGE
+        )
+    refuse_uncounted(request.freeze_on, request.spools)
+    if request.on_freeze and not request.last:
+        raise SpoolscopeError(
+            "--on-freeze needs a flight recorder", remedy="give --last 5m", exit_code=USAGE
+        )
+    if request.on_freeze and shutil.which(request.on_freeze[0]) is None:
+        raise SpoolscopeError(
+            f"--on-freeze: there is no command {request.on_freeze[0]}",
+            remedy="give its path; for a pipeline sh -c '...' sh",
+            exit_code=USAGE,
         )
 
 

@@ -9,6 +9,7 @@ from spoolscope.analysis.frozen import frozen_words
 from spoolscope.cli.names import marked, named, names_lines
 from spoolscope.cli.output import emit_json
 from spoolscope.cli.printing import say
+from spoolscope.tracers.hook import Ran
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.trace import Trace
@@ -42,6 +43,7 @@ def show_recording(
         "lost": totals["lost"],
         "complete": totals["complete"],
         "ended_early": recording.control.get("early"),
+        "hooks": recording.control.get("hooks", []),
         "segments_pending": len(recording.pending()),
         "segments_skipped": recording.control["skipped"],
         "traces": traces,
@@ -83,6 +85,8 @@ def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> 
     )
     if facts["ended_early"]:
         say(f"The recording {facts['ended_early']}.")
+    for ran in facts["hooks"]:
+        say(f"--on-freeze {Ran(**ran).words}")
     if pid := facts["recorder_pid"]:
         say(f"Process {pid} records; {facts['segments_pending']} segments are open.")
     elif facts["segments_pending"]:

@@ -13,6 +13,7 @@ from spoolscope.tracers.blktrace.capture import BlockEvents
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.edge import edge
 from spoolscope.tracers.faults import fault_columns
+from spoolscope.tracers.frozen import frozen_meta
 from spoolscope.tracers.held import lock_columns, mapping_columns
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
@@ -56,8 +57,7 @@ def convert(
         segments: What spoolscope-record wrote; several are consecutive ones, oldest first.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: Why a flight recorder was frozen at the end of these segments (``why``), and the
-            ``call`` that did it, by ``tid`` and ``start_ns``, if one did.
+        frozen: What a recorder said when it was frozen at the end of these segments.
         progress: Called with the phase and the share of all that is done.
 
     Raises:
@@ -101,7 +101,7 @@ def write(
         capture: The capture; its calls are renumbered.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: Why a flight recorder was frozen at its end (``why``), and by which ``call``.
+        frozen: What a recorder said when it was frozen at the end of these segments.
         blocks: Block events recorded beside it.
         progress: Called with the phase and the share of all that is done.
     """
@@ -143,13 +143,7 @@ def write(
     meta = _meta(capture, resolved, losses)
     meta["edge"] = edge(capture, resolved, names.device)
     if frozen is not None:
-        end_ns = meta["start_ns"] + meta["duration_ns"]
-        meta["frozen"] = {
-            "why": frozen["why"],
-            "at_ns": end_ns,
-            "window_ns": meta["duration_ns"],
-            "call": _frozen_by(capture, frozen.get("call")),
-        }
+        meta["frozen"] = frozen_meta(capture, frozen, meta, inodes)
     meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
@@ -164,14 +158,6 @@ def write(
     meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
-
-
-def _frozen_by(capture: Capture, call: Mapping[str, int] | None) -> dict[str, int] | None:
-    """Return where the call that froze a recorder stands in ``syscalls``: its thread and begin."""
-    if call is None:
-        return None
-    shift = capture.start_real_ns - capture.start_mono_ns
-    return {"tid": int(call["tid"]), "ts_ns": int(call["start_ns"]) + shift}
 
 
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:

@@ -70,6 +70,11 @@ QUESTIONS = (
         coarser="threads keep their first name",
     ),
     Question("open_files", "which files were open when it began", ("dump_open_files",)),
+    Question(
+        "under way",
+        "calls that have not returned yet, for --freeze-on",
+        ("dump_calls",),
+    ),
     Question("loss", "which calls of which thread were lost, if any", ("dump_tasks",)),
     Question(
         "split",

@@ -13,6 +13,7 @@ from typing import Any
 
 from spoolscope.tracers.request import Request
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.files import write_file
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.1
@@ -32,6 +33,8 @@ class Recorder:
         """Start it; ``capture`` is the file to write, its answers go beside it."""
         self._answers = capture.with_suffix(".json")
         self._answers.touch(mode=0o600, exist_ok=False)
+        if request.cause_rules:
+            write_file(_cause_file(capture), json.dumps(request.cause_rules), private=True)
         self._read_bytes = 0
         self._last: dict[str, Event] = {}
         self.signalled = False
@@ -131,6 +134,7 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         "--unit": request.units,
         "--exe": request.exes,
         "--comm": request.comms,
+        "--freeze-on": [json.dumps({"rule": r.words, **r.limit}) for r in request.freeze_on],
     }
     for flag, values in many.items():
         words += [word for value in values for word in (flag, str(value))]
@@ -143,17 +147,21 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         "--rotate-seconds": request.rotate.age_s,
         "--last-bytes": request.last.size_bytes,
         "--last-seconds": request.last.age_s,
-        "--freeze-slow-ns": request.freeze_on.slow_ns,
-        "--freeze-errno": request.freeze_on.errno,
     }
     words += [
         word for flag, value in once.items() if value is not None for word in (flag, str(value))
     ]
     if request.snapshot_rate is not None:
         words += ["--snapshot-rate", str(request.snapshot_rate)]
+    if request.cause_rules:
+        words += ["--cause-rules", str(_cause_file(capture))]
     if request.command:
         words += ["--", *request.command]
     return words
+
+
+def _cause_file(capture: Path) -> Path:
+    return capture.with_name("causes.json")
 
 
 def _failure(error: str, code: int) -> SpoolscopeError:

@@ -1,8 +1,9 @@
 """What to record."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Snapshot = Literal["full", "touched", "none"]
 
@@ -19,12 +20,22 @@ class Limit:
         return self.size_bytes is not None or self.age_s is not None
 
 
-@dataclass(frozen=True)
-class FreezeRules:
-    """Calls that freeze a flight recorder: slower than this, or failing with this errno."""
+CauseRules = Sequence[Mapping[str, Any]]
+"""How stacks are named; each has cause, frames (of each next and names), around, last_resort."""
 
-    slow_ns: int | None = None
-    errno: int | None = None
+
+@dataclass(frozen=True)
+class FreezeRule:
+    """What freezes a flight recorder.
+
+    Attributes:
+        words: The rule as a user writes it.
+        limit: One of: slow_ns; errno; in_flight_ns; lock_held_ns; cause and ns; commits and
+            window_ns.
+    """
+
+    words: str
+    limit: Mapping[str, int | str]
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,9 @@ class Request:
         rotate: When the next trace of a divided recording begins.
         keep: How many traces of it, or frozen windows, stay; None: all.
         last: The window of a flight recorder.
-        freeze_on: What freezes it besides ``spoolscope freeze``.
+        freeze_on: What freezes it besides ``spoolscope freeze``: any of these rules.
+        cause_rules: What names causes, for rules on these.
+        on_freeze: Command that is run with the path of each frozen trace but the last one.
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
         sample_hz: Looks a second at what each CPU runs; 0: none, None: the recorder's default.
@@ -67,7 +80,9 @@ class Request:
     rotate: Limit = Limit()
     keep: int | None = None
     last: Limit = Limit()
-    freeze_on: FreezeRules = FreezeRules()
+    freeze_on: Sequence[FreezeRule] = ()
+    cause_rules: CauseRules = ()
+    on_freeze: Sequence[str] = ()
 
     @property
     def is_series(self) -> bool:

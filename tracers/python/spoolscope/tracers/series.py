@@ -10,8 +10,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from spoolscope.tracers.convert import convert
+from spoolscope.tracers.hook import Hook
 from spoolscope.tracers.recorder import Event, Recorder
 from spoolscope.tracers.request import Request
 from spoolscope.traces import unfinished
@@ -67,17 +69,22 @@ class Series:
         self.capture = self.captures / "capture.seg"
         self._worker = _new_worker()
         self._running: Future[str | None] | None = None
+        self._job: Job | None = None
+        self._recorder: dict[str, Any] = {}
+        self.hook = Hook(self.request.on_freeze, self.tell)
 
     def told(self, recorder: Recorder, *, ended: bool = False) -> None:
         """Say in recording.json who records."""
-        control = {
-            "kind": self.kind,
+        self._recorder = {
             "recorder_pid": recorder.pid,
             "recorder_started": None if ended else started_at(recorder.pid),
             "ended": ended,
-            "early": self.early,
-            "skipped": self.skipped,
         }
+        self._write_control()
+
+    def _write_control(self) -> None:
+        control = {"kind": self.kind, **self._recorder, "early": self.early}
+        control |= {"skipped": self.skipped, "hooks": self.hook.to_json()}
         write_control(self.path, control)
 
     def on(self, event: Event) -> None:
@@ -110,14 +117,16 @@ class Series:
 
     def work(self) -> None:
         """Convert what is queued, one after the other, in a process of low priority."""
+        if self.hook.step():
+            self._write_control()
         if self._running is not None and not self._running.done():
             return
         self._finished()
         if self.pending:
-            job = self.pending.popleft()
+            self._job = self.pending.popleft()
             self.number += 1
             output = self.path / f"{self.kind}-{self.number:06}"
-            self._running = self._worker.submit(_convert, job, output, self.hiding)
+            self._running = self._worker.submit(_convert, self._job, output, self.hiding)
 
     def _finished(self) -> None:
         if self._running is None:
@@ -127,7 +136,10 @@ class Series:
         if failure:
             self.failures.append(str(failure))
         else:
-            self.made(self.path / f"{self.kind}-{self.number:06}")
+            made_now = self.path / f"{self.kind}-{self.number:06}"
+            self.made(made_now)
+            if self._job and self._job.frozen and self._job.frozen["why"] != "end":
+                self.hook.add(made_now, str(self._job.frozen["why"]))
         made = sorted(self.path.glob(f"{self.kind}-*"))
         for old in made[: -self.request.keep] if self.request.keep else []:
             shutil.rmtree(old)
@@ -147,6 +159,9 @@ class Series:
             self._wait()
         self._finished()
         self._worker.shutdown()
+        self.hook.end()
+        if self.request.on_freeze:
+            self._write_control()
         if not self.failures:
             discard(self.captures)
 

@@ -33,8 +33,12 @@ META_FIELDS = (
     ("ended", "Why the recorder ended: asked, command ended, disk full; null if it did not say."),
     (
         "frozen",
-        "A flight recorder's trace: why and when it was frozen, length of the window; the call "
-        "that did it, by tid and ts_ns, if one did.",
+        "A flight recorder's trace: why and when it was frozen, by which rule, length of the "
+        "window; what did it, else null: a call by tid and ts_ns; in_flight, a call that had not "
+        "returned and is in no table: since ts_ns, its path_id (of the directory in which it "
+        "looked a name up, if in_directory), frames: functions of the kernel in which it slept, "
+        "innermost first; lock, held since ts_ns, waiters: how many waited for it; commits: n "
+        "from ts_ns on within dur_ns.",
     ),
     ("lost", "Number of calls lost; the table losses says where."),
     ("shed", "Number of reads and writes left out to keep to --max-overhead."),

@@ -70,6 +70,22 @@ class Hiding:
         return cls(key, programs, book_file(file, key_id(key)))
 
 
+def frozen_with(meta: dict[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
+    """Return the part ``frozen`` of meta.json with the names of programs as ``shown`` gives them.
+
+    Empty where meta.json has no such part.
+    """
+    frozen = meta.get("frozen")
+    if not frozen:
+        return {}
+    named = {
+        what: {**frozen[what], "comm": shown(frozen[what]["comm"])}
+        for what in ("in_flight", "lock")
+        if frozen.get(what)
+    }
+    return {"frozen": {**frozen, **named}}
+
+
 class Private:
     """Hides the names of one trace with one key.
 
@@ -123,6 +139,7 @@ class Private:
                 }
                 for calls in meta.get("unjudged", [])
             ],
+            **frozen_with(meta, lambda comm: str(self._asked("comms", comm))),
             "filter": {k: self._asked(k, v) for k, v in meta.get("filter", {}).items()},
             "pseudonymised": True,
             "key_id": key_id(self.hiding.key),

@@ -31,7 +31,8 @@ class Recording:
         path: The directory.
         control: The content of recording.json: format, kind (trace or frozen), recorder_pid,
             recorder_started (clock ticks, proc(5)), ended, early (when and why it ended early, in
-            words, or null), skipped (segments that --keep dropped before they were converted).
+            words, or null), skipped (segments that --keep dropped before they were converted),
+            hooks (commands that were run for frozen traces: trace, status, seconds, output).
     """
 
     path: Path

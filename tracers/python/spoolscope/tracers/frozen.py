@@ -1,0 +1,62 @@
+"""What froze a flight recorder, as meta.json tells it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from spoolscope.tracers.inodes import Inodes
+from spoolscope.traces.capture import Capture
+
+Found = Mapping[str, Any]
+
+
+def frozen_meta(
+    capture: Capture, event: Found, meta: Found, inodes: Callable[[], Inodes]
+) -> dict[str, Any]:
+    """Return ``frozen`` of meta.json.
+
+    Args:
+        capture: The window that was frozen.
+        event: What the recorder said: ``why``, ``rule``, and what broke it.
+        meta: The rest of meta.json: start_ns, duration_ns.
+        inodes: Names files.
+    """
+    shift = capture.start_real_ns - capture.start_mono_ns
+
+    def path_id(found: Found) -> int | None:
+        if not found["ino"]:
+            return None
+        file = (np.array([found["dev"]]), np.array([found["ino"]], np.uint64))
+        now = np.array([capture.start_mono_ns + meta["duration_ns"]], np.uint64)
+        return _known(int(inodes().path(*file, now)[0]))
+
+    def going_on(found: Found, since: str, kept: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "ts_ns": int(found[since]) + shift,
+            "dur_ns": int(found["ns"]),
+            "path_id": path_id(found),
+            **{name: found[name] for name in kept},
+        }
+
+    call, lock, flight, commits = (event.get(w) for w in ("call", "lock", "in_flight", "commits"))
+    return {
+        "why": event["why"],
+        "rule": event.get("rule"),
+        "at_ns": meta["start_ns"] + meta["duration_ns"],
+        "window_ns": meta["duration_ns"],
+        "call": call and {"tid": int(call["tid"]), "ts_ns": int(call["start_ns"]) + shift},
+        "in_flight": flight and going_on(flight, "start_ns", _IN_FLIGHT),
+        "lock": lock and going_on(lock, "since_ns", _LOCK),
+        "commits": commits
+        and {"n": commits["n"], "ts_ns": commits["end_ns"] + shift - commits["window_ns"]}
+        | {"dur_ns": commits["window_ns"]},
+    }
+
+
+_IN_FLIGHT = ("pid", "tid", "comm", "syscall", "in_directory", "frames")
+_LOCK = ("pid", "comm", "kind", "exclusive", "waiters")
+
+
+def _known(path_id: int) -> int | None:
+    return path_id if path_id >= 0 else None

@@ -1,0 +1,59 @@
+//! Calls that have not returned yet, as an iterator tells of them.
+
+use anyhow::Result;
+use libbpf_rs::Link;
+use serde_json::{Value, json};
+use spoolscope_traces::calls;
+use spoolscope_traces::records::STACK_FRAMES;
+
+use crate::iterators;
+
+/// `struct call_under_way` of under_way.bpf.h, with the stack.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct UnderWay {
+    pub start_ns: u64,
+    /// Since when it sleeps; 0: it does not.
+    pub out_ns: u64,
+    ino: u64,
+    dev: u32,
+    pub pid: u32,
+    pub tid: u32,
+    n_frames: u32,
+    call: u32,
+    in_directory: u32,
+    comm: [u8; 16],
+    stack: [u64; STACK_FRAMES],
+}
+
+impl UnderWay {
+    /// The stack on which it sleeps.
+    pub fn frames(&self) -> &[u64] {
+        &self.stack[..STACK_FRAMES.min(self.n_frames as usize)]
+    }
+
+    /// What the frozen trace is told of it; the call itself is in none.
+    pub fn told(&self, now_ns: u64) -> Value {
+        let name = calls::by_id(self.call as u16).map(|call| call.name);
+        json!({
+            "pid": self.pid, "tid": self.tid, "comm": text(&self.comm),
+            "syscall": name, "start_ns": self.start_ns,
+            "ns": now_ns.saturating_sub(self.start_ns),
+            "dev": self.dev, "ino": self.ino, "in_directory": self.in_directory != 0,
+            "frames": self.frames(),
+        })
+    }
+}
+
+/// A name in a fixed-size field; what is not UTF-8 becomes a replacement character.
+pub fn text(name: &[u8]) -> String {
+    let end = name.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
+}
+
+/// All calls that have not returned now.
+pub fn read(link: &Link) -> Result<Vec<UnderWay>> {
+    let bytes = iterators::read_all(iterators::open(link)?)?;
+    let records = bytes.chunks_exact(size_of::<UnderWay>());
+    Ok(records.map(bytemuck::pod_read_unaligned).collect())
+}
