@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks docs wheel deb format clean
+.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks docs wheel deb release format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -52,6 +52,11 @@ wheel: ## dist/: a wheel for any platform, and one with the native programs for 
 deb: ## dist/: a package for this release of Debian or Ubuntu, with a service for always-on recording
 	@.ci/setup test
 	@.ci/deb
+
+release: ## dist/: wheels, sdist, package, checksums, a list of all parts; and a tag
+	@.ci/setup test
+	@.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[release]'
+	@.ci/release
 
 format: ## rewrite sources to the house style
 	@.ci/setup test
