@@ -1,0 +1,116 @@
+"""The recipes of CONTRIBUTING.md, followed: what `./new` writes passes the gates and works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+# What a skeleton touches or is checked by; the samples are left where they are.
+COPIED = ("new", "pyproject.toml", "traces/filesystems.toml", "traces/calls.txt")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Copy what changes may touch."""
+    for name in COPIED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(TOP / name, tmp_path / name)
+    for component in ("traces", "tracers", "replay", "analysis"):
+        shutil.copytree(TOP / component / "python", tmp_path / component / "python")
+        for kind in ("unit", "root"):
+            (tmp_path / component / "tests" / kind).mkdir(parents=True)
+    return tmp_path
+
+
+def new(tree: Path, *words: str) -> list[Path]:
+    done = subprocess.run([sys.executable, tree / "new", *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [tree / line for line in done.stdout.splitlines()]
+
+
+def python(tree: Path, code: str) -> str:
+    """Run code with the packages of the copy."""
+    path = ":".join(
+        str(tree / name / "python") for name in ("traces", "tracers", "replay", "analysis")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def gates(files: list[Path]) -> None:
+    """Hold files to the linter and to the form."""
+    ruff = Path(sys.executable).with_name("ruff")
+    for words in (["check"], ["format", "--check"]):
+        done = subprocess.run([ruff, *words, *files], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_filesystem(tree: Path) -> None:
+    new(tree, "filesystem", "probefs")
+    shown = python(
+        tree,
+        "from spoolscope.traces.filesystems import FILESYSTEMS as f;"
+        "print(f['probefs'].mkfs, f['probefs'].explained)",
+    )
+    assert shown == "('mkfs.probefs',) False\n"
+
+
+def test_a_section(tree: Path) -> None:
+    gates(new(tree, "section", "probe"))
+    shown = python(
+        tree,
+        "from spoolscope.report.sections import SECTIONS;"
+        "print([one.anchor for one in SECTIONS][-5:])",
+    )
+    assert "'probe', 'fidelity'" in shown
+
+
+def test_a_verb(tree: Path) -> None:
+    gates(new(tree, "verb", "probe"))
+    sample = TOP / "traces/samples/postfix-dovecot"
+    shown = python(
+        tree,
+        "from spoolscope.cli.probe import command;"
+        f"command([{str(sample)!r}], standalone_mode=False)",
+    )
+    assert re.fullmatch(r"\d+(,\d+)* calls\n", shown)
+
+
+def test_an_exporter(tree: Path) -> None:
+    gates(new(tree, "exporter", "probe"))
+    shown = python(
+        tree, "from spoolscope.export.formats import EXPORTERS; print(list(EXPORTERS)[-1])"
+    )
+    assert shown == "probe\n"
+
+
+@pytest.mark.parametrize("name", ["replay/probe", "replay/root/probe", "traces/probe"])
+def test_a_test(tree: Path, name: str) -> None:
+    (file,) = new(tree, "test", name)
+    gates([file])
+    assert "raise AssertionError" in file.read_text()
+
+
+def test_nothing_is_replaced(tree: Path) -> None:
+    new(tree, "verb", "probe")
+    done = subprocess.run([tree / "new", "verb", "probe"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.split("/")[-1]) == (1, "probe.py is there already\n")
+
+
+def test_what_the_recipes_name_is_there() -> None:
+    named = set(re.findall(r"`([\w./-]+/[\w./-]*)`", (TOP / "CONTRIBUTING.md").read_text()))
+    paths = {name for name in named if "NAME" not in name and not name.startswith(("/", "./"))}
+    bases = (TOP, TOP / "analysis/python/spoolscope", TOP / "build")
+    assert len(paths) > 20
+    assert [
+        name for name in sorted(paths) if not any((base / name).exists() for base in bases)
+    ] == []
