@@ -1,13 +1,14 @@
 """Everything a report shows about one trace, computed in one pass over it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from spoolscope.analysis.bins import Bins, in_bins
+from spoolscope.analysis.block_io import BlockReport, study_block_io
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import Explanation, explain_with
@@ -39,6 +40,7 @@ class Study:
     directories: list[Directory]
     slowest: list[Waterfall]
     bins: Bins
+    block_io: BlockReport = field(default_factory=BlockReport)
 
     @property
     def headline(self) -> str:
@@ -115,6 +117,7 @@ def study(
             directories=hot_directories(con),
             slowest=waterfalls(con, trace.meta),
             bins=in_bins(con, trace.meta),
+            block_io=study_block_io(con),
         )
 
 

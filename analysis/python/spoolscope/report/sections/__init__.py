@@ -3,6 +3,7 @@
 from spoolscope.report.inputs import Inputs, SectionMaker
 from spoolscope.report.page import Section
 from spoolscope.report.sections import (
+    block_io,
     callers,
     calls,
     certificate,
@@ -30,6 +31,7 @@ SECTIONS: tuple[SectionMaker, ...] = (
     callers,
     timeline,
     commits,
+    block_io,
     cpu,
     culprits,
     files,
