@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,40 +17,176 @@ from spoolscope.cli.output import (
     warn,
 )
 from spoolscope.cli.printing import say
-from spoolscope.traces.errors import INCOMPLETE
+from spoolscope.traces.digests import META
+from spoolscope.traces.errors import FAILED, INCOMPLETE, UNDECIDED, USAGE, SpoolscopeError
+from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
     from spoolscope.analysis.compare import Candidate, Comparison
+    from spoolscope.analysis.demands.decisions import Decision
+    from spoolscope.analysis.demands.language import Demand
     from spoolscope.analysis.pairs import Pair
     from spoolscope.analysis.stats import Estimate
 
 
-@click.command("compare", epilog="Example: spoolscope compare mail.replay --reference ext4")
+EXIT_CODES = {"fails": FAILED, "undecided": UNDECIDED}
+
+EPILOG = """\b
+Examples:
+  spoolscope compare mail.replay --reference ext4
+  spoolscope compare monday.trace tuesday.trace
+  spoolscope compare monday.trace tuesday.trace --fail-if 'time > +10 %'
+"""
+
+
+@click.command("compare", epilog=EPILOG)
 @click.argument("out", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 @quiet_option
 @click.option("--reference", help="Candidate to hold the others against.")
 @replayed_trace_option
+@click.option(
+    "--fail-if",
+    "demands",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="Exit with 4 if it is so, with 5 if the intervals do not tell: 'time > +10 %', 'p99 of "
+    "fsync > 20 ms', 'calls over 10 ms > +50 %', 'commits per delivery > 1.5 x'.",
+)
 def command(
-    out: tuple[Path, ...], as_json: bool, quiet: bool, reference: str | None, trace: Path | None
+    out: tuple[Path, ...],
+    as_json: bool,
+    quiet: bool,
+    reference: str | None,
+    trace: Path | None,
+    demands: tuple[str, ...],
 ) -> int:
-    """Compare the candidates of a replay; OUT is what 'replay -o' wrote.
+    """Compare the candidates of a replay, or two recordings.
 
-    The primary metric, fixed beforehand, is the time spent in calls, over the
-    same calls on every candidate. The unit of the statistics is the run.
+    OUT is what 'replay -o' wrote: the primary metric, fixed beforehand, is the
+    time spent in calls, over the same calls on every candidate. The unit of the
+    statistics is the run.
+
+    Or OUT is two traces, before and after a change: what moved in the time of a
+    call for the first one's mix of calls, by cause, call, program and class of
+    file. The unit of the statistics is a window of time.
     """
+    from spoolscope.analysis.demands.language import parse_demand
+    from spoolscope.analysis.outcomes import is_replay
+
+    wanted = [parse_demand(text) for text in demands]
+    recordings = [path for path in out if not is_replay(path)]
+    foreign = len(out) == 1 and not (out[0] / META).exists()
+    if recordings and not foreign:
+        refuse_mixed(out, recordings)
+        refuse_for_recordings(reference, trace)
+        return _recordings(out, wanted, as_json=as_json, quiet=quiet)
+    return _replays(out, wanted, reference, trace, as_json=as_json, quiet=quiet)
+
+
+def refuse_mixed(inputs: Sequence[Path], recordings: Sequence[Path]) -> None:
+    """Refuse all but two recordings, or only replays.
+
+    Raises:
+        SpoolscopeError: it is another number, or replays are among them.
+    """
+    if len(recordings) < len(inputs):
+        raise SpoolscopeError(
+            f"{recordings[0]} is no replay, others are",
+            remedy="give replays, or two traces; 'spoolscope validate' holds replays against "
+            "recordings",
+            exit_code=USAGE,
+        )
+    if len(recordings) != 2:
+        for path in recordings:
+            Trace.open(path)  # one that is neither has its own error
+        raise SpoolscopeError(
+            f"{len(recordings)} traces: a comparison is of two",
+            remedy="give the one before and the one after, or what 'spoolscope replay -o' wrote",
+            exit_code=USAGE,
+        )
+
+
+def refuse_for_recordings(reference: str | None, trace: Path | None) -> None:
+    """Refuse the options that only replays have.
+
+    Raises:
+        SpoolscopeError: one of them is given.
+    """
+    if reference is not None or trace is not None:
+        raise SpoolscopeError(
+            f"{'--reference' if trace is None else '--trace'} is for replays",
+            remedy="leave it out; the first trace is the reference",
+            exit_code=USAGE,
+        )
+
+
+def _recordings(out: Sequence[Path], wanted: "list[Demand]", *, as_json: bool, quiet: bool) -> int:
+    from spoolscope.analysis.demands.of_recordings import decide_recordings
+    from spoolscope.analysis.recordings.moved import compare_recordings
+    from spoolscope.analysis.recordings.sentences import to_json
+    from spoolscope.cli.compare_recordings import text as text_of_recordings
+
+    opened = [Trace.open(path) for path in out]
+    with progress(quiet=quiet) as show:
+        between = compare_recordings(opened[0], opened[1], show)
+    decisions = [decide_recordings(between, demand) for demand in wanted]
+    if as_json:
+        emit_json(to_json(between) | _decided(decisions))
+    else:
+        say(*text_of_recordings(between), *_decisions(decisions))
+        say(f"Next: {_report_command(out)}")
+    whole = all(trace.meta.get("complete") for trace in opened)
+    return _exit_code(decisions, whole=whole)
+
+
+def _replays(
+    out: Sequence[Path],
+    wanted: "list[Demand]",
+    reference: str | None,
+    trace: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     from spoolscope.analysis.compare import compare
+    from spoolscope.analysis.demands.of_replays import decide_replays
 
     with progress(quiet=quiet) as show:
         found = compare(out, reference, show, trace)
+        decisions = [one for demand in wanted for one in decide_replays(found, demand)]
     if found.replay.trace is None:
         warn(found.replay.without_trace)
     if as_json:
-        emit_json(found.to_json())
+        emit_json(found.to_json() | _decided(decisions))
     else:
-        say(*text(found))
+        say(*text(found), *_decisions(decisions))
         say(f"Next: {found.verdict.next_command or _report_command(out)}")
-    return INCOMPLETE if found.verdict.problems else 0
+    if wanted and not decisions:
+        raise SpoolscopeError(
+            "--fail-if has no candidate to hold against the reference",
+            remedy="replay on two or more candidates",
+            exit_code=USAGE,
+        )
+    return _exit_code(decisions, whole=not found.verdict.problems)
+
+
+def _decided(decisions: "Sequence[Decision]") -> dict[str, Any]:
+    return {"fail_if": [decision.to_json() for decision in decisions]} if decisions else {}
+
+
+def _decisions(decisions: "Sequence[Decision]") -> list[str]:
+    lines = [line for one in decisions for line in _wrapped(f"--fail-if {one.text}")]
+    return ["", *lines] if lines else []
+
+
+def _exit_code(decisions: "Sequence[Decision]", *, whole: bool) -> int:
+    from spoolscope.analysis.demands.decisions import PASSES, worst
+
+    found = worst(decisions)
+    if found != PASSES:
+        return EXIT_CODES[found]
+    return 0 if whole else INCOMPLETE
 
 
 def text(found: "Comparison") -> Iterable[str]:
@@ -218,7 +354,7 @@ def _table(
         yield f"{labels[c.name]:<17}" + "".join(f"{cell:>{width}}" for cell in cells(c))
 
 
-def _report_command(out: tuple[Path, ...]) -> str:
+def _report_command(out: Sequence[Path]) -> str:
     return f"spoolscope report {' '.join(map(str, out))}"
 
 

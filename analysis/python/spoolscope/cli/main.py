@@ -37,7 +37,7 @@ VERBS = {
     "plan": "Show what a replay would do, and why a call waits.",
     "candidates": "List what a replay can run on, and how it is made.",
     "replay": "Re-execute a trace on candidate filesystems.",
-    "compare": "Say which candidate is faster, by how much, why.",
+    "compare": "Say what is faster, by how much, why: replays, or recordings.",
     "validate": "Hold replays against recordings: does the ranking hold?",
     "report": "Write one self-contained HTML report.",
     "clean": "Remove what killed commands have left.",
@@ -99,7 +99,7 @@ class VerbGroup(click.Group):
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     epilog="Start with 'spoolscope doctor'. Exit codes: 0 ok, 1 error, 2 usage, "
-    "3 finished but incomplete or diverged.",
+    "3 finished but incomplete or diverged, 4 what --fail-if names is so, 5 it is undecided.",
 )
 @click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
 @click.pass_context

@@ -3,6 +3,10 @@
 ERROR = 1
 USAGE = 2
 INCOMPLETE = 3
+FAILED = 4
+"""What ``compare --fail-if`` names is so."""
+UNDECIDED = 5
+"""The intervals do not tell whether it is so."""
 
 
 class SpoolscopeError(Exception):

@@ -1,0 +1,119 @@
+"""Whether what --fail-if demands is so: only an interval decides."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spoolscope.analysis.demands.language import Demand
+from spoolscope.analysis.wording import duration, interval, percent
+
+FAILS, PASSES, UNDECIDED = "fails", "passes", "undecided"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric as it was measured: the ratio to the reference, or the value of the candidate.
+
+    Attributes:
+        value: What is held against the limit; None if it could not be measured.
+        low: Lower end of its 95 % interval, None if there is none; high likewise.
+        why: Why it has no value or no interval, "" otherwise.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one expression.
+
+    Attributes:
+        expression: As it was given.
+        candidate: Of which it was decided.
+        relative: ``value``, its interval and ``limit`` are ratios to the reference, else values.
+        decision: "fails", "passes" or "undecided".
+        why: What kept it from being decided, "" if it was.
+    """
+
+    expression: str
+    candidate: str
+    relative: bool
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float
+    decision: str
+    why: str
+    unit: str
+
+    @property
+    def text(self) -> str:
+        """The decision in a sentence."""
+        found = self._found()
+        end = f": {self.why}" if self.why else ""
+        return f"{self.decision}: {self.expression} ({self.candidate}: {found}){end}"
+
+    def _found(self) -> str:
+        if self.value is None or math.isnan(self.value):
+            return "not measured"
+        if self.relative:
+            ends = "" if self.low is None else f", 95 % {interval(self.low, self.high)}"
+            return f"{self.value:.3g} x{ends}"
+        low, high = self._shown(self.low), self._shown(self.high)
+        return self._shown(self.value) + ("" if self.low is None else f", 95 % {low} to {high}")
+
+    def _shown(self, value: float | None) -> str:
+        if value is None or self.unit == "ns":
+            return duration(value)
+        return percent(value, 2) if self.unit == "share" else f"{value:,.3g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as ``compare --json`` has it."""
+        plain = asdict(self)
+        if self.value is not None and not math.isfinite(self.value):
+            plain["value"] = None
+        return plain
+
+
+def decide(demand: Demand, candidate: str, measured: Measured, doubt: str = "") -> Decision:
+    """Hold a metric against its limit.
+
+    It fails, or passes, only if the whole interval lies beyond, or within, the limit.
+
+    Args:
+        demand: The expression.
+        candidate: Of which it is asked.
+        measured: The metric.
+        doubt: What keeps anything from being decided; "" if nothing does.
+    """
+    low, high, limit = measured.low, measured.high, demand.limit
+    decision, why = UNDECIDED, doubt or measured.why
+    if low is not None and high is not None and not doubt:
+        beyond = low > limit if demand.above else high < limit
+        within = high <= limit if demand.above else low >= limit
+        decision = FAILS if beyond else PASSES if within else UNDECIDED
+        why = "the interval holds the limit" if decision == UNDECIDED else ""
+    elif not why:
+        why = "there is no interval"
+    return Decision(
+        demand.text,
+        candidate,
+        demand.relative,
+        measured.value,
+        low,
+        high,
+        limit,
+        decision,
+        why,
+        demand.metric.unit,
+    )
+
+
+def worst(decisions: Sequence[Decision]) -> str:
+    """Return "fails" if one does, else "undecided" if one is, else "passes"."""
+    found = {decision.decision for decision in decisions}
+    return next((word for word in (FAILS, UNDECIDED) if word in found), PASSES)

@@ -1,0 +1,148 @@
+"""Metrics of the runs of a replay."""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from spoolscope.analysis.causes import charged
+from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.demands.decisions import Decision, Measured, decide
+from spoolscope.analysis.demands.language import CAUSE, COUNT, MEAN, OVER, TIME, Demand, Metric
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.guests import counts_instructions
+from spoolscope.analysis.latency import supported
+from spoolscope.analysis.metrics import compared_calls
+from spoolscope.analysis.outcomes import Run
+from spoolscope.analysis.services import LOOP_MAJOR
+from spoolscope.analysis.stats import MINIMUM_ROUNDS, paired
+from spoolscope.traces.trace import Trace
+
+_REQUESTS = f"block_ios WHERE (parent_dev IS NULL OR parent_dev >> 20 != {LOOP_MAJOR})"
+_COUNTS = {
+    "commits": "SELECT count(*) FROM commits",
+    "requests": f"SELECT count(*) FROM {_REQUESTS}",
+    "flushes": f"SELECT count(*) FROM {_REQUESTS} AND op = 'flush'",
+    "writes": f"SELECT count(*) FROM {_REQUESTS} AND op = 'write'",
+    "reads": f"SELECT count(*) FROM {_REQUESTS} AND op = 'read'",
+    "written_bytes": f"SELECT coalesce(sum(bytes), 0) FROM {_REQUESTS} AND op = 'write'",
+    "read_bytes": f"SELECT coalesce(sum(bytes), 0) FROM {_REQUESTS} AND op = 'read'",
+}
+AS_RECORDED = "calls of a replay are those of the recording"
+
+Value = Callable[[Run], float | None]
+
+
+def decide_replays(found: Comparison, demand: Demand) -> list[Decision]:
+    """Decide an expression for each candidate against the reference."""
+    value, why = _value(found, demand.metric)
+    decisions = []
+    for name, candidate in found.candidates.items():
+        if name == found.reference:
+            continue
+        if value is None:
+            measured = Measured(None, why=why)
+        else:
+            measured = _measured(found, demand, name, value)
+        doubt = _doubt(candidate, *([found.candidates[found.reference]] if demand.relative else []))
+        decisions.append(decide(demand, name, measured, doubt))
+    return decisions
+
+
+def _doubt(*candidates: Candidate) -> str:
+    weak = [candidate.name for candidate in candidates if not candidate.fidelity.ok]
+    return f"runs of {' and '.join(weak)} were not true to the recording" if weak else ""
+
+
+def _measured(found: Comparison, demand: Demand, name: str, value: Value) -> Measured:
+    matched = found.replay.matched(name, found.reference)
+    runs = [run for run, _ in matched]
+    ours = [value(run) for run in runs]
+    theirs = [value(run) for _, run in matched] if demand.relative else [1.0] * len(runs)
+    if any(v is None for v in (*ours, *theirs)) or not runs:
+        return Measured(None, why="a run has too few such calls, or was not recorded")
+    numbers, others = [v or 0.0 for v in ours], [v or 0.0 for v in theirs]
+    if not any(numbers) and not any(others):
+        return Measured(1.0, 1.0, 1.0) if len(runs) >= MINIMUM_ROUNDS else _few(1.0, len(runs))
+    if not any(numbers) and not demand.relative:
+        return Measured(0.0, 0.0, 0.0) if len(runs) >= MINIMUM_ROUNDS else _few(0.0, len(runs))
+    estimate = paired(numbers, others)
+    if estimate.n < len(runs):
+        return Measured(None, why="it did not happen in each run")
+    if estimate.n < MINIMUM_ROUNDS:
+        return _few(estimate.ratio, estimate.n)
+    return Measured(estimate.ratio, estimate.low, estimate.high)
+
+
+def _few(value: float, rounds: int) -> Measured:
+    why = f"there are {rounds} rounds; it needs {MINIMUM_ROUNDS} at least, better 10"
+    return Measured(None if math.isnan(value) else value, why=why)
+
+
+def _value(found: Comparison, metric: Metric) -> tuple[Value | None, str]:
+    """Return the function that measures a run; None, and why, if none can."""
+    if metric.kind == COUNT:
+        return _count(found, metric)
+    if metric.kind == CAUSE:
+        return cached(lambda run: _of_cause(run, metric.name)), ""
+    if any(counts_instructions(run.result) for run in found.replay.runs):
+        return None, "these runs count instructions, which only 'compare' itself holds together"
+    calls = compared_calls(found.replay)
+    if metric.calls:
+        calls = calls[np.isin(found.replay.syscalls[calls], metric.calls)]
+    if not len(calls):
+        return None, "no compared call is one of these (file locking is not compared)"
+    return cached(lambda run: _of_lengths(run.latency_ns[calls], metric)), ""
+
+
+def _of_lengths(ns: np.ndarray, metric: Metric) -> float | None:
+    if metric.kind == TIME:
+        return float(ns.sum())
+    if metric.kind == MEAN:
+        return float(ns.mean())
+    if metric.kind == OVER:
+        return float((ns > metric.over_ns).mean())
+    told = supported(len(ns), metric.q) and supported(len(ns), 1 - metric.q)
+    return float(np.quantile(ns, metric.q)) if told else None
+
+
+def _of_cause(run: Run, cause: str) -> float | None:
+    if run.trace is None:
+        return None
+    return float(charged(explain(run.trace).causes).get(cause, 0))
+
+
+def _count(found: Comparison, metric: Metric) -> tuple[Value | None, str]:
+    if metric.name not in _COUNTS:
+        return None, AS_RECORDED
+    if metric.per == "delivery":
+        return None, "deliveries are those of the recording: count per second or call"
+    calls = max(found.n_calls, 1)
+
+    def measure(run: Run) -> float | None:
+        if run.trace is None:
+            return None
+        counted = _counted(run.trace, metric.name)
+        per = calls if metric.per == "call" else (run.result.makespan_ns or 0) / 1e9
+        return counted / per if per else None
+
+    return cached(measure), ""
+
+
+def _counted(directory: Path, name: str) -> float:
+    with Trace.open(directory).connect() as con:
+        row: Iterable[float] = con.execute(_COUNTS[name]).fetchone() or (0,)
+        return float(next(iter(row)))
+
+
+def cached(measure: Value) -> Value:
+    """Return a function that measures each run once."""
+    known: dict[int, float | None] = {}
+
+    def once(run: Run) -> float | None:
+        if id(run) not in known:
+            known[id(run)] = measure(run)
+        return known[id(run)]
+
+    return once

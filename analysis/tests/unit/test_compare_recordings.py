@@ -1,0 +1,210 @@
+"""Two recordings held against each other: known truths, and what must not be claimed."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from spoolscope.analysis.explain import explain
+from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES
+from spoolscope.analysis.recordings.moved import compare_recordings
+from spoolscope.analysis.recordings.resampling import Judge, run_length
+from spoolscope.analysis.recordings.sentences import headline, limits, word
+from spoolscope.cli.main import group
+from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
+
+MS = 1_000_000
+S = 1000 * MS
+COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+SECONDS = 16
+SAMPLE = "traces/samples/postfix-dovecot"
+
+
+@pytest.fixture
+def recording(new_builder):
+    """Return ``recording(name, syncs, reads, sync_ns)``: so many calls a second, and commits."""
+
+    def make(name, syncs=4, reads=20, sync_ns=5 * MS, seconds=SECONDS, comm="lmtp", **meta):
+        builder = new_builder(name)
+        noise = np.random.default_rng(len(name)).normal(1, 0.05, seconds)
+        for second in range(seconds):
+            for n in range(syncs):
+                at, wait = second * S + n * 100 * MS, int(sync_ns * noise[second])
+                path = f"a/tmp/{second}.{n}"
+                builder.call("fsync", at, 100_000, ((COMMIT, wait),), path=path, comm=comm)
+                target = builder.path_id(f"a/new/{second}.{n}")
+                at += 50 * MS
+                builder.call("rename", at, 50_000, path=path, path2_id=target, comm=comm, ret=0)
+            for n in range(reads):
+                at = second * S + n * 20 * MS + 1
+                builder.call("read", at, 10_000, path="a/cur/1", tid=200, comm="imap")
+            builder.commit(second * S, 5 * MS)
+        return Trace.open(builder.write(duration_ns=seconds * S, **meta))
+
+    return make
+
+
+def part(between, kind, name):
+    return next(part for part in between.parts[kind] if part.name == name)
+
+
+def test_what_costs_more_is_named_and_measured(recording):
+    between = compare_recordings(recording("monday"), recording("tuesday", sync_ns=10 * MS))
+    assert word(between) == "slower"
+    weights = {"fsync": 4 / 28, "rename": 4 / 28, "read": 20 / 28}
+    before = sum(weights[c] * ns for c, ns in
+                 (("fsync", 5.1 * MS), ("rename", 50_000), ("read", 10_000)))  # fmt: skip
+    assert between.cost.reference == pytest.approx(before, rel=0.02)
+    truth = 1 + weights["fsync"] * 5 * MS / before
+    assert between.cost.low < truth < between.cost.high
+    assert between.cost.ratio == pytest.approx(truth, rel=0.03)
+    assert part(between, "cause", "journal_commit").moved.ratio == pytest.approx(2, rel=0.04)
+    assert part(between, "call", "read").moved.difference == pytest.approx(0)
+    assert "tuesday than in monday" in headline(between)
+
+
+def test_parts_add_up_and_factors_multiply(recording):
+    between = compare_recordings(recording("a"), recording("b", syncs=6, reads=10, sync_ns=7 * MS))
+    for parts in between.parts.values():
+        total = sum(part.moved.difference for part in parts)
+        assert total == pytest.approx(between.cost.difference)
+    factors = between.load.rate.ratio * between.mix_effect * between.cost.ratio
+    assert factors == pytest.approx(between.total.ratio)
+
+
+def test_more_syncs_are_another_mix_and_no_slower_call(recording):
+    between = compare_recordings(recording("a"), recording("bb", syncs=16, reads=8))
+    assert between.total.ratio > 2
+    assert between.mix_effect > 2
+    assert word(between) in ("equivalent", "inconclusive")
+    assert between.load.mix == pytest.approx(1 - 2 * 4 / 28 - 8 / 40, abs=0.01)
+    said = " ".join(limits(between))
+    assert "The load was 1.43 times the first one" in said
+    assert "The mix of calls differed by" in said
+
+
+def test_a_delivery_takes_as_many_syncs_whatever_the_load(recording):
+    between = compare_recordings(recording("a"), recording("b", syncs=8))
+    assert between.load.deliveries == (4 * SECONDS, 8 * SECONDS)
+    assert between.per_delivery["syncs"].ratio == pytest.approx(1)
+    assert between.per_delivery["commits"].ratio == pytest.approx(0.5)
+
+
+def test_too_short_recordings_have_no_interval_and_no_verdict(recording):
+    between = compare_recordings(recording("a"), recording("b", sync_ns=50 * MS, seconds=5))
+    assert between.cost.ratio > 2
+    assert (between.cost.low, word(between)) == (None, "inconclusive")
+    assert "fewer than 10 give no interval" in " ".join(limits(between))
+
+
+def test_names_of_different_keys_are_not_matched_but_programs_are(recording):
+    keys = [{"pseudonymised": True, "key_id": key} for key in ("k1", "k2")]
+    between = compare_recordings(recording("a", **keys[0]), recording("b", **keys[1]))
+    assert between.boxes is None
+    assert {part.name for part in between.parts["program"]} == {"lmtp", "imap"}
+    assert "hide names with different keys" in " ".join(limits(between))
+    same = compare_recordings(recording("c", **keys[0]), recording("d", **keys[0]))
+    assert [box.name for box in same.boxes] == ["a"]
+
+
+def test_hidden_programs_of_different_keys_count_as_one(recording):
+    keys = [{"pseudonymised": True, "key_id": key} for key in ("k1", "k2")]
+    one = recording("a", comm="+abc", **keys[0])
+    between = compare_recordings(one, recording("b", comm="+xyz", **keys[1]))
+    assert part(between, "program", "(hidden)").calls == (8 * SECONDS, 8 * SECONDS)
+    same = compare_recordings(one, recording("c", comm="+abc", **keys[0]))
+    assert part(same, "program", "+abc").calls == (8 * SECONDS, 8 * SECONDS)
+
+
+def test_recordings_with_nothing_in_common_have_no_verdict(recording):
+    between = compare_recordings(recording("a", reads=0), recording("b", syncs=0))
+    assert between.load.covered_time == (0, 0)
+    assert word(between) == "inconclusive"
+
+
+def test_times_are_those_of_explain():
+    trace = Trace.open(SAMPLE)
+    found = compare_recordings(trace, trace)
+    calls = trace.table("syscalls", ["ts_ns", "dur_ns", "syscall", "flags_seen"]).to_pylist()
+    kept = [
+        call["dur_ns"]
+        for call in calls
+        if call["ts_ns"] >= trace.meta["snapshot_ns"]
+        and call["syscall"] not in SYSCALL_CLASSES["lock"]
+        and not call["flags_seen"] & IN_FLIGHT
+    ]
+    time_ns = found.reference.sums["time_ns"].sum()
+    assert found.reference.sums["calls"].sum() == len(kept)
+    assert sum(kept) - explain(trace).between_programs_ns <= time_ns <= sum(kept)
+    assert found.cost.ratio == 1
+    assert word(found) in ("inconclusive", "equivalent")
+
+
+def test_intervals_cover_the_truth_although_slow_times_last():
+    """Windows that depend on those before, as a busy disk makes them, are the hard case."""
+    rng = np.random.default_rng(7)
+    n, trials, hits = 60, 200, 0
+
+    def windows(mean):
+        noise = np.zeros(n)
+        for k in range(1, n):
+            noise[k] = 0.5 * noise[k - 1] + rng.normal(0, 0.3)
+        calls = rng.poisson(100, n).astype(float)
+        return np.column_stack([mean * np.exp(noise) * calls, calls])
+
+    for trial in range(trials):
+        judge = Judge(n, n, seed=2 * trial)
+        moved = judge.of_sums(lambda drawn: drawn[:, 0] / drawn[:, 1], (windows(1), windows(1.2)))
+        hits += moved.low <= 1.2 <= moved.high
+    assert 0.9 <= hits / trials <= 0.99
+    assert run_length(60) == 8
+
+
+def run(*arguments):
+    return CliRunner().invoke(group, [str(a) for a in arguments], standalone_mode=False)
+
+
+def test_the_command_says_it_in_80_columns_and_in_json(recording):
+    ours, theirs = recording("monday").path, recording("tuesday", sync_ns=10 * MS).path
+    result = run("compare", ours, theirs, "-q")
+    assert result.return_value == 0, result.exception
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    assert result.stdout.startswith("Calls are slower in tuesday than in monday")
+    found = json.loads(run("compare", ours, theirs, "--json", "-q").stdout)
+    assert found["verdict"]["word"] == "slower"
+    assert found["by_cause"][0]["name"] == "journal_commit"
+
+
+def test_other_numbers_of_traces_and_options_of_replays_are_refused(recording):
+    ours = recording("a").path
+    for words in ((ours,), (ours, ours, ours), (ours, ours, "--reference", "x")):
+        error = run("compare", *words, "-q").exception
+        assert isinstance(error, SpoolscopeError)
+        assert error.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("demand", "code"),
+    [
+        ("time > +10 %", 4),
+        ("time > +300 %", 0),
+        ("time of read > +10 %", 0),
+        ("journal commit > 1.5 x", 4),
+        ("mean of fsync > 7 ms", 4),
+        ("mean of fsync > 20 ms", 0),
+        ("calls over 8 ms > +50 %", 4),
+        ("commits > +10 %", 0),
+        ("commits per delivery < -50 %", 0),
+        ("p99 of fsync > 1 ms", 5),
+        ("time < -1 %", 0),
+    ],
+)
+def test_fail_if_decides_by_the_interval(recording, demand, code):
+    ours, theirs = recording("monday").path, recording("tuesday", sync_ns=10 * MS).path
+    result = run("compare", ours, theirs, "-q", "--json", "--fail-if", demand)
+    assert result.return_value == code, result.stdout or result.exception
+    (decision,) = json.loads(result.stdout)["fail_if"]
+    assert decision["decision"] == {0: "passes", 4: "fails", 5: "undecided"}[code]
+    assert (decision["why"] == "") == (code != 5)

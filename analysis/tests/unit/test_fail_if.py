@@ -1,0 +1,170 @@
+"""The language of --fail-if, and what it decides of replays."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from spoolscope.analysis.demands.decisions import Measured, decide, worst
+from spoolscope.analysis.demands.language import (
+    CAUSE,
+    COUNT,
+    MEAN,
+    OVER,
+    QUANTILE,
+    TIME,
+    parse_demand,
+)
+from spoolscope.cli.main import group
+from spoolscope.traces.errors import SpoolscopeError
+
+MS = 1_000_000
+N = 1200
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "above", "limit", "relative"),
+    [
+        ("time > +10 %", TIME, True, 1.1, True),
+        ("time>+10%", TIME, True, 1.1, True),
+        ("time < -5 %", TIME, False, 0.95, True),
+        ("time >= 1.5 x", TIME, True, 1.5, True),
+        ("time of fsync > +10 %", TIME, True, 1.1, True),
+        ("mean of sync > 20 ms", MEAN, True, 20e6, False),
+        ("p99 of fsync > +20 %", QUANTILE, True, 1.2, True),
+        ("p99.9 of rename > 1 s", QUANTILE, True, 1e9, False),
+        ("median > 10 us", QUANTILE, True, 1e4, False),
+        ("calls over 10 ms > 1 %", OVER, True, 0.01, False),
+        ("calls over 10 ms > +1 %", OVER, True, 1.01, True),
+        ("fsync over 100 ms > 2 times", OVER, True, 2.0, True),
+        ("calls of fsync over 100ms > 2 x", OVER, True, 2.0, True),
+        ("journal commit > +50 %", CAUSE, True, 1.5, True),
+        ("journal_commit > +50 %", CAUSE, True, 1.5, True),
+        ("time of cache flush > +50 %", CAUSE, True, 1.5, True),
+        ("commits > +10 %", COUNT, True, 1.1, True),
+        ("written bytes per delivery > 100000", COUNT, True, 1e5, False),
+    ],
+)
+def test_expressions(text, kind, above, limit, relative):
+    demand = parse_demand(text)
+    assert (demand.metric.kind, demand.above, demand.relative) == (kind, above, relative)
+    assert demand.limit == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "needs one of > < >= <="),
+        ("time", "needs one of > < >= <="),
+        ("time > +10 % > 3", "needs one of > < >= <="),
+        ("time => +10 %", "needs one of > < >= <="),
+        ("> +10 %", "has no metric"),
+        ("speed > +10 %", "'speed' is no metric"),
+        ("p99 of fsyncc > +10 %", "did you mean fsync"),
+        ("time of fcntl > +10 %", "not compared"),
+        ("time > 10 %", "write +10 % or -10 %"),
+        ("time > +10", "'+10' is no limit"),
+        ("time > much", "'much' is no limit"),
+        ("time > 10 ms", "give a change"),
+        ("time < -200 %", "nothing falls by 200 %"),
+        ("p0 of fsync > 1 ms", "no percentile"),
+        ("commits > 10 ms", "'10 ms' is no limit of commits"),
+        ("commits per fortnight > 1 x", "nothing is counted per 'fortnight'"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_what_is_right(text, says):
+    with pytest.raises(SpoolscopeError) as caught:
+        parse_demand(text)
+    assert says in f"{caught.value.message}; {caught.value.remedy}"
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message + caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high", "expected"),
+    [
+        ("time > +10 %", 1.11, 1.5, "fails"),
+        ("time > +10 %", 1.05, 1.5, "undecided"),
+        ("time > +10 %", 0.9, 1.10, "passes"),
+        ("time < -10 %", 0.7, 0.89, "fails"),
+        ("time < -10 %", 0.7, 0.95, "undecided"),
+        ("time < -10 %", 0.9, 1.2, "passes"),
+        ("time > +10 %", None, None, "undecided"),
+    ],
+)
+def test_only_a_whole_interval_decides(text, low, high, expected):
+    decision = decide(parse_demand(text), "xfs", Measured(1.0, low, high))
+    assert decision.decision == expected
+    assert bool(decision.why) == (expected == "undecided")
+    doubted = decide(parse_demand(text), "xfs", Measured(1.0, low, high), "runs diverged")
+    assert (doubted.decision, doubted.why) == ("undecided", "runs diverged")
+    assert worst([decision, doubted]) == ("fails" if expected == "fails" else "undecided")
+
+
+@pytest.fixture
+def replay(builder, new_replay):
+    """Return ``replay(rounds, slower)``: ext4, and xfs whose calls take so much longer."""
+    for n in range(N):
+        builder.call("fsync" if n % 2 else "rename", n * MS, 1000, path=f"a/{n}")
+
+    def make(rounds, slower, **row):
+        made = new_replay("out", builder.write(), N)
+        noise = np.random.default_rng(5).normal(1, 0.01, (rounds, 2))
+        for round_ in range(rounds):
+            for side, (name, factor) in enumerate((("ext4", 1.0), ("xfs", slower))):
+                took = int(MS * factor * noise[round_, side])
+                made.run(name, [took] * N, round_, **(row if name == "xfs" else {}))
+        return made.write()
+
+    return make
+
+
+def decided(path, *demands):
+    words = [str(word) for demand in demands for word in ("--fail-if", demand)]
+    result = CliRunner().invoke(
+        group, ["compare", str(path), "-q", "--json", "--reference", "ext4", *words],
+        standalone_mode=False,
+    )  # fmt: skip
+    assert result.exception is None, result.exception
+    return result.return_value, json.loads(result.stdout)["fail_if"]
+
+
+@pytest.mark.parametrize(
+    ("demand", "code"),
+    [
+        ("time > +10 %", 4),
+        ("time > +50 %", 0),
+        ("time > +30 %", 5),
+        ("time of fsync > +10 %", 4),
+        ("p90 of rename > 1.1 ms", 4),
+        ("mean of rename > 2 ms", 0),
+        ("calls over 2 ms > +1 %", 0),
+        ("calls over 1.15 ms > 50 %", 4),
+        ("commits > +10 %", 5),
+        ("deliveries > +10 %", 5),
+        ("time of mkdir > +10 %", 5),
+    ],
+)
+def test_replays_of_enough_rounds_are_decided(replay, demand, code):
+    found, (decision,) = decided(replay(5, 1.3), demand)
+    assert found == code, decision
+    assert decision["candidate"] == "xfs"
+
+
+def test_one_round_decides_nothing(replay):
+    code, (decision,) = decided(replay(1, 5.0), "time > +10 %")
+    assert code == 5
+    assert "needs 3 at least" in decision["why"]
+
+
+def test_runs_that_diverged_decide_nothing(replay):
+    code, (decision,) = decided(replay(5, 5.0, divergent=200), "time > +10 %")
+    assert code == 5
+    assert "not true to the recording" in decision["why"]
+
+
+def test_one_that_fails_outweighs_one_that_is_undecided(replay):
+    code, decisions = decided(replay(5, 1.3), "commits > 1 x", "time > +10 %")
+    assert code == 4
+    assert [one["decision"] for one in decisions] == ["undecided", "fails"]
