@@ -115,5 +115,21 @@ def test_what_few_samples_alone_tell_is_left_out_of_the_report(builder):
     ]
     blocks = files.make(Inputs({"one": found})).blocks
     (table,) = [block for block in blocks if block.title.startswith("Directory lookups")]
-    assert [row[0] for row in table.rows] == ["measured", "sampled"]
+    assert [row[1] for row in table.rows] == ["measured", "sampled"]
     assert table.caption.endswith("Left out: 1 known from fewer than 5 samples only.")
+
+
+def test_directories_of_known_size_are_drawn_by_it(builder):
+    builder.call("stat", 0, 1000, path="box/new/7")
+    found = study(builder.write())
+    found.explanation.lookups[:] = [
+        LookupCost("large", 90_000, "none", 4000, 500, 0, 2, 0.3),
+        LookupCost("small", 7, "none", 30, 0, 0, 2, 0.02),
+        LookupCost("unknown", None, "none", 10, 0, 0, 1, 0.01),
+    ]
+    (figure,) = [block for block in files.make(Inputs({"one": found})).blocks
+                 if block.title.startswith("Directory lookups")]  # fmt: skip
+    (points,) = figure.plot.data
+    assert list(zip(points.x, points.y, strict=True)) == [(90_000, 4500), (7, 30)]
+    assert [row[1] for row in figure.table.rows] == ["large", "small", "unknown"]
+    assert figure.caption.startswith("2 directories. The directory large with 90,000 names")

@@ -49,10 +49,22 @@ def test_report_opens_silently_without_a_network(browser, open_report, report, s
     foreign = [u for u in requests_of(browser) if not u.startswith(("file:", "data:", "blob:"))]
     assert foreign == []
     plots = browser.execute_script("return document.querySelectorAll('.js-plotly-plot').length")
-    shown = [figure for figure in report.page.figures if not figure.folded]
-    assert plots == len(shown) == len(report.page.figures) - 1 == 7
+    folded = [figure for figure in report.page.figures if figure.folded]
+    assert (plots, len(folded)) == (9, 3)
     ink = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (ink == "rgb(20, 23, 27)") == (scheme == "dark")
+
+
+def test_folded_figures_are_drawn_when_they_are_opened(browser, open_report, report):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    open_report(report)
+    drawn = "return [...document.querySelectorAll('.js-plotly-plot')].filter(p => p.offsetWidth)"
+    assert len(browser.execute_script(drawn)) == len(report.page.figures) - 3
+    browser.execute_script("document.querySelectorAll('details.block').forEach(d => d.open = true)")
+    WebDriverWait(browser, 20).until(
+        lambda b: len(b.execute_script(drawn)) == len(report.page.figures)
+    )
 
 
 def test_nothing_offers_to_send_anything(browser, open_report, report):

@@ -1,4 +1,4 @@
-"""Slow calls taken apart: the call without a gap, who kept it waiting, its commit, its requests."""
+"""Slow calls taken apart: the call without a gap, what kept it waiting, commit, requests."""
 
 import itertools
 
@@ -54,7 +54,7 @@ def test_the_call_is_covered_without_a_gap(slow):
     assert sum(slow.causes.values()) == slow.dur_ns == 21 * MS
 
 
-def test_who_had_what_it_waited_for_is_said_to_the_end_of_the_chain(slow):
+def test_what_kept_it_waiting_is_followed_to_the_end_of_the_chain(slow):
     (holder,) = lanes_of(slow, "holder")
     asked = [span for span in holder.spans if span.words == "asked for by backup 200 (fsync)"]
     assert asked

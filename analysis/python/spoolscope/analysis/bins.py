@@ -20,7 +20,7 @@ MAX_BINS = 200
 SHORTEST_NS = 1_000_000
 LEVELS_A_DECADE = 4
 PROGRAMS = 12
-"""The programs with most time are told apart; the others are one."""
+"""The programs with most time have sums of their own; the others are one."""
 SLOWEST = 10
 """Slowest calls kept of each bin."""
 OTHERS = "(others)"
@@ -189,10 +189,9 @@ def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int =
     """
     start = int(meta.get("start_ns", 0))
     (last,) = con.execute("SELECT max(ts_ns) FROM shown_calls").fetchone() or (None,)
-    if last is None:
-        return Bins(SHORTEST_NS, 0)
-    bin_ns = _length(max(int(last) - start + 1, int(meta.get("duration_ns", 0))), most)
-    n = max(int(last) - start, 0) // bin_ns + 1
+    lasted = max(0 if last is None else int(last) - start, 0)
+    bin_ns = _length(max(lasted + 1, int(meta.get("duration_ns", 0))), most)
+    n = lasted // bin_ns + 1
 
     def place(at: str) -> str:
         return f"CAST(least({n - 1}, greatest(0, ({at} - {start}) // {bin_ns})) AS INTEGER)"
@@ -201,6 +200,8 @@ def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int =
     con.execute(_TIMES.format(place=place("call_ns")))
     con.execute(_SLOWEST.format(place=place("ts_ns")))
     con.execute(_MARKS)
+    if last is None:
+        return Bins(bin_ns, 0)
     levels, counts = _levels(con, n)
     return Bins(
         bin_ns=bin_ns,

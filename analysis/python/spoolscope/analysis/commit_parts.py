@@ -38,6 +38,12 @@ its thread had not been woken or was done."""
 PART = {part: code for code, part in enumerate(PARTS)}
 """In tables a part is its place in ``PARTS``: there are several rows for each commit."""
 
+
+def part_label(part: str) -> str:
+    """Return a part in words."""
+    return part.replace("_", " ").replace("cpu", "CPU")
+
+
 BATCH = 50_000
 """Commits that are cut into pieces at a time."""
 

@@ -42,7 +42,7 @@ WITH longest AS (
     SELECT commit_id, count(DISTINCT tid) AS waiters, CAST(sum(to_ns - from_ns) AS BIGINT) AS ns
     FROM commit_waits GROUP BY commit_id
 )
-SELECT c.ts_ns - (SELECT min(ts_ns) FROM syscalls), c.kind, c.dur_ns, t.comm, t.pid, t.syscall,
+SELECT greatest(c.ts_ns - ?, 0), c.kind, c.dur_ns, t.comm, t.pid, t.syscall,
     t.path, t.path_class, c.trigger_stack_id, c.locking_ns, c.flushing_ns, c.logging_ns, p.parts,
     coalesce(w.meta_bytes, 0), coalesce(w.data_bytes, 0), c.handles, c.holder_comm, c.holder_pid,
     coalesce(v.waiters, 0), coalesce(v.ns, 0)
@@ -84,7 +84,7 @@ class Commit:
     """One commit taken apart.
 
     Attributes:
-        at_ns: When it began, since the first call; its length is ``dur_ns``.
+        at_ns: When it began, since the recording did; its length is ``dur_ns``.
         comm: Process that triggered it, or "(timer)" and the like; pid, syscall, path and
             path_class of the triggering call, None or "-" if there was none.
         stack: Kernel stack of the trigger, innermost first, empty if unknown.
@@ -156,13 +156,13 @@ def study_commits(work: Work) -> CommitReport:
         trigger_named=sum(kind.trigger_named for kind in kinds),
         kinds=kinds,
         waits=parts_of_waits(con),
-        longest=_longest(con),
+        longest=_longest(con, int(work.meta.get("start_ns", 0))),
         charges=sum_charges(con),
     )
 
 
-def _longest(con: duckdb.DuckDBPyConnection) -> list[Commit]:
-    rows = con.execute(_LONGEST).fetchall()
+def _longest(con: duckdb.DuckDBPyConnection, start_ns: int) -> list[Commit]:
+    rows = con.execute(_LONGEST, [start_ns]).fetchall()
     stacks = read_stacks(con) if rows else {}
     found = []
     for row in rows:

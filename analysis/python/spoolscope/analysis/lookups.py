@@ -124,7 +124,7 @@ class LookupCost:
     Attributes:
         path: The directory, below its spool.
         entries: The most names it held, at the snapshot or at the end; None without a snapshot,
-            and where the share is below ``WORTH_SAYING``.
+            and if no directory has a share of ``WORTH_SAYING``.
         index: A key of ``INDEX``.
         lookup_io_ns: Waiting for its blocks to be read, to find a name.
         dir_lock_ns: Waiting for its lock.
@@ -227,7 +227,9 @@ def study_lookups(
             _COSTS
         ).fetchall()
     ]
-    sizes = _entries(con, [cost.path for cost in found if cost.share >= WORTH_SAYING])
+    # To count names takes a pass over all calls.
+    telling = any(cost.share >= WORTH_SAYING for cost in found)
+    sizes = _entries(con, [cost.path for cost in found] if telling else [])
     if not meta.get("counts", {}).get("tree"):
         return found
     return [replace(cost, entries=sizes.get(cost.path)) for cost in found]

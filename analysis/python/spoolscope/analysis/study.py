@@ -20,6 +20,7 @@ from spoolscope.analysis.hotspots import (
     prepare,
 )
 from spoolscope.analysis.latency import Curve, curves
+from spoolscope.analysis.time_tree import Node, time_tree
 from spoolscope.analysis.timeline import Timeline, timeline
 from spoolscope.analysis.waterfalls import Waterfall, waterfalls
 from spoolscope.analysis.why import by_family, doing, family_label
@@ -40,6 +41,7 @@ class Study:
     directories: list[Directory]
     slowest: list[Waterfall]
     bins: Bins
+    tree: list[Node]
     block_io: BlockReport = field(default_factory=BlockReport)
 
     @property
@@ -111,12 +113,13 @@ def study(
         return Study(
             name=name or trace.path.name,
             explanation=explanation,
-            timeline=timeline(con),
+            timeline=timeline(con, trace.meta),
             curves=curves(con),
             path_classes=path_classes(con),
             directories=hot_directories(con),
             slowest=waterfalls(con, trace.meta),
             bins=in_bins(con, trace.meta),
+            tree=time_tree(con),
             block_io=study_block_io(con),
         )
 

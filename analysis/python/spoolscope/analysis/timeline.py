@@ -1,6 +1,8 @@
 """Time in calls over the recording: by cause and second, with the commits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -40,11 +42,11 @@ class Timeline:
         return len(self.calls)
 
 
-def timeline(con: duckdb.DuckDBPyConnection) -> Timeline:
-    """Bin the time of a split trace (needs the table ``named_waits``)."""
-    first, last = con.execute(
-        "SELECT coalesce(min(ts_ns), 0), coalesce(max(ts_ns), 0) FROM shown_calls"
-    ).fetchone() or (0, 0)
+def timeline(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> Timeline:
+    """Bin the time of a split trace from its begin on (needs the table ``named_waits``)."""
+    first = int(meta.get("start_ns", 0))
+    (last,) = con.execute("SELECT max(ts_ns) FROM shown_calls").fetchone() or (None,)
+    last = max(first, last or 0)
     bin_ns = BIN_NS * max(1, -(-(last - first + 1) // (MAX_BINS * BIN_NS)))
     n = int((last - first) // bin_ns) + 1
     place = f"least({n - 1}, greatest(0, (ts_ns - {first}) // {bin_ns}))"

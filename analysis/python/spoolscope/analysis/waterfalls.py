@@ -1,8 +1,8 @@
-"""The slowest calls taken apart in time: own parts, who kept them waiting, commits, requests.
+"""The slowest calls taken apart in time: own parts, what kept them waiting, commits, requests.
 
 A waterfall has lanes of spans. The first lane is the call itself and covers its length exactly;
-the others show, at the same time, who had what it waited for, what that one slept for itself, to
-the end of the chain, what the commit was doing, and what the disk was given.
+the others show, at the same time, the process that had what it waited for, what that process slept
+for itself, to the end of the chain, what the commit was doing, and what the disk was given.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ import duckdb
 
 from spoolscope.analysis.causes import CAUSES, MACHINE
 from spoolscope.analysis.claims import HOW
-from spoolscope.analysis.commit_parts import PARTS
+from spoolscope.analysis.commit_parts import PARTS, part_label
 from spoolscope.analysis.latency import NO_LOCKS
 from spoolscope.analysis.overlay import overlaps
 from spoolscope.analysis.spans import Span, apart, fewer, packed
@@ -93,7 +93,7 @@ FROM slow_commits c JOIN commit_parts p ON p.commit_id = c.commit_id
 ORDER BY c.id, c.commit_id, at_ns
 """
 
-# Requests of the call, of the threads of its commits, and of those who kept it waiting.
+# Requests of the call, of the threads of its commits, and of those that kept it waiting.
 _REQUESTS = """
 WITH threads_of AS (
     SELECT id, tid, from_ns, to_ns FROM slow_calls
@@ -116,7 +116,7 @@ class Lane:
 
     Attributes:
         kind: own, holder, meanwhile, commit or request.
-        name: Whose they are.
+        name: The call, or what they are of.
         spans: In order of time.
         left_out: How many more there were.
     """
@@ -150,7 +150,7 @@ def waterfalls(
 ) -> list[Waterfall]:
     """Take the slowest calls but file locking apart (needs the tables of ``study_commits``).
 
-    Without the table ``edges`` of ``find_culprits`` the lanes of those who kept them waiting are
+    Without the table ``edges`` of ``find_culprits`` the lanes of what kept them waiting are
     left out.
     """
     machine = ", ".join(f"{ns} AS {cause}_part" for cause, ns in MACHINE.items())
@@ -236,7 +236,7 @@ def _running(from_ns: int, to_ns: int, rest: Mapping[str, int]) -> Span:
 
 
 def _chain(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
-    """Return a lane of who kept the call waiting, and one for each further hop."""
+    """Return a lane of what kept the call waiting, and one for each further hop."""
     hops: dict[int, list[Span]] = defaultdict(list)
     for hop, from_ns, to_ns, *victim, cause, how, by, by_pid, by_call, seen in rows:
         begin, end = at(from_ns), at(to_ns)
@@ -276,7 +276,7 @@ def _commits(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
         for kind, comm, pid, call, part, from_ns, to_ns in parts:
             doing = PARTS[part]
             begin, end = at(from_ns), at(to_ns)
-            words = f"{doing.replace('_', ' ')}: {kind} for {_who(comm, pid, call)}"
+            words = f"{part_label(doing)}: {kind} for {_who(comm, pid, call)}"
             spans.append(Span(begin, end, {doing: end - begin}, words))
     lanes = packed(spans, 3)
     left_out = len(spans) - sum(len(lane) for lane in lanes)

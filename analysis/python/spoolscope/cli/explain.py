@@ -203,6 +203,7 @@ def _mostly(causes: Mapping[str, int], total: int) -> str:
 
 
 def _commits(found: "Explanation") -> Iterable[str]:
+    from spoolscope.analysis.commit_parts import part_label
     from spoolscope.analysis.wording import count, duration, percent
 
     commits = found.commits
@@ -219,7 +220,7 @@ def _commits(found: "Explanation") -> Iterable[str]:
     yield from wrapped(_asked_by(found), indent="  ")
     for fstype, parts in commits.waits.items():
         total = sum(parts.values())
-        said = (f"{_words(part)} {duration(ns)}" for part, ns in _largest(parts))
+        said = (f"{part_label(part)} {duration(ns)}" for part, ns in _largest(parts))
         text = f"Waits for commits of {fstype}, {duration(total)}: {', '.join(said)}"
         yield from wrapped(text, indent="  ")
 
@@ -235,10 +236,6 @@ def _asked_by(found: "Explanation") -> str:
 
 def _largest(parts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(((part, ns) for part, ns in parts.items() if ns), key=lambda item: -item[1])
-
-
-def _words(part: str) -> str:
-    return part.replace("_", " ").replace("cpu", "CPU")
 
 
 def _lookups(found: "Explanation") -> Iterable[str]:

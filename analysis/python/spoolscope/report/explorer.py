@@ -26,11 +26,6 @@ class Explorer(Figure):
     data: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def legend(self) -> list[tuple[str, str]]:
-        """A heat map has a scale of its own."""
-        return []
-
-    @property
     def seconds(self) -> tuple[float, float]:
         """Length of a bin and of all bins, s."""
         return self.data["bin_ns"] / 1e9, self.data["bin_ns"] * self.data["n"] / 1e9

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.latency import QUANTILES, Curve, Latency, supported
 from spoolscope.analysis.why import family_label
-from spoolscope.analysis.wording import count, duration
+from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.page import Table, TableBlock
 
 
@@ -17,8 +17,8 @@ def latency_table(latencies: Mapping[str, Sequence[Latency]], what: str) -> Tabl
             one = next((latency for latency in found if latency.syscall == call), None)
             if one is not None:
                 times = (one.total_ns, one.mean_ns, one.p50_ns, one.p90_ns, one.p99_ns)
-                rows.append([family_label(call), name, count(one.n),
-                             *map(duration, (*times, one.p999_ns, one.max_ns))])  # fmt: skip
+                rows.append([family_label(call), name, count_cell(one.n),
+                             *map(time_cell, (*times, one.p999_ns, one.max_ns))])  # fmt: skip
     needs = ", ".join(f"p{100 * q:g}: {10 / (1 - q):,.0f}" for q in QUANTILES)
     return TableBlock(
         f"Latency by {what}",
@@ -34,11 +34,11 @@ def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
     for name, found in curves.items():
         for curve in found:
             at = [
-                duration(next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= q))
+                time_cell(next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= q))
                 if supported(curve.n, q)
                 else "-"
                 for q in (0.5, 0.9, 0.99, 0.999)
             ]
-            rows.append([name, curve.name, count(curve.n), *at])
+            rows.append([name, curve.name, count_cell(curve.n), *at])
     heads = ["on", "family", ">n", ">half over", ">10 % over", ">1 % over", ">0.1 % over"]
     return Table(heads, rows)

@@ -32,7 +32,7 @@ def render(page: Page) -> str:
     )
     environment.filters["shown"] = shown
     environment.filters["split"] = Split.of
-    environment.filters["json"] = lambda data: _in_script(shown_json(data))
+    environment.filters["json"] = lambda data: _in_script(shown_json(_visible(data)))
     environment.tests["figure"] = lambda block: isinstance(block, Figure)
     environment.tests["explorer"] = lambda block: isinstance(block, Explorer)
     environment.tests["falls"] = lambda block: isinstance(block, Falls)
@@ -65,6 +65,15 @@ def _unbroken(value: object) -> object:
 
 def _plot_json(figure: Figure) -> Markup:
     return _in_script(shown_json(_plain(json.loads(figure.plot.to_json()))))
+
+
+def _visible(value: Any) -> Any:
+    """Return data whose texts show every character."""
+    if isinstance(value, dict):
+        return {name: _visible(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_visible(part) for part in value]
+    return shown(value) if isinstance(value, str) else value
 
 
 def _in_script(text: str) -> Markup:

@@ -11,8 +11,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from spoolscope.analysis.causes import CAUSES, charged
-from spoolscope.analysis.wording import count, duration
-from spoolscope.report.palette import CAUSE_INKS
+from spoolscope.analysis.wording import count, duration, size
+from spoolscope.report.palette import CAUSE_INKS, PART_INKS, Ink
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 ROW_HEIGHT = 34
@@ -23,7 +23,7 @@ Rows = Sequence[tuple[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Exact:
-    """A number in a table cell: as it is read, and as it is in a CSV file; ns or a count."""
+    """A number in a table cell: as it is read, and as a CSV file has it, in ns, bytes or pieces."""
 
     text: str
     value: int
@@ -38,6 +38,11 @@ def time_cell(ns: float | None) -> Exact | str:
 def count_cell(n: int) -> Exact:
     """Return the cell of a count."""
     return Exact(count(n), n)
+
+
+def bytes_cell(n: int) -> Exact:
+    """Return the cell of a number of bytes."""
+    return Exact(size(n), n, "bytes")
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,11 @@ class Figure:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Labels and CSS backgrounds of what is drawn; causes in their fixed order."""
+        """Labels and CSS backgrounds of what is drawn with a name; causes in their fixed order."""
         inks = {
-            trace.legendgroup or trace.name: (trace.name, _css(trace)) for trace in self.plot.data
+            trace.legendgroup or trace.name: (trace.name, _css(trace))
+            for trace in self.plot.data
+            if trace.name
         }
         order = list(CAUSES)
         found = sorted(inks, key=lambda key: order.index(key) if key in CAUSES else len(order))
@@ -82,8 +89,8 @@ class Figure:
 
 
 def _css(trace: Any) -> str:
-    if trace.legendgroup in CAUSE_INKS:
-        return CAUSE_INKS[trace.legendgroup].css
+    if ink := (CAUSE_INKS | PART_INKS).get(trace.legendgroup):
+        return ink.css
     line = trace.type == "scatter" and trace.mode == "lines"
     return str(trace.line.color if line else trace.marker.color)
 
@@ -149,10 +156,9 @@ def shown_causes(rows: Rows, least: float = 0.005) -> list[str]:
     return shown
 
 
-def cause_bar(cause: str, **options: object) -> go.Bar:
-    """Return a horizontal or vertical bar trace in the ink of a cause."""
-    ink = CAUSE_INKS[cause]
-    marker = {
+def ink_marker(ink: Ink) -> dict[str, object]:
+    """Return the marker of bars in an ink."""
+    return {
         "color": ink.colour,
         "line": {"width": 0},
         "pattern": {
@@ -163,4 +169,9 @@ def cause_bar(cause: str, **options: object) -> go.Bar:
             "solidity": 0.35,
         },
     }
+
+
+def cause_bar(cause: str, **options: object) -> go.Bar:
+    """Return a horizontal or vertical bar trace in the ink of a cause."""
+    marker = ink_marker(CAUSE_INKS[cause])
     return go.Bar(name=CAUSES[cause].label, legendgroup=cause, marker=marker, **options)

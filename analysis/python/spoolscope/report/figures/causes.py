@@ -16,6 +16,7 @@ from spoolscope.report.figures.base import (
     layout,
     seconds_axis,
     shown_causes,
+    time_cell,
 )
 from spoolscope.report.palette import BLUE
 
@@ -27,7 +28,7 @@ def cause_table(rows: Rows, what: str) -> Table:
     return Table(
         heads,
         [
-            [label, duration(sum(causes.values())), *(duration(causes.get(c, 0)) for c in used)]
+            [label, time_cell(sum(causes.values())), *(time_cell(causes.get(c, 0)) for c in used)]
             for label, causes in rows
         ],
     )

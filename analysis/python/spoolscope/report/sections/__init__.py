@@ -14,6 +14,7 @@ from spoolscope.report.sections import (
     environment,
     fidelity,
     files,
+    icicle,
     life,
     quality,
     replay_latency,
@@ -25,6 +26,7 @@ from spoolscope.report.sections import (
 SECTIONS: tuple[SectionMaker, ...] = (
     compare,
     life,
+    icicle,
     calls,
     trace_latency,
     replay_latency,

@@ -6,6 +6,7 @@ from spoolscope.analysis.callers import NO_UNIT, CallerTime
 from spoolscope.analysis.causes import charged
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, Split, TableBlock
 
@@ -46,8 +47,8 @@ def _table(name: str, what: str, rows: Sequence[CallerTime], total: int) -> Tabl
         f"Time by {what}: {name}",
         [f"~{what}", *heads, ">calls", ">time", ">share", "split"],
         [
-            [row.name, *([_processes(row)] if of_processes else []), count(row.n),
-             duration(row.filesystem_ns), percent(row.filesystem_ns / total if total else None),
+            [row.name, *([_processes(row)] if of_processes else []), count_cell(row.n),
+             time_cell(row.filesystem_ns), percent(row.filesystem_ns / total if total else None),
              Split.of(charged(row.causes))]
             for row in shown
         ],

@@ -1,11 +1,16 @@
 """Commits: what they did, who caused them, who waited."""
 
+from collections.abc import Sequence
+
 from spoolscope.analysis.blame import Charge
+from spoolscope.analysis.commit_parts import part_label
 from spoolscope.analysis.commits import Commit, CommitKind
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.figures import commits as commit_figures
+from spoolscope.report.figures.base import bytes_cell, count_cell, time_cell
 from spoolscope.report.inputs import Inputs, Studies
-from spoolscope.report.page import Section, TableBlock
+from spoolscope.report.page import Exact, Figure, Section, Table, TableBlock
 
 anchor = "commits"
 SHOWN = 15
@@ -20,12 +25,15 @@ def applies(page: Inputs) -> bool:
 def make(page: Inputs) -> Section:
     """Commits and who is to blame for them."""
     studies = page.studies
-    blocks = [_kinds(studies)]
+    blocks: list[Figure | TableBlock] = [_kinds(studies)]
     if parts := [row for name, study in studies.items() for row in _part_rows(name, study)]:
         blocks.append(_parts(parts))
-    for name, study in studies.items():
+    for number, (name, study) in enumerate(studies.items()):
         if study.explanation.commits.n:
-            blocks += [_longest(name, study), *_blame(name, study)]
+            blocks += [
+                _longest(f"commits-{number}", name, study, folded=number > 0),
+                *_blame(name, study),
+            ]
     intro = "Which processes made the journal work, and what that cost all others."
     return Section(anchor, "Commits", "Commits and blame", intro, blocks)
 
@@ -77,41 +85,59 @@ def _part_rows(name: str, study: Study) -> list[list[str]]:
     tables = [(kind.kind, kind.parts) for kind in commits.kinds]
     tables += [(f"waits, {fstype}", parts) for fstype, parts in commits.waits.items()]
     return [
-        [name, of, part.replace("_", " "), duration(ns), percent(ns / sum(parts.values()))]
+        [name, of, part_label(part), duration(ns), percent(ns / sum(parts.values()))]
         for of, parts in tables
         for part, ns in parts.items()
         if ns
     ]
 
 
-def _longest(name: str, study: Study) -> TableBlock:
-    rows = [_commit_row(commit) for commit in study.explanation.commits.longest]
-    return TableBlock(
-        f"Longest commits: {name}",
-        [">at", "kind", ">took", "triggered by", "~on", "mostly", ">data", ">metadata",
-         ">waiters", ">waited"],
-        rows,
-        "Data and metadata: what its thread wrote meanwhile. Waited: the sum over all threads "
-        "that waited for it.",
-        folded=True,
+def _longest(key: str, name: str, study: Study, *, folded: bool) -> Figure:
+    longest, n = study.explanation.commits.longest, study.explanation.commits.n
+    return Figure(
+        key=key,
+        title=f"Longest commits, taken apart: {name}",
+        finding=_finding(longest),
+        caption=f"{_finding(longest)} The {len(longest)} longest of {count(n)} commits, by what "
+        "each was doing; its parts add up to its length. Beside each: the program that asked for "
+        "it. Data and metadata, in the table: what its thread wrote meanwhile. Waited: the sum "
+        "over all threads that waited for it.",
+        table=Table(
+            [">at", "kind", ">took", "triggered by", "~on", "mostly", ">data", ">metadata",
+             ">waiters", ">waited"],
+            [_commit_row(commit) for commit in longest],
+        ),
+        plot=commit_figures.taken_apart(longest),
+        folded=folded,
     )  # fmt: skip
 
 
-def _commit_row(commit: Commit) -> list[str]:
+def _finding(longest: Sequence[Commit]) -> str:
+    first = longest[0]
+    part = max(first.parts, key=lambda key: first.parts[key], default="other")
+    share = percent(first.parts.get(part, 0) / max(first.dur_ns, 1), 0)
+    waiting = f"{count(first.waiters)} thread{'' if first.waiters == 1 else 's'} waited for it"
+    return (
+        f"The longest commit took {duration(first.dur_ns)}, {share} of it "
+        f"{part_label(part)}; {first.comm} asked for it, {waiting}."
+    )
+
+
+def _commit_row(commit: Commit) -> list[str | Exact]:
     who = commit.comm if commit.pid is None else f"{commit.comm} {commit.pid} ({commit.syscall})"
     part, ns = max(commit.parts.items(), key=lambda item: item[1], default=("", 0))
     share = percent(ns / commit.dur_ns, 0) if commit.dur_ns else "-"
     return [
-        f"{commit.at_ns / 1e9:.3f} s",
+        time_cell(commit.at_ns),
         commit.kind,
-        duration(commit.dur_ns),
+        time_cell(commit.dur_ns),
         who,
         commit.path or "-",
-        f"{part.replace('_', ' ')} {share}",
-        f"{commit.data_bytes / 1024:,.0f} KiB",
-        f"{commit.meta_bytes / 1024:,.0f} KiB",
-        count(commit.waiters),
-        duration(commit.waited_ns),
+        f"{part_label(part)} {share}",
+        bytes_cell(commit.data_bytes),
+        bytes_cell(commit.meta_bytes),
+        count_cell(commit.waiters),
+        time_cell(commit.waited_ns),
     ]
 
 

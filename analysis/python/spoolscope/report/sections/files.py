@@ -1,12 +1,14 @@
 """Time by kind of file, the hot directories, and what lookups in directories cost."""
 
 from spoolscope.analysis.causes import CAUSES, charged
-from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, worth_saying
+from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, LookupCost, worth_saying
 from spoolscope.analysis.study import Study
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.figures import causes as cause_figures
-from spoolscope.report.inputs import Inputs
-from spoolscope.report.page import Figure, Section, TableBlock
+from spoolscope.report.figures.base import count_cell, time_cell
+from spoolscope.report.figures.directories import costs_by_size
+from spoolscope.report.inputs import Inputs, Studies
+from spoolscope.report.page import Exact, Figure, Section, Table, TableBlock
 
 anchor = "files"
 TOP_CLASSES = 12
@@ -40,9 +42,8 @@ def make(page: Inputs) -> Section:
         plot=cause_figures.panels(groups),
     )
     tables = [_directories(name, study) for name, study in studies.items()]
-    tables += [_lookups(name, study) for name, study in studies.items()]
     intro = "Mail servers use few kinds of files; each waits for other things."
-    return Section(anchor, "Files", "Which files", intro, [figure, *tables])
+    return Section(anchor, "Files", "Which files", intro, [figure, _lookups(studies), *tables])
 
 
 def _directories(name: str, study: Study) -> TableBlock:
@@ -68,32 +69,62 @@ def _directories(name: str, study: Study) -> TableBlock:
     )
 
 
-def _lookups(name: str, study: Study) -> TableBlock:
-    found = study.explanation.lookups
-    costs = [cost for cost in found if not cost.guessed]
-    guessed = len(found) - len(costs)
+def _lookups(studies: Studies) -> Figure | TableBlock:
+    """Return what lookups cost: drawn, if it is known how many names directories hold."""
+    known = {
+        name: [cost for cost in study.explanation.lookups if not cost.guessed]
+        for name, study in studies.items()
+    }
+    guessed = sum(len(s.explanation.lookups) for s in studies.values()) - sum(
+        map(len, known.values())
+    )
     rows = [
-        [
-            cost.path or "(top of the spool)",
-            "-" if cost.entries is None else count(cost.entries),
-            INDEX[cost.index],
-            duration(cost.lookup_io_ns),
-            cost.reads_for or "-",
-            duration(cost.dir_lock_ns),
-            duration(cost.cpu_ns) if study.explanation.cpu else "-",
-            percent(cost.share),
-        ]
+        [name, *_lookup_row(cost, sampled=studies[name].explanation.cpu is not None)]
+        for name, costs in known.items()
         for cost in costs
     ]
-    return TableBlock(
-        f"Directory lookups: {name}",
-        ["~directory", ">names", "index", ">reads", "mostly", ">lock", ">CPU", ">share"],
-        rows,
-        " ".join([
-            *worth_saying(costs)[:5],
-            "What finding, adding and removing names cost: waiting for blocks of the directory "
-            "and for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
-            *([f"Left out: {count(guessed)} known from fewer than {FEW_SAMPLES} samples only."]
-              if guessed else []),
-        ]),
-    )  # fmt: skip
+    heads = [
+        "trace",
+        "~directory",
+        ">names",
+        "index",
+        ">reads",
+        "mostly",
+        ">lock",
+        ">CPU",
+        ">share",
+    ]
+    saying = [sentence for costs in known.values() for sentence in worth_saying(costs)[:5]]
+    caption = " ".join([
+        *saying,
+        "What finding, adding and removing names cost: waiting for blocks of the directory and "
+        "for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
+        *([f"Left out: {count(guessed)} known from fewer than {FEW_SAMPLES} samples only."]
+          if guessed else []),
+    ])  # fmt: skip
+    title = "Directory lookups"
+    sized = {name: [c for c in costs if c.entries is not None] for name, costs in known.items()}
+    n = sum(map(len, sized.values()))
+    if not n:
+        return TableBlock(title, heads, rows, caption)
+    return Figure(
+        key="lookups",
+        title=f"{title}: cost by number of names",
+        finding=saying[0] if saying else "No directory stands out.",
+        caption=f"{count(n)} directories. {caption}",
+        table=Table(heads, rows),
+        plot=costs_by_size(sized),
+    )
+
+
+def _lookup_row(cost: LookupCost, *, sampled: bool) -> list[str | Exact]:
+    return [
+        cost.path or "(top of the spool)",
+        "-" if cost.entries is None else count_cell(cost.entries),
+        INDEX[cost.index],
+        time_cell(cost.lookup_io_ns),
+        cost.reads_for or "-",
+        time_cell(cost.dir_lock_ns),
+        time_cell(cost.cpu_ns) if sampled else "-",
+        percent(cost.share),
+    ]

@@ -1,9 +1,10 @@
 """Latency over time, and time in calls and commits, bin by bin."""
 
 from spoolscope.analysis.causes import CAUSES
-from spoolscope.analysis.wording import count, duration
+from spoolscope.analysis.wording import duration
 from spoolscope.report.explorer import explorer
 from spoolscope.report.figures import timeline as timeline_figures
+from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.inputs import Inputs, Studies
 from spoolscope.report.page import Figure, Section, Table
 
@@ -50,7 +51,7 @@ def _timeline_table(studies: Studies) -> Table:
             parts = {cause: bins[index] for cause, bins in line.causes.items()}
             top = max(parts, key=lambda cause: parts[cause], default="cpu")
             rows.append(
-                [name, f"{index * line.bin_ns / 1e9:g} s", count(line.calls[index]),
-                 duration(sum(parts.values())), CAUSES[top].label, count(line.commits[index])]
+                [name, time_cell(index * line.bin_ns), count_cell(line.calls[index]),
+                 time_cell(sum(parts.values())), CAUSES[top].label, count_cell(line.commits[index])]
             )  # fmt: skip
     return Table(["trace", ">at", ">calls", ">time", "mostly", ">commits"], rows)

@@ -3,11 +3,17 @@ function csvText(table) {
   const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
   const rows = [...table.tBodies[0].rows].map((row) => [...row.cells]);
   rows.forEach((cells) => cells.forEach((cell, at) => {
-    if (cell.dataset.ns !== undefined && !heads[at].endsWith(" (ns)")) heads[at] += " (ns)";
+    for (const unit of ["ns", "bytes"]) {
+      if (unit in cell.dataset && !heads[at].endsWith(`(${unit})`)) heads[at] += ` (${unit})`;
+    }
   }));
   const lines = [heads, ...rows.map((cells) => cells.map(
-    (cell) => cell.dataset.ns ?? cell.dataset.n ?? guarded(cell.textContent.trim())))];
+    (cell) => exact(cell) ?? guarded(cell.textContent.trim())))];
   return lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+}
+
+function exact(cell) {
+  return cell.dataset.ns ?? cell.dataset.bytes ?? cell.dataset.n;
 }
 
 // A spreadsheet runs what begins like a formula; names come from a machine that is not the reader's.

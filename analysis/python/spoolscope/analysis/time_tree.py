@@ -1,0 +1,92 @@
+"""Time in calls as a tree: program, call, cause."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from spoolscope.analysis.bins import OTHERS
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS
+
+PROGRAMS = 10
+LEAST = 0.003
+"""Calls and causes below this share of all time are one each, within their program or call."""
+OTHER_CALLS, OTHER_CAUSES = "(other calls)", "(other causes)"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of the time: its place in the tree from the top, its time, and its calls.
+
+    ``n`` is None for a cause: a call has several.
+    """
+
+    path: tuple[str, ...]
+    ns: int
+    n: int | None
+
+
+def time_tree(con: duckdb.DuckDBPyConnection) -> list[Node]:
+    """Return the parts, each below the one that it is of (needs the tables of ``in_bins``).
+
+    The first has the path () and is all time but waits of programs for programs; the parts of a
+    part add up to it.
+    """
+    times = {
+        (comm, call, cause): ns
+        for comm, call, cause, ns in con.execute(
+            "SELECT comm, syscall, cause, CAST(sum(ns) AS BIGINT) FROM bin_times GROUP BY ALL"
+        ).fetchall()
+        if cause not in BETWEEN_PROGRAMS
+    }
+    calls = {
+        (comm, call): n
+        for comm, call, n in con.execute(
+            "SELECT comm, syscall, CAST(sum(n) AS BIGINT) FROM bin_calls GROUP BY ALL"
+        ).fetchall()
+    }
+    total = sum(times.values())
+    programs = _largest(((comm, ns) for (comm, _, _), ns in times.items()), PROGRAMS)
+    named = {comm: comm if comm in programs else OTHERS for comm, _ in calls}
+    by_call: dict[tuple[str, str], int] = defaultdict(int)
+    for (comm, call, _), ns in times.items():
+        by_call[named[comm], call] += ns
+
+    def placed(comm: str, call: str) -> tuple[str, str]:
+        small = by_call[named[comm], call] < LEAST * total
+        return named[comm], OTHER_CALLS if small else call
+
+    ns_of: dict[tuple[str, ...], int] = defaultdict(int)
+    n_of: dict[tuple[str, ...], int] = defaultdict(int)
+    for (comm, call, cause), ns in times.items():
+        ns_of[(*placed(comm, call), cause)] += ns
+    for (comm, call), n in calls.items():
+        place = placed(comm, call)
+        for depth in range(3):
+            n_of[place[:depth]] += n
+    return _nodes(_folded(ns_of, LEAST * total), n_of)
+
+
+def _largest(rows: Iterable[tuple[str, int]], most: int) -> set[str]:
+    sums: dict[str, int] = defaultdict(int)
+    for name, ns in rows:
+        sums[name] += ns
+    return set(sorted(sums, key=lambda name: (-sums[name], name))[:most])
+
+
+def _folded(ns_of: Mapping[tuple[str, ...], int], least: float) -> dict[tuple[str, ...], int]:
+    """Put the small causes of a call together."""
+    found: dict[tuple[str, ...], int] = defaultdict(int)
+    for path, ns in ns_of.items():
+        found[path if ns >= least else (*path[:-1], OTHER_CAUSES)] += ns
+    return found
+
+
+def _nodes(ns_of: Mapping[tuple[str, ...], int], n_of: Mapping[tuple[str, ...], int]) -> list[Node]:
+    sums: dict[tuple[str, ...], int] = defaultdict(int)
+    for path, ns in ns_of.items():
+        for depth in range(len(path) + 1):
+            sums[path[:depth]] += ns
+    nodes = [Node(path, ns, n_of.get(path)) for path, ns in sums.items() if ns]
+    return sorted(nodes, key=lambda node: (len(node.path), -node.ns, node.path))
