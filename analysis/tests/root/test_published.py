@@ -1,7 +1,7 @@
 """Every configuration of the published comparisons replays a short part of the sample.
 
-Those of filesystems that this kernel has: what is asked is the same calls with the same results and
-the same tree, not how long they took.
+Those of filesystems that this kernel lacks do so in a machine whose kernel has them. What is asked
+is the same calls with the same results and the same tree, not how long they took.
 """
 
 import json
@@ -26,9 +26,14 @@ PUBLISHED = [one for name, one in presets().items() if re.match(r"c20\d\d-", nam
 NOWHERE = [one for one in PUBLISHED if not one.kernels]
 
 
-def replayed(place: Path, names: list[str]) -> list[dict[str, Any]]:
+# Besides, one that a server exports: no comparison had it, and it shares the boot.
+SERVED = "nfs4"
+KERNEL = "6.1"
+
+
+def replayed(place: Path, names: list[str], *more: str) -> list[dict[str, Any]]:
     on = [word for name in names for word in ("--on", name)]
-    words = [SPOOLSCOPE, "replay", SAMPLE, *on, "--slice", "1s..1.1s", "--pace", "afap",
+    words = [SPOOLSCOPE, "replay", SAMPLE, *on, "--slice", "1s..1.1s", "--pace", "afap", *more,
              "--no-record", "--no-life", "--json", "-q", "-o", place / "out"]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
     assert done.stdout, done.stderr
@@ -64,3 +69,12 @@ def test_those_of_this_kernel(tmp_path: Path, require) -> None:
     assert len(names) >= 19
     for row in replayed(tmp_path, names):
         check(row)
+
+
+def test_those_of_other_kernels(tmp_path: Path, lab_machine) -> None:
+    release = lab_machine(KERNEL).kernel.release
+    names = [one.name for one in PUBLISHED if one.kernels and why_not_here(one)]
+    assert len(names) >= 12
+    for row in replayed(tmp_path, [*names, SERVED], "--vm", KERNEL, "--repeats", "0"):
+        check(row)
+        assert row["kernel"] == release
