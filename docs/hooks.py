@@ -16,6 +16,7 @@ from spoolscope.traces.calls import CALLS
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDED = {
     "ARCHITECTURE.md": "inside/architecture.md",
+    "CONTRIBUTING.md": "contribute.md",
     "tracers/COST.md": "measured/cost.md",
     "analysis/GROUND-TRUTH.md": "measured/ground-truth.md",
     "analysis/GROUND-TRUTH-VM.md": "measured/ground-truth-vm.md",

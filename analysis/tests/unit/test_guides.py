@@ -22,8 +22,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLES = "traces/samples"
 MONDAY, TUESDAY = "exim-mdbox", "courier"
 PARTS = ("--slice", "10s..11s", "--pace", "afap", "--no-record", "--no-life", "-q")
-FINE = (0, 3)
-"""Exit codes of a command that did its work; 3 says that a result is partial."""
+FINE = (0, 3, 4, 5)
+"""Exit codes of a command that did its work: 3 is a partial result, 4 and 5 are of --fail-if."""
 
 
 @dataclass(frozen=True)

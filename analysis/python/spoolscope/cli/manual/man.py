@@ -7,6 +7,8 @@ EXIT_CODES = (
     ("1", "An error: one line on standard error names it and what mends it."),
     ("2", "Wrong usage."),
     ("3", "The command finished, but its result is incomplete, or a replay diverged."),
+    ("4", "What --fail-if says is so (compare)."),
+    ("5", "The measured intervals do not decide what --fail-if says (compare)."),
 )
 
 
