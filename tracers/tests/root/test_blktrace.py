@@ -18,7 +18,9 @@ from recordings import in_processes
 
 from spoolscope.tracers.blktrace import ftrace
 from spoolscope.tracers.blktrace.capture import BLOCKS, FILES, block_tracing
+from spoolscope.tracers.blktrace.disks import disks_of
 from spoolscope.tracers.blktrace.ftrace import LEFTOVER, TRACEFS, tracing_by_ftrace
+from spoolscope.tracers.blktrace.importer import import_blocks
 from spoolscope.tracers.blktrace.records import read_events
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
@@ -335,3 +337,45 @@ def test_sigterm_ends_a_recording_in_order(spool, tmp_path, when_ready):
     trace = Trace.open(output)
     assert trace.meta["counts"]["block_stages"] > 0
     assert trace.meta["block_trace"]["lost"] == 0
+
+
+def test_ftraces_own_text_is_imported_with_all_requests_that_the_disk_counted(spool, tmp_path):
+    """The second source is the disk's own counters, /sys/block/DISK/stat."""
+    mount = spool("ext4")
+    (disk,) = disks_of([mount])
+    text, enable = tmp_path / "text", Path(f"/sys/block/{disk}/trace/enable")
+    os.sync()
+    with ftrace._mounted():
+        (TRACEFS / "trace").write_text("")
+        (TRACEFS / "current_tracer").write_text("blk")
+        enable.write_text("1")
+        try:
+            before = counted(disk)
+            subprocess.run(work(tmp_path, mount), check=True)
+            after = counted(disk)
+            enable.write_text("0")
+            text.write_bytes((TRACEFS / "trace").read_bytes())
+        finally:
+            enable.write_text("0")
+            (TRACEFS / "current_tracer").write_text("nop")
+            (TRACEFS / "trace").write_text("")
+    meta = import_blocks([text], "ftrace", tmp_path / "t", None, lambda _what, _share: None)
+    assert meta["imported"]["not_understood"] == meta["lost"] == 0
+    rows = Trace.open(tmp_path / "t").table("block_ios").to_pylist()
+    for op in ("read", "write", "discard"):
+        found = [row["bytes"] for row in rows if row["op"] == op]
+        assert sum(found) == 512 * (after[op, "sectors"] - before[op, "sectors"]), op
+    # A flush that a thread asks for counts as a write of nothing; the disk does it once for all.
+    reads = sum(row["op"] == "read" for row in rows)
+    assert reads == after["read", "requests"] - before["read", "requests"]
+
+
+def counted(disk: str) -> dict[tuple[str, str], int]:
+    """Requests and sectors by operation, as the disk counts them (Documentation/block/stat.rst)."""
+    fields = list(map(int, Path(f"/sys/block/{disk}/stat").read_text().split()))
+    places = {"read": 0, "write": 4, "discard": 11}
+    return {
+        (op, what): fields[at + more]
+        for op, at in places.items()
+        for what, more in (("requests", 0), ("sectors", 2))
+    }

@@ -101,7 +101,7 @@ def refuse_mixed(inputs: Sequence[Path], recordings: Sequence[Path]) -> None:
         for path in recordings:
             Trace.open(path)  # one that is neither has its own error
         raise SpoolscopeError(
-            f"{len(recordings)} traces: a comparison is of two",
+            f"a comparison is of two traces, not of {len(recordings)}",
             remedy="give the one before and the one after, or what 'spoolscope replay -o' wrote",
             exit_code=USAGE,
         )

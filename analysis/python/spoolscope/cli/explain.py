@@ -81,11 +81,14 @@ def command(
     With --only, --except and --slice all times and shares are of the calls
     shown; those that kept them waiting may be among the others.
     """
+    from spoolscope.analysis.disk_traces import is_disk_trace
     from spoolscope.analysis.explain import explain
     from spoolscope.analysis.stack_rules import load_rules
 
     selection = selected(only, but, part)
     opened = named(Trace.open(trace), key_file, wanted=names)
+    if is_disk_trace(opened):
+        return _explain_disks(opened, key_file, as_json=as_json)
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
     with claimed, progress(quiet=quiet, after_s=AT_LENGTH_S) as show:
         found = explain(
@@ -114,6 +117,20 @@ def command(
         say(*lines, *_tail(found, trace, said))
     partial = found.remarks or found.split.sum_error_ns
     return INCOMPLETE if partial else 0
+
+
+def _explain_disks(trace: Trace, key_file: Path | None, *, as_json: bool) -> int:
+    """Say what a trace of disks alone tells."""
+    from spoolscope.analysis.disk_traces import study_disks
+    from spoolscope.cli.disks import disk_lines
+
+    found = study_disks(trace)
+    if as_json:
+        emit_json(marked({"trace": str(trace.path), **found.to_json()}, trace))
+    else:
+        say(*disk_lines(found), *names_lines(trace, key_file))
+        say(f"Next: spoolscope report {trace.path}")
+    return 0 if trace.meta.get("complete") else INCOMPLETE
 
 
 def _frozen(found: "Explanation") -> Iterable[str]:

@@ -1,5 +1,6 @@
 """The verb import."""
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,108 @@ def strace(
         say(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
         wrote(output, f"spoolscope replay {output} --on ext4 --on xfs")
     return 0 if meta["complete"] else INCOMPLETE
+
+
+def _blocks(form: str, epilog: str) -> click.Command:
+    """Return the command that imports block traces of a form."""
+
+    @click.command(form, epilog=epilog, help=cleandoc(_BLOCK_HELP[form]))
+    @click.argument(
+        "files",
+        nargs=-1,
+        required=True,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    )
+    @new_trace_option
+    @click.option("--keep-names", is_flag=True, help="Keep names of programs that may be private.")
+    @hide_programs_option
+    @key_file_option
+    @force_option
+    @quiet_option
+    @json_option
+    def imported(
+        files: tuple[Path, ...],
+        output: Path,
+        key_file: Path | None,
+        *,
+        keep_names: bool,
+        hide_programs: bool,
+        force: bool,
+        quiet: bool,
+        as_json: bool,
+    ) -> int:
+        from spoolscope.tracers.blktrace.importer import import_blocks
+        from spoolscope.traces.private import Hiding
+
+        hiding = (
+            None
+            if keep_names
+            else Hiding.by_key_file(key_file, outside=output, programs=hide_programs)
+        )
+        with claim_output(output, force=force, inputs=files), progress(quiet=quiet) as show:
+            meta = import_blocks(files, form, output, hiding, show)
+        return _imported_blocks(meta, output, as_json=as_json)
+
+    return imported
+
+
+def _imported_blocks(meta: dict[str, Any], output: Path, *, as_json: bool) -> int:
+    facts, counts = meta["imported"], meta["counts"]
+    for name, what in _BLOCK_DOUBTS.items():
+        if facts.get(name):
+            warn(f"{facts[name]:,} {what}")
+    warn_of_book(meta)
+    sums = {"requests": counts["block_ios"], "stages": counts["block_stages"]}
+    if as_json:
+        told = {"complete": meta["complete"], "duration_ns": meta["duration_ns"]}
+        emit_json({"trace": str(output), **told, **facts, **sums})
+    else:
+        seconds = meta["duration_ns"] / 1e9
+        say(
+            f"{sums['stages']:,} block requests in {seconds:.1f} s, {sums['requests']:,} of them "
+            f"from issue to completion, of {facts['events']:,} events"
+        )
+        wrote(output, f"spoolscope explain {output}")
+    return 0 if meta["complete"] else INCOMPLETE
+
+
+_BLOCK_DOUBTS = {
+    "lost": "events are missing in the middle: requests of that time are not whole",
+    "foreign_bytes": "bytes are no events: the files are damaged, or cut at their end",
+    "not_understood": "lines were not understood",
+}
+_ALONE = """
+    The trace holds block requests alone: info, explain and report show queue
+    and device time, sizes, order and flushes, but not which call waited.
+"""
+_NO_DAY = """
+    The times tell no day: the last change of the file counts as its end.
+"""
+_BLOCK_HELP = {
+    "blktrace": f"""
+    Make a trace of what blktrace wrote.
+
+    FILES are those of all CPUs.
+    {_ALONE}""",
+    "blkparse": f"""
+    Make a trace of what blkparse printed.
+
+    FILES hold its default format, as 'blkparse -i sda' prints it.
+    {_NO_DAY}{_ALONE}""",
+    "ftrace": f"""
+    Make a trace of ftrace's text.
+
+    FILES are what 'trace' or 'trace_pipe' held with the tracer blk, or with
+    the events block:*; other events in it are left out, and counted.
+    {_NO_DAY}{_ALONE}""",
+}
+_BLOCK_EPILOGS = {
+    "blktrace": "Example: spoolscope import blktrace sda.blktrace.* -o sda.trace",
+    "blkparse": "Example: spoolscope import blkparse sda.txt -o sda.trace",
+    "ftrace": "Example: spoolscope import ftrace trace.txt -o sda.trace",
+}
+for _form, _epilog in _BLOCK_EPILOGS.items():
+    command.add_command(_blocks(_form, _epilog))
 
 
 _TIMES = {

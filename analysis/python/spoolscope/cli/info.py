@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 
 from spoolscope.analysis.asked import recorded
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
+from spoolscope.analysis.disk_traces import is_disk_trace, study_disks
 from spoolscope.analysis.wording import size
 from spoolscope.cli.columns import table_lines
+from spoolscope.cli.disks import disk_lines, imported_disks
 from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import emit_json, json_option
 from spoolscope.cli.printing import say
@@ -56,6 +58,8 @@ def command(
     facts = gather(opened)
     if as_json:
         emit_json(marked(facts, opened))
+    elif is_disk_trace(opened) and not columns:
+        _print_disks(facts, opened, names_lines(opened, key_file))
     elif columns:
         _print_columns(opened)
     else:
@@ -205,6 +209,23 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     say(*of_names, f"Next: spoolscope explain {trace.path}")
 
 
+def _print_disks(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
+    """Print the facts of a trace of disks alone."""
+    seconds = facts["duration_ns"] / 1e9
+    lines = [
+        ("requests", f"{facts['counts']['block_stages']:,} in {seconds:.1f} s; no calls"),
+        ("complete", "yes" if facts["complete"] else "NO"),
+        ("lost", f"{facts['lost']:,} events"),
+        ("on disk", f"{facts['bytes_on_disk']:,} bytes"),
+        *_imported(facts["imported"]),
+        ("names", _names(facts)),
+        ("schema", facts["schema"]),
+    ]
+    for label, value in lines:
+        say(f"{label:>17}  {value}")
+    say("", *disk_lines(study_disks(trace)), *of_names, f"Next: spoolscope report {trace.path}")
+
+
 def _names(facts: dict[str, Any]) -> str:
     if not facts["pseudonymised"]:
         return "as they are"
@@ -221,6 +242,8 @@ def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Say what an import could not tell."""
     if not facts:
         return []
+    if "events" in facts:
+        return [("imported", imported_disks(facts))]
     open_points = (
         "not_understood",
         "unfinished",

@@ -27,7 +27,7 @@ VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
     "top": "Show which processes use the spool now.",
-    "import": "Make a trace of what strace recorded.",
+    "import": "Make a trace of what strace, blktrace or ftrace recorded.",
     "freeze": "Keep the last window of a flight recorder as a trace.",
     "info": "Show what a trace holds: duration, counts, loss.",
     "scrub": "Copy a trace with its names hidden.",

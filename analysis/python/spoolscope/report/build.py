@@ -8,10 +8,12 @@ from pathlib import Path
 
 from spoolscope.analysis.compare import Comparison, compare
 from spoolscope.analysis.conditions import caches_at_begin
+from spoolscope.analysis.disk_traces import is_disk_trace
 from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.own_filesystem import own_sentence
 from spoolscope.analysis.study import Study, study
 from spoolscope.report import first_screen
+from spoolscope.report.disk_page import disk_page
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Page
 from spoolscope.report.render import render
@@ -93,7 +95,10 @@ def build(
 
 def trace_page(trace: Trace | Path, progress: Progress = unseen) -> Page:
     """Lay out the report of a single trace."""
-    found = study(trace, progress=progress)
+    opened = trace if isinstance(trace, Trace) else Trace.open(trace)
+    if is_disk_trace(opened):
+        return disk_page(opened, _footer())
+    found = study(opened, progress=progress)
     inputs = Inputs({found.name: found})
     explanation = found.explanation
     spools = ", ".join(s.get("fstype", "?") for s in explanation.meta.get("spools", []))

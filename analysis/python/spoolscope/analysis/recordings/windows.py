@@ -180,6 +180,8 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
     Raises:
         SpoolscopeError: it holds no such call, or is damaged.
     """
+    if not trace.meta["counts"]["syscalls"]:
+        raise nothing_to_compare(trace)
     since_ns = max(int(trace.meta.get("snapshot_ns") or 0), int(trace.meta["start_ns"]))
     end_ns = int(trace.meta["start_ns"]) + int(trace.meta["duration_ns"])
     window_ns = max(BLOCK_NS, -(-(end_ns - since_ns) // MAX_BLOCKS))
@@ -190,9 +192,7 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
         con.execute(_KINDS)
         found = con.execute(_STRATA.format(since_ns=since_ns, window_ns=window_ns)).fetchnumpy()
         if not len(found["w"]):
-            raise SpoolscopeError(
-                f"trace {trace.path} holds no call to compare", remedy="record under load"
-            )
+            raise nothing_to_compare(trace)
         last = int(found["w"].max()) + 1
         n = max(last, -(-(end_ns - since_ns) // window_ns))
         strata = _strata(found, n)
@@ -206,6 +206,13 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
     name = trace.path.name or str(trace.path)
     seconds = lengths / 1e9
     return Windows(trace, name, window_ns, seconds, sums, strata, deliveries, boxes, since_ns)
+
+
+def nothing_to_compare(trace: Trace) -> SpoolscopeError:
+    """Return the error of a recording without calls."""
+    return SpoolscopeError(
+        f"trace {trace.path} holds no call to compare", remedy="record under load"
+    )
 
 
 def _name_programs(con: duckdb.DuckDBPyConnection, *, keys_match: bool) -> None:

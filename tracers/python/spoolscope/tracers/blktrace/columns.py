@@ -1,13 +1,14 @@
 """The table block_stages."""
 
 from array import array
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.blktrace import records
-from spoolscope.tracers.blktrace.records import Events
+from spoolscope.tracers.blktrace.records import Event
 from spoolscope.tracers.blktrace.stages import NEVER, Request, join
 from spoolscope.traces.comms import Comms
 
@@ -27,8 +28,17 @@ _STAGES = {
 OPS = np.array(["read", "write", "flush", "discard", "other"], object)
 
 
+class Told(Protocol):
+    """A block trace: its events in the order of their times, and names of threads by tid."""
+
+    names: dict[int, bytes]
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events."""
+
+
 def stage_columns(
-    events: Events, shift_ns: int, comms: Comms, window: tuple[int, int] | None = None
+    events: Told, shift_ns: int, comms: Comms, window: tuple[int, int] | None = None
 ) -> dict[str, Any]:
     """Return the columns of block_stages.
 
@@ -60,6 +70,39 @@ def stage_columns(
         "tid": tid,
         "comm": _nullable([names.get(t) for t in tid.tolist()]),
     }
+
+
+def request_columns(stages: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of block_ios from those of block_stages.
+
+    These are the requests that were seen to be issued and to complete. A process is not told: its
+    thread stands for it.
+    """
+    known = {name: np.ma.asarray(stages[name]) for name in ("g_ns", "i_ns", "d_ns", "c_ns")}
+    whole = ~(np.ma.getmaskarray(known["d_ns"]) | np.ma.getmaskarray(known["c_ns"]))
+    queued = np.where(np.ma.getmaskarray(known["i_ns"]), known["g_ns"].filled(0), known["i_ns"])
+    issued, done = known["d_ns"].filled(0), known["c_ns"].filled(0)
+    queued = np.minimum(np.asarray(queued, np.int64), issued)
+    letters = stages["rwbs"].astype(str)
+    first = np.char.startswith(letters, "F")
+    kind = np.char.lstrip(letters, "F")
+    comms = np.array([comm or "" for comm in stages["comm"]], object)
+    columns = {
+        "ts_ns": stages["ts_ns"] + queued,
+        "queue_ns": issued - queued,
+        "device_ns": done - issued,
+        **{name: stages[name] for name in ("dev", "sector", "bytes", "op", "error", "tid")},
+        "sync": np.char.find(kind, "S") > 0,
+        "meta": np.char.find(kind, "M") > 0,
+        "fua": np.char.find(kind, "F") > 0,
+        "preflush": first & (stages["op"] != "flush"),
+        "parent_dev": stages["from_dev"],
+        "parent_sector": stages["from_sector"],
+        "pid": stages["tid"],
+        "comm": comms,
+    }
+    order = np.argsort(columns["ts_ns"][whole], kind="stable")
+    return {name: values[whole][order] for name, values in columns.items()}
 
 
 class _Rows:

@@ -32,7 +32,8 @@ FROM_CGROUP = 1 << 8
 READ, WRITE, FLUSH, SYNC = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 PASSTHROUGH, NOTIFY, AHEAD, META, DISCARD, FUA = 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 15
 # A notification has such an action instead, enum blktrace_notify.
-PROCESS = 0
+PROCESS, TIMESTAMP = 0, 1
+_WALL = struct.Struct("<II")
 _LOST = re.compile(rb"CPU:\d+ \[LOST (\d+) EVENTS\]")
 
 
@@ -73,12 +74,15 @@ class Events:
         lost: Events that the stream itself says were lost.
         foreign_bytes: Bytes between events that are none: text of bpf_printk in ftrace's buffer,
             or the torn end of a file.
+        wall_ns: What to add to times to get nanoseconds since the epoch; None if nothing tells.
     """
 
     files: Sequence[Path]
     names: dict[int, bytes] = field(default_factory=dict)
     lost: int = 0
     foreign_bytes: int = 0
+    wall_ns: int | None = None
+    _numbers: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _data: list[bytes] = field(default_factory=list)
     _at: "array[int]" = field(default_factory=lambda: array("Q"))
     _times: "array[int]" = field(default_factory=lambda: array("Q"))
@@ -96,7 +100,7 @@ class Events:
         """Find the events in a file's content."""
         base, at, end = sum(map(len, self._data)), 0, len(data) - HEADER.size
         while at <= end:
-            magic, _, time_ns, extra = _TIME_AND_LENGTH.unpack_from(data, at)
+            magic, sequence, time_ns, extra = _TIME_AND_LENGTH.unpack_from(data, at)
             if magic != MAGIC:
                 at = self._skip(data, at, file)
                 continue
@@ -107,12 +111,25 @@ class Events:
             if event.category & NOTIFY:
                 if event.action == PROCESS:
                     self.names[event.tid] = event.extra.split(b"\0")[0]
+                elif event.action == TIMESTAMP and len(event.extra) >= _WALL.size:
+                    seconds, ns = _WALL.unpack_from(event.extra)
+                    self.wall_ns = seconds * 1_000_000_000 + ns - time_ns
             else:
+                self._number(event, sequence)
                 self._at.append(base + at)
                 self._times.append(time_ns)
             at += size
         self.foreign_bytes += len(data) - at
         self._data.append(data)
+
+    @property
+    def skipped(self) -> int:
+        """Events that are missing: blktrace numbers those of each disk and CPU, ftrace does not."""
+        return sum(last - first + 1 - n for first, last, n in self._numbers.values() if last)
+
+    def _number(self, event: Event, sequence: int) -> None:
+        known = self._numbers.setdefault((event.dev, event.cpu), [sequence, sequence, 0])
+        known[:] = min(known[0], sequence), max(known[1], sequence), known[2] + 1
 
     def _skip(self, data: bytes, at: int, file: Path) -> int:
         """Return where the next event begins; ftrace tells losses as text in between."""

@@ -1,0 +1,194 @@
+"""Block events as text: what blkparse prints by default, and ftrace's ``trace`` and ``trace_pipe``.
+
+Of ftrace both the ``blk`` tracer and the events ``block:block_*`` are read. Lines that are neither
+are counted by what they are: those of other events, and those that nothing here understands.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from spoolscope.tracers.blktrace import records
+from spoolscope.tracers.blktrace.records import Event
+
+ACTIONS = {
+    "Q": records.QUEUE, "M": records.BACKMERGE, "F": records.FRONTMERGE, "G": records.GETRQ,
+    "S": records.SLEEPRQ, "R": records.REQUEUE, "D": records.ISSUE, "C": records.COMPLETE,
+    "P": records.PLUG, "U": records.UNPLUG_IO, "UT": records.UNPLUG_TIMER, "I": records.INSERT,
+    "X": records.SPLIT, "B": records.BOUNCE, "A": records.REMAP,
+}  # fmt: skip
+"""Actions by blkparse's letters."""
+_TRACEPOINTS = {
+    "block_bio_queue": "Q", "block_bio_backmerge": "M", "block_bio_frontmerge": "F",
+    "block_getrq": "G", "block_rq_insert": "I", "block_rq_issue": "D", "block_rq_requeue": "R",
+    "block_rq_complete": "C", "block_plug": "P", "block_unplug": "U", "block_split": "X",
+    "block_bio_remap": "A", "block_rq_remap": "A",
+}  # fmt: skip
+MESSAGE = "m"
+
+_BLKPARSE = re.compile(
+    r"\s*(\d+),(\d+)\s+(\d+)\s+\d+\s+(\d+)\.(\d{9})\s+(\d+)\s+([A-Z]{1,2}|m)\s+([A-Z]+)(?:\s+(.*))?"
+)
+_FTRACE = re.compile(
+    r"\s*(.+)-(\d+)\s+(?:\([-\s\d]+\)\s+)?\[(\d+)\]\s+(?:[^\s\d]\S*\s+|\d\S*[a-zA-Z.]\S*\s+)?"
+    r"(\d+)\.(\d{6}|\d{9}):\s+(.*)"
+)
+_BLK = re.compile(r"(\d+),(\d+)\s+([A-Z]{1,2}|m)\s+([A-Z]+)(?:\s+(.*))?")
+_POINT = re.compile(r"(block_\w+): (.*)")
+_POINT_FIELDS = re.compile(r"(\d+),(\d+) ([A-Z]+) (?:\d+ )?(?:\(.*?\) )?(\d+.*)")
+_UNPLUG = re.compile(r"\[(.*)\](?: (\d+))?")
+_RANGE = re.compile(r"(\d+) \+ (\d+)(?: \(\s*\d+\))?(?: [^\[\]]*)? \[(.*)\]")
+_EMPTY = re.compile(r"(?:(\d+)(?: \(\s*\d+\))? )?\[(.*)\]")
+_REMAP = re.compile(r"(\d+) \+ (\d+) <- \((\d+),(\d+)\) (\d+)")
+_SPLIT = re.compile(r"\d+ / \d+ \[.*\]")
+_PASSTHROUGH = re.compile(r"(?:\d+ )?\(([0-9a-f]{2} ?)*(?:\.\.)? ?\) \[.*\]")
+_LOST = re.compile(r"CPU:\d+ \[LOST (\d+) EVENTS\]")
+_SKIPS = re.compile(r"Skips: +(\d+) forward")
+# What blkparse prints at its end: sums for each CPU, and in total.
+_SUMMARY = re.compile(
+    r"\s*$|(CPU ?\d+|Total) \(.*\):|\s*(Reads|Writes|Read|Write|PC Reads|PC Writes|IO unplugs|"
+    r"Discards?|Timer unplugs|Merge|Allocations|In-flight|Throughput|Events|Skips|Input file)\b|"
+    r"\s*\S+ (Queued|Dispatches|Requeued|Completed|Merges|depth)"
+)
+
+
+@dataclass
+class TextEvents:
+    """The events of some text, in the order of their times; iterating gives them.
+
+    Attributes:
+        names: Name of each thread that the text tells, by tid.
+        lines: How many lines there were.
+        not_understood: Lines that are no event, no sum and no comment.
+        other: Lines that tell something else: other events, messages, passthrough commands.
+        lost: Events that the text itself says were lost.
+        form: "blkparse" or "ftrace", by its first event.
+    """
+
+    names: dict[int, bytes] = field(default_factory=dict)
+    lines: int = 0
+    not_understood: int = 0
+    other: int = 0
+    lost: int = 0
+    form: str = ""
+    _events: list[Event] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(sorted(self._events, key=lambda event: event.time_ns))
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Take lines, of one file after the other."""
+        for line in lines:
+            self.lines += 1
+            self._line(line.rstrip())
+
+    def _line(self, line: str) -> None:
+        if found := _BLKPARSE.fullmatch(line):
+            major, minor, cpu, seconds, ns, tid, action, rwbs, rest = found.groups()
+            time_ns = int(seconds) * 1_000_000_000 + int(ns)
+            self.form = self.form or "blkparse"
+            self._event(time_ns, (major, minor), action, rwbs, rest or "", tid, cpu)
+        elif found := _FTRACE.fullmatch(line):
+            _, tid, cpu, seconds, fraction, said = found.groups()
+            time_ns = int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0"))
+            self._said(time_ns, said, tid, cpu)
+        elif (found := _LOST.search(line)) or (found := _SKIPS.match(line)):
+            self.lost += int(found[1])
+        elif not line.startswith("#") and not _SUMMARY.match(line):
+            self.not_understood += 1
+
+    def _said(self, time_ns: int, said: str, tid: str, cpu: str) -> None:
+        """Take what an event of ftrace says."""
+        if found := _BLK.fullmatch(said):
+            major, minor, action, rwbs, rest = found.groups()
+        elif found := _POINT.fullmatch(said):
+            action = _TRACEPOINTS.get(found[1], "")
+            if action in ("P", "U"):  # they name no disk
+                self.other += 1
+                return
+            fields = _POINT_FIELDS.fullmatch(found[2])
+            if not action or not fields:
+                self.other += not action
+                self.not_understood += bool(action)
+                return
+            major, minor, rwbs, rest = fields.groups()
+        else:
+            self.other += 1
+            return
+        self.form = self.form or "ftrace"
+        self._event(time_ns, (major, minor), action, rwbs, rest or "", tid, cpu)
+
+    def _event(
+        self,
+        time_ns: int,
+        dev: tuple[str, str],
+        action: str,
+        rwbs: str,
+        rest: str,
+        tid: str,
+        cpu: str,
+    ) -> None:
+        if action not in ACTIONS or _SPLIT.fullmatch(rest) or _PASSTHROUGH.fullmatch(rest):
+            self.other += action == MESSAGE or action in ACTIONS
+            self.not_understood += action != MESSAGE and action not in ACTIONS
+            return
+        place = _place(action, rest)
+        if place is None:
+            self.not_understood += 1
+            return
+        sector, sectors, said, extra = place
+        error = 0
+        if action == "C":
+            error = int(said) if re.fullmatch(r"-?\d+", said) else 0
+        elif said:
+            self.names[int(tid)] = said.encode()
+        number = int(dev[0]) << 20 | int(dev[1])
+        self._events.append(
+            Event(
+                time_ns,
+                number,
+                sector,
+                sectors * 512,
+                ACTIONS[action],
+                category(rwbs),
+                int(tid),
+                int(cpu),
+                error,
+                extra,
+            )
+        )
+
+
+def _place(action: str, rest: str) -> tuple[int, int, str, bytes] | None:
+    """Return first sector, sectors, what stands in brackets, and what the action adds."""
+    if action == "A":
+        if not (found := _REMAP.fullmatch(rest)):
+            return None
+        sector, sectors, major, minor, from_sector = map(int, found.groups())
+        return sector, sectors, "", struct.pack(">IIQ", major << 20 | minor, 0, from_sector)
+    if action in ("P", "U", "UT"):
+        found = _UNPLUG.fullmatch(rest)
+        return (0, 0, found[1], b"") if found else None
+    if found := _RANGE.fullmatch(rest):
+        return int(found[1]), int(found[2]), found[3], b""
+    if found := _EMPTY.fullmatch(rest):
+        return int(found[1] or 0), 0, found[2], b""
+    return None
+
+
+def category(rwbs: str) -> int:
+    """Return the bits of an operation in blkparse's letters."""
+    bits, rest = 0, rwbs
+    if rest.startswith("F"):
+        bits, rest = records.FLUSH, rest[1:]
+    kinds = {"R": records.READ, "W": records.WRITE, "D": records.DISCARD, "N": records.READ}
+    bits |= kinds.get(rest[:1], 0)
+    for letter in rest[1:]:
+        bits |= {
+            "F": records.FUA, "A": records.AHEAD, "S": records.SYNC, "M": records.META
+        }.get(letter, 0)  # fmt: skip
+    return bits
