@@ -1,10 +1,12 @@
 """What of a slow disk's log is a culprit's doing."""
 
+from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
 from spoolscope.lab.accuracy import Score
+from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.slowdisk import Delayed
 from spoolscope.lab.suite import Deed, Outcome, _asked_by, _until_asked
-from spoolscope.lab.table import markdown
+from spoolscope.lab.table import markdown, text
 from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
@@ -66,3 +68,17 @@ def test_the_page_says_by_which_command_it_was_made(builder):
     assert "\n    sudo spoolscope lab faults cpu-hog --on ext4 -o 'my page.md'\n" in markdown(
         outcomes, 1.0, words
     )
+
+
+def test_the_table_fits_a_terminal(builder):
+    builder.call("fsync", 0)
+    found = explain(builder.write())
+    mistakes = dict.fromkeys(CAUSES, 1000)
+    rows = [
+        Outcome(name, "btrfs", score(n_right=0, n_judged=99_999, wrong=mistakes), found)
+        for name in FAULTS
+    ]
+    lines = list(text(rows))
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith(tuple(FAULTS)) for line in lines) == len(FAULTS)
+    assert lines[-1] == "Not shown here: robbed, directly, beyond; --csv has all."

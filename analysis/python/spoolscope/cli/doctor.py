@@ -2,7 +2,7 @@
 
 import click
 
-from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.output import emit_json, field, json_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.tracers.check import check
 from spoolscope.tracers.questions import answers
@@ -30,13 +30,13 @@ def command(*, as_json: bool) -> int:
         return 0 if usable else 1
     for finding in findings:
         mark = "ok" if finding.ok else "NO" if finding.needed else "no"
-        say(f"{mark:>6}  {finding.name:16} {finding.detail}")
+        say(*wrapped(finding.detail, f"{mark:>6}  {finding.name:16} ", " " * 25))
     if told:
         say("A recording here tells:")
     for answer in told:
-        say(f"{'-' if answer.unloaded else answer.answer:>6}  {answer.question}")
+        say(*field("-" if answer.unloaded else answer.answer, answer.question, 6))
         if answer.reason:
-            say(f"{'':8}  ({answer.reason})")
+            say(*field("", f"  ({answer.reason})", 6))
     if usable:
         say("Next: sudo spoolscope record --spool MOUNT -d 60")
     else:

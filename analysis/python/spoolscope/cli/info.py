@@ -1,5 +1,6 @@
 """The verb info."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from spoolscope.analysis.wording import size
 from spoolscope.cli.columns import table_lines
 from spoolscope.cli.disks import disk_lines, imported_disks
 from spoolscope.cli.names import marked, named, names_lines, names_options
-from spoolscope.cli.output import emit_json, json_option
+from spoolscope.cli.output import emit_json, field, json_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.cli.recording_info import show_recording
 from spoolscope.cli.verified import show_verified
@@ -57,7 +58,7 @@ def command(
     opened = named(Trace.open(trace), key_file, wanted=names)
     facts = gather(opened)
     if as_json:
-        emit_json(marked(facts, opened))
+        emit_json(_columns() if columns else marked(facts, opened))
     elif is_disk_trace(opened) and not columns:
         _print_disks(facts, opened, names_lines(opened, key_file))
     elif columns:
@@ -196,9 +197,9 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
         said = f"{answer['question']} ({answer['reason']})"
         lines += [("cannot tell" if answer["answer"] == NO else "tells in part", said)]
     for label, value in lines:
-        say(f"{label:>17}  {value}")
+        say(*field(label, str(value), 17))
     for sentence in facts["beyond_calls"]:
-        say(sentence)
+        say(*wrapped(sentence))
     if not facts["closed"]:
         say("The recorder did not end in order; the last second may be missing.")
     if facts["bytes_unread"]:
@@ -287,6 +288,11 @@ def _print_losses(trace: Trace) -> None:
         say(f"{how} {loss['n']:,} calls of {where}, before ts_ns {loss['before_ns']}")
     if len(losses) > SHOWN_LOSSES:
         say(f"... and {len(losses) - SHOWN_LOSSES} more, in losses.parquet")
+
+
+def _columns() -> dict[str, Any]:
+    told = ((name, column) for name, t in TABLES.items() for column in recorded(t).columns)
+    return {"columns": [{"of_table": name, **asdict(column)} for name, column in told]}
 
 
 def _print_columns(trace: Trace) -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,31 @@ from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.text import shown, shown_json
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+JSON, CSV, MARKDOWN = "json", "csv", "markdown"
+_FORM = "spoolscope.form"
+
+
+def _chosen(context: click.Context, _option: click.Parameter, form: str | None) -> bool:
+    """Keep the form that was asked for; tell the verb that one was."""
+    if form is not None:
+        context.meta[_FORM] = form
+    return form is not None
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json, --csv and --markdown: ``as_json`` is true, and ``emit_json`` prints that form."""
+    for form, what in (
+        (MARKDOWN, "Print tables in Markdown, for a ticket."),
+        (CSV, "Print tables as CSV, all in one: its first column names each row's."),
+        (JSON, "Print one JSON object."),
+    ):
+        option = click.option(
+            f"--{form}", "as_json", flag_value=form, default=None, callback=_chosen, help=what
+        )
+        command = option(command)
+    return command
+
+
 force_option = click.option("-f", "--force", is_flag=True, help="Replace an existing output.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress display.")
 key_file_option = click.option(
@@ -53,9 +77,28 @@ LEAST_DONE = 0.02
 """Before this share is done, nothing is said of the rest."""
 
 
-def emit_json(value: Any) -> None:
-    """Print one JSON object, the whole result of a verb, on stdout."""
-    say(*shown_json(value, indent=2, default=_plain).split("\n"))
+def form_asked() -> str:
+    """Return the form that was asked for: JSON, CSV or MARKDOWN."""
+    context = click.get_current_context(silent=True)
+    return str(context.meta.get(_FORM, JSON)) if context else JSON
+
+
+def emit_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print the whole result of a verb on stdout: as JSON, or as the tables that it holds."""
+    form = form_asked()
+    text = shown_json(value, indent=2, default=_plain)
+    if form == JSON:
+        say(*text.split("\n"))
+        return
+    from spoolscope.cli.markdown import document
+    from spoolscope.cli.sheets import sheets
+    from spoolscope.export.rows import csv_sheets
+
+    found = sheets(json.loads(text))
+    if form == CSV:
+        say(*csv_sheets([(sheet.name, sheet.rows) for sheet in found]))
+    else:
+        say(*document(click.get_current_context().command_path, found))
 
 
 def wrote(path: Path, then: str | None = None) -> None:
@@ -316,8 +359,26 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def wrapped(text: str, indent: str = "") -> list[str]:
-    """Return the lines of a text no wider than a terminal, those after the first indented."""
+def wrapped(text: str, indent: str = "", then: str | None = None) -> list[str]:
+    """Return the lines of a text no wider than a terminal; words, such as paths, stay whole.
+
+    Args:
+        text: One paragraph.
+        indent: Before the first line.
+        then: Before the lines after it; by default two more blanks.
+    """
     import textwrap
 
-    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent + "  ")
+    return textwrap.wrap(
+        text,
+        80,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if then is None else then,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def field(label: str, value: str, width: int) -> list[str]:
+    """Return the lines of a value beside its label, which ends in column ``width``."""
+    return wrapped(value, f"{label:>{width}}  ", " " * (width + 2)) or [f"{label:>{width}}"]

@@ -18,7 +18,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import replacing
 from spoolscope.traces.trace import Trace
 
-TABLE, CSV, JSON, PARQUET = FORMATS = ("table", "csv", "json", "parquet")
+TABLE, MARKDOWN, CSV, JSON, PARQUET = FORMATS = ("table", "markdown", "csv", "json", "parquet")
 SHOWN_ROWS = 50
 """Rows that a table on a terminal has; the other formats have all."""
 LINES_AT_A_TIME = 10_000
@@ -44,10 +44,11 @@ Examples:
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="How the rows come; by default as -o ends (.csv, .json, .parquet), else a table.",
+    help="How the rows come; by default as -o ends (.md, .csv, .json, .parquet), else a table.",
 )
 @click.option("--json", "form", flag_value=JSON, help="The same as --format json.")
 @click.option("--csv", "form", flag_value=CSV, help="The same as --format csv.")
+@click.option("--markdown", "form", flag_value=MARKDOWN, help="The same as --format markdown.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.")
 @force_option
 @names_options
@@ -96,7 +97,7 @@ def command(
 
 
 def _by_suffix(output: Path) -> str:
-    suffix = output.suffix.lstrip(".").lower()
+    suffix = output.suffix.lstrip(".").lower().replace("md", MARKDOWN)
     return suffix if suffix in FORMATS else TABLE
 
 
@@ -108,7 +109,7 @@ def _put(reader: pa.RecordBatchReader, *, form: str, output: Path | None, privat
         with replacing(output, private=private) as file:
             write_parquet(reader, file)
         return
-    lines = {TABLE: _table_lines, CSV: csv_lines, JSON: json_lines}[form](reader)
+    lines = {TABLE: _table_lines, MARKDOWN: _pipes, CSV: csv_lines, JSON: json_lines}[form](reader)
     _put_lines(lines, output, private=private)
 
 
@@ -139,6 +140,18 @@ def _table_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
         yield f"... and {n - len(rows):,} more rows (--format csv, json or parquet has all)"
     elif not n:
         yield "(no rows)"
+
+
+def _pipes(reader: pa.RecordBatchReader) -> Iterator[str]:
+    from spoolscope.cli.markdown import pipes
+    from spoolscope.export.rows import cell
+
+    rows = (
+        [cell(value) for value in row]
+        for batch in reader
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    yield from pipes(reader.schema.names, list(rows))
 
 
 def _list_tables(

@@ -7,7 +7,7 @@ from typing import Any
 
 from spoolscope.analysis.frozen import frozen_words
 from spoolscope.cli.names import marked, named, names_lines
-from spoolscope.cli.output import emit_json
+from spoolscope.cli.output import emit_json, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.tracers.hook import Ran
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
@@ -75,10 +75,11 @@ def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> 
         began = datetime.fromtimestamp(trace["start_ns"] / 1e9, UTC)
         state = "complete" if trace["complete"] else f"NOT complete, lost {trace['lost']:,}"
         why = f", {trace['frozen_words']}" if trace["frozen_words"] else ""
-        say(
+        line = (
             f"{trace['name']}  {began:%Y-%m-%d %H:%M:%S} UTC  {trace['duration_ns'] / 1e9:8.1f} s"
             f"  {trace['syscalls']:>11,} calls  {state}{why}"
         )
+        say(*wrapped(line, then=" " * 14))
     say(
         f"{len(facts['traces'])} traces, {facts['syscalls']:,} calls in"
         f" {facts['duration_ns'] / 1e9:.1f} s, lost {facts['lost']:,}"

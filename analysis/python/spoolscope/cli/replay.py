@@ -274,8 +274,8 @@ def _play(image: Path, place: Path, model: str) -> SlowDisk:
 
 
 def _print_runs(rows: list[dict[str, Any]]) -> None:
-    heads = f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>10}"
-    say(f"{heads}{'late p99':>10}{'state':>9}  fidelity")
+    heads = f"{'run':<14}{'calls':>9}{'divergent':>10}{'skipped':>8}{'makespan':>9}"
+    say(f"{heads}{'late p99':>10}{'state':>8}  fidelity")
     for row in rows:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
@@ -285,9 +285,9 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
             run = ""
         say(
             f"{run:<14}{row['executed']:>9,}"
-            f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>8.2f} s"
+            f"{row['divergent']:>10,}{row['skipped']:>8,}{row['makespan_ns'] / 1e9:>7.2f} s"
             f"{'-' if late is None else f'{late / 1e6:.2f} ms':>10}"
-            f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>9}"
+            f"{'ok' if not state['mismatched'] else str(state['mismatched']) + ' bad':>8}"
             f"  {row['certificate']['verdict']}"
         )
 

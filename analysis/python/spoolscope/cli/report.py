@@ -14,6 +14,7 @@ from spoolscope.cli.output import (
     progress,
     quiet_option,
     replayed_trace_option,
+    wrapped,
     wrote,
 )
 from spoolscope.cli.printing import say
@@ -74,8 +75,7 @@ def command(
         }
         emit_json(marked(facts, report.trace) if report.trace else facts)
     else:
-        say(report.page.headline)
-        say(report.page.sure)
+        say(*wrapped(report.page.headline), *wrapped(report.page.sure))
         for line in names_lines(report.trace, key_file) if report.trace else ():
             say(line)
         wrote(report.path, report.page.next_command)

@@ -13,6 +13,7 @@ from spoolscope.cli.output import (
     claim_output,
     emit_json,
     force_option,
+    form_asked,
     json_option,
     progress,
     quiet_option,
@@ -196,7 +197,11 @@ def _words(options: dict[str, Any], out: Path) -> list[str]:
         "--work": SCRATCH,
         "-o": out,
     }
-    flags = {"--record": options["record"], "-q": options["quiet"], "--json": options["as_json"]}
+    flags = {
+        "--record": options["record"],
+        "-q": options["quiet"],
+        f"--{form_asked()}": options["as_json"],
+    }
     return [
         options["name"],
         *(str(word) for name, values in many.items() for value in values for word in (name, value)),

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, BinaryIO
 
@@ -36,6 +36,23 @@ def csv_line(cells: Any) -> str:
     texts = [shown(cell) if isinstance(cell, str) else cell for cell in cells]
     csv.writer(made, lineterminator="", quoting=csv.QUOTE_MINIMAL).writerow(texts)
     return made.getvalue()
+
+
+def csv_sheets(sheets: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Iterator[str]:
+    """Yield tables as one: a row names its own in the first column, and has what it has of all.
+
+    Args:
+        sheets: Names, and rows of columns by name.
+    """
+    names = list(dict.fromkeys(name for _, rows in sheets for row in rows for name in row))
+    yield csv_line(["table", *(f"{name}." if name == "table" else name for name in names)])
+    for sheet, rows in sheets:
+        for row in rows:
+            yield csv_line([sheet, *(_csv(row.get(name)) for name in names)])
+
+
+def _csv(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else cell(value)
 
 
 def json_lines(reader: pa.RecordBatchReader) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import os
 import platform
 import shlex
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -20,6 +21,8 @@ _HEAD = (
     "fault", "on", "judged", "robbed", "right", "direct", "culprit", "injected", "recovered",
     "directly", "beyond", "taken for",
 )  # fmt: skip
+
+_ON_TERMINAL = ("fault", "on", "judged", "right", "direct", "culprit", "injected", "recovered")
 
 
 def passes(outcome: Outcome) -> bool:
@@ -50,10 +53,20 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the table for a terminal."""
-    widths = (21, 6, 7, 7, 8, 8, 8, 9, 10, 9, 8, 0)
+    """Yield the table for a terminal of 80 columns: what has a goal, and what was wrong."""
+    widths = (21, 7, 7, 9, 9, 9, 9, 0)
     for row in (_HEAD, *map(_row, outcomes)):
-        yield "".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        told = dict(zip(_HEAD, row, strict=True))
+        cells = (told[head] for head in _ON_TERMINAL)
+        yield "".join(
+            f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)
+        ).rstrip()
+        if row != _HEAD and told["taken for"]:
+            yield from textwrap.wrap(
+                f"taken for: {told['taken for']}", 80, initial_indent="  ", subsequent_indent="    "
+            )
+    hidden = [head for head in _HEAD if head not in (*_ON_TERMINAL, "taken for")]
+    yield f"Not shown here: {', '.join(hidden)}; --csv has all."
 
 
 def markdown(outcomes: Sequence[Outcome], seconds: float, words: Sequence[str] = ()) -> str:
