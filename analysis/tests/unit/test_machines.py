@@ -1,6 +1,7 @@
 """Machines as far as nothing is booted."""
 
 import io
+import re
 import socket
 import tarfile
 import threading
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spoolscope.cli.machines import of_kernels, reference_of
+from spoolscope.cli import replay as cli_replay
+from spoolscope.cli.machines import of_kernels, reference_of, refuse_unbooted
 from spoolscope.cli.vm import command
 from spoolscope.lab.vm import kernels
 from spoolscope.lab.vm.machine import RIGHT, Machine
@@ -63,6 +65,44 @@ def test_candidates_are_multiplied_by_kernels_only_if_there_are_several() -> Non
 def test_what_is_of_one_machine_is_not_asked_of_another(options, told) -> None:
     with pytest.raises(SpoolscopeError, match=told):
         of_kernels(options)
+
+
+SAMPLE = Path(__file__).parents[3] / "traces" / "samples" / "courier"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--on", "nowhere"], "unknown candidate 'nowhere'"),
+        (["--on", "reiserfs", "--vm", "7.2"], "Debian's kernel 7.2 has no reiserfs"),
+        (["--on", "ext4", "--reference", "xfs"], "'xfs' is no candidate of this replay"),
+        (["--on", "ext4", "--pace", "gallop"], "gallop"),
+        (["--on", "ext4", "--slice", "99h.."], "the recording ends at"),
+        (["--on", "ext4", "--workers", "pool", "--scale-users", "2"], "--workers pool does not go"),
+    ],
+)
+def test_what_no_machine_can_do_is_refused_before_one_boots(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boots(*_words: object) -> None:
+        raise AssertionError("a machine was booted")
+
+    monkeypatch.setattr(cli_replay, "replay_in_machines", boots)
+    out = tmp_path / "out"
+    vm = [] if "--vm" in words else ["--vm", "6.1"]
+    asked = [str(SAMPLE), *words, *vm, "-o", str(out), "-q"]
+    with pytest.raises(SpoolscopeError, match=re.escape(told)):
+        cli_replay.command.main(asked, standalone_mode=False)
+    assert not out.exists()
+
+
+def test_a_program_that_is_missing_here_is_missing_in_a_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse_unbooted([parse("ext4")], ["6.1"])
+    monkeypatch.setattr("spoolscope.replay.images.program_path", lambda: "/nonexistent")
+    with pytest.raises(SpoolscopeError, match="mkfs"):
+        refuse_unbooted([parse("ext4")], ["6.1"])
 
 
 def test_a_candidate_names_its_kernel() -> None:

@@ -28,8 +28,10 @@ from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.running import SCRATCH, run
 from spoolscope.replay.artifacts import ABOUT
+from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Slot, blocks
+from spoolscope.replay.where import why_not_there
 from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.results import REPLAY_FILE
@@ -77,6 +79,21 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
     if len(kernels) < 2:
         return candidates
     return [f"{name}@{kernel}" for name in candidates for kernel in kernels]
+
+
+def refuse_unbooted(chosen: Sequence[Candidate], kernels: Sequence[str]) -> None:
+    """Refuse candidates that no machine with these kernels can have, before one is booted.
+
+    Raises:
+        SpoolscopeError: a filesystem or the program that makes it is missing there.
+    """
+    for candidate in chosen:
+        for series in [candidate.kernel] if candidate.kernel else kernels:
+            if why := why_not_there(candidate, series):
+                raise SpoolscopeError(
+                    f"candidate {candidate.name} does not run in that machine: {why.reason}",
+                    remedy=why.remedy,
+                )
 
 
 def _wrong(what: str, remedy: str) -> SpoolscopeError:

@@ -14,7 +14,13 @@ from spoolscope.cli import limits
 from spoolscope.cli.candidates import candidates_option
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.devices import asked_devices, device_options
-from spoolscope.cli.machines import of_kernels, reference_of, replay_in_machines, vm_options
+from spoolscope.cli.machines import (
+    of_kernels,
+    reference_of,
+    refuse_unbooted,
+    replay_in_machines,
+    vm_options,
+)
 from spoolscope.cli.matrix import with_matrix
 from spoolscope.cli.output import (
     claim_output,
@@ -42,9 +48,9 @@ from spoolscope.replay.job import CACHES, Begin, slots
 from spoolscope.replay.modelled import on_model
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.pace import HELP as PACES
-from spoolscope.replay.pace import REALTIME_HELP
+from spoolscope.replay.pace import REALTIME_HELP, parse_pace
 from spoolscope.replay.presets import known
-from spoolscope.replay.run import replay
+from spoolscope.replay.run import check_asked, replay
 from spoolscope.replay.workers import OWN, WORKERS
 from spoolscope.traces.devices import device_model, device_models
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
@@ -178,6 +184,11 @@ def command(**options: Any) -> int:
     every = known(options["candidate_files"])
     chosen = [parse(name, every) for name in names]
     asked = what_if(options)
+    reference = reference_of(options["reference"], names)
+    if options["vm"]:
+        refuse_unbooted(chosen, options["vm"])
+        parse_pace(options["pace"], realtime=options["realtime"])
+        check_asked(trace, chosen, reference, asked, options["workers"])
     begin = Begin(
         options["cache"],
         Content(options["compressible"], options["duplicate"]),
@@ -204,7 +215,7 @@ def command(**options: Any) -> int:
             order=options["order"],
             begin=begin,
             realtime=options["realtime"],
-            reference=reference_of(options["reference"], names),
+            reference=reference,
             whole_life=not options["no_life"],
             timing=Expected(unsaid if options["quiet"] else partial(say, err=True)),
             device_model=options["device_model"] or "",

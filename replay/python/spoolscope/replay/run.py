@@ -94,10 +94,10 @@ def replay(
     chosen = [on_model(candidate, device_model) for candidate in named]
     kept = parse_pace(pace, realtime=realtime)
     begin = begin or Begin()
+    check_asked(opened, chosen, reference, what_if, workers)
     for candidate in chosen:
         check(candidate, opened.meta, ages=begin.age is not None)
     check_places(chosen, out, work)
-    _check_reference(reference, chosen)
     if (real := given(devices or Asked())) is not None:
         real.check_candidates(chosen)
     directories = [candidate.directory for candidate in chosen if candidate.directory]
@@ -136,12 +136,35 @@ def replay(
     return rows
 
 
-def _check_reference(reference: str | None, chosen: Sequence[Candidate]) -> None:
+def check_asked(
+    trace: Trace, chosen: Sequence[Candidate], reference: str | None, what_if: WhatIf, workers: str
+) -> None:
+    """Refuse what cannot be done on any machine; a replay asks this itself.
+
+    Args:
+        trace: The trace.
+        chosen: All candidates.
+        reference: Candidate that the others are to be held against.
+        what_if: What is done otherwise on purpose.
+        workers: ``workers.OWN`` or ``POOL``.
+
+    Raises:
+        SpoolscopeError: the reference is none of them, the part of the trace is beyond its end, or
+            two options do not go together.
+    """
     names = [candidate.name for candidate in chosen]
     if reference is not None and reference not in names:
         raise SpoolscopeError(
             f"the reference {reference!r} is no candidate of this replay",
             remedy=f"use --reference with one of: {', '.join(names)}",
+            exit_code=USAGE,
+        )
+    if what_if.part is not None:
+        what_if.part.check_within(int(trace.meta["duration_ns"]))
+    if workers == POOL and what_if.scale.users > 1:
+        raise SpoolscopeError(
+            "--workers pool does not go with --scale-users: a copy's processes are its own",
+            remedy="give one of them",
             exit_code=USAGE,
         )
 
@@ -201,7 +224,7 @@ def _job(
             remedy="give another part: a recording begins when its snapshot was taken",
             exit_code=USAGE,
         )
-    pooled = _pooled(plan_file, what_if) if workers == POOL else None
+    pooled = pool(plan_file) if workers == POOL else None
     show(CHECKING)
     checked = Engine(plan_file).order()
     read = read_plan(plan_file)
@@ -225,16 +248,6 @@ def _job(
         memory=memory_of(trace, read) if begin.cache == RECORDED else None,
     )
     return job, checked
-
-
-def _pooled(plan_file: Path, what_if: WhatIf) -> dict[str, Any]:
-    if what_if.scale.users > 1:
-        raise SpoolscopeError(
-            "--workers pool does not go with --scale-users: a copy's processes are its own",
-            remedy="give one of them",
-            exit_code=USAGE,
-        )
-    return pool(plan_file)
 
 
 def _planning_s(trace: Trace) -> dict[str, float]:

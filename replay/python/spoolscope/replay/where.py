@@ -39,6 +39,31 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
         return Refusal(f"this kernel has no {candidate.fstype}", elsewhere)
     if candidate.below is not None:
         return why_not_here(candidate.below)
+    return why_no_program(candidate)
+
+
+def why_not_there(candidate: Candidate, series: str) -> Refusal | None:
+    """Return why a candidate cannot be made in a machine with a Debian kernel of a series.
+
+    Such a machine has the programs of this one. Only what is certain before it boots is said.
+    """
+    if candidate.directory is not None:
+        return None
+    if needed := FILESYSTEMS[candidate.fstype].needs:
+        return Refusal(f"it needs {needed}", "use another candidate")
+    known = {kernel for kind in FILESYSTEMS.values() for kernel in kind.kernels}
+    if candidate.kernels and series in known and series not in candidate.kernels:
+        return Refusal(
+            f"Debian's kernel {series} has no {candidate.fstype}",
+            f"use --vm {candidate.kernels[-1]}",
+        )
+    return why_no_program(candidate)
+
+
+def why_no_program(candidate: Candidate) -> Refusal | None:
+    """Return which program that makes a candidate is missing; None if none is."""
+    while candidate.below is not None:
+        candidate = candidate.below
     if candidate.mkfs and not shutil.which(candidate.mkfs[0], path=images.program_path()):
         return Refusal(
             f"program {candidate.mkfs[0]} is missing", f"apt-get install {candidate.package}"
