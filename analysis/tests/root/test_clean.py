@@ -153,10 +153,10 @@ def test_an_interrupted_replay_is_taken_up_by_the_command_that_it_prints(
     wait_for(lambda: list(out.glob("*/run.json")))
     wait_for(lambda: len(list(out.glob("*-r*"))) == 2)
     said = kill(process, signal.SIGINT).decode()
-    assert "1 of 4 runs are finished and stay; go on by '" in said
+    assert "1 of 4 runs are finished and kept; continue with '" in said
     header = json.loads((out / "replay.json").read_text())
     (first,) = header["runs"]
-    command = said.partition("go on by '")[2].partition("'\n")[0]
+    command = said.partition("continue with '")[2].partition("'\n")[0]
     words = shlex.split(command)
     assert words[-1] == "--resume"
     planned = (out / "plan.json").read_bytes()

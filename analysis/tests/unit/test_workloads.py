@@ -259,7 +259,7 @@ def test_the_command_in_a_machine_is_the_one_that_was_given(tmp_path):
 
 def test_a_directory_of_this_machine_is_not_taken_into_another(tmp_path):
     on = ("--on", f"dir:{tmp_path}", "--scale", "0.01", "--vm", "6.1")
-    assert "is of this machine" in said_of("fsbench", *on)
+    assert "is on this machine" in said_of("fsbench", *on)
 
 
 def test_figures_of_daemons_are_of_a_minute():

@@ -355,7 +355,7 @@ def test_another_disk_that_took_its_name(loop: Loop, tmp_path: Path) -> None:
         file.truncate(64 * MIB)
     run("losetup", device, tmp_path / "other.img")
     device.write_bytes(b"mail")
-    with pytest.raises(SpoolscopeError, match=f"{device} is another disk by now"):
+    with pytest.raises(SpoolscopeError, match=f"{device} has become another disk"):
         wipe(found)
     assert device.read_bytes()[:4] == b"mail"
     with pytest.raises(SpoolscopeError, match=f"{device} has changed meanwhile"):

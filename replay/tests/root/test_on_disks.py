@@ -117,7 +117,7 @@ def test_what_cannot_be_marked_is_refused(
 ) -> None:
     plain = replace(FILESYSTEMS["ext4"], label=())
     monkeypatch.setitem(FILESYSTEMS, "ext4", plain)
-    with pytest.raises(SpoolscopeError, match="cannot be given a name"):
+    with pytest.raises(SpoolscopeError, match="without a label"):
         replay(trace, ["ext4"], tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
 
 
@@ -162,7 +162,7 @@ def test_candidates_and_devices_belong_together(
     with pytest.raises(SpoolscopeError, match="none has a separate journal"):
         replay(trace, ["ext4"], tmp_path / "out", devices=Asked(*disks, disks))
     large = [replace(parse("ext4"), journal=101 * MIB)]
-    with pytest.raises(SpoolscopeError, match="nothing to put it on"):
+    with pytest.raises(SpoolscopeError, match="no device is given for it"):
         replay(trace, large, tmp_path / "out", devices=Asked(disks[0], None, disks[:1]))
     with pytest.raises(SpoolscopeError, match="its journal needs 101 MiB"):
         replay(trace, large, tmp_path / "out", devices=Asked(*disks, disks))
@@ -182,6 +182,6 @@ def test_what_a_replay_has_is_not_wiped_by_another_command(
 
     asked = Asked(disk, formatted=[disk])
     rows = replay(trace, [parse("ext4")], tmp_path / "out", recorder=clean, devices=asked)
-    assert refusals == [f"another command has device {disk} locked"]
+    assert refusals == [f"another command has locked device {disk}"]
     assert rows[0]["final_state"]["mismatched"] == 0
     assert wipe_left([disk]) == []  # it is empty by now

@@ -42,12 +42,12 @@ Replay = Callable[..., Rows]
 
 
 def vm_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say in what machines a replay runs."""
+    """Add the options that choose the machines in which a replay runs."""
     vm = click.option(
         "--vm",
         multiple=True,
         metavar="KERNEL",
-        help="Replay in a machine with this Debian kernel, such as 6.1; several are compared.",
+        help="Replay in a machine with this Debian kernel, such as 6.1; give several to compare.",
     )
     return vm(icount_option(memory_option(command)))
 
@@ -61,18 +61,22 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
     candidates = list(options["candidates"])
     for name, _, series in (text.rpartition("@") for text in candidates):
         if name and SERIES.fullmatch(series):
-            raise _wrong(f"{name}@{series} is a name of results", f"use --on {name} --vm {series}")
+            raise _wrong(
+                f"{name}@{series} names results and no candidate", f"use --on {name} --vm {series}"
+            )
     if not options["vm"]:
         if options["icount"]:
             raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
         return candidates
     if options["icount"] and options["no_record"]:
-        raise _wrong("--icount is for the CPU times in recordings", "leave out --no-record")
+        raise _wrong(
+            "--icount makes CPU times exact, which only a recording has", "leave out --no-record"
+        )
     places = [name for name in candidates if name.startswith("dir:")]
     disks = [options["device"], options["journal_device"]]
     for place in (*places, *(str(disk) for disk in disks if disk)):
         raise _wrong(
-            f"{place} is of this machine, and not of that of --vm",
+            f"{place} is on this machine, where a machine of --vm cannot reach it",
             "leave out --vm, or use images, such as --on ext4",
         )
     kernels = list(dict.fromkeys(options["vm"]))

@@ -101,15 +101,15 @@ PERCENT: dict[str, Any] = {
     "--matrix",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML: candidates, rounds, pace, cache, age, seed, reference; options count more.",
+    help="TOML file of candidates, rounds, pace, cache, age, seed, reference; options override it.",
 )
-@click.option("--reference", help="Candidate that compare holds the others against.")
+@click.option("--reference", help="Candidate to compare the others with.")
 @click.option(
     "--rounds",
     type=limits.Number(1, MOST_ROUNDS),
     default=1,
     show_default=True,
-    help="Repetitions.",
+    help="How often each candidate is replayed.",
 )
 @click.option("--pace", default="original", show_default=True, help=PACES)
 @click.option("--realtime", is_flag=True, help=REALTIME_HELP)
@@ -118,29 +118,29 @@ PERCENT: dict[str, Any] = {
     type=limits.SEED,
     default=0,
     show_default=True,
-    help="Of the order of candidates, of --age, and of the times that copies of users begin at.",
+    help="Seed for the order of candidates, for --age, and for when the copies of users begin.",
 )
 @click.option(
     "--cache",
     type=click.Choice(CACHES),
     default=CACHES[0],
     show_default=True,
-    help="What is in memory when a replay begins: what the recording had, nothing, or all.",
+    help="What the page cache holds at first: what it held when recording, nothing, or everything.",
 )
 @click.option("--age", type=limits.Number(LEAST, MOST, whole=False), help=AGES)
-@click.option("--compressible", **PERCENT, help="How much of the data compresses to nothing.")
-@click.option("--duplicate", **PERCENT, help="How many files hold the same data.")
+@click.option("--compressible", **PERCENT, help="Share of the data that compresses to nothing.")
+@click.option("--duplicate", **PERCENT, help="Share of the files that hold the same data.")
 @click.option(
     "--device-model",
     type=click.Choice(list(device_models())),
-    help="Play the times of a kind of disk, from when the fixture is filled in.",
+    help="Slow the image down to this kind of disk, once the fixture is filled in.",
 )
 @click.option(
     "--workers",
     type=click.Choice(WORKERS),
     default=OWN,
     show_default=True,
-    help="A job waits for the process that did it (own), or has a worker of its own (pool).",
+    help="own: jobs wait for the process that did them when recorded; pool: each has a worker.",
 )
 @planning_options
 @device_options
@@ -149,17 +149,23 @@ PERCENT: dict[str, Any] = {
     type=limits.Number(0, 10),
     default=1,
     show_default=True,
-    help="How often a run is made again that other programs, or the host, disturbed.",
+    help="How often to repeat a run that other programs or the host disturbed.",
 )
-@click.option("--no-life", is_flag=True, help="Neither check nor empty used filesystems.")
-@click.option("--no-record", is_flag=True, help="Do not record the replays: no attribution.")
+@click.option(
+    "--no-life", is_flag=True, help="Do not check and empty each filesystem after its run."
+)
+@click.option(
+    "--no-record", is_flag=True, help="Do not record the replays; compare then shows no causes."
+)
 @vm_options
-@click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
+@click.option("--work", type=click.Path(path_type=Path), help="Directory for images [the output].")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [TRACE.replay]."
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on with the interrupted replay in -o: finished runs stay."
+    "--resume",
+    is_flag=True,
+    help="Continue the interrupted replay in -o; its finished runs are kept.",
 )
 @force_option
 @quiet_option
@@ -252,7 +258,9 @@ def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
     """Make sure that there is a replay to go on with; remove what it worked in if it was killed."""
     if force:
         raise SpoolscopeError(
-            "--resume keeps what --force replaces", remedy="give one of them", exit_code=USAGE
+            "--resume keeps the runs that --force would replace",
+            remedy="give one of them",
+            exit_code=USAGE,
         )
     if not (output / REPLAY_FILE).is_file():
         raise SpoolscopeError(
@@ -276,7 +284,7 @@ def _telling_how_to_go_on(output: Path) -> Iterator[None]:
         if not misused and (runs := finished_runs(output)):
             command = command_line()
             how = f"'{resuming(command)}'" if command else "the same options and --resume"
-            warn(f"{runs[0]} of {runs[1]} runs are finished and stay; go on by {how}")
+            warn(f"{runs[0]} of {runs[1]} runs are finished and kept; continue with {how}")
         raise
 
 

@@ -1,4 +1,4 @@
-"""The verb lab vm, and what else says something about machines."""
+"""The verb lab vm, and what commands print about machines."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 
 EMULATED = (
-    "no KVM that runs this kernel: the machine is emulated, which slows what needs the CPU down "
-    "three to ten times; do not take its times for those of real hardware"
+    "the machine is emulated, as KVM cannot run its kernel here: work on the CPU takes three to "
+    "ten times as long, so its times say nothing about real hardware"
 )
 COUNTED = (
-    "the machine is emulated, and one instruction takes it 1 ns: compare its CPU times with each "
-    "other, and with none of real hardware"
+    "the machine is emulated and each instruction takes 1 ns: its CPU times can be compared with "
+    "each other, but not with those of real hardware"
 )
 EPILOG = """\b
 Examples:
@@ -44,19 +44,21 @@ memory_option = click.option(
     default=2048,
     show_default=True,
     metavar="MIB",
-    help="Memory of a machine.",
+    help="Memory of each machine.",
 )
 icount_option = click.option(
     "--icount",
     is_flag=True,
-    help="The clock of a machine counts instructions, and replays have their images in its memory: "
-    "CPU times of calls are exact, and a run takes longer.",
+    help="Let the clock count instructions and keep images in the machine's memory: CPU times of "
+    "calls are then exact, and a run takes longer.",
 )
 
 
 @click.command(epilog=EPILOG)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]...")
-@click.option("--kernel", "series", default="6.1", show_default=True, help="Series of Debian's.")
+@click.option(
+    "--kernel", "series", default="6.1", show_default=True, help="Series of the Debian kernel."
+)
 @click.option("--cpus", type=Number(1, 64), help="Processors [1 if emulated, else up to 4].")
 @memory_option
 @icount_option
@@ -65,20 +67,20 @@ icount_option = click.option(
     "disks",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="Image that it sees as /dev/vda, the next as /dev/vdb and so on; writable.",
+    help="Writable disk image for the machine: the first is /dev/vda there, the next /dev/vdb.",
 )
 @click.option(
     "--bring",
     "back",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="File or directory, written in the machine, that comes back; may be repeated.",
+    help="File or directory to copy back from the machine; may be repeated.",
 )
 @click.option(
     "-f",
     "--force",
     is_flag=True,
-    help="What comes back replaces a file, and is added to a directory, that is here already.",
+    help="Let what comes back replace files, and be added to directories, that exist here.",
 )
 @quiet_option
 def command(
@@ -95,10 +97,10 @@ def command(
     """Run a command, or a shell, on a distribution's kernel.
 
     QEMU boots it in seconds with all files of this machine, but no network:
-    packages that a command needs are fetched here before. What is written
-    there goes to a disk that vanishes with it: nothing here is changed, but
-    for what --bring names. /run/spoolscope-vm/scratch has room for images. The
-    exit code is that of the command; Ctrl-C interrupts it, twice ends all.
+    packages that a command needs are fetched here before. What it writes
+    vanishes with the machine, except what --bring names. There is room for
+    images in /run/spoolscope-vm/scratch. The exit code is that of the command.
+    Ctrl-C interrupts it; a second one ends the machine.
     """
     if not words and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SpoolscopeError(
@@ -143,7 +145,7 @@ def machine_of(
 
 
 def tell_of_accelerator(machine: Machine, *, quiet: bool) -> None:
-    """Say what to think of the times of a machine that is emulated."""
+    """Warn that the times of an emulated machine are not those of hardware."""
     if machine.accelerator != "kvm" and not quiet:
         warn(COUNTED if machine.icount else EMULATED)
 

@@ -160,7 +160,7 @@ def _in_machine(asked: Asked, options: dict[str, Any]) -> int:
     """Have the same command in a machine, and bring its results here."""
     if places := [one.name for one in asked.candidates if one.directory]:
         raise SpoolscopeError(
-            f"{places[0]} is of this machine, and not of that of --vm",
+            f"{places[0]} is on this machine, where a machine of --vm cannot reach it",
             remedy="leave out --vm, or use images, such as --on ext4",
             exit_code=USAGE,
         )

@@ -1,4 +1,4 @@
-"""Uses of a block device: what would be destroyed with it, or would destroy what it is used for."""
+"""Uses of a block device: data that a replay would destroy, and programs that would disturb it."""
 
 import errno
 import fcntl
@@ -12,7 +12,7 @@ from spoolscope.replay.devices import Device, refused
 from spoolscope.traces.mounts import Mount, mounts
 
 PATIENCE_S = 1.0
-"""How long a program that only looks at a new device, as udev does, may take."""
+"""How long a program such as udev may take to look at a new device."""
 
 
 def check_unused(device: Device) -> None:
@@ -47,11 +47,13 @@ def claimed(device: Device) -> Iterator[int]:
     except OSError as error:
         raise refused(
             f"device {device.path} cannot be opened exclusively: {error.strerror}",
-            "see what uses it: lsblk, fuser -v",
+            "find its user with lsblk or fuser -v",
         ) from error
     try:
         if Device.at(device.node).sequence != device.sequence:
-            raise refused(f"{device.node} is another disk by now", "see what lsblk lists now")
+            raise refused(
+                f"{device.node} has become another disk", "look at lsblk and name it again"
+            )
         yield descriptor
     finally:
         os.close(descriptor)
@@ -72,7 +74,7 @@ def locked(devices: Sequence[Device]) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise refused(
-                    f"another command has device {device.path} locked", "see fuser -v"
+                    f"another command has locked device {device.path}", "find it with fuser -v"
                 ) from None
         yield
 
@@ -85,11 +87,11 @@ def _lasting_use(device: Device) -> str | None:
 
 
 def _passing_use(device: Device) -> str | None:
-    """Say what may be over soon; the disk of a partition is open in what watches disks."""
+    """Name a use that may end soon. Programs that watch disks open the disk of a partition."""
     for words, one in device.relatives():
         if not words.startswith("the disk") and (found := _opened(one)):
             return f"{words}{one.node} is {found}"
-    # The kernel knows of every use in which it has a part, also where we cannot see it.
+    # The kernel also knows uses that this process cannot see.
     try:
         os.close(os.open(device.node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -98,7 +100,7 @@ def _passing_use(device: Device) -> str | None:
 
 
 def _mounted(device: Device) -> str | None:
-    """Say where it is mounted, in any namespace of a process that can be seen."""
+    """Return where it is mounted, in the namespace of any visible process."""
     seen = set()
     for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda place: int(place.name)):
         with suppress(OSError):  # it has ended
@@ -116,7 +118,7 @@ def _mounted(device: Device) -> str | None:
 
 
 def _names(mount: Mount, device: Device) -> bool:
-    """Tell whether it is the source of a filesystem with a number of its own, as btrfs has one."""
+    """Return whether a filesystem with its own device number, such as btrfs, lies on it."""
     return mount.source.startswith("/dev/") and _is(Path(mount.source), device)
 
 
@@ -133,7 +135,7 @@ def _swap(device: Device) -> str | None:
 
 
 def _held(device: Device) -> str | None:
-    """Say what device-mapper, LVM, md or bcache has made of it."""
+    """Return the device-mapper, LVM, md or bcache device that it is a part of."""
     for holder in sorted((device.place / "holders").glob("*")):
         made = holder.resolve()
         if (name := made / "dm/name").exists():
@@ -154,10 +156,10 @@ def _looped(device: Device) -> str | None:
 
 
 def _opened(device: Device) -> str | None:
-    """Say which process has it open: the kernel lets a program share a device with others."""
+    """Return the process that has it open: the kernel lets programs share a device."""
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            # By name first: to look at a file may take long, as on a network.
+            # The name comes first: a look at a file on a network may take long.
             process = link.parts[2]
             if os.fspath(link.readlink()).startswith("/dev/") and _is(link, device):
                 if int(process) == os.getpid():

@@ -1,4 +1,4 @@
-"""The devices that the user gave to be formatted, and a fresh one for each run."""
+"""The devices that the user lets a replay format, fresh for each run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -86,8 +86,8 @@ class Disks:
         for one in candidates:
             if one.directory is None and not formatted(one).label:
                 raise refused(
-                    f"what {one.name} makes cannot be given a name, by which clean would know it",
-                    "leave it out, or replay it on an image: without --device",
+                    f"{one.name} makes a filesystem without a label, which clean needs",
+                    "leave it out, or replay it on an image, without --device",
                 )
             if one.directory is None:
                 _check_size(self.main, one.smallest, one.name)
@@ -109,7 +109,7 @@ class Disks:
         apart = [one for one in candidates if one.journal and one.directory is None]
         if self.journal is None and apart:
             raise refused(
-                f"{apart[0].name} has a journal of its own, and nothing to put it on",
+                f"{apart[0].name} has a separate journal, and no device is given for it",
                 "give --journal-device PATH and --format-device PATH",
             )
         if self.journal is not None:
@@ -156,7 +156,7 @@ class Disks:
             yield replace(made, devices=tuple(facts))
         finally:
             with undisturbed(), ExitStack() as wiping:
-                for device in used:  # all of them, whatever becomes of one
+                for device in used:  # all of them, also after one has failed
                     wiping.callback(self._wipe_at_last, device)
 
     def _wipe_at_last(self, device: Device) -> None:
@@ -170,7 +170,7 @@ class Disks:
         check_signatures(self.all, self._overwritten)
 
     def identity(self) -> list[dict[str, Any]]:
-        """Return what is known of them also when their names have changed."""
+        """Return facts about them that hold when their names change."""
         facts = (device.facts() for device in self.all)
         return [{key: value for key, value in one.items() if key != "name"} for one in facts]
 
@@ -192,12 +192,12 @@ def given(asked: Asked) -> Disks | None:
         if device.number not in formatted:
             raise refused(
                 f"all that {device.path} holds would be lost",
-                f"if that is meant, say so: --format-device {device.path}",
+                f"confirm it with --format-device {device.path}",
             )
     if formatted - {device.number for device in devices}:
         raise refused(
-            "--format-device names a device that is not replayed on",
-            "name those of --device and --journal-device",
+            "--format-device names a device that this replay does not use",
+            "name the devices of --device and --journal-device only",
         )
     return Disks(devices[0], devices[1] if len(devices) > 1 else None, asked.overwritten)
 
@@ -205,7 +205,7 @@ def given(asked: Asked) -> Disks | None:
 def _check_size(device: Device, needed_bytes: int, what: str) -> None:
     if device.size_bytes < needed_bytes:
         raise refused(
-            f"device {device.path} has {device.size_bytes // MIB} MiB, "
+            f"device {device.path} has {device.size_bytes // MIB} MiB, but "
             f"{what} needs {-(-needed_bytes // MIB)} MiB",
             "give a larger one, or replay a part: --slice",
         )

@@ -1,4 +1,4 @@
-"""Loop images: made, formatted, mounted, unmounted; the programs of the system do the work."""
+"""Loop images: the programs of the system make, format, mount and unmount them."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _PIECE = 1 << 20
 
 
 def program_path() -> str:
-    """Return where programs are looked for: those of the administrator, too."""
+    """Return the search path of programs, with the administrator's directories."""
     return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
@@ -79,7 +79,7 @@ def loop_device(place: Path) -> Path:
 
 
 def serve_at_once(place: Path) -> None:
-    """Let the loop device below a mount pass requests on as they come, not one after the other.
+    """Let the loop device below a mount pass requests on at once, not one after the other.
 
     Raises:
         SpoolscopeError: its backing file cannot be read and written directly.
@@ -154,7 +154,7 @@ def _read_data(path: str, buffer: bytearray) -> None:
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return
-                if error.errno != errno.EINVAL:  # by which some say that they do not know
+                if error.errno != errno.EINVAL:  # some filesystems mean that they cannot do it
                     raise
             got = file.readinto(buffer)
             if not got:
@@ -163,10 +163,10 @@ def _read_data(path: str, buffer: bytearray) -> None:
 
 
 def filesystem_type(place: Path) -> str:
-    """Return the type of the filesystem that a directory lies on; empty if nobody knows."""
+    """Return the type of the filesystem below a directory; empty if it is unknown."""
     words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(place)]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
-    return found[-1] if found else ""  # of several at one place, the last is on top
+    return found[-1] if found else ""  # the last mount at a place is on top
 
 
 def size_of(device: Path) -> int:

@@ -1,4 +1,4 @@
-"""Mount points: short, each for one command, with mounts that nobody else sees, gone afterwards."""
+"""Mount points with short paths: each belongs to one command, which alone sees its mounts."""
 
 import ctypes
 import fcntl
@@ -14,7 +14,7 @@ from spoolscope.traces.mounts import Mount, mounts
 from spoolscope.traces.unfinished import command_line
 
 RUN = Path("/run/spoolscope")
-"""Its numbered directories are mount points; a command that uses one has it locked."""
+"""Its numbered directories are mount points; each is locked by the command that uses it."""
 
 # Numbers of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS = 0x0002_0000
@@ -33,10 +33,10 @@ def enter_private_mounts(needed: Iterable[Path]) -> None:
     if command_line() is None:
         return
     libc = ctypes.CDLL(None)
-    # Without the right to do this there is none to mount, which says so.
+    # A process that may not do this may not mount either: the mount reports it.
     if libc.unshare(_CLONE_NEWNS) != 0:
         return
-    # In a chroot, whose root is no mount point, mounts of it stay where they can be seen.
+    # A chroot's root need not be a mount point: other processes then see the mounts.
     libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
     used = [path.resolve() for path in (*needed, Path.cwd(), Path(sys.prefix), Path(__file__))]
     for mount in reversed(mounts()):
@@ -73,7 +73,7 @@ def mount_point() -> Iterator[Path]:
 def remove_unused() -> None:
     """Remove the mount points of killed commands, where nothing is mounted any more."""
     for place in RUN.glob("[0-9]*"):
-        with suppress(PermissionError):  # those of root are not ours to remove
+        with suppress(PermissionError):  # root made them
             if (held := taken(place)) is not None:
                 vacated(*held)
 

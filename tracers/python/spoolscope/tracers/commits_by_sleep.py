@@ -1,4 +1,4 @@
-"""Commits without a recorded tracepoint: from the sleeps of who does them, or of who waits.
+"""Commits without a recorded tracepoint: the sleeps of committing or waiting threads show them.
 
 jfs and reiserfs have no tracepoints at all. A commit of reiserfs, a checkpoint of f2fs and a
 segment of nilfs2 begin with the first sleep in them, or when the thread that does them wakes up,
@@ -23,7 +23,7 @@ were of at most 0.2 ms, 1,811 of over 1 ms, and 97 between."""
 
 
 class Work(NamedTuple):
-    """What commits of one kind are known by.
+    """How commits of one kind are recognised.
 
     Attributes:
         kind: As in the table of commits.
@@ -66,7 +66,7 @@ class BySleep:
         }
 
     def commits(self) -> list[Commit]:
-        """Return the commits of all filesystems of the recording that tell nothing of theirs."""
+        """Return the commits of the recorded filesystems that have no tracepoints for them."""
         spools = self._capture.meta.get("spools", [])
         found: list[Commit] = []
         for fstype in {spool["fstype"] for spool in spools}:
@@ -87,12 +87,12 @@ class BySleep:
             yield from self._runs(work, self._switches[own & asleep], inside[own & asleep])
 
     def _doing(self, work: Work) -> list[int]:
-        """Return the stacks of who does a commit and does not wait for one who does."""
+        """Return the stacks of threads that commit, and do not wait for another that does."""
         stacks = self._capture.stacks_with(*work.inside).tolist()
         return [stack for stack in stacks if not self._waits(stack, work)]
 
     def _waits(self, stack: int, work: Work) -> bool:
-        """Tell whether the innermost function of the work asks for a lock, or has nothing to do."""
+        """Return whether the innermost function of the work asks for a lock or is idle."""
         symbols = self._capture.symbols
         frames = [symbols.get(int(a), "").split(".")[0] for a in self._capture.stacks[stack] if a]
         at = next(i for i, frame in enumerate(frames) if frame in work.inside)
@@ -158,7 +158,7 @@ class BySleep:
         }
 
     def _by_waker(self, sleep: np.void) -> Commit:
-        """Return whose waking ended the sleep before the work; an interrupt is a timer's."""
+        """Return the thread whose waking ended the sleep before; an interrupt is a timer."""
         if WAKERS[sleep["waker"]] != "task":
             return {"trigger": "timer"}
         (seq,) = self._calls.seq(sleep["waker_tid"][None], sleep["waker_call_ns"][None]).tolist()

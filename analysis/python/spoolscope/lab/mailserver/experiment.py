@@ -135,7 +135,7 @@ def _check_here(candidate: Candidate) -> None:
     """Make sure that a candidate is one of this kernel: servers run in no machine of the lab."""
     if candidate.kernel:
         raise SpoolscopeError(
-            f"{candidate.name} is a name of results of replays on another kernel",
+            f"{candidate.name} names results of replays on another kernel",
             remedy=f"use --on {candidate.name.rpartition('@')[0]}",
             exit_code=USAGE,
         )
