@@ -124,11 +124,13 @@ fn open(plan: &Path) -> Result<Plan> {
 fn order(file: &Path, out: Option<&Path>) -> Result<u8> {
     let plan = open(file)?;
     // The process ends after this: to give memory back piece by piece takes time for nothing.
-    let walked = ManuallyDrop::new(Walked::of(&plan, out.is_some()));
-    if let Some(out) = out {
-        let written = walked.write(create(out)?);
-        written.with_context(|| format!("cannot write {}", out.display()))?;
-    }
+    let walked = ManuallyDrop::new(match out {
+        None => Walked::of(&plan, false),
+        Some(out) => {
+            let written = Walked::written(&plan, create(out)?);
+            written.with_context(|| format!("cannot write {}", out.display()))?
+        }
+    });
     print(&check(&plan, &walked))
 }
 

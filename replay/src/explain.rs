@@ -45,8 +45,8 @@ impl<'a> Explainer<'a> {
     fn new(plan: &'a Plan, why: &'a planned::Why<'a>, unexplained: &'a [u32]) -> Self {
         let ops = plan.ops();
         let mut streams = vec![Vec::new(); plan.threads().len()];
-        for (at, op) in (0..).zip(ops) {
-            streams[op.thread as usize].push(at);
+        for (at, thread) in (0..).zip(plan.actors()) {
+            streams[*thread as usize].push(at);
         }
         Self {
             plan,

@@ -71,7 +71,7 @@ fn in_memory(bytes: &[u8]) -> File {
 fn order_of(plan: &Plan) -> Vec<u8> {
     let file = in_memory(b"");
     let twin = file.try_clone().expect("a descriptor");
-    Walked::of(plan, true).write(twin).expect("memory");
+    Walked::written(plan, twin).expect("memory");
     // SAFETY: nobody else has the file.
     let map = unsafe { Mmap::map(&file) }.expect("memory");
     map.to_vec()

@@ -4,6 +4,7 @@ mod age;
 mod arena;
 mod assemble;
 mod cli;
+mod columns;
 mod commands;
 mod cut;
 mod engine;

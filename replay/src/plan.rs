@@ -11,6 +11,7 @@ use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
+use crate::columns::Columns;
 use crate::engine::shared;
 use crate::semantics::{self, Kind};
 
@@ -49,8 +50,7 @@ impl Deref for Bytes {
 pub struct Plan {
     bytes: Bytes,
     header: PlanHeader,
-    /// Of every operation: who looks for some kinds need not go through all that is known of each.
-    kinds: Vec<Kind>,
+    columns: Columns,
 }
 
 impl Plan {
@@ -61,7 +61,7 @@ impl Plan {
         let map = unsafe { Mmap::map(&file) }?;
         let mut plan =
             Self::from_map(map).with_context(|| format!("{} is no plan", path.display()))?;
-        plan.kinds = plan.check()?;
+        plan.columns = plan.check()?;
         Ok(plan)
     }
 
@@ -85,7 +85,7 @@ impl Plan {
         let plan = Self {
             bytes: Bytes::Mapped(map),
             header,
-            kinds: Vec::new(),
+            columns: Columns::default(),
         };
         plan.section::<PlanThread>(header.threads_at, u64::from(header.n_threads))?;
         plan.section::<PlanOp>(header.ops_at, header.n_ops)?;
@@ -125,6 +125,7 @@ impl Plan {
     /// Operations of some kinds, each with its place.
     pub fn of_kind(&self, wanted: impl Fn(Kind) -> bool) -> impl Iterator<Item = (u32, &PlanOp)> {
         let found = self
+            .columns
             .kinds
             .iter()
             .zip(0..)
@@ -132,15 +133,18 @@ impl Plan {
         found.map(|(_, at)| (at, &self.ops()[at as usize]))
     }
 
+    /// Thread of every operation.
+    pub fn actors(&self) -> &[u32] {
+        &self.columns.threads
+    }
+
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
     /// Place of every operation among those of its thread.
     pub fn positions(&self) -> Vec<u32> {
-        let mut next = vec![0; self.threads().len()];
-        let of = |op: &PlanOp| {
-            let place = next[op.thread as usize];
-            next[op.thread as usize] += 1;
-            place
-        };
-        self.ops().iter().map(of).collect()
+        self.columns.positions(self.threads().len())
     }
 
     pub fn entries(&self) -> &[PlanEntry] {
@@ -184,11 +188,11 @@ impl Plan {
         self.header.duration_ns
     }
 
-    fn check(&self) -> Result<Vec<Kind>> {
+    fn check(&self) -> Result<Columns> {
         ensure!(self.header.n_ops < u64::from(NONE), "too many operations");
         ensure!(self.header.n_strings < u64::from(NONE), "too many strings");
         self.check_strings()?;
-        let kinds = self.check_ops()?;
+        let columns = self.check_ops()?;
         for entry in self.entries() {
             ensure!(entry.path != NONE, "tree entry without a name");
             self.check_path(entry.path).context("tree entry")?;
@@ -224,11 +228,11 @@ impl Plan {
         for thread in self.threads() {
             self.check_path(thread.cwd).context("working directory")?;
         }
-        Ok(kinds)
+        Ok(columns)
     }
 
-    fn check_ops(&self) -> Result<Vec<Kind>> {
-        let mut kinds = Vec::with_capacity(self.ops().len());
+    fn check_ops(&self) -> Result<Columns> {
+        let mut columns = Columns::with_room(self.ops().len());
         let mut known = vec![false; self.n_strings() as usize];
         let (mut life, mut last_ns) = (Life::new(self.threads()), 0);
         for (at, op) in self.ops().iter().enumerate() {
@@ -238,10 +242,10 @@ impl Plan {
                 .with_context(|| format!("operation {at}"))?;
             ensure!(op.start_ns >= last_ns, "operations are not sorted");
             last_ns = op.start_ns;
-            kinds.push(semantics::kind(op));
+            columns.push(op);
         }
         life.end()?;
-        Ok(kinds)
+        Ok(columns)
     }
 
     fn check_strings(&self) -> Result<()> {

@@ -148,17 +148,17 @@ impl Schedule {
 /// First slot per thread, operation per slot, slot per operation.
 pub fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let mut first = vec![0_u32; plan.threads().len() + 1];
-    for op in plan.ops() {
-        first[op.thread as usize + 1] += 1;
+    for thread in plan.actors() {
+        first[*thread as usize + 1] += 1;
     }
     for at in 1..first.len() {
         first[at] += first[at - 1];
     }
     let mut next = first.clone();
-    let mut slots = vec![0; plan.ops().len()];
-    let mut slot_of = vec![0; plan.ops().len()];
-    for (at, op) in plan.ops().iter().enumerate() {
-        let slot = &mut next[op.thread as usize];
+    let mut slots = vec![0; plan.actors().len()];
+    let mut slot_of = vec![0; plan.actors().len()];
+    for (at, thread) in plan.actors().iter().enumerate() {
+        let slot = &mut next[*thread as usize];
         slots[*slot as usize] = at as u32;
         slot_of[at] = *slot;
         *slot += 1;
@@ -211,7 +211,7 @@ fn by_slot(
 fn followers(waits: &[&[(u32, u32, u32)]], plan: &Plan, first: &[u32]) -> Vec<Follower> {
     let of = |(op, thread, finished): &(u32, u32, u32)| Follower {
         after: first[*thread as usize] + finished - 1,
-        thread: plan.ops()[*op as usize].thread,
+        thread: plan.actors()[*op as usize],
     };
     let mut found: Vec<Follower> = waits.iter().copied().flatten().map(of).collect();
     found.sort_unstable();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spoolscope_traces::records::{PlanOp, PlanThread};
 
+use crate::columns::Columns;
 use crate::model::attributes::{self, Subject};
 use crate::model::grants::{Flight, Grants};
 use crate::model::locks::{Change, LockKey};
@@ -94,6 +95,8 @@ pub struct Why {
 #[derive(Debug)]
 pub struct Edges<'a> {
     ops: &'a [PlanOp],
+    /// Of operations that are over little else is asked.
+    columns: &'a Columns,
     threads: &'a [PlanThread],
     /// Position in its thread of each operation that has begun.
     pub position: Vec<u32>,
@@ -125,6 +128,7 @@ impl<'a> Edges<'a> {
         let n_threads = plan.threads().len();
         Self {
             ops,
+            columns: plan.columns(),
             threads: plan.threads(),
             position: Vec::with_capacity(ops.len()),
             begun: vec![0; n_threads],
@@ -148,9 +152,9 @@ impl<'a> Edges<'a> {
     }
 
     /// Edges that keep their reasons.
-    pub fn explained(plan: &'a Plan) -> Self {
+    pub fn explained(plan: &'a Plan, why: Reasons) -> Self {
         Self {
-            why: Some(Reasons::default()),
+            why: Some(why),
             ..Self::new(plan)
         }
     }
@@ -187,7 +191,7 @@ impl<'a> Edges<'a> {
             for earlier in before.ended {
                 let key = Key::Lock(change.hold.key);
                 note(
-                    self.ops,
+                    self.columns,
                     &self.position,
                     &mut self.current,
                     (earlier, at, true),
@@ -195,7 +199,7 @@ impl<'a> Edges<'a> {
                 );
             }
             for rival in before.rivals {
-                let thread = self.ops[rival as usize].thread;
+                let thread = self.columns.threads[rival as usize];
                 let finished = self.position[rival as usize] + 1;
                 self.rivals.push((at, thread, finished));
             }
@@ -246,8 +250,8 @@ impl<'a> Edges<'a> {
     /// The next operation to be added uses a descriptor that this one opened in another process.
     pub fn use_passed(&mut self, at: u32, opened: u32, process: u32) {
         let key = Key::Fd(process, self.ops[at as usize].fd);
-        let (ops, position) = (self.ops, &self.position);
-        note(ops, position, &mut self.current, (opened, at, true), key);
+        let edge = (opened, at, true);
+        note(self.columns, &self.position, &mut self.current, edge, key);
     }
 
     fn add_names(&mut self, at: u32, op: &PlanOp, touches: &Touches, world: &World) {
@@ -306,10 +310,13 @@ impl<'a> Edges<'a> {
         own.insert(self.ops[at as usize].thread, at);
         for before in others.values() {
             // Of a thread that was still at it, what it had done before.
-            let ended_ns = threads::effective_ns(self.threads, &self.ops[*before as usize]);
+            let ended_ns = match self.columns.kinds[*before as usize] {
+                Kind::Fork => threads::effective_ns(self.threads, &self.ops[*before as usize]),
+                _ => self.columns.ends_ns[*before as usize],
+            };
             let whole = ended_ns <= self.ops[at as usize].start_ns;
             note(
-                self.ops,
+                self.columns,
                 &self.position,
                 &mut self.current,
                 (*before, at, whole),
@@ -362,32 +369,35 @@ impl<'a> Edges<'a> {
             },
             _ => self.tracks.entry(key).or_default(),
         };
-        let ops = self.ops;
+        let (ops, ends_ns) = (self.ops, &self.columns.ends_ns);
+        let precedes =
+            |before: u32, after: u32| ends_ns[before as usize] <= ops[after as usize].start_ns;
+        // Whether the later one of two conflicting operations must wait for the earlier one.
+        let ordered =
+            |before: &Access| precedes(before.op, next.op) || before.definite && next.definite;
         let mut noted = |before: &Access| {
             let edge = (before.op, next.op, true);
-            note(ops, &self.position, &mut self.current, edge, key);
+            note(self.columns, &self.position, &mut self.current, edge, key);
         };
         let mut subsumed = None;
         for before in &track.writers {
-            if ordered(ops, before, &next) {
+            if ordered(before) {
                 noted(before);
                 subsumed = Some(before.op);
             }
         }
         if writes {
             for before in &track.readers {
-                if ordered(ops, before, &next) {
+                if ordered(before) {
                     noted(before);
                 }
             }
-            track
-                .readers
-                .retain(|before| !precedes(ops, before.op, next.op));
+            track.readers.retain(|before| !precedes(before.op, next.op));
         }
         if let Some(last) = subsumed.filter(|_| track.writers.len() > 1) {
             track
                 .writers
-                .retain(|before| before.op == last || !precedes(ops, before.op, last));
+                .retain(|before| before.op == last || !precedes(before.op, last));
         }
         match writes {
             true => track.writers.push(next),
@@ -454,26 +464,17 @@ impl Current {
 /// Of the operations of one thread that come before, the last counts; the one given (true) or the
 /// one before it.
 fn note(
-    ops: &[PlanOp],
+    columns: &Columns,
     position: &[u32],
     current: &mut Current,
     (before, at, whole): (u32, u32, bool),
     key: Key,
 ) {
-    let thread = ops[before as usize].thread;
+    let thread = columns.threads[before as usize];
     let finished = position[before as usize] + u32::from(whole);
-    if thread != ops[at as usize].thread && finished > 0 {
+    if thread != columns.threads[at as usize] && finished > 0 {
         current.raise(thread, finished, key);
     }
-}
-
-fn precedes(ops: &[PlanOp], before: u32, after: u32) -> bool {
-    ops[before as usize].end_ns <= ops[after as usize].start_ns
-}
-
-/// Whether the later one of two conflicting operations must wait for the earlier one.
-fn ordered(ops: &[PlanOp], before: &Access, next: &Access) -> bool {
-    precedes(ops, before.op, next.op) || before.definite && next.definite
 }
 
 /// Whether a call conflicts with all that reads the name: who found a directory full depends on

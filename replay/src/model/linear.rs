@@ -20,6 +20,7 @@ use crate::model::grants::Flight;
 use crate::model::listings::{Listings, Watch};
 use crate::model::locks::Locks;
 use crate::model::needs::any_need;
+use crate::model::reasons::Reasons;
 use crate::model::refusals;
 use crate::model::reuse;
 use crate::model::rivals::{self, ByName, Rivals, conflict};
@@ -84,8 +85,8 @@ impl<'a> Linear<'a> {
     }
 
     /// As `walk`, and keeps why each operation waits.
-    pub fn explained(plan: &'a Plan) -> Self {
-        Self::ordered(plan, Edges::explained(plan))
+    pub fn explained(plan: &'a Plan, why: Reasons) -> Self {
+        Self::ordered(plan, Edges::explained(plan, why))
     }
 
     fn ordered(plan: &'a Plan, edges: Edges<'a>) -> Self {

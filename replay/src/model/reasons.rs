@@ -1,22 +1,60 @@
-//! Why operations wait, in the order found. They are kept encoded: there are many more than edges.
+//! Why operations wait, in the order found. They are kept encoded: there are many more than edges,
+//! so many that they go to a file as they are found where there is one.
 
 use anyhow::{Result, anyhow};
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem;
 
 use crate::model::edges::{Key, Why};
 
-/// Reasons, one after the other.
+/// Bytes that are written to the file at once.
+const PIECE: usize = 1 << 20;
+
+/// Reasons, one after the other: in memory, or in a file but for the last ones.
 #[derive(Debug, Default)]
-pub struct Reasons(Vec<u8>);
+pub struct Reasons {
+    kept: Vec<u8>,
+    file: Option<File>,
+    failed: Option<io::Error>,
+}
 
 impl Reasons {
-    pub fn push(&mut self, why: &Why) {
-        let before = std::mem::take(&mut self.0);
-        // Only a writer without room fails.
-        self.0 = postcard::to_extend(why, before).unwrap_or_default();
+    /// Reasons that are written to a file, from where it stands on.
+    pub fn written_to(file: File) -> Self {
+        Self {
+            file: Some(file),
+            ..Self::default()
+        }
     }
 
+    pub fn push(&mut self, why: &Why) {
+        let before = mem::take(&mut self.kept);
+        // Only a writer without room fails.
+        self.kept = postcard::to_extend(why, before).unwrap_or_default();
+        if self.kept.len() >= PIECE && self.file.is_some() {
+            self.write();
+        }
+    }
+
+    /// Writes the last ones; an error is that of the first write that failed.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.write();
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn write(&mut self) {
+        if let Some(file) = &mut self.file {
+            if self.failed.is_none() {
+                self.failed = file.write_all(&self.kept).err();
+            }
+            self.kept.clear();
+        }
+    }
+
+    /// Those in memory.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.kept
     }
 }
 

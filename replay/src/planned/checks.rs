@@ -54,19 +54,19 @@ pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
 /// Number of operations of each thread.
 fn streams(plan: &Plan) -> Vec<u32> {
     let mut counts = vec![0; plan.threads().len()];
-    for op in plan.ops() {
-        counts[op.thread as usize] += 1;
+    for thread in plan.actors() {
+        counts[*thread as usize] += 1;
     }
     counts
 }
 
 fn check_edge(plan: &Plan, streams: &[u32], (op, thread, finished): Edge) -> Result<()> {
-    let waiting = plan.ops().get(op as usize).context("unknown operation")?;
+    let waiting = plan
+        .actors()
+        .get(op as usize)
+        .context("unknown operation")?;
     let count = streams.get(thread as usize).context("unknown thread")?;
-    ensure!(
-        thread != waiting.thread,
-        "operation {op} waits for its thread"
-    );
+    ensure!(thread != *waiting, "operation {op} waits for its thread");
     ensure!(
         (1..=*count).contains(&finished),
         "operation {op} waits for what is not there"

@@ -76,9 +76,19 @@ pub struct Walked<'a> {
 impl<'a> Walked<'a> {
     /// Walks over a plan; keeps why operations wait if that is asked for.
     pub fn of(plan: &'a Plan, explained: bool) -> Self {
-        let linear = match explained {
-            true => Linear::explained(plan),
-            false => Linear::walk(plan),
+        Self::with(plan, explained.then(Reasons::default))
+    }
+
+    /// Walks over a plan, and writes all that it finds to an empty file: of why operations wait it
+    /// keeps nothing else.
+    pub fn written(plan: &'a Plan, file: File) -> Result<Self> {
+        stored::write(plan, file)
+    }
+
+    fn with(plan: &'a Plan, why: Option<Reasons>) -> Self {
+        let linear = match why {
+            Some(why) => Linear::explained(plan, why),
+            None => Linear::walk(plan),
         };
         let (mut world, mut edges) = (linear.world, linear.edges);
         let closing = circles::closing(plan, &[edges.found.as_slice(), &edges.rivals].concat());
@@ -121,11 +131,6 @@ impl<'a> Walked<'a> {
             reasons: self.reasons.bytes().into(),
             names: self.world.names.extra().to_vec(),
         }
-    }
-
-    /// Writes all of it to an empty file.
-    pub fn write(&self, file: File) -> Result<()> {
-        stored::write(self, file)
     }
 }
 

@@ -15,22 +15,23 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::slice;
 
+use crate::model::reasons::Reasons;
 use crate::model::state::Tree;
 use crate::plan::Plan;
 use crate::planned::{Rules, Start, Walked, Why, checks};
 
 const MAGIC: [u8; 8] = *b"SPOOLORD";
 /// Goes up whenever something in a section is encoded in another way, or means something else.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// The sections, in their order.
+/// The sections, in their order: reasons are written while the walk finds them.
 #[derive(Clone, Copy, Debug)]
 enum Section {
+    Reasons,
     Rules,
     Start,
     End,
     Names,
-    Reasons,
 }
 
 const SECTIONS: usize = 5;
@@ -48,10 +49,13 @@ struct Header {
     ends: [u64; SECTIONS],
 }
 
-/// Writes what a walk found to an empty file.
-pub fn write(walked: &Walked, file: File) -> Result<()> {
+/// Walks over a plan, and writes what that finds to an empty file.
+pub fn write<'a>(plan: &'a Plan, mut file: File) -> Result<Walked<'a>> {
+    file.write_all(&[0; size_of::<Header>()])?;
+    let mut walked = Walked::with(plan, Some(Reasons::written_to(file.try_clone()?)));
+    walked.reasons.finish()?;
     let mut file = BufWriter::with_capacity(1 << 20, file);
-    let (plan_bytes, plan_crc32) = walked.plan.digest();
+    let (plan_bytes, plan_crc32) = plan.digest();
     let mut header = Header {
         magic: MAGIC,
         version: VERSION,
@@ -59,21 +63,19 @@ pub fn write(walked: &Walked, file: File) -> Result<()> {
         plan_bytes,
         ends: [0; SECTIONS],
     };
-    file.write_all(&[0; size_of::<Header>()])?;
-    let why = walked.why();
+    header.ends[Section::Reasons as usize] = file.stream_position()?;
     put(walked.rules(), &mut file)?;
     header.ends[Section::Rules as usize] = file.stream_position()?;
     put(&walked.start(), &mut file)?;
     header.ends[Section::Start as usize] = file.stream_position()?;
     put(&walked.end(), &mut file)?;
     header.ends[Section::End as usize] = file.stream_position()?;
-    put(&why.names, &mut file)?;
+    put(&walked.why().names, &mut file)?;
     header.ends[Section::Names as usize] = file.stream_position()?;
-    file.write_all(&why.reasons)?;
-    header.ends[Section::Reasons as usize] = file.stream_position()?;
     file.rewind()?;
     file.write_all(as_bytes(slice::from_ref(&header)))?;
-    Ok(file.flush()?)
+    file.flush()?;
+    Ok(walked)
 }
 
 fn put(value: &impl Serialize, file: &mut impl Write) -> Result<()> {

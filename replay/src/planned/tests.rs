@@ -32,8 +32,7 @@ const RICH: &str = "
 
 fn stored(plan: &Plan) -> (Vec<u8>, Stored<'_>) {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let walked = Walked::of(plan, true);
-    walked.write(file.reopen().expect("a file")).expect("room");
+    Walked::written(plan, file.reopen().expect("a file")).expect("room");
     let bytes = std::fs::read(file.path()).expect("a file");
     let stored = Stored::open(plan, file.path()).expect("its own order");
     (bytes, stored.expect("a file"))
@@ -69,8 +68,7 @@ fn the_order_of_another_plan_is_refused() {
     let plan = plan(RICH);
     let other = crate::testing::plan("A 0-10 stat a = -2");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let walked = Walked::of(&plan, true);
-    walked.write(file.reopen().expect("a file")).expect("room");
+    Walked::written(&plan, file.reopen().expect("a file")).expect("room");
     let error = Stored::open(&other, file.path()).expect_err("another plan");
     let text = format!("{error:#}");
     assert!(

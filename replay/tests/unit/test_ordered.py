@@ -67,7 +67,7 @@ def test_every_step_reads_the_stored_order(step, plan, target):
     file = plan.with_name("plan.order")
     whole = np.fromfile(file, np.uint8)
     ends = [int(end) for end in whole[24:64].view(np.uint64)]
-    part = {"run": 0, "fixture": 1, "verify": 2, "explain": 4}[step]
+    part = {"explain": 0, "run": 1, "fixture": 2, "verify": 3}[step]
     start = ends[part - 1] if part else 64
     whole[start : ends[part]] = 0xFF
     whole.tofile(file)
