@@ -4,9 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MOST_SPANS = 80
-"""Spans of a lane: of more, the longest are kept, and what lies between two of them is one."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -57,11 +54,16 @@ def apart(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def fewer(spans: list[Span]) -> list[Span]:
-    """Keep the longest spans; those between two of them become one, with their causes in sum."""
-    if len(spans) <= MOST_SPANS:
+def fewer(spans: list[Span], most: int) -> list[Span]:
+    """Keep the longest spans; those between two of them become one, with their causes in sum.
+
+    Args:
+        spans: In order of time.
+        most: How many to leave, an odd number.
+    """
+    if len(spans) <= most:
         return spans
-    kept = set(sorted(range(len(spans)), key=lambda n: -spans[n].ns)[: MOST_SPANS // 2])
+    kept = set(sorted(range(len(spans)), key=lambda n: -spans[n].ns)[: most // 2])
     found: list[Span] = []
     short: list[Span] = []
     for number, span in enumerate(spans):

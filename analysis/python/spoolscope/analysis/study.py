@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.bins import Bins, in_bins
+from spoolscope.analysis.bins import MAX_BINS, Bins, in_bins
 from spoolscope.analysis.block_io import BlockReport, study_block_io
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.diagnosis import diagnose
@@ -91,6 +91,7 @@ def study(
     name: str | None = None,
     comms: Mapping[int, str] | None = None,
     progress: Progress = unseen,
+    bins: int = MAX_BINS,
 ) -> Study:
     """Study a trace.
 
@@ -100,6 +101,7 @@ def study(
         comms: Names to use instead of the recorded ones, by thread id: in the trace of a
             replay every process is the replayer, and this tells what it stood for.
         progress: Called with the phase and the share of all that is done.
+        bins: The most bins of time.
 
     Raises:
         SpoolscopeError: it is not a trace, or is damaged.
@@ -118,7 +120,7 @@ def study(
             path_classes=path_classes(con),
             directories=hot_directories(con),
             slowest=waterfalls(con, trace.meta),
-            bins=in_bins(con, trace.meta),
+            bins=in_bins(con, trace.meta, bins),
             tree=time_tree(con),
             block_io=study_block_io(con),
         )

@@ -7,7 +7,7 @@ for itself, to the end of the chain, what the commit was doing, and what the dis
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -21,6 +21,9 @@ from spoolscope.analysis.spans import Span, apart, fewer, packed
 from spoolscope.analysis.wording import duration
 
 LIMIT = 20
+MOST_SPANS, LEAST_SPANS = 160, 15
+"""Spans of a waterfall, and of a lane at least: of more, the longest are kept, and what lies
+between two of them is one."""
 MOST_LANES = 6
 """Lanes of requests: more at a time are left out."""
 
@@ -176,16 +179,24 @@ def waterfalls(
             split[cause] += 0 if cause in MACHINE else to_ns - from_ns
         at = _Clock(ts, dur)
         lanes = [
-            Lane("own", f"{syscall} of {comm} {pid}", fewer(_own(at, split, own.get(id_, [])))),
+            Lane("own", f"{syscall} of {comm} {pid}", _own(at, split, own.get(id_, []))),
             *_chain(at, chain.get(id_, [])),
             *_commits(at, commits.get(id_, [])),
             *_requests(at, requests.get(id_, [])),
         ]
         causes = {cause: split[cause] for cause in CAUSES if split.get(cause)}
         found.append(
-            Waterfall(max(ts - start, 0), comm, pid, syscall, path, errno, dur, causes, lanes)
+            Waterfall(
+                max(ts - start, 0), comm, pid, syscall, path, errno, dur, causes, _fewer(lanes)
+            )
         )
     return found
+
+
+def _fewer(lanes: list[Lane]) -> list[Lane]:
+    """Leave so few spans that all lanes together have no more than ``MOST_SPANS`` or so."""
+    most = max(LEAST_SPANS, MOST_SPANS // len(lanes)) | 1
+    return [replace(lane, spans=fewer(lane.spans, most)) for lane in lanes]
 
 
 def _by_call(con: duckdb.DuckDBPyConnection, query: str) -> Rows:
@@ -247,7 +258,7 @@ def _chain(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
         words = culprit if hop == 1 else f"{_who(*victim)} {_waited(cause, culprit)}"
         hops[hop].append(Span(begin, end, {cause: end - begin}, words))
     return [
-        Lane("holder" if hop == 1 else "meanwhile", _HOP[min(hop, 2)], fewer(apart(spans)))
+        Lane("holder" if hop == 1 else "meanwhile", _HOP[min(hop, 2)], apart(spans))
         for hop, spans in sorted(hops.items())
     ]
 
@@ -281,7 +292,7 @@ def _commits(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
     lanes = packed(spans, 3)
     left_out = len(spans) - sum(len(lane) for lane in lanes)
     return [
-        Lane("commit", "the commit" if n == 0 else "", fewer(lane), 0 if n else left_out)
+        Lane("commit", "the commit" if n == 0 else "", lane, 0 if n else left_out)
         for n, lane in enumerate(lanes)
     ]
 
@@ -303,6 +314,6 @@ def _requests(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
     lanes = packed(spans, MOST_LANES)
     left_out = len(spans) - sum(len(lane) for lane in lanes)
     return [
-        Lane("request", "requests" if n == 0 else "", fewer(lane), 0 if n else left_out)
+        Lane("request", "requests" if n == 0 else "", lane, 0 if n else left_out)
         for n, lane in enumerate(lanes)
     ]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from spoolscope.analysis.bins import MAX_BINS
 from spoolscope.analysis.compare import Comparison, compare
 from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.disk_traces import is_disk_trace
@@ -153,6 +154,8 @@ def _studied(
 ) -> dict[str, Study]:
     """Study the first run of each chosen candidate whose runs were recorded."""
     studies: dict[str, Study] = {}
+    # A page of several is no larger than one of a single trace.
+    bins = MAX_BINS // len(chosen)
     for name in chosen:
         run = next(r for r in found.replay.runs if r.candidate == name)
         part = len(studies) / len(chosen), (len(studies) + 1) / len(chosen)
@@ -162,7 +165,7 @@ def _studied(
             if names is not None:
                 comms = {tid: names.comm(comm) for tid, comm in comms.items()}
             studies[name] = study(
-                Trace.open(run.trace).with_names(names), name, comms, show.sub("studied")
+                Trace.open(run.trace).with_names(names), name, comms, show.sub("studied"), bins
             )
     return studies
 

@@ -10,9 +10,12 @@ from typing import Any
 from spoolscope.analysis.bins import MARKS, SLOWEST, Bins
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, charged
 from spoolscope.analysis.study import Study
-from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.analysis.wording import count, duration, fitting, percent
 from spoolscope.report.figures.base import Exact, Figure, Table, count_cell, time_cell
 from spoolscope.report.figures.heat import heat_map
+
+LONGEST = 120
+"""Characters of a path that a page of any trace has room for."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def _data(study: Study) -> dict[str, Any]:
     words: dict[str, int] = {}
 
     def place(word: str | None) -> int:
-        return -1 if word is None else words.setdefault(word, len(words))
+        if word is None:
+            return -1
+        return words.setdefault(fitting(word, LONGEST), len(words))
 
     slowest = [
         [at, call.at_ns, place(call.comm), call.pid, place(call.syscall), place(call.path),

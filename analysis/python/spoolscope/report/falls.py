@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spoolscope.analysis.spans import Span
 from spoolscope.analysis.waterfalls import Lane, Waterfall
-from spoolscope.analysis.wording import duration
+from spoolscope.analysis.wording import duration, fitting
 from spoolscope.report.figures.base import Exact, count_cell, time_cell
 
 NAMES = {
@@ -17,6 +17,8 @@ NAMES = {
 }
 """Names of tracks, by kind of lane."""
 
+LONGEST = 200
+"""Characters of a path."""
 LABELLED = 12.0
 """A bar of this width, per cent, has room for words."""
 TICKS = 4
@@ -100,7 +102,7 @@ def _fall(number: int, call: Waterfall) -> Fall:
         at=f"{call.at_ns / 1e9:.3f} s",
         took=duration(call.dur_ns),
         what=f"{outcome(call.syscall, call.errno)} of {call.comm} {call.pid}",
-        path=call.path or "",
+        path=fitting(call.path or "", LONGEST),
         causes=call.causes,
         ticks=[(100 * k / TICKS, duration(whole * k / TICKS)) for k in range(TICKS + 1)],
         tracks=tracks,

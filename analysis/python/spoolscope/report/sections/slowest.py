@@ -2,6 +2,7 @@
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.study import Study
+from spoolscope.analysis.waterfalls import LIMIT
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.falls import Falls, falls_of, outcome
 from spoolscope.report.figures.base import time_cell
@@ -9,8 +10,6 @@ from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, Split, TableBlock
 
 anchor = "slowest"
-OF_SEVERAL = 8
-"""Calls of each trace, if there are several."""
 
 
 def applies(page: Inputs) -> bool:
@@ -20,17 +19,16 @@ def applies(page: Inputs) -> bool:
 
 def make(page: Inputs) -> Section:
     """Lay out the slowest calls: each as a waterfall, and all in a table."""
-    several = len(page.studies) > 1
     blocks: list[Falls | TableBlock] = []
     for number, (name, study) in enumerate(page.studies.items()):
         if study.slowest:
-            blocks.append(_falls(f"falls-{number}", name, study, OF_SEVERAL if several else None))
+            blocks.append(_falls(f"falls-{number}", name, study, LIMIT // len(page.studies)))
         blocks.append(_table(name, study))
     intro = "What each waited for, what had it, and what that one waited for: the whole chain."
     return Section(anchor, "Slowest", "Slowest calls", intro, blocks)
 
 
-def _falls(key: str, name: str, study: Study, most: int | None) -> Falls:
+def _falls(key: str, name: str, study: Study, most: int) -> Falls:
     calls = study.slowest[:most]
     return Falls(
         key,
