@@ -53,8 +53,8 @@ assert found.split.sum_error_ns == 0
 totals([(cause, ns) for cause, ns in found.causes.items() if ns])
 
 # %%
-for finding in made["findings"]:
-    print(f"{finding['culprit']} {finding['mechanism']}.\n   {finding['remedy']}")
+for insight in made["insights"]:
+    print(f"{insight['culprit']} {insight['mechanism']}.\n   {insight['remedy']}")
 
 # %% [markdown]
 # The waiting programs are not the cause. `lmtp` waits for directory locks and for the journal;

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.selection import Selection
 from spoolscope.lab.place import format_image, mounted
@@ -127,20 +126,20 @@ def test_commits_of_a_scripts_short_processes_are_summed_up(place, disk, tmp_pat
         written = len(list((mount / "backup").iterdir()))
     found = explain(trace)
     dd = next(a for a in found.askers.programs if a.name == "dd")
-    print(dd, counted, [finding.text for finding in diagnose(found)])
+    print(dd, counted, [finding.text for finding in found.insights])
     assert found.split.sum_error_ns == 0
     assert written == N
     assert counted[1] - counted[0] == pytest.approx(found.commits.n, abs=2)
     assert "started by nightly.sh, process" in dd.who
     [of_dd] = [row for row in found.callers.by_program if row.name == "dd"]
     assert of_dd.processes == N
-    [forced] = [f for f in diagnose(found) if f.kind == "forced_commits"]
+    [forced] = [f for f in found.insights if f.kind == "forced_commits"]
     assert forced.culprit == dd.who
     assert "fsync on backup/f" in forced.mechanism
     assert forced.share_of == "the time in calls of others"
     # The deliverer's own view: the same culprit, though not one of its calls is shown.
     [only] = [
-        f for f in diagnose(explain(trace, selection=Selection(only=("lmtp",))))
+        f for f in explain(trace, selection=Selection(only=("lmtp",))).insights
         if f.kind == "forced_commits"
     ]  # fmt: skip
     assert only.culprit.startswith("dd (")
@@ -162,8 +161,8 @@ def test_a_script_whose_short_processes_do_not_sync_is_not_named(place, disk, tm
             deliverer.wait()
 
         found = explain(recorded(mount, tmp_path / "trace", load))
-    print([finding.text for finding in diagnose(found)])
-    assert {"forced_commits", "busy_disk"}.isdisjoint(f.kind for f in diagnose(found))
+    print([finding.text for finding in found.insights])
+    assert {"forced_commits", "busy_disk"}.isdisjoint(f.kind for f in found.insights)
 
 
 def extents(files):
@@ -208,7 +207,7 @@ def test_who_takes_the_disk_by_many_short_processes_is_named(place, disk, tmp_pa
         r.end_ns - r.begin_ns for r in reads
         if r.kind == "read" and any(a <= r.offset < b for a, b in lies)
     )  # fmt: skip
-    busy_disk = [f for f in diagnose(found) if f.kind == "busy_disk" and "imap" not in f.culprit]
+    busy_disk = [f for f in found.insights if f.kind == "busy_disk" and "imap" not in f.culprit]
     holders = found.evidence.disk_holders
     print(holders, theirs / max(total, 1), [f.text for f in busy_disk])
     assert found.split.sum_error_ns == 0

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import explain
 
 pytestmark = [pytest.mark.root, pytest.mark.times]
@@ -54,7 +53,7 @@ def test_a_frozen_filesystem_is_found_with_its_length(spool, recorded, fstype):
     runnable_ns = sum(found.causes.get(c, 0) for c in ("runq", "preempt", "steal"))
     assert 0.95 * took_ns - runnable_ns < found.causes["frozen"] < 1.02 * took_ns
     assert found.named_share >= 0.99
-    assert diagnose(found)[0].kind == "frozen_filesystem"
+    assert found.insights[0].kind == "frozen_filesystem"
 
 
 READER = """
@@ -104,7 +103,7 @@ def test_a_slow_server_is_found_with_its_length(require, recorded, tmp_path):
     assert found.causes["server"] == pytest.approx(took_ns, rel=0.1)
     assert found.by_syscall["read"].causes["server"] > 100e6
     assert found.named_share >= 0.99
-    told = diagnose(found)[0]
+    told = found.insights[0]
     assert (told.kind, told.culprit) == ("slow_server", f"{PYTHON} (process {server})")
 
 
@@ -177,5 +176,5 @@ def test_a_scanner_is_found_with_its_length(spool, recorded):
     assert found.causes["scanner"] == pytest.approx(took_ns, rel=0.05)
     assert set(found.by_syscall["openat"].causes) & {"scanner"}
     assert found.named_share >= 0.99
-    told = diagnose(found)[0]
+    told = found.insights[0]
     assert (told.kind, told.culprit) == ("scanner", f"{PYTHON} (process {scanner})")

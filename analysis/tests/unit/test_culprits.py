@@ -273,10 +273,10 @@ def test_edges_never_overlap_and_never_exceed_the_time_off_the_cpu(
 def test_a_trace_too_long_for_the_memory_is_explained_without_culprits(builder, monkeypatch):
     builder.call("fcntl", 0, 10, ((FILE_LOCK, 1000),), tid=2)
 
-    def full(_con):
+    def full(*_):
         raise duckdb.OutOfMemoryException("failed to allocate")
 
-    monkeypatch.setattr("spoolscope.analysis.culprits.find_sleeps", full)
+    monkeypatch.setattr("spoolscope.analysis.culprits.make_claims", full)
     found = explain(builder.write(), blame=True)
     assert found.causes["file_lock"] == 1000
     assert found.remarks == [TOO_LONG]

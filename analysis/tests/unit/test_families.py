@@ -3,7 +3,6 @@
 import duckdb
 import pytest
 
-from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.families import (
     PARENT,
@@ -109,7 +108,7 @@ def test_a_script_forces_commits_if_it_makes_most_and_others_wait(
 ):
     found = script(builder, 40, n_lmtp, others_ns)
     assert ("dd", 40) in [(a.name, a.n) for a in found.askers.programs]
-    forced = [f for f in diagnose(found) if f.kind == "forced_commits"]
+    forced = [f for f in found.insights if f.kind == "forced_commits"]
     assert bool(forced) == named
     if named:
         assert forced[0].culprit == "dd (40 processes started by night.sh, process 900)"

@@ -1,6 +1,7 @@
 """Stages that look at calls: what they waited for, for whom, and where."""
 
 from spoolscope.analysis.callers import time_callers
+from spoolscope.analysis.claims import find_sleeps
 from spoolscope.analysis.cpu import label_samples, study_cpu
 from spoolscope.analysis.culprits import find_culprits
 from spoolscope.analysis.latency import sum_calls
@@ -201,11 +202,40 @@ CALL_STAGES: tuple[Stage, ...] = (
         _directories,
     ),
     Stage(
-        "edges",
+        "sleeps",
         (
             "segments", "threads", "commits", "stacks", "stack_causes", "named_waits", "waits",
-            "syscalls", "block_ios", "waited", "services", "commit_spans", "commit_triggers",
-            "leading_commits",
+            "syscalls", "block_ios", "commit_spans", "commit_triggers", "leading_commits",
+        ),
+        (
+            Made(
+                "lock_turns",
+                "one interval in which a thread waited for a lock that another one had",
+                columns(
+                    ("waits",),
+                    "turn victim dev ino from_ns to_ns pid tid comm seq via_tid mechanism evidence",
+                    turn=("", "Number, from 1."),
+                    victim=("", "Thread that waited."),
+                    from_ns=FROM,
+                    to_ns=TO,
+                    pid=("", "Process that had it."),
+                    tid=("", "Its thread."),
+                    comm=("", "Its name, if the kernel told it."),
+                    seq=("", "seq of the call that it was in."),
+                    via_tid=("", "Thread that had it for that one."),
+                    mechanism=("", "lock_holder or file_lock."),
+                    evidence=("", "recorded or inferred."),
+                ),
+            ),
+        ),
+        on(find_sleeps),
+        inner=("kernel_sleeps", "all_sleeps", "guilty_phases", "asked"),
+    ),
+    Stage(
+        "edges",
+        (
+            "segments", "threads", "commits", "syscalls", "waited", "services", "all_sleeps",
+            "lock_turns", "guilty_phases", "asked", "block_ios", "kernel_sleeps",
         ),
         (
             Made(
@@ -239,8 +269,7 @@ CALL_STAGES: tuple[Stage, ...] = (
         ),
         on(find_culprits),
         inner=(
-            "kernel_sleeps", "all_sleeps", "lock_turns", "guilty_phases", "asked", "sleep_pieces",
-            "sleeps", "claims", "cpu_waits", "hops", "asleep",
+            "sleep_pieces", "sleeps", "claims", "cpu_waits", "hops", "asleep",
         ),
     ),
 )  # fmt: skip

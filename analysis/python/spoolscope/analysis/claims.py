@@ -317,8 +317,8 @@ CREATE OR REPLACE TEMP TABLE claims (
 """
 
 
-def find_sleeps(con: duckdb.DuckDBPyConnection) -> int:
-    """Create ``all_sleeps``, numbered by ``id`` from 1, and return how many there are.
+def find_sleeps(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``all_sleeps``, numbered by ``id`` from 1.
 
     Also what all claims are made from.
     """
@@ -332,8 +332,6 @@ def find_sleeps(con: duckdb.DuckDBPyConnection) -> int:
         insert(con, _PASS_ON, cut | {"blocker": turns.held[1]})
     for statement in (_PHASES, _ASKED):
         con.execute(statement)
-    ((n,),) = con.execute("SELECT count(*) FROM all_sleeps").fetchall()
-    return int(n)
 
 
 def make_claims(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from spoolscope.analysis.claims import MECHANISMS, N_LAYERS, find_sleeps, make_claims
+from spoolscope.analysis.claims import MECHANISMS, N_LAYERS, make_claims
 from spoolscope.analysis.cpu_holders import add_cpu_waits
 from spoolscope.analysis.overlay import insert, layers, overlaps
 from spoolscope.analysis.scratch import scratch
@@ -200,7 +200,7 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     Hop 1 are the edges of calls. A row of a higher hop says what the culprit of its parent slept
     for meanwhile, and who was to blame for that; its culprit is null where that was nobody else.
     """
-    n = find_sleeps(con)
+    ((n,),) = con.execute("SELECT count(*) FROM all_sleeps").fetchall()
     con.execute(_NO_PIECES)
     for first in range(1, n + 1, BATCH):
         make_claims(con, first, first + BATCH - 1)

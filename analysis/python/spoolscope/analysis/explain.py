@@ -21,9 +21,10 @@ from spoolscope.analysis.culprits import (
     origins,
     write_edges,
 )
-from spoolscope.analysis.diagnosis import Evidence, diagnose, gather
+from spoolscope.analysis.evidence import Evidence, gather
 from spoolscope.analysis.families import Families
 from spoolscope.analysis.frozen import FrozenBy, frozen_by
+from spoolscope.analysis.insights import Insight, find_insights
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
@@ -91,7 +92,8 @@ class Explanation:
         culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
         chains: The longest such waits, each followed to who kept its culprit waiting.
         origins: What waits for others come from, at the end of their chains; empty likewise.
-        evidence: What ``diagnose`` looks at besides the causes.
+        evidence: What rules of insights look at besides the tables.
+        insights: What makes the calls slow, the longest time at stake first.
         selection: Which of its calls are shown; all sums are of those.
         callers: Their time by their callers, and by mailbox.
         askers: The processes that asked for commits.
@@ -115,6 +117,7 @@ class Explanation:
     chains: list[list[Link]] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     evidence: Evidence = field(default_factory=Evidence)
+    insights: list[Insight] = field(default_factory=list)
     selection: Selection = WHOLE
     callers: Callers = field(default_factory=Callers)
     askers: Askers = field(default_factory=Askers)
@@ -146,7 +149,8 @@ class Explanation:
         return {
             "trace": str(self.trace),
             "calls": self.n_calls,
-            "findings": [asdict(finding) for finding in diagnose(self)],
+            "insights": (insights := [asdict(insight) for insight in self.insights]),
+            "findings": insights,  # as they were called before
             "frozen": asdict(self.frozen) | {"text": self.frozen.sentence} if self.frozen else None,
             "shown": self.selection.label,
             "latency_ns": self.latency_ns,
@@ -263,6 +267,12 @@ def explain_with(
     )
     work.make("directory_waits")
     explanation.lookups.extend(study_lookups(con, trace.meta, explanation.filesystem_ns))
+    work.facts |= {
+        "evidence": explanation.evidence,
+        "lookups": explanation.lookups,
+        "lasted_ns": explanation.shown_ns,
+    }
+    explanation.insights.extend(find_insights(work))
     explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
     if blame:
         show(BLAMING)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from spoolscope.analysis.bins import MAX_BINS, Bins, in_bins
 from spoolscope.analysis.block_io import BlockReport, study_block_io
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
-from spoolscope.analysis.diagnosis import diagnose
 from spoolscope.analysis.explain import Explanation, explain_with
 from spoolscope.analysis.hotspots import (
     Directory,
@@ -65,14 +64,14 @@ class Study:
     def findings(self) -> list[str]:
         """What makes the calls slow, and what to try; the largest parts; who caused commits."""
         total = self.explanation.filesystem_ns or 1
-        diagnosis = diagnose(self.explanation)
-        said = [finding.text for finding in diagnosis]
+        insights = self.explanation.insights
+        said = [insight.text for insight in insights]
         said += [
             f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
             for (family, cause), ns in self.largest[:3]
         ]
         blame = self.explanation.commits.blame
-        told = any(finding.kind == "forced_commits" for finding in diagnosis)
+        told = any(insight.kind == "forced_commits" for insight in insights)
         if blame and blame[0].others_ns and not told:
             top = blame[0]
             said.append(

@@ -27,6 +27,7 @@ from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
+    from spoolscope.analysis.insights import Insight
 
 TOP_CALLS = 14
 TOP_DIRECTORIES = 5
@@ -105,7 +106,7 @@ def command(
         said = names_lines(opened, key_file)
         lines = [
             *_frozen(found),
-            *_findings(found),
+            *_insights(found),
             *_head(found),
             *_causes(found),
             *_cpu(found),
@@ -139,14 +140,20 @@ def _frozen(found: "Explanation") -> Iterable[str]:
         yield ""
 
 
-def _findings(found: "Explanation") -> Iterable[str]:
-    from spoolscope.analysis.diagnosis import diagnose
-
-    findings = diagnose(found)
-    for finding in findings:
-        yield from wrapped(f"* {finding.text}")
-    if findings:
+def _insights(found: "Explanation") -> Iterable[str]:
+    for insight in found.insights:
+        yield from insight_lines(insight)
+    if found.insights:
         yield ""
+
+
+def insight_lines(insight: "Insight") -> list[str]:
+    """Return what does it and how, what to try and what that costs: eight lines, or fewer."""
+    return [
+        *wrapped(f"* {insight.culprit} {insight.mechanism} ({insight.stake})."),
+        *wrapped(f"Try: {insight.remedy}", indent="  "),
+        *wrapped(f"Price: {insight.price}", indent="  "),
+    ]
 
 
 def _head(found: "Explanation") -> Iterable[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from spoolscope.analysis.diagnosis import Finding, diagnose
 from spoolscope.analysis.explain import Explanation, explain
+from spoolscope.analysis.insights import Insight
 from spoolscope.lab.faults import MIB, MS, Delay, Role
 from spoolscope.lab.fill import fill_directory
 from spoolscope.lab.place import format_image, journal_places, mounted, set_features
@@ -31,7 +31,7 @@ class Variant:
     Attributes:
         name: As on the command line.
         story: One sentence on what is wrong.
-        expected: The kind of finding that names it, and ``culprit``, a word of its culprit.
+        expected: The kind of insight that names it, and ``culprit``, a word of its culprit.
         roles: Processes that run (see ``lab.load``).
         delays: What the disk delays.
         mkfs: Further options of mkfs.ext3.
@@ -55,19 +55,19 @@ class Case:
     Attributes:
         variant: Which.
         data: The journal's mode, ordered or journal.
-        findings: Everything that was found, the largest share first.
+        insights: Everything that was found, the longest time at stake first.
         explanation: The explanation behind it.
     """
 
     variant: Variant
     data: str
-    findings: list[Finding]
+    insights: list[Insight]
     explanation: Explanation = field(repr=False)
 
     @property
-    def verdict(self) -> Finding | None:
-        """The first finding that is not about who else uses the CPUs of this machine."""
-        about = (finding for finding in self.findings if finding.kind not in _OF_CPUS)
+    def verdict(self) -> Insight | None:
+        """The first insight that is not about who else uses the CPUs of this machine."""
+        about = (insight for insight in self.insights if insight.kind not in _OF_CPUS)
         return next(about, None)
 
     @property
@@ -86,7 +86,7 @@ class Case:
             "story": self.variant.story,
             "verdict": verdict and {key: verdict[key] for key in wanted},
             "as_expected": self.as_expected,
-            "findings": [asdict(finding) for finding in self.findings],
+            "insights": [asdict(insight) for insight in self.insights],
             "causes": self.explanation.causes,
             "sum_error_ns": self.explanation.split.sum_error_ns,
         }
@@ -94,8 +94,8 @@ class Case:
     def text(self) -> Iterator[str]:
         """Yield what a terminal shows."""
         yield f"{self.variant.name}, data={self.data}: {self.variant.story}"
-        for finding in self.findings or ():
-            yield from wrap(f"* {finding.text}", 78, initial_indent="  ", subsequent_indent="    ")
+        for insight in self.insights:
+            yield from wrap(f"* {insight.text}", 78, initial_indent="  ", subsequent_indent="    ")
         if not self.as_expected:
             yield f"  NOT the expected verdict: {self.variant.expected}"
 
@@ -179,7 +179,7 @@ def run(
     output: Path | None,
     progress: Progress,
 ) -> Case:
-    """Bring a variant about, record it and diagnose it.
+    """Bring a variant about, record it and explain it.
 
     Args:
         variant: Which.
@@ -208,4 +208,4 @@ def run(
             trace = record_load(plan, mount, kept, snapshot="full")
     progress("explaining", None)
     explanation = explain(trace)
-    return Case(variant, data, diagnose(explanation), explanation)
+    return Case(variant, data, explanation.insights, explanation)

@@ -15,6 +15,7 @@ from spoolscope.report.sections import (
     fidelity,
     files,
     icicle,
+    insights,
     life,
     quality,
     replay_latency,
@@ -25,6 +26,7 @@ from spoolscope.report.sections import (
 
 SECTIONS: tuple[SectionMaker, ...] = (
     compare,
+    insights,
     life,
     icicle,
     calls,

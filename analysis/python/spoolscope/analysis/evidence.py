@@ -1,0 +1,134 @@
+"""Facts that rules of insights look at besides the causes, found by Python."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from spoolscope.analysis.answerers import Answerer, answerers
+from spoolscope.analysis.askers import Asker
+from spoolscope.analysis.cpu_holders import (
+    CpuHolder,
+    held_cpus,
+    measurement_ns,
+    taken_by_strangers,
+    worst_holder,
+)
+from spoolscope.analysis.disk_holders import DiskHolder, disk_holders
+from spoolscope.analysis.families import Families, Key
+from spoolscope.analysis.services import Window, served
+from spoolscope.traces.trace import Trace
+
+_LIMITS = {
+    "read_iops": "{:,} reads",
+    "write_iops": "{:,} writes",
+    "read_bps": "{:,} bytes read",
+    "write_bps": "{:,} bytes written",
+}
+"""What a limit on block I/O allows a second, by its name in meta.json."""
+
+_HELD_BACK = """
+SELECT cgroup, dev, count(*) AS n FROM block_ios
+WHERE held_back AND cgroup IS NOT NULL GROUP BY cgroup, dev ORDER BY n DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of one kind to one disk: how many, and the time the disk took for them."""
+
+    op: str
+    n: int
+    median_ns: int
+    total_ns: int
+    disk: int = 0
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """The control group whose limit held most requests back: how many, on which disk.
+
+    ``allowed`` says in words what it may do a second; empty if that is not known.
+    """
+
+    cgroup: str
+    dev: int
+    n: int
+    allowed: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The facts that the rules look at besides the causes, and two sums that are not for them.
+
+    ``measurement_ns`` is how long calls waited for a CPU which the recorder had, ``strangers`` how
+    long for one that any other program had which made no call of the trace: {call: {cause: ns}}.
+    """
+
+    asker: Asker | None = None
+    requests: tuple[Requests, ...] = ()
+    cpu_holder: CpuHolder | None = None
+    held_back: HeldBack | None = None
+    disk_holders: tuple[DiskHolder, ...] = ()
+    answerers: tuple[Answerer, ...] = ()
+    measurement_ns: int = 0
+    strangers: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def gather(
+    con: duckdb.DuckDBPyConnection,
+    trace: Trace,
+    families: Families,
+    times: Mapping[Key, int],
+    forcing: Asker | None,
+    window: Window = None,
+) -> Evidence:
+    """Read the evidence (needs the tables of ``split`` and ``study_commits``).
+
+    Args:
+        con: The connection.
+        trace: The trace.
+        families: Where processes belong.
+        times: Time of the calls that are shown, by process.
+        forcing: The one that forces commits.
+        window: Only requests that overlap this time, ns since the epoch; None: all.
+    """
+    held = held_cpus(con)
+    return Evidence(
+        asker=forcing,
+        requests=tuple(_requests(trace, window)),
+        cpu_holder=worst_holder(held, families, times),
+        held_back=_held_back(con, trace.meta),
+        disk_holders=tuple(disk_holders(con, trace, families, times, window)),
+        answerers=answerers(con),
+        measurement_ns=measurement_ns(held),
+        strangers=taken_by_strangers(held, families, {pid for pid, _ in times}),
+    )
+
+
+def _requests(trace: Trace, window: Window) -> list[Requests]:
+    """Return those of each kind to each disk, the longest in sum first."""
+    found = [
+        Requests(kind, len(ns), round(float(np.median(ns))), int(ns.sum()), disk)
+        for (disk, kind), ns in served(trace, window).items()
+        if len(ns)
+    ]
+    return sorted(found, key=lambda requests: -requests.total_ns)
+
+
+def _held_back(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> HeldBack | None:
+    row = con.execute(_HELD_BACK).fetchone()
+    if row is None:
+        return None
+    cgroup, dev, n = row
+    # A group is held to the limits of those above it, too.
+    allowed = [
+        text.format(limit[name])
+        for limit in meta.get("io_limits", [])
+        if limit["dev"] == dev and f"{cgroup}/".startswith(f"{limit['cgroup'].rstrip('/')}/")
+        for name, text in _LIMITS.items()
+        if name in limit
+    ]
+    return HeldBack(cgroup, dev, n, f" ({' and '.join(allowed)} a second)" if allowed else "")

@@ -1,0 +1,285 @@
+"""Stages that lay evidence out for the rules of insights: sums, settings, and what Python found."""
+
+from collections.abc import Iterable
+from dataclasses import astuple, fields
+from typing import Any, get_args
+
+import duckdb
+
+from spoolscope.analysis.answerers import Answerer
+from spoolscope.analysis.askers import Asker
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, one_of
+from spoolscope.analysis.commit_parts import PARTS
+from spoolscope.analysis.cpu_holders import CpuHolder
+from spoolscope.analysis.disk_holders import DiskHolder
+from spoolscope.analysis.evidence import Evidence, HeldBack, Requests
+from spoolscope.analysis.latency import SYSCALL_CLASSES
+from spoolscope.analysis.lookups import LookupCost
+from spoolscope.analysis.stage import Stage, Work, on
+from spoolscope.traces.pathclass import class_sql
+
+_SQL_TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
+
+_CAUSE_TIMES = f"""
+CREATE OR REPLACE TEMP TABLE cause_times AS
+SELECT cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
+    SELECT cause, dur_ns AS ns FROM named_waits WHERE shown
+    UNION ALL
+    SELECT unnest({list(MACHINE)}) AS cause, unnest([{", ".join(MACHINE.values())}]) AS ns
+    FROM call_totals
+) GROUP BY cause HAVING sum(ns) > 0
+"""
+_TOTALS = f"""
+CREATE OR REPLACE TEMP TABLE totals AS
+SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n_calls,
+    CAST(coalesce(sum(dur_ns), 0) AS BIGINT) AS latency_ns,
+    CAST(coalesce(sum(dur_ns), 0) - (SELECT coalesce(sum(ns), 0) FROM cause_times
+        WHERE {one_of("cause", BETWEEN_PROGRAMS)}) AS BIGINT) AS filesystem_ns,
+    CAST({{lasted_ns}} AS BIGINT) AS lasted_ns
+FROM call_totals
+"""
+
+# Of a wait that met several commits the last one is divided: see commit_parts.
+_COMMIT_COSTS = f"""
+CREATE OR REPLACE TEMP TABLE commit_costs AS
+WITH met AS (SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
+    GROUP BY wait_id)
+SELECT p.wait_id, ({list(PARTS)})[p.part + 1] AS part, p.ns, w.from_ns, w.to_ns, w.pid, w.cause,
+    w.filesystem, c.commit_id, c.kind, c.trigger, c.tid AS committer, c.holder_pid, c.holder_comm
+FROM wait_parts p JOIN journal_waits w USING (wait_id) LEFT JOIN met USING (wait_id)
+LEFT JOIN commit_spans c USING (commit_id)
+"""
+
+# A process that waits for a connection holds the accept locks of Postfix: nobody is kept from work.
+_LOCKED_FILES = f"""
+CREATE OR REPLACE TEMP TABLE locked_files AS
+WITH waits AS (
+    SELECT w.path_id, p.path, w.pid, w.tid, w.ts_ns, w.ts_ns + w.dur_ns AS to_ns, w.dur_ns
+    FROM named_waits w JOIN paths p USING (path_id)
+    WHERE w.shown AND w.placed AND w.cause = 'file_lock'
+        AND {class_sql("p.path")} != 'postfix socket or pid'
+), turns AS (
+    SELECT w.path_id, t.pid, coalesce(t.tid, t.pid) AS tid, t.comm,
+        greatest(w.ts_ns, t.from_ns) AS from_ns, least(w.to_ns, t.to_ns) AS to_ns
+    FROM waits w JOIN lock_turns t ON t.victim = w.tid AND t.mechanism = 'file_lock'
+        AND t.from_ns < w.to_ns AND w.ts_ns < t.to_ns
+), holders AS (
+    SELECT path_id, pid, sum(to_ns - from_ns) AS ns FROM turns GROUP BY ALL
+), worst AS (
+    SELECT path_id, arg_max(pid, ns) AS pid, max(ns) AS ns FROM holders GROUP BY path_id
+), did AS (
+    SELECT t.path_id, c.syscall,
+        sum(least(t.to_ns, c.ts_ns + c.dur_ns) - greatest(t.from_ns, c.ts_ns)) AS ns
+    FROM turns t JOIN worst h USING (path_id, pid) JOIN waited c ON c.tid = t.tid
+        AND c.ts_ns < t.to_ns AND t.from_ns < c.ts_ns + c.dur_ns
+    GROUP BY ALL
+), mostly AS (
+    SELECT path_id, arg_max(syscall, ns) AS syscall, CAST(max(ns) AS BIGINT) AS ns FROM did
+    GROUP BY path_id
+)
+SELECT w.path_id, any_value(w.path) AS path, count(*) AS n, count(DISTINCT w.pid) AS n_victims,
+    CAST(sum(w.dur_ns) AS BIGINT) AS ns, any_value(h.pid) AS holder_pid,
+    (SELECT any_value(comm) FROM threads WHERE tid = any_value(h.pid)) AS holder_comm,
+    CAST(any_value(h.ns) AS BIGINT) AS held_ns, any_value(m.syscall) AS holder_call,
+    coalesce(any_value(m.ns), 0) AS holder_call_ns
+FROM waits w LEFT JOIN worst h USING (path_id) LEFT JOIN mostly m USING (path_id)
+GROUP BY w.path_id
+"""
+
+# The file that a lock is made by creating, with O_EXCL or by a link.
+_DOTLOCKS = f"""
+CREATE OR REPLACE TEMP TABLE dotlock_waits AS
+WITH locks AS (SELECT path_id, path FROM paths WHERE {class_sql("path")} = 'dotlock'),
+tries AS (
+    SELECT s.ts_ns, s.dur_ns, s.pid, s.tid, s.comm, s.errno, l.path_id, l.path,
+        lead(s.ts_ns) OVER (PARTITION BY s.pid, l.path_id ORDER BY s.ts_ns) AS next_ns
+    FROM shown_calls s JOIN locks l
+        ON l.path_id = CASE WHEN s.syscall IN ('link', 'linkat') THEN s.path2_id ELSE s.path_id END
+    WHERE s.errno IN (0, 17) AND (s.syscall IN ('link', 'linkat')
+        OR s.syscall IN ('open', 'openat', 'openat2') AND s.flags & 192 = 192)
+), failed AS (SELECT * FROM tries WHERE errno = 17),
+made AS (SELECT * FROM tries WHERE errno = 0),
+met AS (
+    SELECT f.path_id, f.path, f.pid, f.ts_ns, least(30000000000, coalesce(f.next_ns - f.ts_ns,
+        f.dur_ns)) AS ns, m.pid AS holder_pid, m.comm AS holder_comm, m.ts_ns AS held_since_ns
+    FROM failed f ASOF LEFT JOIN made m ON m.path_id = f.path_id AND f.ts_ns >= m.ts_ns
+), did AS (
+    SELECT m.path_id, m.holder_pid, c.syscall, sum(c.dur_ns) AS ns
+    FROM (SELECT path_id, holder_pid, held_since_ns, max(ts_ns) AS to_ns FROM met GROUP BY ALL) m
+    JOIN waited c ON c.pid = m.holder_pid AND c.ts_ns >= m.held_since_ns AND c.ts_ns < m.to_ns
+    GROUP BY ALL
+), holders AS (
+    SELECT path_id, holder_pid, any_value(holder_comm) AS comm, sum(ns) AS ns FROM met
+    WHERE holder_pid IS NOT NULL GROUP BY ALL
+)
+SELECT path_id, any_value(path) AS path, count(*) AS n, count(DISTINCT pid) AS n_victims,
+    CAST(sum(ns) AS BIGINT) AS ns,
+    (SELECT arg_max(holder_pid, h.ns) FROM holders h WHERE h.path_id = met.path_id) AS holder_pid,
+    (SELECT arg_max(comm, h.ns) FROM holders h WHERE h.path_id = met.path_id) AS holder_comm,
+    (SELECT arg_max(syscall, d.ns) FROM did d WHERE d.path_id = met.path_id) AS holder_call
+FROM met GROUP BY path_id
+"""
+
+_PARENT = "regexp_replace(path, '/?[^/]*$', '')"
+_CALLS = {
+    name: f"({', '.join(repr(call) for call in calls)})" for name, calls in SYSCALL_CLASSES.items()
+}
+
+# A sync of a directory right after one of a new file in it, with no name changed between.
+_DIRECTORY_SYNCS = f"""
+CREATE OR REPLACE TEMP TABLE directory_syncs AS
+WITH new AS (
+    SELECT path_id FROM shown_calls WHERE syscall IN ('open', 'openat', 'openat2') AND errno = 0
+        AND flags & 64 = 64 AND path_id NOT IN (SELECT path_id FROM tree)
+), told AS (
+    SELECT s.tid, s.seq, s.comm, s.pid, s.dur_ns, p.path,
+        CASE WHEN s.syscall NOT IN {_CALLS["sync"]} THEN 'change'
+            WHEN s.obj_mode & 61440 = 16384 THEN 'directory'
+            WHEN s.path_id IN (SELECT path_id FROM new) THEN 'file' ELSE 'change' END AS what
+    FROM shown_calls s LEFT JOIN paths p USING (path_id)
+    WHERE s.errno = 0 AND (s.syscall IN {_CALLS["sync"]} OR s.syscall IN {_CALLS["rename"]}
+        OR s.syscall IN {_CALLS["link"]} OR s.syscall IN {_CALLS["unlink"]}
+        OR s.syscall IN ('mkdir', 'mkdirat'))
+), before AS (
+    SELECT *, lag(what) OVER w AS last_what, lag({_PARENT}) OVER w AS last_dir FROM told
+    WINDOW w AS (PARTITION BY tid ORDER BY seq)
+)
+SELECT comm, pid, path, dur_ns,
+    coalesce(last_what = 'file' AND last_dir = path, false) AS needless
+FROM before WHERE what = 'directory'
+"""
+
+_SYNCED_FILES = f"""
+CREATE OR REPLACE TEMP TABLE synced_files AS
+WITH syncs AS (
+    SELECT pid, path_id, any_value(comm) AS comm, count(*) AS n, sum(dur_ns) AS ns FROM waited
+    WHERE shown AND syscall IN {_CALLS["sync"]} AND path_id IS NOT NULL GROUP BY ALL
+), writes AS (
+    SELECT pid, path_id, count(*) AS n_writes, CAST(sum(ret) AS BIGINT) AS bytes FROM shown_calls
+    WHERE syscall IN {_CALLS["write"]} AND ret > 0 AND path_id IN (SELECT path_id FROM syncs)
+    GROUP BY ALL
+)
+SELECT s.pid, s.comm, p.path, s.n, CAST(s.ns AS BIGINT) AS ns, coalesce(w.n_writes, 0) AS n_writes,
+    coalesce(w.bytes, 0) AS bytes
+FROM syncs s JOIN paths p USING (path_id) LEFT JOIN writes w USING (pid, path_id)
+"""
+
+# Files of one directory looked at or opened one after the other by a process that listed it.
+_READING_ORDERS = f"""
+CREATE OR REPLACE TEMP TABLE reading_orders AS
+WITH cold AS (
+    SELECT pid, path_id, sum(dur_ns) AS ns FROM named_waits
+    WHERE shown AND cause IN ('inode_io', 'block_device') AND path_id IS NOT NULL GROUP BY ALL
+), lists AS (
+    SELECT DISTINCT s.pid, p.path AS dir FROM shown_calls s JOIN paths p USING (path_id)
+    WHERE s.syscall IN {_CALLS["list"]} AND s.pid IN (SELECT pid FROM cold)
+), touched AS (
+    SELECT s.pid, s.comm, s.path_id, {_PARENT} AS dir, s.ino, s.ts_ns
+    FROM shown_calls s JOIN paths p USING (path_id)
+    WHERE s.pid IN (SELECT pid FROM lists) AND s.errno = 0 AND s.ino IS NOT NULL
+        AND (s.syscall IN {_CALLS["open"]} OR s.syscall IN {_CALLS["stat"]}
+            OR s.syscall IN {_CALLS["unlink"]})
+), steps AS (
+    SELECT t.*, lag(ino) OVER (PARTITION BY t.pid, t.dir ORDER BY ts_ns) AS last_ino
+    FROM touched t JOIN lists USING (pid, dir)
+)
+SELECT s.pid, any_value(s.comm) AS comm, s.dir,
+    count(*) FILTER (ino != last_ino) AS n, count(*) FILTER (ino < last_ino) AS n_back,
+    CAST((SELECT coalesce(sum(c.ns), 0) FROM cold c JOIN paths p USING (path_id)
+        WHERE c.pid = s.pid AND {_PARENT.replace("path,", "p.path,")} = s.dir) AS BIGINT) AS ns
+FROM steps s GROUP BY s.pid, s.dir
+"""
+
+# Seconds in which a disk always had something to do.
+_BUSY_SECONDS = """
+CREATE OR REPLACE TEMP TABLE busy_seconds AS
+WITH done AS (
+    SELECT dev, (ts_ns + queue_ns + device_ns) // 1000000000 AS second,
+        queue_ns + device_ns AS took_ns, bytes
+    FROM block_ios WHERE op != 'flush' AND (parent_dev IS NULL OR parent_dev >> 20 != 7)
+)
+SELECT dev, second, count(*) AS n, CAST(sum(bytes) AS BIGINT) AS bytes,
+    CAST(median(took_ns) AS BIGINT) AS median_ns, min(took_ns) AS min_ns
+FROM done GROUP BY ALL HAVING sum(took_ns) >= 1500000000
+"""
+
+
+def _lay_out(con: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Iterable[Any]) -> None:
+    """Create a table of rows that Python has, with a column for each field."""
+    columns = {f.name: _sql_type(f.type) for f in fields(kind)}
+    made_of = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({made_of})")
+    marks = ", ".join("?" for _ in columns)
+    for row in rows:
+        con.execute(f"INSERT INTO {table} VALUES ({marks})", astuple(row))
+
+
+def _sql_type(type_: Any) -> str:
+    """Return the SQL type of a field, which may be None, too."""
+    return next(_SQL_TYPES[one] for one in (type_, *get_args(type_)) if one in _SQL_TYPES)
+
+
+def _evidence(work: Work) -> None:
+    found: Evidence = work.facts.get("evidence", Evidence())
+    con = work.con
+    for table, kind, rows in (
+        ("forcing", Asker, [found.asker] if found.asker else []),
+        ("disk_holder", DiskHolder, found.disk_holders),
+        ("cpu_holder", CpuHolder, [found.cpu_holder] if found.cpu_holder else []),
+        ("held_back", HeldBack, [found.held_back] if found.held_back else []),
+        ("served", Requests, found.requests),
+        ("answerer", Answerer, found.answerers),
+        ("lookup_cost", LookupCost, work.facts.get("lookups", ())),
+    ):
+        _lay_out(con, table, kind, rows)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE measured AS SELECT {found.measurement_ns} AS ns")
+
+
+def _settings(work: Work) -> None:
+    """Create ``spool_facts``, a row for each spool, and ``cause_facts``, one for each cause."""
+    con = work.con
+    con.execute("CREATE OR REPLACE TEMP TABLE spool_facts (fstype VARCHAR, options VARCHAR)")
+    for spool in work.meta.get("spools") or []:
+        row = [str(spool.get("fstype", "")), str(spool.get("options", ""))]
+        con.execute("INSERT INTO spool_facts VALUES (?, ?)", row)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE cause_facts (cause VARCHAR, label VARCHAR, at_disk BOOLEAN, "
+        "ends_with_request BOOLEAN, of_commit BOOLEAN)"
+    )
+    for name, cause in CAUSES.items():
+        facts = [name, cause.label, cause.at_disk, cause.ends_with_request, cause.of_commit]
+        con.execute("INSERT INTO cause_facts VALUES (?, ?, ?, ?, ?)", facts)
+
+
+def _totals(work: Work) -> None:
+    lasted_ns = int(work.facts.get("lasted_ns", work.meta.get("duration_ns", 0)))
+    work.con.execute(_TOTALS.format(lasted_ns=lasted_ns))
+
+
+def _sql(name: str, needs: str, query: str) -> Stage:
+    return Stage(name, tuple(needs.split()), (), on(lambda con: con.execute(query)), (name,))
+
+
+INSIGHT_STAGES: tuple[Stage, ...] = (
+    _sql("cause_times", "call_totals named_waits", _CAUSE_TIMES),
+    Stage("totals", ("call_totals", "cause_times"), (), _totals, ("totals",)),
+    Stage("settings", (), (), _settings, ("spool_facts", "cause_facts")),
+    Stage(
+        "evidence",
+        (),
+        (),
+        _evidence,
+        (
+            "forcing", "disk_holder", "cpu_holder", "held_back", "served", "answerer",
+            "lookup_cost", "measured",
+        ),
+    ),
+    _sql("commit_costs", "wait_parts journal_waits commit_waits commit_spans", _COMMIT_COSTS),
+    _sql("locked_files", "named_waits paths lock_turns waited threads", _LOCKED_FILES),
+    _sql("dotlock_waits", "paths shown_calls waited", _DOTLOCKS),
+    _sql("directory_syncs", "shown_calls paths tree", _DIRECTORY_SYNCS),
+    _sql("synced_files", "waited shown_calls paths", _SYNCED_FILES),
+    _sql("reading_orders", "named_waits shown_calls paths", _READING_ORDERS),
+    _sql("busy_seconds", "block_ios", _BUSY_SECONDS),
+)  # fmt: skip
+"""Their tables are for rules; what ``explain`` found in Python comes by ``Work.facts``."""

@@ -1,0 +1,204 @@
+"""Insights: what makes calls slow, what to try, and what that costs; the rules are data.
+
+A rule of ``rules/insights/*.toml`` is a query over recorded tables and those of stages. Each row
+that it gives, and whose time at stake is enough of the time in calls, is an insight.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+from typing import Any
+
+from spoolscope.analysis.stage import Work
+from spoolscope.analysis.wording import count, duration, fitting, percent, size
+
+OF = {
+    "calls": "the time in calls",
+    "others": "the time in calls of others",
+    "locks": "the time in calls, file locks included",
+    "processes": "the time in calls and these waits between them",
+}
+"""Of which time the share of an insight is a part."""
+
+SEVERITIES = {"high": 0.4, "medium": 0.2, "low": 0.0}
+"""From this share on, the largest first."""
+
+LEAST_SHARE = 0.1
+"""Of the time: what explains less of it is not worth acting on, unless a rule says otherwise."""
+
+WIDEST_NAME = 40
+"""Of a path in a sentence, in characters; the evidence has all of it."""
+
+_AT_STAKE, _OF = "at_stake_ns", "of_ns"
+
+
+@dataclass(frozen=True)
+class InsightRule:
+    """One rule.
+
+    Attributes:
+        code: Stable: a letter for the subject (J journal, D directories, S syncs, L locks, X xfs,
+            B btrfs, R requests and disks, M memory, C CPUs, P programs and snapshots) and a number.
+        kind: Its name in one word; ``title`` what it means.
+        needs: Tables that the query reads.
+        sql: The query: a row has ``at_stake_ns``, ``of_ns``, and the values of the sentences.
+        culprit: Subject of the sentence, with values in braces, which are written by the unit that
+            ends their name; ``mechanism`` the rest of it.
+        remedy: What to try; ``price`` what that costs in durability or risk.
+        section: Anchor of the report's section that shows it.
+        of: A key of ``OF``.
+        least_share: Part of that time from which on it counts.
+    """
+
+    code: str
+    kind: str
+    title: str
+    needs: tuple[str, ...]
+    sql: str
+    culprit: str
+    mechanism: str
+    remedy: str
+    price: str
+    section: str
+    of: str = "calls"
+    least_share: float = LEAST_SHARE
+
+
+@dataclass(frozen=True)
+class Insight:
+    """One thing that makes calls slow.
+
+    Attributes:
+        code: Of its rule; kind and title likewise.
+        severity: high, medium or low, by its share.
+        culprit: What does it, with what it does: ``mechanism``.
+        remedy: What to try; ``price`` what that costs in durability or risk.
+        at_stake_ns: Time in calls that goes there; insights may overlap.
+        share: The same as a part of ``share_of``, 0 to 1.
+        evidence: The numbers that it rests on, by name; a unit ends the name (n: how many).
+        section: Anchor of the report's section that shows it.
+    """
+
+    code: str
+    kind: str
+    title: str
+    severity: str
+    culprit: str
+    mechanism: str
+    remedy: str
+    price: str
+    at_stake_ns: int
+    share: float
+    share_of: str
+    section: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stake(self) -> str:
+        """The time at stake in words."""
+        return f"{percent(self.share)} of {self.share_of}"
+
+    @property
+    def text(self) -> str:
+        """The insight in sentences: culprit, mechanism, remedy."""
+        return f"{self.culprit} {self.mechanism} ({self.stake}). {self.remedy}"
+
+
+@cache
+def insight_rules() -> tuple[InsightRule, ...]:
+    """Return the shipped rules, in the order of their codes."""
+    folder = files("spoolscope.analysis").joinpath("rules", "insights")
+    found = [
+        _rule(entry)
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        for entry in tomllib.loads(file.read_text("utf-8"))["rule"]
+    ]
+    return tuple(sorted(found, key=lambda rule: rule.code))
+
+
+def _rule(entry: Mapping[str, Any]) -> InsightRule:
+    known = {one.name for one in fields(InsightRule)}
+    if unknown := entry.keys() - known:
+        raise ValueError(f"rule {entry.get('code')} has unknown keys: {sorted(unknown)}")
+    words: dict[str, Any] = {
+        key: " ".join(value.split()) if isinstance(value, str) and key != "sql" else value
+        for key, value in entry.items()
+    }
+    return InsightRule(**words | {"needs": tuple(entry["needs"])})
+
+
+def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> list[Insight]:
+    """Return what makes the calls that are shown slow, the longest time at stake first.
+
+    Args:
+        work: The analysis; what rules need is made.
+        rules: By default the shipped ones.
+    """
+    found: list[Insight] = []
+    for rule in insight_rules() if rules is None else rules:
+        found += apply(work, rule)
+    return sorted(found, key=lambda insight: (-insight.share, insight.code))
+
+
+def apply(work: Work, rule: InsightRule) -> list[Insight]:
+    """Return the insights of one rule."""
+    work.make(*rule.needs)
+    cursor = work.con.execute(rule.sql)
+    names = [column[0] for column in cursor.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    shares = [(row, min(1.0, (row[_AT_STAKE] or 0) / row[_OF]) if row[_OF] else 0) for row in rows]
+    return [_insight(rule, row, share) for row, share in shares if share >= rule.least_share]
+
+
+def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight:
+    values = {
+        name: round(value) if name.endswith(("_ns", "_bytes")) and value is not None else value
+        for name, value in row.items()
+    }
+    words = _Words()
+    return Insight(
+        code=rule.code,
+        kind=rule.kind,
+        title=rule.title,
+        severity=next(name for name, least in SEVERITIES.items() if share >= least),
+        culprit=words.format(rule.culprit, **values),
+        mechanism=words.format(rule.mechanism, **values),
+        remedy=words.format(rule.remedy, **values),
+        price=words.format(rule.price, **values),
+        at_stake_ns=values[_AT_STAKE],
+        share=share,
+        share_of=OF[rule.of],
+        section=rule.section,
+        evidence={name: value for name, value in values.items() if name != _AT_STAKE},
+    )
+
+
+class _Words(Formatter):
+    """Writes values by the unit that ends their name."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
+        value, first = super().get_field(field_name, args, kwargs)
+        return _said(field_name, value), str(first)
+
+
+def _said(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return fitting(value, WIDEST_NAME) if name in ("path", "dir") else value
+    if name.endswith("_ns"):
+        return duration(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("share"):
+        return percent(value, 0)
+    if isinstance(value, float):
+        return f"{value:,.0f}"
+    return "-" if value is None else count(value)
+
+
+def values_of(template: str) -> set[str]:
+    """Return the names of the values in a sentence of a rule."""
+    return set(re.findall(r"{(\w+)}", template))
