@@ -1,5 +1,6 @@
 """The documentation: it builds without a network, links lead somewhere, READMEs stay short."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.report.sections import SECTIONS
 from spoolscope.traces.goals import GOALS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,6 +85,20 @@ def test_page_of_fidelity_has_the_goals_of_the_code() -> None:
     text = (ROOT / "docs/concepts/fidelity.md").read_text()
     rows = [f"| {goal.meaning} | {goal.shown(goal.limit)} |" for goal in GOALS.values()]
     assert [row for row in rows if row not in text] == []
+
+
+def test_every_section_of_the_report_is_explained() -> None:
+    page = (ROOT / "docs/read/report.md").read_text()
+    names = [_name_of(Path(section.__file__)) for section in SECTIONS]
+    assert len(names) > 12
+    assert [name for name in names if not re.search(rf"^###? {name}$", page, re.M)] == []
+
+
+def _name_of(module: Path) -> str:
+    """Return the name that a section has in the bar of the page."""
+    calls = [n for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Call)]
+    made = next(c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Section")
+    return str(ast.literal_eval(made.args[1]))
 
 
 def test_example_of_the_api_runs(

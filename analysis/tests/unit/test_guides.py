@@ -83,7 +83,11 @@ def test_verb_and_options_exist(shown: Shown) -> None:
         found = command.get_command(click.Context(command), words.pop(0))
         assert found is not None, shown.words
         command = found
-    command.make_context(str(command.name), words)
+    try:
+        command.make_context(str(command.name), words)
+    except click.BadParameter as error:
+        if "does not exist" not in error.message:  # a file that only the reader has
+            raise
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from spoolscope.traces.trace import Trace
 
 LISTED = 12
 UNTOLD = (
-    "Which system call, mailbox or file a request was made for, and who waited for it: there are "
+    "Which system call, mailbox or file a request was made for, and what waited for it: there are "
     "no calls. Journal commits, locks and run queues: nothing here tells of them."
 )
 

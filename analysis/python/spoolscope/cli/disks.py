@@ -34,12 +34,12 @@ def disk_lines(found: "DiskTrace") -> Iterable[str]:
     yield f"{'submitted by':<18}{'n':>9}{'written':>11}{'read':>11}{'flush':>8}{'at disk':>11}"
     for one in found.submitters:
         yield (
-            f"{fitting(one.comm or '(not told)', 17):<18}{count(one.n):>9}"
+            f"{fitting(one.comm or '(not known)', 17):<18}{count(one.n):>9}"
             f"{size(one.written_bytes):>11}{size(one.read_bytes):>11}{count(one.flushing):>8}"
             f"{duration(one.device_ns):>11}"
         )
     yield ""
-    yield from wrapped(f"Not told: {UNTOLD}")
+    yield from wrapped(f"Not known: {UNTOLD}")
 
 
 _HEADS = {"queue": "until issued", "device": "at the disk"}

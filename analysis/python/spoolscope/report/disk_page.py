@@ -20,7 +20,7 @@ def disk_page(trace: Trace, footer: str) -> Page:
         headline=found.headline,
         sure=f"{said}. Times are those of the block layer, between its own events.",
         reasons=found.findings,
-        problems=[f"Not told: {UNTOLD}", *_problems(found)],
+        problems=[f"Not known: {UNTOLD}", *_problems(found)],
         next_command=None,
         facts_title="Block trace",
         facts=[
@@ -90,7 +90,7 @@ def _row(times: Times) -> list[str]:
 
 def _submitters(found: DiskTrace) -> Section:
     rows = [
-        [one.comm or "(not told)", count(one.n), size(one.written_bytes), size(one.read_bytes),
+        [one.comm or "(not known)", count(one.n), size(one.written_bytes), size(one.read_bytes),
          count(one.flushing), duration(one.device_ns)]
         for one in found.submitters
     ]  # fmt: skip

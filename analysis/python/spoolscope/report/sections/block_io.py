@@ -71,7 +71,7 @@ def _written(reports: dict[str, BlockReport]) -> TableBlock:
         "What was written",
         ["trace", "kind", ">bytes", ">share", ">by bytes of calls"],
         rows,
-        f"{' '.join(_finding(name, report) for name, report in reports.items())} The kind is told "
+        f"{' '.join(_finding(name, report) for name, report in reports.items())} The kind follows "
         "from a request's flags. Metadata, awaited: the journal or log, and metadata blocks that a "
         "call or a commit wrote itself and waited for; flags do not tell these apart. Later: by "
         "writeback and checkpoints. What was still in memory when the recording ended is not in "
