@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from spoolscope.lab.vm.machine import Machine
 
 TRACEFS = Path("/sys/kernel/tracing")
-PROGRAMS = ("chromium", "strace", "cargo", "clang", "bpftool", "bpftrace", "blkparse", "getfattr")
+PROGRAMS = (
+    "chromium",
+    "strace",
+    "cargo",
+    "clang",
+    "bpftool",
+    "bpftrace",
+    "blkparse",
+    "fio",
+    "getfattr",
+)
 
 Require = Callable[..., None]
 
@@ -44,7 +54,7 @@ def require() -> Require:
     """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
 
     Known capabilities are probed: root, bpf, the filesystems, chromium, strace, cargo, clang,
-    bpftool, bpftrace, blkparse, getfattr. Any other name needs ``reason``: the caller's own
+    bpftool, bpftrace, blkparse, fio, getfattr. Any other name needs ``reason``: the caller's own
     finding of why not.
     """
 

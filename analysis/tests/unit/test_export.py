@@ -246,11 +246,44 @@ def expected(trace: Path, selection: Selection, name: str) -> Sums:
     return Counter({call: t.latency.total_ns for call, t in found.by_syscall.items()}), causes
 
 
-def test_every_format_is_read_here() -> None:
-    assert list(EXPORTERS) == list(READERS)
+def test_every_format_of_calls_is_read_here() -> None:
+    assert list(EXPORTERS) == [*READERS, "fio"]
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
+def test_fio_gets_the_requests_of_the_busiest_disk_in_order(builder, tmp_path: Path) -> None:
+    builder.call("fsync", 0)
+    builder.block_io(1_000, dev=8 << 20, sector=8, bytes=4096)
+    builder.block_io(5_000, dev=8 << 20, sector=16, bytes=8192, preflush=True, fua=True)
+    builder.block_io(7_000, dev=8 << 20, bytes=0, preflush=True)
+    builder.block_io(7_500, dev=8 << 20, op="flush", bytes=0)
+    builder.block_io(9_000, dev=8 << 20, op="read", sector=2, bytes=512)
+    builder.block_io(9_000, dev=8 << 20, op="discard", sector=0, bytes=1024)
+    builder.block_io(2_000, dev=9 << 20, sector=1, parent_dev=8 << 20)  # the same, below
+    builder.block_io(3_000, dev=3 << 20, sector=1)  # of another disk
+    export(builder.write(), "fio", tmp_path / "out")
+    assert (tmp_path / "out").read_text().splitlines() == [
+        "fio version 3 iolog",
+        "0 disk-8-0 add",
+        "0 disk-8-0 open",
+        "0 disk-8-0 write 4096 4096",
+        "4 disk-8-0 sync 0 0",
+        "4 disk-8-0 write 8192 8192",
+        "4 disk-8-0 sync 0 0",
+        "6 disk-8-0 sync 0 0",
+        "8 disk-8-0 read 1024 512",
+        "8 disk-8-0 trim 0 1024",
+        "8 disk-8-0 close",
+    ]
+
+
+def test_a_trace_without_requests_is_none_for_fio(builder, tmp_path: Path) -> None:
+    builder.call("fsync", 0)
+    with pytest.raises(SpoolscopeError, match="no block requests"):
+        export(builder.write(), "fio", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", READERS)
 def test_no_nanosecond_is_lost(name: str, kitchen_sink: Path, tmp_path: Path) -> None:
     result = export(kitchen_sink, name, tmp_path / "out", "--json")
     assert READERS[name](tmp_path / "out") == expected(kitchen_sink, Selection(), name)
@@ -258,14 +291,14 @@ def test_no_nanosecond_is_lost(name: str, kitchen_sink: Path, tmp_path: Path) ->
     assert told["latency_ns"] == READERS[name](tmp_path / "out")[0].total()
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
+@pytest.mark.parametrize("name", READERS)
 def test_no_nanosecond_of_a_part_of_the_sample_is_lost(name: str, tmp_path: Path) -> None:
     words, selection = PARTS["a part"]
     export(SAMPLE, name, tmp_path / "out", *words)
     assert READERS[name](tmp_path / "out") == expected(SAMPLE, selection, name)
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
+@pytest.mark.parametrize("name", READERS)
 def test_calls_whose_intervals_are_not_all_known(name: str, builder, tmp_path: Path) -> None:
     """Lost segments, ones that overlap, and calls that overlap in their thread."""
     stack = "schedule < jbd2_log_wait_commit < ext4_sync_file"
@@ -406,7 +439,7 @@ def test_no_text_drives_a_terminal(name: str, kitchen_sink: Path, tmp_path: Path
         assert all(c == "\n" or c.isprintable() for c in text), file
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
+@pytest.mark.parametrize("name", READERS)
 def test_what_shows_real_names_is_private(name: str, builder, tmp_path: Path) -> None:
     builder.call("fsync", 1, path="alice")
     trace = builder.write(pseudonymised=False)

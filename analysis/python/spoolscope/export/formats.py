@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spoolscope.export.content import Content
+from spoolscope.export.fio import Fio
 from spoolscope.export.folded import Folded
 from spoolscope.export.openmetrics import OpenMetrics
 from spoolscope.export.otlp import Otlp
@@ -38,4 +39,5 @@ EXPORTERS: dict[str, Exporter] = {
     "csv": CsvTables(),
     "sqlite": Sqlite(),
     "otlp": Otlp(),
+    "fio": Fio(),
 }

@@ -1,0 +1,71 @@
+"""fio's iolog, version 3: the requests that filesystems made of a disk, at their times.
+
+A device that lies on another has its requests twice: those of the upper one count. Of several
+disks it is the one with most requests: fio replays them on one that ``replay_redirect`` names.
+"""
+
+from pathlib import Path
+
+from spoolscope.export.content import Content
+from spoolscope.traces.errors import SpoolscopeError
+
+HEADER = "fio version 3 iolog"
+ACTIONS = {"read": "read", "write": "write", "discard": "trim", "flush": "sync"}
+
+# A flush that the driver made serves requests that ask for one; those are in the log themselves.
+_TOP = """
+CREATE OR REPLACE TEMP VIEW of_filesystems AS
+SELECT * FROM block_ios
+WHERE coalesce(parent_dev, -1) NOT IN (SELECT dev FROM block_ios)
+    AND op IN ('read', 'write', 'discard')
+"""
+_BUSIEST = "SELECT dev FROM of_filesystems GROUP BY dev ORDER BY count(*) DESC, dev LIMIT 1"
+_REQUESTS = """
+SELECT ts_ns, CASE WHEN op = 'write' AND bytes = 0 THEN 'flush' ELSE op END AS op,
+    sector * 512 AS offset, bytes, op = 'write' AND bytes > 0 AND preflush AS before,
+    op = 'write' AND bytes > 0 AND fua AS after
+FROM of_filesystems WHERE dev = {dev} ORDER BY ts_ns
+"""
+
+
+class Fio:
+    """Requests of disks, for fio to replay."""
+
+    sentence = (
+        "The block requests of the busiest disk as fio's iolog (version 3), with their times."
+    )
+    opens = (
+        "fio --name=replay --read_iolog={output} --replay_redirect=/dev/DISK --direct=1 "
+        "--ioengine=libaio --iodepth=64; it overwrites DISK, which must be as large as the recorded"
+    )
+    call_by_call = False
+
+    def write(self, content: Content, output: Path) -> None:
+        """Write the log: times in µs since the first request; a FUA or a flush is a sync.
+
+        Raises:
+            SpoolscopeError: the trace has no block requests.
+        """
+        content.con.execute(_TOP)
+        busiest = content.con.execute(_BUSIEST).fetchall()
+        if not busiest:
+            raise SpoolscopeError(
+                f"trace {content.trace.path} has no block requests",
+                remedy="record with root on a disk, or import a block trace",
+            )
+        ((dev,),) = busiest
+        name, first_ns, at_us = _name(int(dev)), None, 0
+        with output.open("w", encoding="ascii") as file:
+            file.write(f"{HEADER}\n0 {name} add\n0 {name} open\n")
+            for ts_ns, op, offset, length, before, after in content.rows(_REQUESTS.format(dev=dev)):
+                first_ns = ts_ns if first_ns is None else first_ns
+                at_us = (ts_ns - first_ns) // 1000
+                sync = f"{at_us} {name} sync 0 0\n"
+                own = f"{at_us} {name} {ACTIONS[op]} {offset} {length}\n"
+                file.write((sync if before else "") + own + (sync if after else ""))
+            file.write(f"{at_us} {name} close\n")
+
+
+def _name(dev: int) -> str:
+    """Return what a disk is called in the log; a ':' would part two names there."""
+    return f"disk-{dev >> 20}-{dev & 0xFFFFF}"

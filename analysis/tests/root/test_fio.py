@@ -1,0 +1,63 @@
+"""fio replays what a trace is exported to: as many requests and bytes, at their times."""
+
+import json
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spoolscope.cli.main import group
+
+pytestmark = pytest.mark.root
+SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
+SIZE = 1020702720  # of the disk that was recorded
+
+
+@pytest.fixture
+def loop(require, tmp_path):
+    """A disk as large as the recorded one."""
+    require("root")
+    require("fio")
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(SIZE)
+    words = ["losetup", "--find", "--show", str(image)]
+    device = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    yield device
+    subprocess.run(["losetup", "--detach", device], check=True)
+
+
+def sectors(device: str) -> tuple[int, int]:
+    """Sectors read and written, as the kernel counts them (Documentation/block/stat.rst)."""
+    fields = Path(f"/sys/block/{Path(device).name}/stat").read_text().split()
+    return int(fields[2]), int(fields[6])
+
+
+def test_fio_does_as_many_requests_and_bytes_in_as_long(loop, tmp_path):
+    log = tmp_path / "iolog"
+    made = ["export", str(SAMPLE), "--to", "fio", "-o", str(log), "--slice", "10s..12s", "-q"]
+    result = CliRunner().invoke(group, made, standalone_mode=False)
+    assert result.exception is None, result.exception
+    count, total, last_us = Counter(), Counter(), 0
+    for line in log.read_text().splitlines()[3:-1]:
+        at_us, _, action, _, length = line.split()
+        count[action] += 1
+        total[action] += int(length)
+        last_us = int(at_us)
+    before = sectors(loop)
+    words = ["fio", "--name=replay", f"--read_iolog={log}", f"--replay_redirect={loop}"]
+    words += ["--direct=1", "--ioengine=psync", "--output-format=json"]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    (job,) = json.loads(said)["jobs"]
+    assert job["error"] == 0
+    assert count["write"] > 100
+    for action in ("read", "write"):
+        assert job[action]["total_ios"] == count[action]
+        assert job[action]["io_bytes"] == total[action]
+    assert job["sync"]["total_ios"] == count["sync"]
+    done = [512 * (new - old) for new, old in zip(sectors(loop), before, strict=True)]
+    assert done == [total["read"], total["write"]]
+    # Its pace is the recorded one: never faster.
+    assert job["job_runtime"] * 1000 > 0.95 * last_us
