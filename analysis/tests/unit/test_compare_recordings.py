@@ -177,6 +177,21 @@ def test_the_command_says_it_in_80_columns_and_in_json(recording):
     assert found["by_cause"][0]["name"] == "journal_commit"
 
 
+def test_the_report_says_the_same_with_a_figure_and_without_tags_of_names(recording, tmp_path):
+    ours = recording("monday", comm="<b>lmtp").path
+    theirs = recording("tuesday", sync_ns=10 * MS, comm="<b>lmtp").path
+    output = tmp_path / "r.html"
+    told = json.loads(run("report", ours, theirs, "-o", output, "-q", "--json").stdout)
+    assert told["word"] == "slower"
+    assert told["figures"] == 4
+    html = output.read_text()
+    assert "commits per delivery" in html
+    assert "<b>lmtp" not in html
+    error = run("report", ours, theirs, ours, "-o", output, "-q", "-f").exception
+    assert isinstance(error, SpoolscopeError)
+    assert error.exit_code == 2
+
+
 def test_other_numbers_of_traces_and_options_of_replays_are_refused(recording):
     ours = recording("a").path
     for words in ((ours,), (ours, ours, ours), (ours, ours, "--reference", "x")):

@@ -50,7 +50,7 @@ def command(
     names: bool,
     key_file: Path | None,
 ) -> None:
-    """Write an HTML report of INPUT: a trace, or replays of one trace.
+    """Write an HTML report of INPUT: a trace, two to compare, or replays of one.
 
     The file opens without a network: figures, data and code are inside it.
     """

@@ -12,11 +12,13 @@ from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.disk_traces import is_disk_trace
 from spoolscope.analysis.outcomes import is_replay
 from spoolscope.analysis.own_filesystem import own_sentence
+from spoolscope.analysis.recordings.moved import compare_recordings
 from spoolscope.analysis.study import Study, study
 from spoolscope.report import first_screen
 from spoolscope.report.disk_page import disk_page
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Page
+from spoolscope.report.recordings_page import recordings_page
 from spoolscope.report.render import render
 from spoolscope.report.sections import laid_out
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -51,10 +53,10 @@ def build(
     named: Named = lambda trace: trace,
     reference: str | None = None,
 ) -> Report:
-    """Write the report of a trace, or of one or more replays of a trace.
+    """Write the report of a trace, of two recordings, or of one or more replays of a trace.
 
     Args:
-        inputs: The trace, or directories that replays wrote.
+        inputs: The trace, two traces before and after a change, or directories of replays.
         output: File to write.
         progress: Called with a sentence and the fraction done.
         trace: The replayed trace, if it is no longer where it was beside the replay.
@@ -65,6 +67,7 @@ def build(
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
     """
     show = progress or unseen
+    kept = False
     if all(is_replay(path) for path in inputs):
         found = compare(inputs, reference, show, trace)
         about = named(found.replay.trace) if found.replay.trace else None
@@ -72,10 +75,14 @@ def build(
     elif len(inputs) == 1:
         about = named(Trace.open(inputs[0]))
         page = trace_page(about, show)
+    elif len(inputs) == 2 and not any(is_replay(path) for path in inputs):
+        about, after = (named(Trace.open(path)) for path in inputs)
+        page = recordings_page(compare_recordings(about, after, show), _footer())
+        kept = not after.meta.get("pseudonymised")
     else:
         raise SpoolscopeError(
-            "a report is of one trace, or of replays of one trace",
-            remedy="give one trace, or only directories that 'spoolscope replay -o' wrote",
+            "a report is of one trace, of two that are compared, or of replays of one trace",
+            remedy="give one or two traces, or only directories that 'spoolscope replay -o' wrote",
             exit_code=USAGE,
         )
     show("Writing the report", None)
@@ -89,7 +96,7 @@ def build(
             f"the report would be {size / 1e6:.0f} MB, browsers fail on that",
             remedy="give fewer candidates, or single traces",
         )
-    kept = about is not None and not about.meta.get("pseudonymised")
+    kept |= about is not None and not about.meta.get("pseudonymised")
     write_file(place_of(output), html, private=real or kept)
     return Report(output, page, size, about)
 
@@ -98,7 +105,7 @@ def trace_page(trace: Trace | Path, progress: Progress = unseen) -> Page:
     """Lay out the report of a single trace."""
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     if is_disk_trace(opened):
-        return disk_page(opened, _footer())
+        return disk_page(opened, _footer(), progress)
     found = study(opened, progress=progress)
     inputs = Inputs({found.name: found})
     explanation = found.explanation

@@ -1,12 +1,16 @@
 """The page of a trace of disks alone."""
 
-from spoolscope.analysis.disk_traces import UNTOLD, DiskTrace, Kind, Times, study_disks
-from spoolscope.analysis.wording import count, duration, percent, size
+from spoolscope.analysis.disk_traces import UNTOLD, DiskTrace, study_disks
+from spoolscope.analysis.study import study
+from spoolscope.analysis.wording import count, duration, size
+from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Fact, Page, Section, TableBlock
+from spoolscope.report.sections import block_io
+from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.trace import Trace
 
 
-def disk_page(trace: Trace, footer: str) -> Page:
+def disk_page(trace: Trace, footer: str, progress: Progress = unseen) -> Page:
     """Lay out the report of a trace that has requests and no call."""
     found, meta = study_disks(trace), trace.meta
     name = trace.path.name
@@ -31,7 +35,10 @@ def disk_page(trace: Trace, footer: str) -> Page:
             Fact("not complete", count(found.unfinished)),
         ],
         hero=None,
-        sections=[_requests(found), _times(found), _submitters(found)],
+        sections=[
+            block_io.make(Inputs({name: study(trace, progress=progress)})),
+            _submitters(found),
+        ],
         footer=footer,
     )
 
@@ -44,48 +51,6 @@ def _problems(found: DiskTrace) -> list[str]:
     }
     return [f"{count(int(found.imported[k]))} {v}." for k, v in what.items()
             if found.imported.get(k)]  # fmt: skip
-
-
-def _requests(found: DiskTrace) -> Section:
-    rows = [
-        [k.disk, k.op, count(k.n), size(k.bytes), size(k.median_bytes), size(k.max_bytes),
-         _in_order(k), count(k.preflush), count(k.fua), count(k.errors)]
-        for k in found.kinds
-    ]  # fmt: skip
-    heads = ["disk", "op", ">n", ">bytes", ">median size", ">largest", ">in order", ">flush before",
-             ">FUA", ">failed"]  # fmt: skip
-    caption = "In order: the share of requests that begin where the one before of its kind ended."
-    table = TableBlock("Requests", heads, rows, f"{count(found.n)} requests. {caption}")
-    return Section("requests", "Requests", "What the disks were asked for", "", [table])
-
-
-def _in_order(kind: Kind) -> str:
-    return percent(kind.sequential, 0) if kind.bytes else "-"
-
-
-def _times(found: DiskTrace) -> Section:
-    heads = ["disk", "op", ">n", ">mean", ">median", ">p99", ">longest"]
-    queue = [[*_kind(k), *_row(k.queue)] for k in found.kinds]
-    device = [[*_kind(k), *_row(k.device)] for k in found.kinds]
-    few = "A 99th percentile needs 1,000 requests."
-    return Section(
-        "times",
-        "Times",
-        "How long requests took",
-        "Until they were issued to the driver, and from there until they were complete.",
-        [
-            TableBlock("Until issued", heads, queue, f"From insertion, or allocation. {few}"),
-            TableBlock("At the disk", heads, device, f"From issue to completion. {few}"),
-        ],
-    )
-
-
-def _kind(kind: Kind) -> list[str]:
-    return [kind.disk, kind.op, count(kind.n)]
-
-
-def _row(times: Times) -> list[str]:
-    return [duration(times.mean), duration(times.median), duration(times.p99), duration(times.max)]
 
 
 def _submitters(found: DiskTrace) -> Section:
