@@ -56,6 +56,15 @@ impl Snapshot {
     }
 }
 
+/// Of which calls it is noted which code made them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UserCode {
+    /// Those that sync.
+    Sync,
+    /// All.
+    All,
+}
+
 /// What to record and where to.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -102,6 +111,9 @@ pub struct Options {
     /// Look so many times a second, on every CPU, at what traced calls are running; 0: never.
     #[arg(long, default_value_t = 199, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub sample_hz: u32,
+    /// Note which code made calls that sync, or all.
+    #[arg(long, value_enum)]
+    pub user_stacks: Option<UserCode>,
     /// Ring buffers between kernel and recorder, MiB: shared out to the CPUs.
     #[arg(long, default_value_t = 128)]
     pub ring_mib: u32,

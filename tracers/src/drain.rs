@@ -3,11 +3,12 @@
 use anyhow::Result;
 use bytemuck::Pod;
 use spoolscope_traces::records::{
-    self, Block, Fault, Journal, Sample, Switch, Syscall, Task, Uring, Wait,
+    self, Block, Fault, Journal, Sample, Switch, Syscall, Task, Uring, UserCall, Wait,
 };
 use spoolscope_traces::segment::Kind;
 
 use crate::segments::Segments;
+use crate::user_stacks::NEAR_WORDS;
 use crate::views::{self, Question, Views};
 
 /// As in state.bpf.h.
@@ -62,6 +63,7 @@ pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Re
         records::KIND_TASK => store_task(segments, &head, rest),
         records::KIND_JOURNAL => store_journal(segments, rest),
         records::KIND_SAMPLE => store_sample(segments, rest),
+        records::KIND_USER_CALL => store_user_call(segments, rest),
         records::KIND_WAIT => match record::<Wait>(rest) {
             Some((wait, _)) => segments.at(wait.end_ns).push(Kind::Wait, &wait),
             None => Ok(()),
@@ -127,6 +129,21 @@ fn store_sample(segments: &mut Segments, rest: &[u8]) -> Result<()> {
     let capture = segments.at(sample.ts_ns);
     sample.stack = capture.stack(&frames(tail));
     capture.push(Kind::Sample, &sample)
+}
+
+fn store_user_call(segments: &mut Segments, rest: &[u8]) -> Result<()> {
+    let Some((mut call, rest)) = record::<UserCall>(rest) else {
+        return Ok(());
+    };
+    let Some((near, tail)) = record::<[u64; NEAR_WORDS]>(rest) else {
+        return Ok(());
+    };
+    let stacks = &mut segments.user_stacks;
+    if let Some(number) = stacks.number(call.pid, &frames(tail), &near) {
+        call.user_stack = number;
+        segments.at(call.end_ns).push(Kind::UserCall, &call)?;
+    }
+    Ok(())
 }
 
 fn store_task(segments: &mut Segments, head: &RingHead, rest: &[u8]) -> Result<()> {

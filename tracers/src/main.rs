@@ -47,6 +47,7 @@ mod touched;
 mod trigger;
 mod under_way;
 mod unjudged;
+mod user_stacks;
 mod views;
 mod walk;
 mod ways;

@@ -35,7 +35,7 @@ struct Set {
 /// user (KILL).
 fn needed(options: &Options) -> Vec<u32> {
     let mut caps = vec![CAP_BPF, CAP_PERFMON, CAP_SYSLOG];
-    if options.rotates() || options.keeps_last() {
+    if options.rotates() || options.keeps_last() || options.user_stacks.is_some() {
         caps.push(CAP_SYS_PTRACE);
     }
     if options.snapshot == Snapshot::Touched {

@@ -180,6 +180,7 @@ impl<'a> Pump<'a> {
         self.budget.tell(meta);
         self.cgroups.tell(meta);
         self.mounts.tell(meta);
+        meta["user_stacks"] = self.segments.borrow_mut().user_stacks.told();
         meta["listed"] = json!(self.segments.borrow().touched.as_ref().map(Touched::facts));
     }
 

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustc_hash::FxHashSet;
 use spoolscope_traces::disk;
-use spoolscope_traces::records::{Switch, Syscall, TASK_EXIT, TASK_FORK, TASK_WATCHED, Task};
+use spoolscope_traces::records::{
+    Switch, Syscall, TASK_EXEC, TASK_EXIT, TASK_FORK, TASK_WATCHED, Task,
+};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cli::Options;
@@ -21,6 +23,7 @@ use crate::rows::Names;
 use crate::threads::Threads;
 use crate::touched::Touched;
 use crate::trigger::Trigger;
+use crate::user_stacks::UserStacks;
 
 /// A segment that is being written, and its threads.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub struct Segments {
     directory: OwnedFd,
     name: PathBuf,
     numbered: bool,
+    /// With --user-stacks: which code made calls.
+    pub user_stacks: UserStacks,
     /// Judges what is stored.
     pub trigger: Trigger,
     current: Segment,
@@ -84,6 +89,7 @@ impl Segments {
             directory,
             name,
             numbered,
+            user_stacks: UserStacks::default(),
             trigger: Trigger::of(options)?,
             current,
             other: Other::Nothing,
@@ -158,6 +164,9 @@ impl Segments {
         let numbered = self.numbered;
         if task.event == TASK_WATCHED {
             self.watched.insert(task.tid, task);
+        }
+        if matches!(task.event, TASK_FORK | TASK_EXEC) {
+            self.user_stacks.forget(task.pid);
         }
         if let Some(touched) = &mut self.touched {
             touched.lived(&task);

@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
     let fit = |open: &mut OpenRecorderSkel<'_>| {
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.context("no constants in the object")?;
-        settings::apply(rodata, &spools, &tops, &ways, &targets, command.is_some())?;
+        settings::apply(rodata, &spools, &tops, &ways, &targets, options)?;
         open.maps.ways.set_max_entries(ways.room())?;
         open.maps.places.set_max_entries(ways.n_places())?;
         open.maps.rings.set_max_entries(rings::cpus()? + 1)?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use spoolscope_traces::calls::{self, Call};
 
+use crate::cli::{Options, UserCode};
 use crate::host::{self, Spool};
 use crate::kthreads;
 use crate::mounts;
@@ -51,9 +52,9 @@ pub fn apply(
     tops: &Tops,
     ways: &Ways,
     targets: &Targets,
-    command: bool,
+    options: &Options,
 ) -> Result<()> {
-    calls(rodata);
+    calls(rodata, options.user_stacks);
     spool_table(rodata, spools, tops)?;
     (rodata.own_heads.word, rodata.own_heads.mask) = (ways.heads.word, ways.heads.mask);
     rodata.own_heads.n = ways.heads.n;
@@ -68,11 +69,11 @@ pub fn apply(
     rodata.stat_ino_at = std::mem::offset_of!(libc::stat, st_ino) as u32;
     rodata.stat_mode_at = std::mem::offset_of!(libc::stat, st_mode) as u32;
     rodata.stat_size_at = std::mem::offset_of!(libc::stat, st_size) as u32;
-    rodata.filter_tasks = targets.named || command;
+    rodata.filter_tasks = targets.named || !options.command.is_empty();
     filters(rodata, targets)
 }
 
-fn calls(rodata: &mut types::rodata) {
+fn calls(rodata: &mut types::rodata, user: Option<UserCode>) {
     for call in calls::all() {
         let Some(nr) = calls::nr_of(call.name) else {
             continue;
@@ -81,7 +82,15 @@ fn calls(rodata: &mut types::rodata) {
             continue;
         };
         *slot = call.id as u8 + 1;
-        rodata.shapes[usize::from(call.id)] = shape(call);
+        let asked = match user {
+            None => false,
+            Some(UserCode::Sync) => call.class == "sync",
+            Some(UserCode::All) => true,
+        };
+        rodata.shapes[usize::from(call.id)] = types::call_shape {
+            user_stack: asked.into(),
+            ..shape(call)
+        };
     }
 }
 

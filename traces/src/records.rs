@@ -74,6 +74,9 @@ records! {
     Sample "sample" {
         ts_ns: u64, call_ns: u64, pid: u32, tid: u32, stack: u32, cpu: u32,
     }
+    UserCall "user_call" {
+        call_ns: u64, end_ns: u64, pid: u32, tid: u32, user_stack: u32, pad: u32,
+    }
     Task "task" {
         ts_ns: u64, n_calls: u64, cgroup_id: u64, cwd_ino: u64, exe_ino: u64,
         cwd_dev: u32, event: u32, pid: u32, tid: u32, parent_pid: u32, parent_tid: u32,
@@ -180,6 +183,7 @@ constants! {
         KIND_FAULT = 15, KIND_URING = 16,
         KIND_PRELUDE = 19,
         KIND_SAMPLE = 20,
+        KIND_USER_CALL = 21,
         KIND_HELD_LOCK = 12, KIND_MAPPING = 13, KIND_XATTR = 14,
         CODEC_STORED = 0, CODEC_ZSTD = 1,
     }

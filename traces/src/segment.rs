@@ -40,6 +40,7 @@ pub enum Kind {
     Shed = records::KIND_SHED,
     Prelude = records::KIND_PRELUDE,
     Sample = records::KIND_SAMPLE,
+    UserCall = records::KIND_USER_CALL,
 }
 
 /// More than the largest of them.

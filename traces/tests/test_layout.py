@@ -14,7 +14,9 @@ from spoolscope.traces.flat import DTYPES
 from spoolscope.traces.native import find_binary
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = [ROOT / "traces" / "include" / f"spoolscope_{name}.h" for name in ("records", "plan")]
+HEADERS = [
+    ROOT / "traces" / "include" / f"spoolscope_{name}.h" for name in ("records", "snapshot", "plan")
+]
 PREFIX = "spsc_"
 
 # struct name -> (size, {member: (offset, size)})

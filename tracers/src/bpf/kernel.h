@@ -41,6 +41,7 @@ enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_USER_STACK = 256,
 };
 
 enum bpf_map_type {

@@ -37,7 +37,8 @@ struct call_shape {
 	u8 extra; /* enum shape_extra */
 	u8 is_data; /* reads or writes at an offset, and may be shed */
 	s8 at, at2;
-	u8 pad[2];
+	u8 user_stack; /* who made it is asked: user_stacks.bpf.h */
+	u8 pad;
 };
 
 enum shape_extra {

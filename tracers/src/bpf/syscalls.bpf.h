@@ -13,6 +13,7 @@
 #define SPOOLSCOPE_SYSCALLS_BPF_H
 
 #include "emit.bpf.h"
+#include "user_stacks.bpf.h"
 
 /* The descriptor is argument 0 or 4 (mmap) in every call of calls.txt. */
 static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *regs, s8 at)
@@ -170,16 +171,21 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct task_state *st = state_of(t);
 	const volatile struct call_shape *s;
+	u64 now;
 
 	if (!st || !st->call)
 		return 0;
 	s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
-	if ((s->flags & SHAPE_SOCKET) && !is_socket_name(st->args[1] - sizeof(u16), st->args[2]))
+	if ((s->flags & SHAPE_SOCKET) && !is_socket_name(st->args[1] - sizeof(u16), st->args[2])) {
 		st->certain = st->unjudged = 0;
-	else if (st->certain || turned_out_on_spool(t, st, s, ret))
-		emit_call(t, st, ret, bpf_ktime_get_ns(), 0);
-	else if (st->unjudged && !st->mounts)
+	} else if (st->certain || turned_out_on_spool(t, st, s, ret)) {
+		now = bpf_ktime_get_ns();
+		emit_call(t, st, ret, now, 0);
+		if (s->user_stack)
+			emit_user_stack(ctx, regs, t, st, now);
+	} else if (st->unjudged && !st->mounts) {
 		count_unjudged(st->unjudged);
+	}
 	st->call = 0;
 	return 0;
 }

@@ -34,6 +34,7 @@ from spoolscope.analysis.split import Split, check_split
 from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stacks import UnknownStack, unknown_stacks
 from spoolscope.analysis.stages import begin
+from spoolscope.analysis.user_code import UserCode, study_user_code
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
@@ -98,6 +99,7 @@ class Explanation:
         callers: Their time by their callers, and by mailbox.
         askers: The processes that asked for commits.
         frozen: What froze the flight recorder at the end of this trace, if it is known.
+        user_code: Which code asked for calls; None if that was not recorded.
         remarks: What makes this answer partial, one sentence each; empty if nothing does.
     """
 
@@ -122,6 +124,7 @@ class Explanation:
     callers: Callers = field(default_factory=Callers)
     askers: Askers = field(default_factory=Askers)
     frozen: FrozenBy | None = None
+    user_code: UserCode | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -161,6 +164,7 @@ class Explanation:
             "causes": self.causes,
             "by_syscall": {name: _call_json(call) for name, call in self.by_syscall.items()},
             **self.callers.to_json(),
+            "user_code": self.user_code.to_json() if self.user_code else None,
             "measurement_ns": self.evidence.measurement_ns,
             "commits": _commits_json(self.commits),
             "commits_asked_by": [asdict(asker) for asker in self.askers.programs],
@@ -263,6 +267,7 @@ def explain_with(
         selection=selection,
         callers=callers,
         frozen=frozen_by(con, trace.meta),
+        user_code=study_user_code(con, trace.meta),
         askers=askers,
     )
     work.make("directory_waits")

@@ -22,6 +22,7 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.printing import say
 from spoolscope.cli.selecting import selected, selection_options
+from spoolscope.cli.user_code import user_code_lines
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.trace import Trace
 
@@ -112,7 +113,12 @@ def command(
             *_cpu(found),
             *_calls(found),
         ]
-        lines += [*caller_lines(found), *_commits(found), *(blame_lines(found) if blame else ())]
+        lines += [
+            *caller_lines(found),
+            *user_code_lines(found.user_code),
+            *_commits(found),
+            *(blame_lines(found) if blame else ()),
+        ]
         lines += [*_unknown(found)] if unknown else []
         lines += ["", f"Wrote {edges}"] if edges is not None else []
         say(*lines, *_tail(found, trace, said))

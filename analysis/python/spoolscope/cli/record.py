@@ -127,6 +127,13 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     help="Run this with the path of each trace that was frozen, but for that of the end.",
 )
 @click.option(
+    "--user-stacks",
+    is_flag=False,
+    flag_value="sync",
+    type=click.Choice(["sync", "all"]),
+    help="Note which code makes calls that sync, or all: by frame pointers.",
+)
+@click.option(
     "--sample-hz",
     type=Number(0, 10_000),
     default=199,
@@ -197,6 +204,7 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
         stdout_to_stderr=as_json,
         ring_mib=options["ring_mib"],
         sample_hz=options["sample_hz"],
+        user_stacks=options["user_stacks"],
         rotate=options["rotate"] or Limit(),
         keep=options["keep"],
         last=options["last"] or Limit(),

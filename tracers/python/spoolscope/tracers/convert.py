@@ -24,6 +24,11 @@ from spoolscope.tracers.resolve import Resolved, resolve
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
 from spoolscope.tracers.uring import uring_columns
+from spoolscope.tracers.user_stacks import (
+    told_of_user_stacks,
+    user_call_columns,
+    user_stack_columns,
+)
 from spoolscope.tracers.waits import wait_columns
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, read_capture
@@ -139,11 +144,15 @@ def write(
     }
     if blocks:
         tables["block_stages"] = lambda: blocks.columns(capture, comms)
+    if (user := told_of_user_stacks(capture)) is not None:
+        tables["user_calls"] = lambda: user_call_columns(capture)
+        tables["user_stacks"] = lambda: user_stack_columns(capture, comms)
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
     meta["edge"] = edge(capture, resolved, names.device)
     if frozen is not None:
         meta["frozen"] = frozen_meta(capture, frozen, meta, inodes)
+    meta["user_stacks"] = user
     meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}

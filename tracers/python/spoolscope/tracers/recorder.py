@@ -143,6 +143,7 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         "--duration": request.duration_s,
         "--ring-mib": request.ring_mib,
         "--sample-hz": request.sample_hz,
+        "--user-stacks": request.user_stacks,
         "--rotate-bytes": request.rotate.size_bytes,
         "--rotate-seconds": request.rotate.age_s,
         "--last-bytes": request.last.size_bytes,

@@ -54,6 +54,7 @@ class Request:
         on_freeze: Command that is run with the path of each frozen trace but the last one.
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
+        user_stacks: Note which code made calls: those that sync, or all.
         sample_hz: Looks a second at what each CPU runs; 0: none, None: the recorder's default.
     """
 
@@ -77,6 +78,7 @@ class Request:
     stdout_to_stderr: bool = False
     ring_mib: int | None = None
     sample_hz: int | None = None
+    user_stacks: Literal["sync", "all"] | None = None
     rotate: Limit = Limit()
     keep: int | None = None
     last: Limit = Limit()

@@ -38,6 +38,7 @@ RECORDS = {
     13: "mapping",
     14: "xattr",
     20: "sample",
+    21: "user_call",
 }
 # The members of each kind of record: those of its struct.
 ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}

@@ -10,6 +10,7 @@ from spoolscope.traces.columns import (
     I64,
     NAME,
     PID,
+    PROGRAM,
     SYMBOL,
     TID,
     TS,
@@ -116,6 +117,32 @@ BLOCK_IOS = Table(
         CALL_SEQ,
     ),
     sorted_by="ts_ns",
+)
+
+USER_CALLS = Table(
+    "user_calls",
+    "one recorded call whose caller is known (record --user-stacks)",
+    (
+        TS,
+        PID,
+        TID,
+        CALL_SEQ,
+        Column("user_stack_id", I64, "", "Where in its program it was made (user_stacks.user_stack_id)."),
+    ),
+    sorted_by="ts_ns",
+)
+
+USER_STACKS = Table(
+    "user_stacks",
+    "one frame of a stack in user space (record --user-stacks)",
+    (
+        Column("user_stack_id", I64, "", "Id of the stack, from 0."),
+        Column("depth", I16, "", "0 is the innermost frame."),
+        Column("function", SYMBOL, "", "As the symbols of the file name it; null if they do not.", nullable=True),
+        Column("file", SYMBOL, "", "File of the code.", private=PROGRAM),
+        Column("offset", I64, "bytes", "Place in it: of the last byte of the calling instruction."),
+        Column("build_id", SYMBOL, "", "Build id of the file; null if it has none.", nullable=True),
+    ),
 )
 
 _AFTER = "after ts_ns; null if it was not seen."

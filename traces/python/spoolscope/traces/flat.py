@@ -48,6 +48,9 @@ _LAYOUTS = {
     "sample": """
         u8 ts_ns call_ns
         u4 pid tid stack cpu""",
+    "user_call": """
+        u8 call_ns end_ns
+        u4 pid tid user_stack pad""",
     "task": """
         u8 ts_ns n_calls cgroup_id cwd_ino exe_ino
         u4 cwd_dev event pid tid parent_pid parent_tid uid gid umask flags

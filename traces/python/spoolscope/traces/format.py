@@ -106,6 +106,11 @@ META_FIELDS = (
         "How block_stages came about: disks, by (blktrace, ftrace), lost; or null.",
     ),
     (
+        "user_stacks",
+        "Which code made calls: stacks, calls of which it is known, unknown: calls of processes "
+        "that had ended before it was read; null without record --user-stacks.",
+    ),
+    (
         "imported",
         "Of a trace that was not recorded but made of what another program wrote: from; lines; "
         "not_understood; unfinished calls; unplaced: calls that may have been on the spool; "

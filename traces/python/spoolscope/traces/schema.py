@@ -31,6 +31,8 @@ from spoolscope.traces.evidence import (
     FAULTS,
     JOURNAL_EVENTS,
     URING_OPS,
+    USER_CALLS,
+    USER_STACKS,
     WAITS,
 )
 
@@ -336,6 +338,8 @@ TABLES = {
         WAITS,
         BLOCK_IOS,
         BLOCK_STAGES,
+        USER_CALLS,
+        USER_STACKS,
         FAULTS,
         URING_OPS,
         OPEN_FILES,
