@@ -6,6 +6,7 @@ that come add up to ``Content.latency_ns``.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -15,10 +16,12 @@ from spoolscope.analysis.selection import Selection, select
 from spoolscope.analysis.split import Split, check_split
 from spoolscope.analysis.stage import Work
 from spoolscope.analysis.stages import begin
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 BATCH = 50_000
 """Rows in memory at a time."""
+LAST_NS = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -88,18 +91,39 @@ class Content:
     start_ns: int
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, a batch of them in memory; only one query at a time."""
-        for batch in self.con.sql(sql).to_arrow_reader(BATCH):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        """Yield the rows of a query, a batch of them in memory; only one query at a time.
+
+        Raises:
+            SpoolscopeError: it needs more memory than is allowed.
+        """
+        try:
+            for batch in self.con.sql(sql).to_arrow_reader(BATCH):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        except duckdb.OutOfMemoryException:
+            raise SpoolscopeError(
+                "the export needs more memory than is allowed", remedy="export a --slice"
+            ) from None
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls thread by thread, those of a thread in order."""
+        """Yield the calls in the order in which they began, those of an instant by thread."""
         self.find_commits()
+        for statement in (_OFF_CPU, _SENT):
+            self.con.execute(statement)
+        for from_ns, to_ns in pairwise(self._windows()):
+            yield from self._calls(from_ns, to_ns)
+
+    def _windows(self) -> Iterator[int]:
+        """Yield the times between which about as many calls as a row group has began each."""
+        for part in self.trace.parts("syscalls", ["ts_ns"]):
+            yield int(part["ts_ns"][0].as_py())
+        yield LAST_NS
+
+    def _calls(self, since_ns: int, until_ns: int) -> Iterator[Call]:
         call: Call | None = None
         found: list[Part] = []
         states = (0, 0)
-        for row in self.rows(_CALLS):
-            pid, tid, at_ns, _, is_part, from_ns, dur_ns, name, wait_id, placed, *rest = row
+        for row in self.rows(_CALLS.format(since=since_ns, until=until_ns)):
+            at_ns, pid, tid, _, is_part, from_ns, dur_ns, name, wait_id, placed, *rest = row
             if is_part:
                 found.append(Part(name, from_ns, from_ns + dur_ns, wait_id, placed))
                 continue
@@ -125,33 +149,42 @@ SELECT row_number() OVER (ORDER BY ts_ns) AS request_id, *, ts_ns + queue_ns + d
 FROM block_ios
 """
 
+_SENT = """
+CREATE OR REPLACE TEMP TABLE sent AS
+SELECT pid, tid, seq, list(request_id ORDER BY request_id) AS requests FROM requests
+WHERE seq IS NOT NULL GROUP BY ALL
+"""
+
+# All that calls were not running for; a wait for a commit has its number.
+_OFF_CPU = """
+CREATE OR REPLACE TEMP TABLE off_cpu AS
+SELECT w.call_ns, w.pid, w.tid, w.seq, w.ts_ns, w.dur_ns, w.cause AS name, j.wait_id, w.placed
+FROM named_waits w LEFT JOIN journal_waits j ON j.tid = w.tid AND j.seq = w.seq
+    AND j.pid = w.pid AND j.from_ns = w.ts_ns AND j.dur_ns = w.dur_ns AND w.placed
+WHERE w.shown AND w.dur_ns > 0
+UNION ALL
+SELECT c.ts_ns, c.pid, c.tid, c.seq, s.ts_ns, s.dur_ns,
+    CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END, NULL, true
+FROM (SELECT * FROM segments WHERE seq IS NOT NULL AND dur_ns > 0
+    AND state IN ('runq', 'preempted')) s
+JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
+    AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
+WHERE c.shown
+"""
+
 # A call, then its intervals in order.
 _CALLS = """
-WITH own AS (
-    SELECT pid, tid, seq, list(request_id) AS requests FROM requests
-    WHERE seq IS NOT NULL GROUP BY ALL
-), parts AS (
-    SELECT w.pid, w.tid, w.call_ns, w.seq, w.ts_ns, w.dur_ns, w.cause AS name, j.wait_id, w.placed
-    FROM named_waits w LEFT JOIN journal_waits j ON j.tid = w.tid AND j.seq = w.seq
-        AND j.pid = w.pid AND j.from_ns = w.ts_ns AND j.dur_ns = w.dur_ns AND w.placed
-    WHERE w.shown AND w.dur_ns > 0
-    UNION ALL
-    SELECT c.pid, c.tid, c.ts_ns, c.seq, s.ts_ns, s.dur_ns,
-        CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END, NULL, true
-    FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
-        AND s.ts_ns BETWEEN c.ts_ns AND c.ts_ns + c.dur_ns
-    WHERE c.shown AND s.state IN ('runq', 'preempted') AND s.dur_ns > 0
-)
-SELECT pid, tid, call_ns, seq, true AS is_part, ts_ns, dur_ns, name, wait_id, placed,
+SELECT call_ns, pid, tid, seq, true AS is_part, ts_ns, dur_ns, name, wait_id, placed,
     NULL AS comm, NULL AS errno, NULL AS ret, NULL AS path, NULL AS runq_ns, NULL AS preempted_ns,
     NULL AS requests
-FROM parts
+FROM off_cpu WHERE call_ns >= {since} AND call_ns < {until}
 UNION ALL
-SELECT c.pid, c.tid, c.ts_ns, c.seq, false, c.ts_ns, c.dur_ns, c.syscall, NULL, true,
+SELECT c.ts_ns, c.pid, c.tid, c.seq, false, c.ts_ns, c.dur_ns, c.syscall, NULL, true,
     c.comm, c.errno, c.ret, p.path, c.runq_ns, c.preempted_ns, o.requests
-FROM shown_calls c LEFT JOIN paths p USING (path_id)
-LEFT JOIN own o ON o.tid = c.tid AND o.seq = c.seq AND o.pid = c.pid
-ORDER BY pid, tid, call_ns, seq, is_part, ts_ns
+FROM (SELECT * FROM shown_calls WHERE ts_ns >= {since} AND ts_ns < {until}) c
+LEFT JOIN paths p USING (path_id)
+LEFT JOIN sent o ON o.tid = c.tid AND o.seq = c.seq AND o.pid = c.pid
+ORDER BY call_ns, pid, tid, seq, is_part, ts_ns
 """
 
 

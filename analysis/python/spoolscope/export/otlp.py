@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,8 +13,10 @@ from spoolscope.export.content import Call, Content
 from spoolscope.export.folded import BY_CAUSE
 from spoolscope.traces.text import shown
 
-SPANS_A_LINE = 2000
+SPANS_A_LINE = 1000
 """The collector takes no line of over 1 MB by default."""
+SPANS_HELD = 50_000
+"""Spans in memory, of all processes; then all are written."""
 SCOPE = {"name": "spoolscope"}
 INTERNAL = 1  # SPAN_KIND_INTERNAL
 CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -61,14 +64,24 @@ class _Spans:
 
     def parts(self) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
         """Yield resources with some of their spans."""
-        journal = _resource("journal", None)
-        for part in _chunks(map(self._commit, self._content.rows(_COMMITS))):
-            yield journal, part
-        for (pid, comm), calls in groupby(
-            self._content.calls(), lambda call: (call.pid, call.comm)
-        ):
-            for part in _chunks(span for call in calls for span in self._call(call)):
-                yield _resource(comm, pid), part
+        commits = map(self._commit, self._content.rows(_COMMITS))
+        while part := list(islice(commits, SPANS_A_LINE)):
+            yield _resource("journal", None), part
+        held: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        n = 0
+        for call in self._content.calls():
+            part = held[call.comm, call.pid]
+            before = len(part)
+            part += self._call(call)
+            n += len(part) - before
+            if len(part) >= SPANS_A_LINE or n >= SPANS_HELD:
+                many = [(call.comm, call.pid)] if n < SPANS_HELD else list(held)
+                for key in many:
+                    spans = held.pop(key)
+                    n -= len(spans)
+                    yield _resource(*key), spans
+        for key, spans in held.items():
+            yield _resource(*key), spans
 
     def _commit(self, row: Sequence[Any]) -> dict[str, Any]:
         number, from_ns, to_ns, kind, *values = row
@@ -99,17 +112,6 @@ class _Spans:
                 trace_id, span_id = self._commit_ids(commit)
                 made["links"] = [{"traceId": trace_id, "spanId": span_id}]
             yield made
-
-
-def _chunks(spans: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    part: list[dict[str, Any]] = []
-    for span in spans:
-        part.append(span)
-        if len(part) == SPANS_A_LINE:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def _span(

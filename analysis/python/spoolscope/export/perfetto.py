@@ -1,8 +1,7 @@
 """A trace for Perfetto: tracks of threads, commits and disks, joined by flows, and counters."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,36 +77,40 @@ class Perfetto:
         """Write threads, then commits, requests and counters; times are of the wall clock."""
         with output.open("wb") as file:
             writer = Writer(file, content.start_ns)
-            names = _process_names(content.trace)
-            processes: dict[int, int] = {}
-            for (pid, tid), calls in groupby(content.calls(), lambda call: (call.pid, call.tid)):
-                _thread(writer, processes, names.get(pid, ""), pid, tid, calls)
+            threads = _Threads(writer, _process_names(content.trace))
+            for call in content.calls():
+                _call(writer, threads.track(call), call)
             _commits(writer, content)
             _requests(writer, content)
             _counters(writer, content)
 
 
-def _thread(
-    writer: Writer,
-    processes: dict[int, int],
-    process_name: str,
-    pid: int,
-    tid: int,
-    calls: Iterable[Call],
-) -> None:
-    """Write the calls of a thread; where a coarse clock makes them overlap, on further tracks."""
-    lanes = Lanes()
-    tracks: list[int] = []
-    for call in calls:
-        name = shown(call.comm)
+class _Threads:
+    """Tracks of threads; where a coarse clock makes calls overlap, further ones below these."""
+
+    def __init__(self, writer: Writer, process_names: dict[int, str]) -> None:
+        self._writer = writer
+        self._names = process_names
+        self._processes: dict[int, int] = {}
+        self._threads: dict[tuple[int, int], tuple[Lanes, list[int]]] = {}
+
+    def track(self, call: Call) -> int:
+        """Return the track of a call."""
+        at = call.pid, call.tid
+        if at not in self._threads:
+            self._threads[at] = Lanes(), [self._thread(call)]
+        lanes, tracks = self._threads[at]
         lane = lanes.of(call.from_ns, call.to_ns)
-        if not tracks:
-            if pid not in processes:
-                processes[pid] = writer.process(pid, shown(process_name) or name)
-            tracks.append(writer.thread(processes[pid], pid, tid, name))
-        elif lane == len(tracks):
-            tracks.append(writer.track(f"{name}, overlapping", tracks[0]))
-        _call(writer, tracks[lane], call)
+        if lane == len(tracks):
+            tracks.append(self._writer.track(f"{shown(call.comm)}, overlapping", tracks[0]))
+        return tracks[lane]
+
+    def _thread(self, call: Call) -> int:
+        name = shown(call.comm)
+        if call.pid not in self._processes:
+            process_name = shown(self._names.get(call.pid, "")) or name
+            self._processes[call.pid] = self._writer.process(call.pid, process_name)
+        return self._writer.thread(self._processes[call.pid], call.pid, call.tid, name)
 
 
 def _call(writer: Writer, track: int, call: Call) -> None:

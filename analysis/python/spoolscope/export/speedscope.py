@@ -1,9 +1,11 @@
 """Speedscope's own JSON: one profile for each thread, each call with its causes inside it."""
 
 import json
+import shutil
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -13,6 +15,9 @@ from spoolscope.export.lanes import Lanes
 from spoolscope.traces.text import shown
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+BETWEEN = ",\n"
+CALLS_HELD = 100_000
+"""Calls in memory, of all threads."""
 
 
 class Speedscope:
@@ -24,58 +29,87 @@ class Speedscope:
 
     def write(self, content: Content, output: Path) -> None:
         """Write a profile for each thread; times are ns since the recording began."""
-        with output.open("w", encoding="ascii") as file:
-            head = {"$schema": SCHEMA, "exporter": "spoolscope", "name": content.trace.path.name}
-            file.write(f'{json.dumps(head)[:-1]}, "profiles": [')
-            writer = _Writer(file, content.start_ns)
-            for _, calls in groupby(content.calls(), lambda call: (call.pid, call.tid)):
-                writer.thread(calls)
-            shared = {"frames": [{"name": name} for name in writer.frames]}
-            file.write(f'], "shared": {json.dumps(shared)}}}\n')
+        frames: dict[str, int] = {}
+        with tempfile.TemporaryDirectory(dir=output.parent) as place:
+            profiles = _Profiles(Path(place), frames, content.start_ns)
+            for call in content.calls():
+                profiles.add(call)
+            with output.open("w", encoding="ascii") as file:
+                head = {"$schema": SCHEMA, "exporter": "spoolscope"}
+                head["name"] = shown(content.trace.path.name)
+                file.write(f'{json.dumps(head)[:-1]}, "profiles": [')
+                profiles.write(file)
+                shared = {"frames": [{"name": name} for name in frames]}
+                file.write(f'], "shared": {json.dumps(shared)}}}\n')
 
 
-class _Writer:
-    """Writes profiles; ``frames`` numbers their names."""
+@dataclass(slots=True)
+class _Profile:
+    """The profile of a thread, or of its calls that overlap others: what is not in its file yet.
 
-    def __init__(self, file: TextIO, start_ns: int) -> None:
-        self.frames: dict[str, int] = {}
-        self._file = file
+    Attributes:
+        name: Shown in the list of profiles.
+        file: Has the events so far.
+        events: Those that follow.
+        begin_ns: Its begin, since the recording began; ``end_ns`` its end.
+    """
+
+    name: str
+    file: Path
+    events: list[str]
+    begin_ns: int = 0
+    end_ns: int = 0
+
+
+class _Profiles:
+    """Collects events by thread, as they come by time; all but some are in files."""
+
+    def __init__(self, place: Path, frames: dict[str, int], start_ns: int) -> None:
+        self._place = place
+        self._frames = frames
         self._start_ns = start_ns
-        self._between = ""
+        self._lanes: dict[tuple[int, int], Lanes] = defaultdict(Lanes)
+        self._profiles: dict[tuple[int, int, int], _Profile] = {}
+        self._held = 0
 
-    def thread(self, calls: Iterator[Call]) -> None:
-        """Write the calls of a thread; those that overlap others get profiles of their own."""
-        lanes = Lanes()
-        others: dict[int, list[Call]] = defaultdict(list)
-        last: list[Call] = []
+    def add(self, call: Call) -> None:
+        """Add a call."""
+        lane = self._lanes[call.pid, call.tid].of(call.from_ns, call.to_ns)
+        at = call.pid, call.tid, lane
+        if at not in self._profiles:
+            remark = f" (overlapping, {lane})" if lane else ""
+            name = f"{shown(call.comm)} {call.pid}/{call.tid}{remark}"
+            self._profiles[at] = _Profile(name, self._place / str(len(self._profiles)), [])
+        profile = self._profiles[at]
+        profile.events.append(", ".join(self._events(call)))
+        profile.begin_ns = min(profile.begin_ns, call.from_ns - self._start_ns)
+        profile.end_ns = max(profile.end_ns, call.to_ns - self._start_ns)
+        self._held += 1
+        if self._held >= CALLS_HELD:
+            self._put_away()
 
-        def first_lane() -> Iterator[Call]:
-            for call in calls:
-                last[:] = [call]
-                if lane := lanes.of(call.from_ns, call.to_ns):
-                    others[lane].append(call)
-                else:
-                    yield call
-
-        self._profile(first_lane(), last, "")
-        for lane, overlapping in others.items():
-            self._profile(overlapping, overlapping[-1:], f" (overlapping, {lane})")
-
-    def _profile(self, calls: Iterable[Call], last: list[Call], remark: str) -> None:
-        """Write one profile, event by event; ``last`` has its last call once they are through."""
-        self._file.write(f'{self._between}{{"type": "evented", "unit": "nanoseconds", "events": [')
-        self._between = ",\n"
+    def write(self, file: TextIO) -> None:
+        """Write all profiles, thread by thread."""
+        self._put_away()
         between = ""
-        begin_ns = end_ns = 0
-        for call in calls:
-            events = self._events(call)
-            self._file.write(f"{between}{', '.join(events)}")
-            between = ",\n"
-            begin_ns = min(begin_ns, call.from_ns - self._start_ns)
-            end_ns = max(end_ns, call.to_ns - self._start_ns)
-        name = f"{shown(last[0].comm)} {last[0].pid}/{last[0].tid}{remark}"
-        rest = {"name": name, "startValue": begin_ns, "endValue": end_ns}
-        self._file.write(f"], {json.dumps(rest)[1:]}")
+        for _, profile in sorted(self._profiles.items()):
+            file.write(f'{between}{{"type": "evented", "unit": "nanoseconds", "events": [')
+            with profile.file.open(encoding="ascii") as events:
+                events.read(len(BETWEEN))  # nothing is before the first
+                shutil.copyfileobj(events, file)
+            rest = {"name": profile.name, "startValue": profile.begin_ns}
+            rest["endValue"] = profile.end_ns
+            file.write(f"], {json.dumps(rest)[1:]}")
+            between = BETWEEN
+
+    def _put_away(self) -> None:
+        """Append what is held to the files."""
+        for profile in self._profiles.values():
+            if profile.events:
+                with profile.file.open("a", encoding="ascii") as file:
+                    file.writelines(f"{BETWEEN}{events}" for events in profile.events)
+                profile.events.clear()
+        self._held = 0
 
     def _events(self, call: Call) -> Iterator[str]:
         name = self._frame(shown(call.name))
@@ -90,4 +124,4 @@ class _Writer:
         return f'{{"type": "{kind}", "frame": {frame}, "at": {at_ns - self._start_ns}}}'
 
     def _frame(self, name: str) -> int:
-        return self.frames.setdefault(name, len(self.frames))
+        return self._frames.setdefault(name, len(self._frames))
