@@ -5,6 +5,7 @@ import pytest
 from spoolscope.analysis.block_io import AWAITED, DATA, LATER, PARTS, numbers
 from spoolscope.analysis.study import study
 from spoolscope.report.build import trace_page
+from spoolscope.report.page import Figure
 
 MS = 1_000_000
 LOOP, DISK, OTHER = 7 << 20 | 1, 8 << 20, 254 << 20 | 16
@@ -95,7 +96,8 @@ def test_the_report_shows_it_and_says_what_cannot_be_said(builder):
     text = " ".join(block.caption for block in section.blocks)
     assert "100 % of 480 KiB is data" in text
     assert "1.0 bytes for each of 480 KiB that calls wrote" in text
-    assert "100 % of the time of all requests is write data on 7:1" in text
+    said = " ".join(block.finding for block in section.blocks if isinstance(block, Figure))
+    assert "100 % of the time of all requests is write data on 7:1" in said
     assert "cannot be seen" in text
     assert "1 failed." in text
     assert "7:1 write: > 99 % of the time from Q to C is D to C: at the device" in text

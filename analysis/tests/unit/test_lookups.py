@@ -132,4 +132,5 @@ def test_directories_of_known_size_are_drawn_by_it(builder):
     (points,) = figure.plot.data
     assert list(zip(points.x, points.y, strict=True)) == [(90_000, 4500), (7, 30)]
     assert [row[1] for row in figure.table.rows] == ["large", "small", "unknown"]
-    assert figure.caption.startswith("2 directories. The directory large with 90,000 names")
+    assert figure.finding.startswith("The directory large with 90,000 names")
+    assert figure.caption.startswith("2 directories. The directory small with 7 names")

@@ -42,11 +42,11 @@ def explorer(key: str, name: str, study: Study, *, folded: bool = False) -> Expl
         key=key,
         title=f"Latency over time: {name}",
         finding=_finding(bins),
-        caption=f"{_finding(bins)} {count(found.n_calls)} calls in {count(bins.n)} bins of "
+        caption=f"{count(found.n_calls)} calls in {count(bins.n)} bins of "
         f"{duration(bins.bin_ns)}; each counts where it began, with all of its time. {locks}"
         "The strips show for how much of a bin a commit was under way, a disk emptied its cache, "
-        "or calls waited for a frozen filesystem. Drag over the heat map, or give a time below, "
-        "to see a window; a double click shows all.",
+        "or calls waited for a frozen filesystem. Drag over the heat map, or give two times, to "
+        "see a window; a double click shows all.",
         table=_table(bins),
         plot=heat_map(bins),
         data=_data(study),

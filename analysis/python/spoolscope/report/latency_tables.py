@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from spoolscope.analysis.latency import QUANTILES, Curve, Latency, supported
 from spoolscope.analysis.why import family_label
+from spoolscope.analysis.wording import duration
 from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.page import Table, TableBlock
 
@@ -34,11 +35,28 @@ def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
     for name, found in curves.items():
         for curve in found:
             at = [
-                time_cell(next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= q))
-                if supported(curve.n, q)
-                else "-"
+                time_cell(_over(curve, q)) if supported(curve.n, q) else "-"
                 for q in (0.5, 0.9, 0.99, 0.999)
             ]
             rows.append([name, curve.name, count_cell(curve.n), *at])
     heads = ["on", "family", ">n", ">half over", ">10 % over", ">1 % over", ">0.1 % over"]
     return Table(heads, rows)
+
+
+def tail_finding(curves: Mapping[str, Sequence[Curve]]) -> str:
+    """Return which family of calls has the longest tail, and how long it is."""
+    tails = [
+        (_over(curve, 0.99), curve, name)
+        for name, found in curves.items()
+        for curve in found
+        if supported(curve.n, 0.99)
+    ]
+    if not tails:
+        return "There are too few calls to say how long one in a hundred takes."
+    ns, curve, name = max(tails, key=lambda tail: tail[0])
+    on = f" on {name}" if len(curves) > 1 else ""
+    return f"One in a hundred calls to {family_label(curve.name)}{on} takes over {duration(ns)}."
+
+
+def _over(curve: Curve, share: float) -> int:
+    return next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= share)

@@ -112,7 +112,7 @@ def _times(reports: dict[str, BlockReport]) -> Figure:
         key="block-times",
         title="Share of requests that took longer",
         finding=" ".join(_slowest(name, report) for name, report in reports.items()),
-        caption=f"{' '.join(_slowest(name, report) for name, report in reports.items())} 1 - ECDF "
+        caption="1 - ECDF "
         f"on log axes of queue and device time together, {count(n)} requests; kinds with fewer "
         "than 100 are left out. A request that asks for a flush waits for it in the queue."
         + (f" The other {left} devices are only in the tables." if left else ""),
@@ -196,7 +196,7 @@ def _stages(staged: list[tuple[str, Stages]]) -> Figure:
         key="block-stages",
         title="Mean time of a request, by stage",
         finding=finding,
-        caption=f"{finding} From the block trace, {count(n)} requests with Q and C"
+        caption=f"From the block trace, {count(n)} requests with Q and C"
         + (f"; {count(unseen)} others, whose Q or C was not seen, are left out" if unseen else "")
         + ". The stages of each add up to its time exactly; one that was not seen takes none.",
         table=Table(

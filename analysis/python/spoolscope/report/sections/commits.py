@@ -98,7 +98,7 @@ def _longest(key: str, name: str, study: Study, *, folded: bool) -> Figure:
         key=key,
         title=f"Longest commits, taken apart: {name}",
         finding=_finding(longest),
-        caption=f"{_finding(longest)} The {len(longest)} longest of {count(n)} commits, by what "
+        caption=f"The {len(longest)} longest of {count(n)} commits, by what "
         "each was doing; its parts add up to its length. Beside each: the program that asked for "
         "it. Data and metadata, in the table: what its thread wrote meanwhile. Waited: the sum "
         "over all threads that waited for it.",

@@ -96,7 +96,6 @@ def _lookups(studies: Studies) -> Figure | TableBlock:
     ]
     saying = [sentence for costs in known.values() for sentence in worth_saying(costs)[:5]]
     caption = " ".join([
-        *saying,
         "What finding, adding and removing names cost: waiting for blocks of the directory and "
         "for its lock, exactly; time on the CPU by samples. Share: of the time in calls.",
         *([f"Left out: {count(guessed)} known from fewer than {FEW_SAMPLES} samples only."]
@@ -106,12 +105,12 @@ def _lookups(studies: Studies) -> Figure | TableBlock:
     sized = {name: [c for c in costs if c.entries is not None] for name, costs in known.items()}
     n = sum(map(len, sized.values()))
     if not n:
-        return TableBlock(title, heads, rows, caption)
+        return TableBlock(title, heads, rows, " ".join([*saying, caption]))
     return Figure(
         key="lookups",
         title=f"{title}: cost by number of names",
         finding=saying[0] if saying else "No directory stands out.",
-        caption=f"{count(n)} directories. {caption}",
+        caption=" ".join([f"{count(n)} directories.", *saying[1:], caption]),
         table=Table(heads, rows),
         plot=costs_by_size(sized),
     )

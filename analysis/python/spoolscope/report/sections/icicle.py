@@ -28,12 +28,11 @@ def make(page: Inputs) -> Section:
 
 
 def _figure(key: str, name: str, study: Study, method: str, *, folded: bool) -> Figure:
-    finding = _finding(study.tree)
     return Figure(
         key=key,
         title=f"Time by program, call and cause: {name}",
-        finding=finding,
-        caption=f"{finding} A click on a part shows it alone; a click on its left end goes back. "
+        finding=_finding(study.tree),
+        caption="A click on a part shows it alone; a click on its left end goes back. "
         f"Parts below 0.3 % of all are put together. {method}",
         table=_table(study.tree),
         plot=icicle(study.tree),

@@ -5,7 +5,7 @@ from spoolscope.analysis.metrics import common_calls
 from spoolscope.analysis.wording import count
 from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.inputs import Inputs
-from spoolscope.report.latency_tables import curve_table, latency_table
+from spoolscope.report.latency_tables import curve_table, latency_table, tail_finding
 from spoolscope.report.page import Figure, Section
 
 anchor = "latency"
@@ -36,7 +36,7 @@ def make(page: Inputs) -> Section:
     figure = Figure(
         key="tails",
         title="Share of calls that took longer",
-        finding="The tail of the latency distribution, by family of calls and candidate.",
+        finding=tail_finding(curves),
         caption=f"1 - ECDF on log axes, from the replayer's own clock, first round, "
         f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
         "are left out; curves are thinned to 800 points, densest in the tail."
