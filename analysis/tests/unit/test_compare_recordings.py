@@ -99,6 +99,16 @@ def test_too_short_recordings_have_no_interval_and_no_verdict(recording):
     assert "fewer than 10 give no interval" in " ".join(limits(between))
 
 
+def test_times_that_a_recording_cannot_have_make_no_windows(recording, new_builder):
+    """A trace is untrusted: what it says of times must not take memory."""
+    builder = new_builder("odd")
+    for n in range(20):
+        builder.call("fsync", n * S, 1000, path="a/tmp/1")
+    builder.call("fsync", 10**17, 1000, path="a/tmp/1")
+    odd = Trace.open(builder.write(duration_ns=SECONDS * S))
+    assert compare_recordings(recording("a"), odd).candidate.n == SECONDS
+
+
 def test_names_of_different_keys_are_not_matched_but_programs_are(recording):
     keys = [{"pseudonymised": True, "key_id": key} for key in ("k1", "k2")]
     between = compare_recordings(recording("a", **keys[0]), recording("b", **keys[1]))

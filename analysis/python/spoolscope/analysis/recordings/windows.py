@@ -38,11 +38,11 @@ CREATE OR REPLACE TEMP TABLE path_kinds AS SELECT path_id, {class_sql("path")} A
 # Calls that are not in waited were on the CPU for all of their length.
 _STRATA = f"""
 WITH calls AS (
-    SELECT (ts_ns - {{since_ns}}) // {{window_ns}} AS w, pid, comm, syscall, path_id,
+    SELECT {{ts_ns}} AS w, pid, comm, syscall, path_id,
         count(*) AS n, sum(dur_ns) AS dur_ns, coalesce(sum(stolen_ns), 0) AS stolen_ns
     FROM shown_calls GROUP BY ALL
 ), off AS (
-    SELECT (ts_ns - {{since_ns}}) // {{window_ns}} AS w, pid, comm, syscall, path_id,
+    SELECT {{ts_ns}} AS w, pid, comm, syscall, path_id,
         unnest({list(MACHINE)}) AS cause,
         unnest([oncpu_ns - dur_ns, 0, runq_ns, preempted_ns]) AS ns
     FROM waited WHERE shown
@@ -52,7 +52,7 @@ WITH calls AS (
     UNION ALL
     SELECT w, pid, comm, syscall, path_id, cause, 0, ns FROM off WHERE ns != 0
     UNION ALL
-    SELECT (call_ns - {{since_ns}}) // {{window_ns}}, pid, comm, syscall, path_id, cause, 0, dur_ns
+    SELECT {{call_ns}}, pid, comm, syscall, path_id, cause, 0, dur_ns
     FROM named_waits WHERE shown
 )
 SELECT w, p.program, syscall, coalesce(k.class, 'no path') AS class, cause,
@@ -61,7 +61,7 @@ FROM parts JOIN programs p USING (pid, comm) LEFT JOIN path_kinds k USING (path_
 """
 
 _NAMED = """
-SELECT (ts_ns - {since_ns}) // {window_ns} AS w, q.path AS path, s.syscall IN ('link', 'linkat')
+SELECT {ts_ns} AS w, q.path AS path, s.syscall IN ('link', 'linkat')
     AS link, a.path AS was
 FROM shown_calls s JOIN paths a USING (path_id) JOIN paths q ON q.path_id = s.path2_id
 WHERE s.ret = 0 AND s.syscall IN ('rename', 'renameat', 'renameat2', 'link', 'linkat')
@@ -73,7 +73,7 @@ _DELIVERIES = {
 
 _BOXES = f"""
 WITH boxes AS (SELECT path_id, {mailbox_sql("path")} AS box FROM paths WHERE kind = 'spool')
-SELECT (ts_ns - {{since_ns}}) // {{window_ns}} AS w, box, count(*), CAST(sum(dur_ns) AS BIGINT)
+SELECT {{ts_ns}} AS w, box, count(*), CAST(sum(dur_ns) AS BIGINT)
 FROM shown_calls JOIN boxes USING (path_id) WHERE box != '' GROUP BY ALL
 """
 
@@ -84,6 +84,42 @@ _BESIDE = {
     ("writes", "written_bytes"): "SELECT ts_ns, bytes AS ns FROM requests WHERE op = 'write'",
     ("reads", "read_bytes"): "SELECT ts_ns, bytes AS ns FROM requests WHERE op = 'read'",
 }
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where windows lie: ``n`` of a length, from ``since_ns`` on; the last has what comes later."""
+
+    since_ns: int
+    end_ns: int
+    window_ns: int
+    n: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> "Cut":
+        """Cut the time of a recording since its snapshot: 1 s at least, 100 windows at most."""
+        start_ns = int(trace.meta["start_ns"])
+        end_ns = start_ns + int(trace.meta["duration_ns"])
+        since_ns = max(int(trace.meta.get("snapshot_ns") or 0), start_ns)
+        window_ns = max(BLOCK_NS, -(-(end_ns - since_ns) // MAX_BLOCKS))
+        return cls(since_ns, end_ns, window_ns, max(1, -(-(end_ns - since_ns) // window_ns)))
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Length of each window, s."""
+        lengths = np.full(self.n, self.window_ns / 1e9)
+        last_ns = self.end_ns - self.since_ns - (self.n - 1) * self.window_ns
+        lengths[-1] = max(1, last_ns) / 1e9
+        return lengths
+
+    def sql(self, column: str) -> str:
+        """Return the expression for the window of a time, ns since the epoch."""
+        return f"least(({column} - {self.since_ns}) // {self.window_ns}, {self.n - 1})"
+
+    def places(self, ts_ns: np.ndarray) -> np.ndarray:
+        """Return the windows of times."""
+        found: np.ndarray = np.minimum((ts_ns - self.since_ns) // self.window_ns, self.n - 1)
+        return found
 
 
 @dataclass(frozen=True)
@@ -125,8 +161,7 @@ class Windows:
     Attributes:
         trace: The recording.
         name: Of its directory.
-        window_ns: Length of a window; the last one may be shorter.
-        seconds: Length of each, s.
+        cut: Where the windows lie.
         sums: What was done in each, by what is counted: calls, time_ns, commits, ...
         strata: Its calls.
         deliveries: By what counts as one, the number in each window.
@@ -135,35 +170,48 @@ class Windows:
 
     trace: Trace
     name: str
-    window_ns: int
-    seconds: np.ndarray
+    cut: Cut
     sums: Mapping[str, np.ndarray]
     strata: Strata
     deliveries: Mapping[str, np.ndarray]
     boxes: Mapping[str, np.ndarray] = field(repr=False)
-    _since_ns: int = field(repr=False, default=0)
 
     @property
     def n(self) -> int:
         """How many windows there are."""
-        return len(self.seconds)
+        return self.cut.n
+
+    @property
+    def window_ns(self) -> int:
+        """Length of a window; the last one may be shorter."""
+        return self.cut.window_ns
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Length of each, s."""
+        return self.cut.seconds
 
     @cached_property
-    def _lengths(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lengths(self) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+        """The names of calls; and of each call the place of its name, its window and length."""
         columns = self.trace.table("syscalls", ["syscall", "ts_ns", "dur_ns", "flags_seen"])
         names = columns["syscall"].combine_chunks()
-        known = np.array(names.dictionary.to_pylist(), object)
+        known = [str(name) for name in names.dictionary.to_pylist()]
         starts, took, seen = (columns[c].to_numpy() for c in ("ts_ns", "dur_ns", "flags_seen"))
-        syscalls = known[names.indices.to_numpy()]
-        kept = (starts >= self._since_ns) & (seen & IN_FLIGHT == 0)
-        kept &= ~np.isin(syscalls, SYSCALL_CLASSES["lock"])
-        return syscalls[kept], (starts[kept] - self._since_ns) // self.window_ns, took[kept]
+        places = names.indices.to_numpy()
+        kept = (starts >= self.cut.since_ns) & (seen & IN_FLIGHT == 0)
+        kept &= ~np.isin(places, _places(known, SYSCALL_CLASSES["lock"]))
+        return known, places[kept], self.cut.places(starts[kept]), took[kept]
 
     def lengths(self, calls: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
         """Return the window and the length, ns, of calls; of these names, or of all."""
-        syscalls, windows, took = self._lengths
-        chosen = np.isin(syscalls, calls) if calls else np.ones(len(took), bool)
+        known, places, windows, took = self._lengths
+        chosen = np.isin(places, _places(known, calls)) if calls else np.ones(len(took), bool)
         return windows[chosen], took[chosen]
+
+
+def _places(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    return [place for place, name in enumerate(known) if name in wanted]
 
 
 def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
@@ -182,30 +230,24 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
     """
     if not trace.meta["counts"]["syscalls"]:
         raise nothing_to_compare(trace)
-    since_ns = max(int(trace.meta.get("snapshot_ns") or 0), int(trace.meta["start_ns"]))
-    end_ns = int(trace.meta["start_ns"]) + int(trace.meta["duration_ns"])
-    window_ns = max(BLOCK_NS, -(-(end_ns - since_ns) // MAX_BLOCKS))
+    cut = Cut.of(trace)
     with trace.connect() as con:
         bound_memory(con, int(trace.meta["counts"]["syscalls"]))
-        begin(con, shown=_KEPT.format(since_ns=since_ns)).make("shown_calls", "named_waits")
+        begin(con, shown=_KEPT.format(since_ns=cut.since_ns)).make("shown_calls", "named_waits")
         _name_programs(con, keys_match=keys_match)
         con.execute(_KINDS)
-        found = con.execute(_STRATA.format(since_ns=since_ns, window_ns=window_ns)).fetchnumpy()
+        places = {"ts_ns": cut.sql("ts_ns"), "call_ns": cut.sql("call_ns")}
+        found = con.execute(_STRATA.format(**places)).fetchnumpy()
         if not len(found["w"]):
             raise nothing_to_compare(trace)
-        last = int(found["w"].max()) + 1
-        n = max(last, -(-(end_ns - since_ns) // window_ns))
-        strata = _strata(found, n)
-        lengths = np.full(n, float(window_ns))
-        lengths[-1] = min(window_ns, max(1, end_ns - since_ns - (n - 1) * window_ns))
-        sums = _sums(con, since_ns, window_ns, n)
-        deliveries = _deliveries(con, since_ns, window_ns, n)
-        boxes = _boxes(con, since_ns, window_ns, n)
+        strata = _strata(found, cut.n)
+        sums = _sums(con, cut)
+        deliveries = _deliveries(con, cut)
+        boxes = _boxes(con, cut)
     sums |= {"calls": strata.n.sum(axis=0), "time_ns": strata.ns.sum(axis=(0, 2))}
     sums["syncs"] = _of_family(strata, "sync")
     name = trace.path.name or str(trace.path)
-    seconds = lengths / 1e9
-    return Windows(trace, name, window_ns, seconds, sums, strata, deliveries, boxes, since_ns)
+    return Windows(trace, name, cut, sums, strata, deliveries, boxes)
 
 
 def nothing_to_compare(trace: Trace) -> SpoolscopeError:
@@ -250,9 +292,7 @@ def _of_family(strata: Strata, family: str) -> np.ndarray:
     return counted
 
 
-def _sums(
-    con: duckdb.DuckDBPyConnection, since_ns: int, window_ns: int, n: int
-) -> dict[str, np.ndarray]:
+def _sums(con: duckdb.DuckDBPyConnection, cut: Cut) -> dict[str, np.ndarray]:
     """Count commits and requests; those that a loop device made of others are these others."""
     con.execute(
         "CREATE OR REPLACE TEMP VIEW requests AS SELECT * FROM block_ios "
@@ -261,24 +301,18 @@ def _sums(
     found = {}
     for (counted, summed), query in _BESIDE.items():
         rows = con.execute(
-            f"SELECT (ts_ns - {since_ns}) // {window_ns} AS w, count(*), sum(ns) "
-            f"FROM ({query}) WHERE ts_ns >= {since_ns} GROUP BY w"
+            f"SELECT {cut.sql('ts_ns')} AS w, count(*), sum(ns) "
+            f"FROM ({query}) WHERE ts_ns >= {cut.since_ns} GROUP BY w"
         ).fetchall()
         for name, column in ((counted, 1), (summed, 2)):
-            found[name] = np.zeros(n)
+            found[name] = np.zeros(cut.n)
             for row in rows:
-                if row[0] < n:
-                    found[name][row[0]] = float(row[column] or 0)
+                found[name][row[0]] = float(row[column] or 0)
     return found
 
 
-def _deliveries(
-    con: duckdb.DuckDBPyConnection, since_ns: int, window_ns: int, n: int
-) -> dict[str, np.ndarray]:
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE named AS "
-        + _NAMED.format(since_ns=since_ns, window_ns=window_ns)
-    )
+def _deliveries(con: duckdb.DuckDBPyConnection, cut: Cut) -> dict[str, np.ndarray]:
+    con.execute("CREATE OR REPLACE TEMP TABLE named AS " + _NAMED.format(ts_ns=cut.sql("ts_ns")))
     found = {}
     for what, (was, is_now) in _DELIVERIES.items():
         rows = con.execute(
@@ -286,17 +320,15 @@ def _deliveries(
             "AND regexp_matches(path, ?) GROUP BY w",
             [was, is_now],
         ).fetchall()
-        found[what] = np.zeros(n)
+        found[what] = np.zeros(cut.n)
         for window, counted in rows:
             found[what][window] = counted
     return found
 
 
-def _boxes(
-    con: duckdb.DuckDBPyConnection, since_ns: int, window_ns: int, n: int
-) -> dict[str, np.ndarray]:
+def _boxes(con: duckdb.DuckDBPyConnection, cut: Cut) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
-    query = _BOXES.format(since_ns=since_ns, window_ns=window_ns)
+    query = _BOXES.format(ts_ns=cut.sql("ts_ns"))
     for window, box, calls, ns in con.execute(query).fetchall():
-        found.setdefault(str(box), np.zeros((n, 2)))[window] = calls, ns
+        found.setdefault(str(box), np.zeros((cut.n, 2)))[window] = calls, ns
     return found
