@@ -100,7 +100,7 @@ def test_the_report_shows_it_and_says_what_cannot_be_said(builder):
     assert "100 % of the time of all requests is write data on 7:1" in said
     assert "cannot be seen" in text
     assert "1 failed." in text
-    assert "7:1 write: > 99 % of the time from Q to C is D to C: at the device" in text
+    assert "7:1 write: > 99 % of the time from Q to C is D to C: at the device" in said
     assert {block.key for block in section.blocks if hasattr(block, "key")} == {
         "block-times", "block-stages",
     }  # fmt: skip
