@@ -53,7 +53,7 @@ def made() -> dict[str, str]:
     root = page_of(group, "spoolscope")
     pages = {f"reference/commands/{verb.name}.md": markdown.markdown(verb) for verb in root.verbs}
     pages["reference/commands/index.md"] = markdown.index(root)
-    pages["concepts/causes.md"] = topics.text("causes")
+    pages |= {f"concepts/{topic}.md": topics.text(topic) for topic in topics.MADE}
     pages["reference/tables.md"] = trace_format.text()
     pages["reference/calls.md"] = _calls()
     return pages | {place: _included(name, place) for name, place in INCLUDED.items()}

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.insights import insight_rules
 from spoolscope.analysis.stack_rules import classify
 from spoolscope.cli import main as cli
 from spoolscope.cli.manual import topics
@@ -83,10 +84,11 @@ def test_every_topic_is_printed(topic: str, capsys: pytest.CaptureFixture[str]) 
     code, out, _ = said(capsys, "help", topic)
     assert code == 0
     assert out.startswith("# ")
+    assert ".md" not in out
 
 
 def test_topics_are_the_pages_of_concepts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {p.stem for p in topics.directory().iterdir()} | {"causes"} == set(topics.TOPICS)
+    assert {p.stem for p in topics.directory().iterdir()} | set(topics.MADE) == set(topics.TOPICS)
     _, out, _ = said(capsys, "help")
     assert all(f"  {topic} " in out for topic in topics.TOPICS)
 
@@ -102,6 +104,12 @@ def test_every_cause_has_an_example_and_a_remedy() -> None:
     assert all(
         f"### {cause.label}\n" in text and cause.meaning in text for cause in CAUSES.values()
     )
+
+
+def test_every_insight_is_on_its_page() -> None:
+    text = topics.text("insights")
+    assert [r for r in insight_rules() if f"### {r.code} {r.title}\n" not in text] == []
+    assert "{" not in text
 
 
 def test_functions_in_examples_have_the_cause_that_they_are_examples_of() -> None:

@@ -33,7 +33,7 @@ def command(context: click.Context, topic: str | None) -> int:
         say("Topics", *(f"  {name:<{width}}  {what}" for name, what in topics.TOPICS.items()))
         say("", "Next: spoolscope help TOPIC; 'spoolscope --help' lists the verbs")
     elif topic in topics.TOPICS:
-        _show(topics.text(topic))
+        _show(topics.shown(topic))
     elif topic in verbs and isinstance(group, click.Group):
         found = group.get_command(root, topic)
         if found is not None:

@@ -1,12 +1,15 @@
 """Concepts as ``spoolscope help`` shows them: the same Markdown files as on the site."""
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 
 from spoolscope.cli.manual.causes import causes_page
+from spoolscope.cli.manual.insights import insights_page
 
 TOPICS = {
     "causes": "what calls wait for, and what helps",
+    "insights": "what explain looks for, what to try, and what that costs",
     "fidelity": "how true a replay was: verdicts, lateness, the certificate",
     "pace": "when a replayed call is due",
     "order": "which call waits for which",
@@ -21,6 +24,10 @@ TOPICS = {
     "glossary": "the words of this project",
 }
 """What each topic is about, in the order in which they are listed."""
+MADE = {"causes": causes_page, "insights": insights_page}
+"""Pages that are made from definitions; the others are files."""
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_TOPIC = re.compile(r"\]\(([a-z-]+)\.md")
 
 
 def directory() -> Path:
@@ -32,7 +39,17 @@ def directory() -> Path:
 
 def text(topic: str) -> str:
     """Return the page of a topic as Markdown."""
-    return causes_page() if topic == "causes" else (directory() / f"{topic}.md").read_text()
+    made = MADE.get(topic)
+    return made() if made else (directory() / f"{topic}.md").read_text()
+
+
+def shown(topic: str) -> str:
+    """Return the page of a topic without links, and the topics that they lead to."""
+    page = text(topic)
+    linked = [target for target in _TOPIC.findall(page) if target in TOPICS and target != topic]
+    plain = _LINK.sub(r"\1", page).rstrip("\n")
+    also = ", ".join(f"`spoolscope help {name}`" for name in dict.fromkeys(linked))
+    return f"{plain}\n\nSee also: {also}.\n" if also else f"{plain}\n"
 
 
 def nearest(word: str, words: list[str]) -> str | None:
