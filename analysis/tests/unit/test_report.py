@@ -43,7 +43,7 @@ def replay(trace, new_replay):
 def test_report_of_a_trace_is_one_file_that_fetches_nothing(trace, tmp_path):
     report = build([trace], tmp_path / "r.html")
     html = report.path.read_text().replace("\u00a0", " ")
-    assert report.bytes == report.path.stat().st_size < 15_000_000
+    assert report.bytes == report.path.stat().st_size < 8_000_000
     own = html.replace(re.search(r"<script>(?s:.*?)</script>", html).group(), "")
     assert not re.search(r"""(src|href)\s*=\s*["']?\s*(https?:)?//""", own)
     assert "default-src 'none'" in own

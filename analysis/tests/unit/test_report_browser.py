@@ -81,7 +81,8 @@ def test_nothing_offers_to_send_anything(browser, open_report, report):
 def test_the_first_screen_answers(browser, open_report, report):
     open_report(report)
     text = browser.execute_script(
-        "return [...document.querySelectorAll('h1, .sure, .reasons li, aside, #figure-hero .plot')]"
+        "return [...document.querySelectorAll("
+        "'h1, .sure, .reasons li, .facts, #figure-hero .plot')]"
         ".filter(e => e.getBoundingClientRect().bottom <= window.innerHeight)"
         ".map(e => e.innerText).join('\\n')"
     )

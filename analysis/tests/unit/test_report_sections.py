@@ -4,8 +4,10 @@ import pkgutil
 
 import pytest
 
+from spoolscope.analysis.latency import Curve
 from spoolscope.analysis.study import study
 from spoolscope.report import sections
+from spoolscope.report.figures.latency import POINTS, tails
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.sections import SECTIONS, laid_out
 
@@ -34,3 +36,16 @@ def test_what_is_of_replays_alone_says_so_on_the_page_of_a_trace(page):
     with pytest.raises(ValueError, match="compares nothing"):
         _ = page.comparison
     assert "fidelity" not in {section.anchor for section in SECTIONS if section.applies(page)}
+
+
+def test_curves_of_many_candidates_have_as_many_points_as_those_of_few():
+    """A page stays within what browsers like, and keeps its tails."""
+    x_ns = [3 * n + 1_000_000 for n in range(800)]
+    share = [1 - 0.99**n for n in range(800)]
+    for n in (1, 2, 7):
+        curves = [Curve(family, 10_000, x_ns, share) for family in ("sync", "open", "read")]
+        lines = tails({f"candidate {one}": curves for one in range(n)}).data
+        assert len(lines) == 3 * n
+        assert {line.x[-1] for line in lines} == {x_ns[-1]}
+        drawn = sum(len(line.x) for line in lines)
+        assert 3 * min(800 * n, POINTS // 2) <= drawn <= 3 * (POINTS + n)

@@ -28,7 +28,7 @@ from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames
 from spoolscope.traces.trace import Trace
 
-LIMIT_BYTES = 15_000_000
+LIMIT_BYTES = 8_000_000
 STUDIED = 4
 """Callers, commits, culprits and files are of all candidates up to so many."""
 

@@ -12,6 +12,8 @@ from spoolscope.report.palette import CANDIDATE_COLOURS, CANDIDATE_DASHES
 
 COLUMNS = 3
 PANEL_HEIGHT = 220
+POINTS = 2000
+"""A panel has at most so many points, whatever the number of its lines."""
 _SHARES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 
@@ -30,7 +32,7 @@ def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
     for number, (name, curves) in enumerate(candidates.items()):
         for curve in curves:
             index = families.index(curve.name)
-            line = _line(curve, name, number)
+            line = _line(curve, name, number, POINTS // len(candidates))
             plot.add_trace(line, row=index // COLUMNS + 1, col=index % COLUMNS + 1)
     everything = [x for curves in candidates.values() for c in curves for x in c.x_ns if x > 0]
     layout(plot, n_rows * PANEL_HEIGHT + 30, titles=True)
@@ -44,13 +46,15 @@ def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
     return plot
 
 
-def _line(curve: Curve, name: str, number: int) -> go.Scatter:
-    """Draw 1 - F; the largest value has no share above it and ends the line."""
+def _line(curve: Curve, name: str, number: int, most: int) -> go.Scatter:
+    """Draw 1 - F, at most so many points; the largest value has no share above it."""
     slower = [max(0.0, 1 - share) for share in curve.share]
     points = [(x, y) for x, y in zip(curve.x_ns, slower, strict=True) if x > 0 and y > 0]
+    points = points[:: -(-len(points) // most)] + points[-1:]
     return go.Scatter(
         x=[x for x, _ in points],
-        y=[y for _, y in points],
+        # More digits are not seen, and are most of a page's bytes.
+        y=[float(f"{y:.4g}") for _, y in points],
         mode="lines",
         name=name,
         legendgroup=name,
@@ -63,7 +67,6 @@ def _line(curve: Curve, name: str, number: int) -> go.Scatter:
             "width": 2,
             "shape": "hv",
         },
-        customdata=[curve.n] * len(points),
-        hovertemplate=f"{name}: %{{y:.2%}} of %{{customdata:,}} calls took over %{{x:,.0f}} ns"
+        hovertemplate=f"%{{fullData.name}}: %{{y:.2%}} of {curve.n:,} took over %{{x:,.0f}} ns"
         "<extra></extra>",
     )
