@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -108,9 +109,13 @@ def _of_lengths(ns: np.ndarray, metric: Metric) -> float | None:
 
 
 def _of_cause(run: Run, cause: str) -> float | None:
-    if run.trace is None:
-        return None
-    return float(charged(explain(run.trace).causes).get(cause, 0))
+    return None if run.trace is None else float(_causes(run.trace).get(cause, 0))
+
+
+@cache
+def _causes(trace: Path) -> dict[str, float]:
+    """Explain a run once, however many expressions name a cause."""
+    return charged(explain(trace).causes)
 
 
 def _count(found: Comparison, metric: Metric) -> tuple[Value | None, str]:

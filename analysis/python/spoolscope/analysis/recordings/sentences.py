@@ -121,6 +121,8 @@ def _of_load(between: Between) -> Iterable[str]:
         yield "Deliveries are not seen in the file names of both: nothing is said per delivery."
     elif min(load.deliveries) < LEAST_DELIVERIES:
         yield f"Fewer than {LEAST_DELIVERIES} deliveries: nothing is said per delivery."
+    if word(between) == "inconclusive" and between.cost.low is not None:
+        yield "Longer recordings narrow the interval: about by half for four times the length."
 
 
 def _of_sides(between: Between) -> Iterable[str]:
