@@ -38,6 +38,11 @@ impl Rule {
         }
     }
 
+    /// Do file locks matter to it?
+    pub fn is_of_locks(&self) -> bool {
+        matches!(&self.limit, Limit::LockHeld(_))
+    }
+
     /// Do calls that have not returned matter to it?
     pub fn is_of_calls(&self) -> bool {
         matches!(&self.limit, Limit::InFlight(_) | Limit::Waited { .. })

@@ -87,7 +87,9 @@ impl Trigger {
         if self.rules.is_empty() {
             return;
         }
-        self.holds.called(call);
+        if self.rules.iter().any(Rule::is_of_locks) {
+            self.holds.called(call);
+        }
         let took_ns = call.end_ns - call.start_ns;
         let named = format_args!("call {} of thread {}", call.seq, call.tid).to_string();
         let mut found = None;
@@ -201,11 +203,7 @@ impl Trigger {
             self.waited
                 .retain(|call, _| alive.contains(call) || call.1 > old_ns);
         }
-        if self
-            .rules
-            .iter()
-            .any(|rule| matches!(rule.limit, Limit::LockHeld(_)))
-        {
+        if self.rules.iter().any(Rule::is_of_locks) {
             let now_ns = self.holds.look(wanted)?;
             self.held(now_ns);
         }
@@ -402,5 +400,20 @@ mod tests {
         assert_eq!(freeze.about["in_flight"]["ns"], 7);
         trigger.under_way(&[call], 18);
         assert_eq!(trigger.take(false), None, "once");
+    }
+
+    #[test]
+    fn calls_on_locks_are_kept_only_for_a_rule_on_locks() {
+        let lock = Syscall {
+            call: spoolscope_traces::calls::id_of("flock"),
+            ..Syscall::default()
+        };
+        let kept = |rule| {
+            let mut trigger = trigger(&[rule]);
+            trigger.called(&lock);
+            format!("{:?}", trigger.holds) != format!("{:?}", Holds::default())
+        };
+        assert!(kept(r#"{"rule": "lock-held > 1s", "lock_held_ns": 1}"#));
+        assert!(!kept(r#"{"rule": "slow > 1s", "slow_ns": 1}"#));
     }
 }

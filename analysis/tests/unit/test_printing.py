@@ -22,8 +22,13 @@ from spoolscope.traces.errors import SpoolscopeError
 
 ROOT = Path(__file__).resolve().parents[3]
 PRINTERS = {"spoolscope/cli/printing.py"}
-# Programs run by hand to make a document; the screens of the live tools go through shown().
-DOCUMENTS = {"spoolscope/traces/format.py"}
+# Programs run by hand to make a document, and pages that come with the package: no trace has a word
+# in them. The screens of the live tools go through shown().
+DOCUMENTS = {
+    "spoolscope/traces/format.py",
+    "spoolscope/traces/results_format.py",
+    "spoolscope/cli/help.py",
+}
 # Speaks JSON to the command that started it, never to a terminal.
 SPEAKERS = {"spoolscope/lab/mailserver/inside.py"}
 TITLE = "\x1b]0;owned\x07"
