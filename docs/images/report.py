@@ -9,7 +9,7 @@ from pathlib import Path
 from selenium import webdriver
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDTH, HEIGHT = 1280, 810
+WIDTH, HEIGHT = 1280, 776
 BROWSER_BAR = 143
 """Pixels that headless Chromium takes off the height of its window."""
 

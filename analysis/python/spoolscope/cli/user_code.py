@@ -29,7 +29,7 @@ def user_code_lines(found: "UserCode | None") -> Iterable[str]:
     if found.short:
         yield from wrapped(
             "Most of these stacks are short: programs built without frame pointers"
-            " (-fno-omit-frame-pointer) show only who called the C library."
+            " (-fno-omit-frame-pointer) show only the caller of the C library."
         )
     if found.unknown:
         yield f"{count(found.unknown)} calls were of processes that ended before that was read."
