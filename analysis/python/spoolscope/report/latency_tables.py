@@ -35,7 +35,7 @@ def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
     for name, found in curves.items():
         for curve in found:
             at = [
-                time_cell(_over(curve, q)) if supported(curve.n, q) else "-"
+                time_cell(over(curve, q)) if supported(curve.n, q) else "-"
                 for q in (0.5, 0.9, 0.99, 0.999)
             ]
             rows.append([name, curve.name, count_cell(curve.n), *at])
@@ -46,7 +46,7 @@ def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
 def tail_finding(curves: Mapping[str, Sequence[Curve]]) -> str:
     """Return which family of calls has the longest tail, and how long it is."""
     tails = [
-        (_over(curve, 0.99), curve, name)
+        (over(curve, 0.99), curve, name)
         for name, found in curves.items()
         for curve in found
         if supported(curve.n, 0.99)
@@ -58,5 +58,6 @@ def tail_finding(curves: Mapping[str, Sequence[Curve]]) -> str:
     return f"One in a hundred calls to {family_label(curve.name)}{on} takes over {duration(ns)}."
 
 
-def _over(curve: Curve, share: float) -> int:
+def over(curve: Curve, share: float) -> int:
+    """Return how long the calls above this share took, at least, ns."""
     return next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= share)

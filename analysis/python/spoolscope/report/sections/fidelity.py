@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from spoolscope.analysis.compare import Candidate
+from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.latency import Curve, supported
+from spoolscope.analysis.lateness import BY_MACHINE, lateness
 from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.report.figures.latency import tails
 from spoolscope.report.inputs import Inputs
-from spoolscope.report.page import Section, TableBlock
+from spoolscope.report.latency_tables import curve_table, over
+from spoolscope.report.page import Figure, Section, TableBlock
 from spoolscope.traces.goals import LATE_FOR_A_VERDICT_NS, NOT_EXECUTED, OTHER_RESULT, share, time
 from spoolscope.traces.results import Root
 
 anchor = "fidelity"
+CURVES = 7
+"""Candidates that are drawn."""
 
 
 def applies(page: Inputs) -> bool:
@@ -21,7 +27,7 @@ def make(page: Inputs) -> Section:
     """How true the replay was."""
     found = page.comparison
     rows = [_fidelity_row(name, c) for name, c in found.candidates.items()]
-    blocks = [
+    blocks: list[Figure | TableBlock] = [
         TableBlock(
             "Fidelity",
             ["candidate", ">calls", ">executed", ">skipped", ">other result",
@@ -35,12 +41,49 @@ def make(page: Inputs) -> Section:
             f"original pace) with p99 over {time(LATE_FOR_A_VERDICT_NS)} late gets no verdict.",
         )
     ]  # fmt: skip
+    if late := _lateness(found):
+        blocks.append(late)
     skips = {name: c.fidelity.skips for name, c in found.candidates.items()}
     blocks.append(_causes({name: c.fidelity.causes for name, c in found.candidates.items()}))
     blocks.append(_counted("Calls that were not made", "call and reason", skips))
     return Section(
         anchor, "Fidelity", "Fidelity", "How true the replay was to the recording.", blocks
     )
+
+
+def _lateness(found: Comparison) -> Figure | None:
+    """Return how late calls began in the first round; None where no time was kept."""
+    first = {run.candidate: run for run in reversed(found.replay.runs)}
+    curves = {name: lateness(first[name]) for name in list(found.candidates)[:CURVES]}
+    curves = {name: curve for name, curve in curves.items() if curve}
+    if not curves:
+        return None
+    n = next(iter(curves.values()))[0].n
+    return Figure(
+        key="lateness",
+        title="Share of calls that began later than this",
+        finding=_latest(curves),
+        caption=f"1 - ECDF on log axes, first round, {count(n)} calls; those that began in time "
+        "are not drawn. By the target: calls that it depends on took longer than recorded. By "
+        "the machine: it did not run the thread in time.",
+        table=curve_table(curves),
+        plot=tails(curves),
+    )
+
+
+def _latest(curves: Mapping[str, Sequence[Curve]]) -> str:
+    """Say how late one call in a hundred was, by the machine, where that is most."""
+    late = {
+        name: over(curve, 0.99)
+        for name, found in curves.items()
+        for curve in found
+        if curve.name == BY_MACHINE and supported(curve.n, 0.99)
+    }
+    if not late:
+        return "There are too few calls to say how late one in a hundred was."
+    worst = max(late, key=lambda name: late[name])
+    said = f"One call in a hundred began over {duration(late[worst])} late because of the machine"
+    return f"{said} on {worst}, on the others less." if len(late) > 1 else f"{said}."
 
 
 def _causes(found: Mapping[str, Sequence[Root]]) -> TableBlock:
