@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::large::{LARGE, has_room};
+use crate::large::{LARGE, has_room, read_singly};
 
 /// By so much it grows, and in such pieces it is given back.
 const CHUNK: usize = 16 << 20;
@@ -173,6 +173,7 @@ impl Arena {
             if !mapped {
                 return None;
             }
+            read_singly(place.cast(), CHUNK);
             self.end = to;
         }
         self.used += bytes;

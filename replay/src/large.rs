@@ -86,6 +86,14 @@ fn from_file(bytes: usize) -> *mut u8 {
     }
 }
 
+/// Has the kernel read back no more than what is touched. Where memory is short it would read as
+/// much around each page as the disk's read-ahead, megabytes on some, and drop for it what is needed
+/// next.
+pub fn read_singly(place: *mut u8, bytes: usize) {
+    // SAFETY: advice about what was mapped just now; it changes no contents.
+    unsafe { libc::madvise(place.cast(), bytes, libc::MADV_RANDOM) };
+}
+
 /// Zeroed memory that forked tasks share (MAP_SHARED) or copy (MAP_PRIVATE); null if there is none.
 pub fn memory(bytes: usize, sharing: i32) -> *mut u8 {
     memory_at(ptr::null_mut(), bytes, sharing)
@@ -118,6 +126,7 @@ pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
     if bytes >= LARGE {
         let place = from_file(bytes);
         if !place.is_null() {
+            read_singly(place, bytes);
             return place;
         }
     }
