@@ -87,6 +87,8 @@ def _fill(builder, path_id: int) -> None:
         "samples": {"ts_ns": now, "pid": 100, "tid": 100, "seq": 2, "cpu": 0, "stack_id": 1},
         "journal_events": {"ts_ns": now, "event": "checkpoint", "pid": 7, "tid": 7, "comm": "j"},
         "block_stages": {"ts_ns": now, "op": "write", "rwbs": "WS", "tid": 7, "bytes": 4096},
+        "user_calls": {"ts_ns": now, "pid": 100, "tid": 100, "seq": 2, "user_stack_id": 0},
+        "user_stacks": {"user_stack_id": 0, "function": ESCAPE, "file": ESCAPE, "offset": 7},
         "faults": {"ts_ns": now, "pid": 100, "tid": 100, "path_id": path_id, "dev": 1, "ino": 8},
         "uring_ops": {"ts_ns": now, "pid": 100, "tid": 100, "op": "openat", "path_id": path_id},
         "open_files": {"pid": 100, "fd": 9, "path_id": path_id, "dev": 1, "ino": 8,

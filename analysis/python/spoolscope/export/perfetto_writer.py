@@ -6,7 +6,7 @@ The numbers are of perfetto/trace/trace_packet.proto and what it includes.
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from spoolscope.export.protobuf import fixed64, integer, message, text
+from spoolscope.export.protobuf import VARINT, fixed64, integer, key, message, text, varint
 
 Args = Mapping[str, int | str | None]
 NOTHING: Args = {}
@@ -14,6 +14,8 @@ NOTHING: Args = {}
 _PACKET = 1  # of Trace
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS = 8, 10, 11, 12, 13  # of TracePacket
 _CLOCK_SNAPSHOT, _DESCRIPTOR = 6, 60
+_INT = key(4, VARINT)  # of DebugAnnotation
+_AT = key(_TIMESTAMP, VARINT)
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BEGIN, _END, _COUNT = 1, 2, 4  # TrackEvent.Type
 _REALTIME, _BOOTTIME = 1, 6  # BuiltinClock
@@ -90,14 +92,14 @@ class Writer:
         return self._tracks
 
     def _arg(self, name: str, value: int | str) -> bytes:
-        key = integer(1, self._interned(name, self._arg_names, _ARG_NAMES))
+        told = integer(1, self._interned(name, self._arg_names, _ARG_NAMES))
         if isinstance(value, bool):
-            return key + integer(2, value)
+            return told + integer(2, value)
         if isinstance(value, int):
-            return key + integer(4, value)
+            return told + _INT + varint(value)
         if value not in self._values and len(self._values) >= MOST_VALUES:
-            return key + text(6, value)
-        return key + integer(17, self._interned(value, self._values, _ARG_VALUES))
+            return told + text(6, value)
+        return told + integer(17, self._interned(value, self._values, _ARG_VALUES))
 
     def _interned(self, name: str, known: dict[str, int], kind: int) -> int:
         """Return the number of a text, which goes with the next packet if it is new."""
@@ -112,7 +114,7 @@ class Writer:
         if self._new:
             new = message(_INTERNED, *self._new)
             self._new.clear()
-        self._packet(integer(_TIMESTAMP, at_ns), event, new, self._event_end)
+        self._packet(_AT, varint(at_ns), event, new, self._event_end)
 
     def _packet(self, *parts: bytes) -> None:
         self._file.write(message(_PACKET, *parts))

@@ -4,11 +4,19 @@ https://protobuf.dev/programming-guides/encoding. The classes that protoc makes 
 several times as long for each of millions of small messages.
 """
 
+from functools import cache, lru_cache
+
 VARINT, FIXED64, BYTES = 0, 1, 2
+# Lengths, types and most numbers of names and tracks are short, and they come by the million.
+_SHORT = [bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 14)]
 
 
 def varint(number: int) -> bytes:
     """Return an integer as a varint; a negative one as the 64 bits of its two's complement."""
+    if 0 <= number < len(_SHORT):
+        return _SHORT[number]
+    if 0 < number >> 56 < 0x80:
+        return _time(number)
     number &= 0xFFFF_FFFF_FFFF_FFFF
     made = bytearray()
     while number > 0x7F:
@@ -18,13 +26,22 @@ def varint(number: int) -> bytes:
     return bytes(made)
 
 
+def _time(n: int) -> bytes:
+    """Return a time since the epoch in ns, which has nine bytes; a loop takes twice as long."""
+    head = (n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21 & 127 | 128)
+    rest = (n >> 28 & 127 | 128, n >> 35 & 127 | 128, n >> 42 & 127 | 128, n >> 49 & 127 | 128)
+    return bytes((*head, *rest, n >> 56))
+
+
+@cache
 def key(field: int, kind: int) -> bytes:
     """Return what begins a field."""
     return varint(field << 3 | kind)
 
 
+@lru_cache(1 << 14)
 def integer(field: int, number: int) -> bytes:
-    """Return an integer or enum field."""
+    """Return an integer or enum field; for numbers that come again."""
     return key(field, VARINT) + varint(number)
 
 
