@@ -108,7 +108,7 @@ def too_wide(page):
     """Return how wide the page is, and what reaches beyond the window, figures included."""
     return page.execute_script(
         "return [document.documentElement.scrollWidth, [...document.querySelectorAll('body *')]"
-        ".filter(e => !e.closest('.scroll') && !e.ownerSVGElement)"
+        ".filter(e => !e.closest('.scroll, nav a') && !e.ownerSVGElement)"
         ".filter(e => e.getBoundingClientRect().right > screen.width + 1)"
         ".slice(0, 5).map(e => e.outerHTML.slice(0, 200))]"
     )
@@ -127,6 +127,8 @@ def test_a_phone_shows_the_page_without_moving_it_sideways(browser, open_report,
             WebDriverWait(browser, 10).until(
                 lambda b, width=width: too_wide(b) == [width, []], too_wide(browser)
             )
+        nav = browser.execute_script("return document.querySelector('nav').offsetHeight")
+        assert nav < 60  # it stays on top of what is read
     finally:
         emulate(browser)
 
