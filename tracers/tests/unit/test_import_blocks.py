@@ -146,9 +146,11 @@ def test_text_of_tracepoints_leaves_other_events_out(tmp_path):
 
 def test_lines_that_are_nothing_are_counted(tmp_path):
     text = BLK + "CPU:1 [LOST 12 EVENTS]\nrubbish\n" + BLK.splitlines()[2][:70] + "\n"
+    text += BLK.splitlines()[2].replace("0 + 128", f"{1 << 70} + 128") + "\n"
+    text += BLK.splitlines()[2].replace("7,0", "7000000,0") + "\n"
     trace = imported(tmp_path, "ftrace", written(tmp_path, text))
     facts = trace.meta["imported"]
-    assert (facts["not_understood"], facts["lost"]) == (2, 12)
+    assert (facts["not_understood"], facts["lost"]) == (4, 12)
     assert not trace.meta["complete"]
     assert trace.meta["lost"] == 12
 
@@ -178,9 +180,13 @@ def test_events_that_are_missing_in_the_middle_are_counted(tmp_path):
     assert (meta["lost"], meta["complete"]) == (3, False)
 
 
+DAMAGED = HEADER.pack(0x65617407, 1, 5, (1 << 64) - 1, 512, 1 << 16 | 7, 1, 7 << 20, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("form", "content", "says"),
     [
+        ("blktrace", DAMAGED, "numbers that no disk has"),
         ("blktrace", b"rubbish" * 100, "no block event"),
         ("blktrace", b"", "no block event"),
         ("blktrace", struct.pack(">I", 0x65617407) * 20, "byte order"),

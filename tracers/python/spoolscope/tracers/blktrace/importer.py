@@ -58,6 +58,11 @@ def import_blocks(
     try:
         meta = _write(work, events, facts, files, hiding, progress)
         publish(work, output)
+    except OverflowError as error:
+        discard(work)
+        raise SpoolscopeError(
+            f"{files[0]} has numbers that no disk has: it is damaged", remedy=_MAKE[form]
+        ) from error
     except BaseException:
         discard(work)
         raise

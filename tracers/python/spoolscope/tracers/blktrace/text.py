@@ -53,6 +53,10 @@ _SUMMARY = re.compile(
 )
 
 
+_MOST_SECTORS, _MOST_NS = 1 << 53, 1 << 61
+"""No disk is larger and no clock later: a line that says so is damaged."""
+
+
 @dataclass
 class TextEvents:
     """The events of some text, in the order of their times; iterating gives them.
@@ -141,12 +145,17 @@ class TextEvents:
             self.not_understood += 1
             return
         sector, sectors, said, extra = place
+        major, minor = map(int, dev)
+        fits = major < 1 << 12 and minor < 1 << 20 and max(int(tid), int(cpu)) < 1 << 31
+        if not fits or max(sector, sectors) > _MOST_SECTORS or time_ns > _MOST_NS:
+            self.not_understood += 1
+            return
         error = 0
         if action == "C":
             error = int(said) if re.fullmatch(r"-?\d+", said) else 0
         elif said:
             self.names[int(tid)] = said.encode()
-        number = int(dev[0]) << 20 | int(dev[1])
+        number = major << 20 | minor
         self._events.append(
             Event(
                 time_ns,
@@ -169,6 +178,8 @@ def _place(action: str, rest: str) -> tuple[int, int, str, bytes] | None:
         if not (found := _REMAP.fullmatch(rest)):
             return None
         sector, sectors, major, minor, from_sector = map(int, found.groups())
+        if major >= 1 << 12 or minor >= 1 << 20 or from_sector > _MOST_SECTORS:
+            return None
         return sector, sectors, "", struct.pack(">IIQ", major << 20 | minor, 0, from_sector)
     if action in ("P", "U", "UT"):
         found = _UNPLUG.fullmatch(rest)
