@@ -159,6 +159,7 @@ def test_bash_completes_verbs_and_options() -> None:
     assert completed("spoolscope exp")[0].startswith("exp")
     assert "--blame" in completed("spoolscope explain --bl")
     assert "faults" in completed("spoolscope lab fau")
+    assert {"xfs", "xfs-log-64m"} <= set(completed("spoolscope replay x --on xf"))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,6 +17,7 @@ from spoolscope.replay.commands import formatting, mounting
 from spoolscope.replay.layers import Command
 from spoolscope.replay.presets import config_file, known
 from spoolscope.replay.where import why_not_here
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
 
 WIDTH = 80
@@ -47,8 +48,16 @@ candidates_option = click.option(
 )
 
 
+def names_beginning(_ctx: click.Context, _param: click.Parameter, begin: str) -> list[str]:
+    """Complete the name of a candidate, for a shell."""
+    try:
+        return [name for name in known() if name.startswith(begin)]
+    except SpoolscopeError:  # a file of the operator that is wrong is no matter for a key press
+        return []
+
+
 @click.command("candidates", epilog=EPILOG)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=names_beginning)
 @candidates_option
 @json_option
 def command(names: tuple[str, ...], candidate_files: tuple[Path, ...], *, as_json: bool) -> int:

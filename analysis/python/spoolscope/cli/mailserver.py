@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spoolscope.cli import limits
-from spoolscope.cli.candidates import candidates_option
+from spoolscope.cli.candidates import candidates_option, names_beginning
 from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
@@ -62,6 +62,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "candidate",
     required=True,
     metavar="CANDIDATE",
+    shell_complete=names_beginning,
     help="What its mail and its queue are on: as with replay.",
 )
 @candidates_option

@@ -11,7 +11,7 @@ import click
 from spoolscope.analysis.beyond import beyond_calls
 from spoolscope.analysis.wording import fitting
 from spoolscope.cli import limits
-from spoolscope.cli.candidates import candidates_option
+from spoolscope.cli.candidates import candidates_option, names_beginning
 from spoolscope.cli.clean import resuming
 from spoolscope.cli.devices import asked_devices, device_options
 from spoolscope.cli.machines import (
@@ -93,6 +93,7 @@ PERCENT: dict[str, Any] = {
     "candidates",
     multiple=True,
     metavar="CANDIDATE",
+    shell_complete=names_beginning,
     help="A name ('spoolscope candidates' lists them), NAME[mkfs words; mount options], or "
     "dir:PATH; may be repeated.",
 )

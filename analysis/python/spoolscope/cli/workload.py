@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spoolscope.cli import limits
-from spoolscope.cli.candidates import candidates_option
+from spoolscope.cli.candidates import candidates_option, names_beginning
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
@@ -68,6 +68,7 @@ MOST_ROUNDS = 1000
     "candidates",
     multiple=True,
     metavar="CANDIDATE",
+    shell_complete=names_beginning,
     help="As of replay: a name, NAME[mkfs words; mount options], dir:PATH; NAME@MODEL is on a "
     "device model.",
 )
