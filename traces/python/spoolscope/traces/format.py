@@ -117,7 +117,9 @@ META_FIELDS = (
         "without_parent: threads made during the recording by unknown ones; "
         "names_cut; without_duration: dur_ns is 0; other_calls on the spool, by name; whole: "
         "nothing is missing. Inodes are then numbers that tell objects apart, and all of dur_ns "
-        "is blocked_ns, as nothing divides it. Else null.",
+        "is blocked_ns, as nothing divides it. Of a block trace (blktrace, blkparse, ftrace): "
+        "from; files; events; lost; foreign_bytes or lines, other_lines and not_understood; times: "
+        "relative if the change of the file counts as its end; there are no calls then. Else null.",
     ),
     ("counts", "Rows of every table; a table of another length is damaged."),
     (
