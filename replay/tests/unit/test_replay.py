@@ -110,6 +110,15 @@ def test_results_are_what_their_contract_says(script, tmp_path, target):
     assert [(c.name, c.type) for c in columns] == [(c.name, c.type) for c in OUTCOMES]
 
 
+def test_a_finished_replay_goes_on_with_nothing_left_to_do(script, tmp_path, target):
+    script.call(10, 1, "mkdir", "d", mode=0o700)
+    row, _run = run(script, tmp_path, target)
+    again = replay(
+        tmp_path / "trace", [f"dir:{target}"], tmp_path / "out", pace="afap", resume=True
+    )
+    assert again == [row]
+
+
 def test_wrong_data_is_a_mismatch(script, tmp_path, target):
     deliver(script, 10, 1, "a", 100)
     plan = tmp_path / "plan"

@@ -14,7 +14,7 @@ from spoolscope.replay.job import WARM, Job, Slot
 from spoolscope.replay.machine import guest_facts
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
-from spoolscope.traces.digests import check_sealed, digest_of, sealed
+from spoolscope.traces.digests import OWN_KEY, check_sealed, digest_of, sealed
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular, write_file
 from spoolscope.traces.results import (
@@ -149,6 +149,7 @@ def _header(
         runs=[],
     )
     whole: dict[str, Any] = encode(header)
+    del whole[OWN_KEY]  # of what is written, see sealed
     return whole | {"runs": [_carried(row) for row in rows]}
 
 
