@@ -45,7 +45,7 @@ def full_waterfall(k):
     spans = [Span(1000 * n, 1000 * n + 990, {HALF[n % 5]: 990}, "waited for a journal commit " * 3)
              for n in range(1000)]  # fmt: skip
     kinds = ("own", "holder", *["meanwhile"] * 3, "commit", *["request"] * 6)
-    lanes = _fewer([Lane(kind, kind, spans) for kind in kinds])
+    lanes = _fewer([Lane(kind, spans) for kind in kinds])
     return Waterfall(k, "imap", k, "fsync", "y" * 4000, 0, 10**6, {"flush": 10**6}, lanes)
 
 

@@ -119,13 +119,11 @@ class Lane:
 
     Attributes:
         kind: own, holder, meanwhile, commit or request.
-        name: The call, or what they are of.
         spans: In order of time.
         left_out: How many more there were.
     """
 
     kind: str
-    name: str
     spans: list[Span]
     left_out: int = 0
 
@@ -179,7 +177,7 @@ def waterfalls(
             split[cause] += 0 if cause in MACHINE else to_ns - from_ns
         at = _Clock(ts, dur)
         lanes = [
-            Lane("own", f"{syscall} of {comm} {pid}", _own(at, split, own.get(id_, []))),
+            Lane("own", _own(at, split, own.get(id_, []))),
             *_chain(at, chain.get(id_, [])),
             *_commits(at, commits.get(id_, [])),
             *_requests(at, requests.get(id_, [])),
@@ -258,12 +256,9 @@ def _chain(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
         words = culprit if hop == 1 else f"{_who(*victim)} {_waited(cause, culprit)}"
         hops[hop].append(Span(begin, end, {cause: end - begin}, words))
     return [
-        Lane("holder" if hop == 1 else "meanwhile", _HOP[min(hop, 2)], apart(spans))
+        Lane("holder" if hop == 1 else "meanwhile", apart(spans))
         for hop, spans in sorted(hops.items())
     ]
-
-
-_HOP = {1: "kept waiting", 2: "meanwhile"}
 
 
 def _waited(cause: str, culprit: str) -> str:
@@ -291,10 +286,7 @@ def _commits(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
             spans.append(Span(begin, end, {doing: end - begin}, words))
     lanes = packed(spans, 3)
     left_out = len(spans) - sum(len(lane) for lane in lanes)
-    return [
-        Lane("commit", "the commit" if n == 0 else "", lane, 0 if n else left_out)
-        for n, lane in enumerate(lanes)
-    ]
+    return [Lane("commit", lane, 0 if n else left_out) for n, lane in enumerate(lanes)]
 
 
 def _requests(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
@@ -313,7 +305,4 @@ def _requests(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
         spans.append(Span(begin, end, causes, f"{', '.join(said)}, by {comm}"))
     lanes = packed(spans, MOST_LANES)
     left_out = len(spans) - sum(len(lane) for lane in lanes)
-    return [
-        Lane("request", "requests" if n == 0 else "", lane, 0 if n else left_out)
-        for n, lane in enumerate(lanes)
-    ]
+    return [Lane("request", lane, 0 if n else left_out) for n, lane in enumerate(lanes)]

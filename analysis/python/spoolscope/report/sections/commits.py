@@ -53,21 +53,21 @@ def _kinds(studies: Studies) -> TableBlock:
     )  # fmt: skip
 
 
-def _kind_row(kind: CommitKind) -> list[str]:
+def _kind_row(kind: CommitKind) -> list[str | Exact]:
     return [
         kind.kind,
-        count(kind.n),
+        count_cell(kind.n),
         percent(kind.trigger_named / kind.n),
-        duration(kind.p50_ns or None),
-        duration(kind.max_ns or None),
-        duration(kind.locking_ns),
-        duration(kind.flushing_ns),
-        duration(kind.logging_ns),
+        time_cell(kind.p50_ns or None),
+        time_cell(kind.max_ns or None),
+        time_cell(kind.locking_ns),
+        time_cell(kind.flushing_ns),
+        time_cell(kind.logging_ns),
         "-" if kind.blocks_mean is None else f"{kind.blocks_mean:,.0f}",
     ]
 
 
-def _parts(rows: list[list[str]]) -> TableBlock:
+def _parts(rows: list[list[str | Exact]]) -> TableBlock:
     return TableBlock(
         "What commits were doing",
         ["trace", "of", "doing", ">time", ">share"],
@@ -80,12 +80,12 @@ def _parts(rows: list[list[str]]) -> TableBlock:
     )
 
 
-def _part_rows(name: str, study: Study) -> list[list[str]]:
+def _part_rows(name: str, study: Study) -> list[list[str | Exact]]:
     commits = study.explanation.commits
     tables = [(kind.kind, kind.parts) for kind in commits.kinds]
     tables += [(f"waits, {fstype}", parts) for fstype, parts in commits.waits.items()]
     return [
-        [name, of, part_label(part), duration(ns), percent(ns / sum(parts.values()))]
+        [name, of, part_label(part), time_cell(ns), percent(ns / sum(parts.values()))]
         for of, parts in tables
         for part, ns in parts.items()
         if ns
@@ -160,10 +160,10 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
             [
                 [
                     a.who,
-                    count(a.n),
+                    count_cell(a.n),
                     percent(a.n / a.n_commits),
-                    duration(a.commit_ns),
-                    duration(a.others_ns),
+                    time_cell(a.commit_ns),
+                    time_cell(a.others_ns),
                 ]
                 for a in study.explanation.askers.programs
             ],
@@ -187,6 +187,6 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
     ]
 
 
-def _cost(row: Charge) -> list[str]:
-    times = (duration(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
-    return [count(row.n), *times, count(row.n_others)]
+def _cost(row: Charge) -> list[str | Exact]:
+    times = (time_cell(ns) for ns in (row.commit_ns, row.own_ns, row.others_ns))
+    return [count_cell(row.n), *times, count_cell(row.n_others)]

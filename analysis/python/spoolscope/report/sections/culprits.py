@@ -2,7 +2,7 @@
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.study import Study
-from spoolscope.analysis.wording import count, duration
+from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
 
@@ -26,8 +26,9 @@ def make(page: Inputs) -> Section:
 def _culprits(name: str, study: Study) -> TableBlock:
     rows = [
         [f"{c.victim} ({c.victim_call})", CAUSES[c.cause].label, c.mechanism.replace("_", " "),
-         f"{c.culprit} {c.culprit_pid or ''} ({c.culprit_call})".replace(" (-)", ""), count(c.n),
-         duration(c.ns), duration(c.max_ns), "recorded" if c.recorded else "inferred"]
+         f"{c.culprit} {c.culprit_pid or ''} ({c.culprit_call})".replace(" (-)", ""),
+         count_cell(c.n), time_cell(c.ns), time_cell(c.max_ns),
+         "recorded" if c.recorded else "inferred"]
         for c in study.explanation.culprits[:SHOWN]
     ]  # fmt: skip
     return TableBlock(

@@ -3,7 +3,7 @@
 from spoolscope.analysis.causes import CAUSES, charged
 from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, LookupCost, worth_saying
 from spoolscope.analysis.study import Study
-from spoolscope.analysis.wording import count, duration, percent
+from spoolscope.analysis.wording import count, percent
 from spoolscope.report.figures import causes as cause_figures
 from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.figures.directories import costs_by_size
@@ -50,10 +50,10 @@ def _directories(name: str, study: Study) -> TableBlock:
     rows = [
         [
             directory.path or "(top of the spool)",
-            count(directory.entries),
-            count(directory.n),
-            duration(directory.total_ns),
-            duration(directory.total_ns / max(directory.n, 1)),
+            count_cell(directory.entries),
+            count_cell(directory.n),
+            time_cell(directory.total_ns),
+            time_cell(directory.total_ns / max(directory.n, 1)),
             f"{CAUSES[directory.cause].label} "
             f"{percent(directory.cause_ns / max(directory.total_ns, 1), 0)}",
         ]
