@@ -22,6 +22,18 @@ from spoolscope.traces.errors import ERROR, SpoolscopeError
 TRACEBACK = "SPOOLSCOPE_TRACEBACK"
 USABLE = "see that it exists and may be used"
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+EPILOG = """\b
+Examples:
+  sudo spoolscope doctor
+  sudo spoolscope record --spool /var/mail -d 60s -o monday.trace
+  spoolscope explain monday.trace --blame
+  sudo spoolscope replay monday.trace --on ext4 --on xfs --rounds 5 -o both
+  spoolscope report both -o both.html
+
+'spoolscope help' explains concepts. Exit codes: 0 ok, 1 error, 2 usage, 3
+finished but incomplete or diverged, 4 what --fail-if names is so, 5 it is
+undecided.
+"""
 # Name and help in one place: verbs are imported only when used, so that --help stays fast.
 VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
@@ -98,8 +110,7 @@ class VerbGroup(click.Group):
 @click.group(
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Start with 'spoolscope doctor'. Exit codes: 0 ok, 1 error, 2 usage, "
-    "3 finished but incomplete or diverged, 4 what --fail-if names is so, 5 it is undecided.",
+    epilog=EPILOG,
 )
 @click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
 @click.pass_context
@@ -109,6 +120,9 @@ def group(context: click.Context) -> None:
         from spoolscope.cli.clean import warn_of_left
 
         warn_of_left()
+
+
+examples_first(group)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
