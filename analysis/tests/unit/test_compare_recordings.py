@@ -181,6 +181,8 @@ def test_the_command_says_it_in_80_columns_and_in_json(recording):
     found = json.loads(run("compare", ours, theirs, "--json", "-q").stdout)
     assert found["verdict"]["word"] == "slower"
     assert found["by_cause"][0]["name"] == "journal_commit"
+    assert found["load"]["calls"] == {"reference": 28 * SECONDS, "candidate": 28 * SECONDS}
+    assert found["load"]["left"] == {"reference": [], "candidate": []}
 
 
 def test_the_report_says_the_same_with_a_figure_and_without_tags_of_names(recording, tmp_path):

@@ -32,6 +32,7 @@ LEAST_CALLS = 10
 LEAST_COVERED = 0.5
 """The part of the time that strata with programs must hold for programs to be told apart."""
 LEAST_DELIVERIES = 20
+SIDES = ("reference", "candidate")
 LISTED_BOXES = 20
 SECONDS = "seconds"
 
@@ -347,13 +348,16 @@ def _boxes(judge: Judge, ours: Windows, theirs: Windows) -> list[Part]:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON has it: unknown numbers are null."""
+    """Return a dataclass as JSON has it: pairs by side, strata by name, unknown numbers null."""
     return {key: _known(one) for key, one in asdict(value).items()}
 
 
 def _known(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _known(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
+        names = SIDES if len(value) == len(SIDES) else ("program", "call", "class")
+        return dict(zip(names, map(_known, value), strict=True))
+    if isinstance(value, list):
         return [_known(one) for one in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

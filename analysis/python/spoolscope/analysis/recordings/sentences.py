@@ -183,7 +183,10 @@ def to_json(between: Between) -> dict[str, Any]:
         "kind": "recordings",
         "reference": ours,
         "candidate": theirs,
-        "traces": [str(side.trace.path) for side in (between.reference, between.candidate)],
+        "traces": {
+            "reference": str(between.reference.trace.path),
+            "candidate": str(between.candidate.trace.path),
+        },
         "verdict": {"word": word(between), "headline": headline(between)},
         "load": plain(between.load),
         "cost": plain(between.cost),
