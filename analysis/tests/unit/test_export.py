@@ -345,6 +345,21 @@ def test_perfetto_joins_waits_to_commits_and_requests(builder, tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize("name", READERS)
+def test_a_trace_of_disks_alone(name: str, builder, tmp_path: Path) -> None:
+    at = 1_700_000_000_000_000_000
+    for n, done in enumerate((1000, None)):
+        builder._add("block_stages", ts_ns=at + n, op="write", rwbs="WS", tid=7, bytes=4096, g_ns=1,
+                     i_ns=2, d_ns=3, c_ns=done, dev=8 << 20, comm="x")  # fmt: skip
+    export(builder.write(), name, tmp_path / "out")
+    assert READERS[name](tmp_path / "out") == (Counter(), Counter(cpu=0) if name in OF_TIME else {})
+    if name == "perfetto":
+        slices = Slices(tmp_path / "out")
+        told = {(s["name"], s["dur"]) for s in slices.all}
+        assert told == {("write", 1000), ("queue", 3), ("device", 997), ("write", 3), ("device", 0)}
+        assert "disk 8:0, by blktrace" in {t.name for t in slices.tracks.values()}
+
+
 def test_perfetto_counts_what_is_under_way(kitchen_sink: Path, tmp_path: Path) -> None:
     export(kitchen_sink, "perfetto", tmp_path / "out")
     slices = Slices(tmp_path / "out")

@@ -195,17 +195,16 @@ HOSTILE = (
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_is_only_text_in_markdown(name: str) -> None:
-    made = html(
-        "\n".join(document(name, [Sheet("x", [{"n": name}]), Sheet("y", [{"text": name}])]))
-    )
+    sentence, word = Sheet("y", [{"text": f"{name} z."}]), Sheet("w", [{"text": name}])
+    made = html("\n".join(document(name, [Sheet("x", [{"n": name}]), sentence, word])))
     assert set(re.findall(r"</?(\w+)", made)) == {
-        "h1", "h2", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"
+        "h1", "h2", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "p"
     }  # fmt: skip
     plain = name.replace("\n", "\\x0a")
     text = (
         made.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
     )
-    assert text.count(plain) == 3, made
+    assert text.count(plain) == 4, made
 
 
 def test_many_rows_and_columns_are_not_dropped_in_silence() -> None:

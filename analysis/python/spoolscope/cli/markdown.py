@@ -25,11 +25,17 @@ _BEGINS_BLOCK = re.compile(r"^(#*|\d*|=*)([#+=.)>-])(?=\s|$)")
 def document(title: str, sheets: Sequence[Sheet]) -> Iterator[str]:
     """Yield the lines of a document: sentences first, as lists, then tables."""
     yield f"# {escaped(title)}"
-    for sheet in sorted(sheets, key=lambda sheet: "text" not in sheet.columns):
+    for sheet in sorted(sheets, key=lambda sheet: not _are_sentences(sheet)):
         yield ""
         yield f"## {escaped(_words(sheet.name))}"
         yield ""
-        yield from _sentences(sheet) if "text" in sheet.columns else _table(sheet)
+        if _are_sentences(sheet):
+            yield from _sentences(sheet)
+        elif sheet.columns == ["text"]:
+            words = ", ".join(str(row["text"]) for row in sheet.rows)
+            yield _BEGINS_BLOCK.sub(r"\1\\\2", escaped(words))
+        else:
+            yield from _table(sheet)
 
 
 def pipes(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -44,6 +50,10 @@ def pipes(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
 def escaped(text: str) -> str:
     """Return a text that Markdown, and HTML in it, takes as it is, on one line."""
     return _SPECIAL.sub(r"\\\1", shown(text))
+
+
+def _are_sentences(sheet: Sheet) -> bool:
+    return any(str(row.get("text")).endswith(".") for row in sheet.rows)
 
 
 def _sentences(sheet: Sheet) -> Iterator[str]:

@@ -45,6 +45,15 @@ FROM requests r LEFT JOIN by_commit b USING (request_id) ORDER BY r.ts_ns, r.req
 """
 _REQUEST_ARGS = ("bytes", "sector", "comm", "pid", "sync", "meta", "fua", "preflush", "error")
 
+# As blktrace saw them; one that did not complete ends with the last stage that was seen.
+_STAGES = """
+SELECT ts_ns, ts_ns + coalesce(d_ns, c_ns, i_ns, g_ns, 0),
+    ts_ns + coalesce(c_ns, d_ns, i_ns, g_ns, 0), dev, op, rwbs, bytes, sector, comm, bios, merged,
+    requeued, error, c_ns IS NOT NULL
+FROM block_stages ORDER BY ts_ns, dev, sector
+"""
+_STAGE_ARGS = ("rwbs", "bytes", "sector", "comm", "bios", "merged", "requeued", "error", "complete")
+
 _COUNTERS = {
     "calls that are blocked": """
         WITH steps AS (
@@ -150,10 +159,19 @@ def _requests(writer: Writer, content: Content) -> None:
         flows = [flow(TO_REQUEST, number)] if of_call else []
         flows += [flow(OF_COMMIT, number)] if of_commit else []
         writer.open(track, ts_ns, op, _args(_REQUEST_ARGS, values), flows)
-        for name, begin_ns, done_ns in (("queue", ts_ns, issue_ns), ("device", issue_ns, end_ns)):
-            writer.open(track, begin_ns, name)
-            writer.close(track, done_ns)
+        _served(writer, track, ts_ns, issue_ns, end_ns)
+    for ts_ns, issue_ns, end_ns, dev, op, *values in content.rows(_STAGES):
+        track = tracks.of(f"disk {_device(dev)}, by blktrace", ts_ns, end_ns)
+        writer.open(track, ts_ns, op, _args(_STAGE_ARGS, values))
+        _served(writer, track, ts_ns, issue_ns, end_ns)
+
+
+def _served(writer: Writer, track: int, from_ns: int, issue_ns: int, to_ns: int) -> None:
+    """Write the two parts of a request, and its end."""
+    for name, begin_ns, end_ns in (("queue", from_ns, issue_ns), ("device", issue_ns, to_ns)):
+        writer.open(track, begin_ns, name)
         writer.close(track, end_ns)
+    writer.close(track, to_ns)
 
 
 def _counters(writer: Writer, content: Content) -> None:
