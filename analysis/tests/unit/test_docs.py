@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,13 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("traces", "tracers", "replay", "analysis", "notebooks", "traces/samples")
 EXTERNAL = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="https?://')
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
-needs_mkdocs = pytest.mark.skipif(
-    not importlib.util.find_spec("mkdocs"), reason="no mkdocs: pip install -e '.[docs]'"
-)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str, str], None]) -> Path:
     """Build the site, strictly, with all connections to elsewhere refused."""
+    if not importlib.util.find_spec("mkdocs"):
+        require("mkdocs", "no mkdocs: pip install -e '.[docs]'")
     place = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(place)]
     nowhere = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
@@ -34,14 +34,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@needs_mkdocs
 def test_site_builds_strictly_and_fetches_nothing(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
     assert [str(p) for p in pages if EXTERNAL.search(p.read_text())] == []
 
 
-@needs_mkdocs
 @pytest.mark.parametrize(
     ("page", "words"),
     [

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
 import click
 import pytest
@@ -132,14 +133,15 @@ def test_man_pages_and_completion_are_whole(root: Page) -> None:
         assert all(line in text for line in page.examples), place
 
 
-@pytest.mark.skipif(not shutil.which("groff"), reason="no program groff")
-def test_man_pages_are_correct_roff() -> None:
+def test_man_pages_are_correct_roff(require: Callable[[str, str], None]) -> None:
+    if not shutil.which("mandoc"):
+        require("mandoc", "no program mandoc")
     for place, text in files().items():
         if place.endswith(".1"):
             done = subprocess.run(
-                ["groff", "-man", "-Tutf8", "-ww", "-z"], input=text, capture_output=True, text=True
+                ["mandoc", "-T", "lint", "-W", "error"], input=text, capture_output=True, text=True
             )
-            assert (done.returncode, done.stderr) == (0, ""), place
+            assert (done.returncode, done.stdout) == (0, ""), place
 
 
 def test_options_of_a_page_survive_markdown(root: Page) -> None:
