@@ -173,6 +173,7 @@ def test_every_cause_has_all_that_is_shown_of_it():
 
 
 LISTS = {
+    "insight_stages.py": "'inode_io', 'block_device'",
     "causes.py": '"cpu", "steal", "runq", "preempt"',
     "lookups.py": "'lookup_io', 'dir_lock'",
     "cpu.py": '"cpu", "steal"',

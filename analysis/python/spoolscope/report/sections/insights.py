@@ -1,5 +1,7 @@
 """What makes calls slow, what to try, and what that costs."""
 
+from markupsafe import Markup
+
 from spoolscope.analysis.insights import Insight
 from spoolscope.analysis.wording import duration, percent
 from spoolscope.report.inputs import Inputs
@@ -30,13 +32,19 @@ def make(page: Inputs) -> Section:
 def _table(name: str, insights: list[Insight]) -> TableBlock:
     rows = [
         [one.severity, duration(one.at_stake_ns), f"{percent(one.share)} of {one.share_of}",
-         f"{one.culprit} {one.mechanism}.", one.remedy, one.price, f"{one.code}, see {one.section}"]
+         f"{one.culprit} {one.mechanism}.", one.remedy, one.price, _link(one)]
         for one in insights
     ]  # fmt: skip
     return TableBlock(
         f"Insights: {name}",
         ["severity", ">at stake", "part", "~what happens", "~try", "~price", "rule"],
         rows,
-        f"{len(rows)} rules fired. A severity is high from 40 % of the time on, medium from 20 %; "
-        "'spoolscope explain --json' has the numbers that each rests on.",
+        f"Rules that fired: {len(rows)}. A severity is high from 40 % of the time on, medium from "
+        "20 %; 'spoolscope explain --json' has the numbers that each rests on.",
     )
+
+
+def _link(insight: Insight) -> str:
+    """Return the code of the rule, and where the page shows more of it."""
+    link = '{code}, see <a href="#{section}">{section}</a>'
+    return Markup(link).format(code=insight.code, section=insight.section)
