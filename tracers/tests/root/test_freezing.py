@@ -50,6 +50,7 @@ def hook(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.times
 def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
     mount, disk = slow_spool("ext4")
     output, lock = tmp_path / "box", mount / "lock"
@@ -73,6 +74,9 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
 
     assert (slow["rule"], flight["rule"], held["rule"], rate["rule"]) == RULES
     assert (end["why"], end["rule"]) == ("end", None)
+    # What nobody asked for is not noted: --user-stacks.
+    assert Trace.open(traces[0]).meta["user_stacks"] is None
+    assert not (traces[0] / "user_calls.parquet").exists()
     called = flight["in_flight"]
     assert (called["pid"], called["syscall"]) == (waiter, "fcntl")
     assert 400e6 < called["dur_ns"] < 900e6

@@ -68,14 +68,3 @@ def test_functions_ask_so_often_as_they_were_told(spool, tmp_path, askers):
     ).stdout  # fmt: skip
     assert "By the code that asked for it" in shown
     assert "< sync_index < deliver < main" in " ".join(shown.split())
-
-
-def test_without_being_asked_nothing_is_noted(spool, tmp_path, askers):
-    mount = spool("ext4")
-    command = ["sh", "-c", f"echo | {askers[0]} {mount}/x 2 2 2"]
-    trace = Trace.open(
-        record(Request(spools=[mount], output=tmp_path / "t", command=command)).trace
-    )
-    assert trace.meta["user_stacks"] is None
-    assert not (trace.path / "user_calls.parquet").exists()
-    assert explain(trace).user_code is None
