@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 
 from spoolscope.cli import main as cli
 from spoolscope.cli.markdown import document, pipes
+from spoolscope.cli.plan import _folded
 from spoolscope.cli.sheets import Sheet, sheets
 from spoolscope.traces.errors import INCOMPLETE
 
@@ -227,3 +228,12 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
 
 def test_a_wide_terminal_changes_nothing(said: Callable[[], str]) -> None:
     assert said() == run("candidates", "--markdown").stdout
+
+
+def test_long_lines_fold_and_names_in_them_stay_as_they_are() -> None:
+    name = "/".join(["mailbox"] * 8) + "/a\nb\x1b"
+    lines = _folded(f"  its thread did before: 4564:4 imap at 1.04 s: newfstatat {name} = 0")
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert [line[:2] for line in lines] == ["  "] * len(lines)
+    assert "/a\\x0ab\\x1b" in " ".join(lines)

@@ -11,7 +11,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames, real_names
 from spoolscope.traces.trace import Trace
 
-HINT = "Names are hidden here; --names shows them: this machine has the book that tells them."
+HINT = "Names are hidden here; --names shows them: this machine has their book."
 _OPTIONS = (
     click.option(
         "--names",

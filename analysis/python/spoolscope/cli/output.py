@@ -370,7 +370,7 @@ def wrapped(text: str, indent: str = "", then: str | None = None) -> list[str]:
     import textwrap
 
     return textwrap.wrap(
-        text,
+        shown(text),  # before a line end in a name becomes a blank
         80,
         initial_indent=indent,
         subsequent_indent=indent + "  " if then is None else then,

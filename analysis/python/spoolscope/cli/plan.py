@@ -9,7 +9,15 @@ import click
 
 from spoolscope.cli.limits import SEED
 from spoolscope.cli.names import marked, named, names_lines, names_options
-from spoolscope.cli.output import AT_LENGTH_S, emit_json, json_option, progress, quiet_option, warn
+from spoolscope.cli.output import (
+    AT_LENGTH_S,
+    emit_json,
+    json_option,
+    progress,
+    quiet_option,
+    warn,
+    wrapped,
+)
 from spoolscope.cli.planning import planning_options, what_if
 from spoolscope.cli.printing import say
 from spoolscope.replay.engine import Engine
@@ -80,7 +88,8 @@ def command(
         if call is not None:
             show("ordering its calls")
             found = explain(opened, read_plan(file), engine, options["order"], call)
-            lines = [line for one in found for line in _why(one)]
+            said_why = (line for one in found for line in _why(one))
+            lines = [part for line in said_why for part in _folded(line)]
             calls = [marked(one, opened) for one in found]
             _print(calls, [*lines, *said], as_json=as_json)
         else:
@@ -144,6 +153,11 @@ def _why(found: dict[str, Any]) -> Iterable[str]:
             yield f"      {whose} {edge['reason']}"
     if not found["waits"]:
         yield "  waits for no other thread"
+
+
+def _folded(line: str) -> list[str]:
+    text = line.lstrip()
+    return wrapped(text, " " * (len(line) - len(text)))
 
 
 def _call(call: dict[str, Any]) -> str:
