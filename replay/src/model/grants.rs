@@ -190,6 +190,7 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
         (Lock::Exclusive | Lock::Shared, _) if own => Relation::Ended,
         (_, Lock::Refused) => Relation::None,
         (Lock::Refused, Lock::Release) if excludes => Relation::Ended,
+        (Lock::Refused, _) if makes_way(after, before) => Relation::Ended,
         (Lock::Refused, _) => Relation::None,
         (Lock::Release, Lock::Release) if ended && before.hold.overlaps(&after.hold) => {
             Relation::Ended
@@ -197,10 +198,18 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
         (_, Lock::Release) => Relation::None,
         (Lock::Release, _) if excludes && (ended || !after.blocks) => Relation::Ended,
         (Lock::Release, _) => Relation::None,
+        // It made way as a release does.
+        _ if makes_way(before, after) && (ended || !after.blocks) => Relation::Ended,
         _ if !excludes => Relation::None,
         _ if ended || !before.blocks || !after.blocks || keeps(after) => Relation::Ended,
         _ => Relation::Rival,
     }
+}
+
+/// Whether a lock that is shared from now on makes way for another shared one.
+fn makes_way(yielding: &Change, other: &Change) -> bool {
+    let shared = !other.hold.exclusive && !yielding.hold.same_owner(&other.hold);
+    yielding.yields && shared && yielding.hold.overlaps(&other.hold)
 }
 
 /// Whether a call has its lock without giving up the one that it turns into it; it could not give
@@ -226,7 +235,7 @@ fn implies(ops: &[PlanOp], later: &Access, earlier: &Access) -> bool {
         _ => false,
     };
     // A shared lock that ends makes way for no other shared one, which so does not wait for it.
-    let as_much = after.hold.exclusive || !before.hold.exclusive;
+    let as_much = after.hold.exclusive || !(before.hold.exclusive || before.yields);
     more && as_much && after.hold.covers(&before.hold)
 }
 

@@ -28,6 +28,22 @@ fn locks_are_waited_for_in_the_kernel_and_had_in_order() {
 }
 
 #[test]
+fn who_shares_a_lock_comes_after_it_is_shared() {
+    const HELD: &str = "fd=3 ino=4 cmd=6";
+    let script = format!(
+        "A 0-10 fcntl {HELD} lock=1 = 0
+         B 12-14 fcntl {HELD} lock=0 = -11
+         A 20-30 fcntl {HELD} lock=0 = 0
+         B 40-50 fcntl {HELD} lock=0 = 0
+         A 60-70 fcntl {HELD} lock=0 = 0
+         A 80-90 fcntl {HELD} lock=2 = 0
+         C 95-99 fcntl {HELD} lock=0 = 0"
+    );
+    // B is refused while A has it alone, and has its part once A shares it.
+    assert_eq!(edges(&script), [(1, 0), (2, 1), (3, 2), (6, 5)]);
+}
+
+#[test]
 fn whom_a_signal_woke_was_refused_by_the_last_who_had_the_lock() {
     const LOCK: &str = "fd=3 ino=4 cmd=7 lock=1";
     const UNLOCK: &str = "fd=3 ino=4 cmd=7 lock=2";

@@ -113,6 +113,8 @@ pub struct Change {
     pub blocks: bool,
     /// Its owner had these bytes locked already, in another way.
     pub converts: bool,
+    /// Its owner had them for itself alone, and shares them now.
+    pub yields: bool,
 }
 
 /// Open files with locks of which descriptors are closed, and whether these are the last.
@@ -249,11 +251,14 @@ impl Locks {
                 role: Lock::Release,
                 blocks: false,
                 converts: false,
+                yields: false,
             };
             return (given_up.into_iter().map(change).collect(), closed);
         };
         let own = |held: &Hold| held.same_owner(&hold) && held.overlaps(&hold);
         let converts = self.held(hold.key).any(own);
+        let alone = |held: &Hold| own(held) && held.exclusive;
+        let yields = role == Lock::Shared && self.held(hold.key).any(alone);
         if role != Lock::Refused {
             self.remove(&hold);
             self.held.entry(hold.key).or_default().push(hold);
@@ -268,6 +273,7 @@ impl Locks {
             role,
             blocks,
             converts,
+            yields,
         };
         (vec![change], Closed::new())
     }
