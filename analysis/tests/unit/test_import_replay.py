@@ -80,4 +80,4 @@ def test_what_the_lines_left_open_is_said(
     assert made.exit_code == 0, made.output
     assert warned in made.stderr
     info = CliRunner().invoke(group, ["info", str(trace)])
-    assert f"2 lines of strace {said}, 2 without duration" in info.stdout
+    assert f"2 lines of strace {said}, 2 without duration" in " ".join(info.stdout.split())

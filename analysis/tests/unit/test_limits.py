@@ -81,6 +81,7 @@ def test_absurd_numbers_are_wrong_usage(
     needed = [p for p in command_of(words).params if isinstance(p, click.Argument) and p.required]
     given = [*words, *[trace for _ in needed]]
     given += ["--no-record", "--on", f"dir:{tmp_path}"] if words == ("replay",) else []
+    given += ["--to", "folded", "-o", tmp_path / "out"] if words == ("export",) else []
     given.append(option)
     if words[0] in ("plan", "replay") and option == "--scale-window":
         given[-1:] = ["--scale-users", "2", option]

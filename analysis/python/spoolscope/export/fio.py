@@ -55,7 +55,7 @@ class Fio:
             )
         ((dev,),) = busiest
         name, first_ns, at_us = _name(int(dev)), None, 0
-        with output.open("w", encoding="ascii") as file:
+        with output.open("x", encoding="ascii") as file:
             file.write(f"{HEADER}\n0 {name} add\n0 {name} open\n")
             for ts_ns, op, offset, length, before, after in content.rows(_REQUESTS.format(dev=dev)):
                 first_ns = ts_ns if first_ns is None else first_ns

@@ -26,7 +26,7 @@ class Folded:
 
     def write(self, content: Content, output: Path) -> None:
         """Write the lines; their numbers add up to the time of the calls."""
-        with output.open("w", encoding="utf-8") as file:
+        with output.open("x", encoding="utf-8") as file:
             for *stack, ns in content.rows(BY_CAUSE):
                 file.write(f"{';'.join(map(_frame, stack))} {ns}\n")
 

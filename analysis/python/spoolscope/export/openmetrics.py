@@ -38,7 +38,7 @@ class OpenMetrics:
 
     def write(self, content: Content, output: Path) -> None:
         """Write it; seconds have nine digits, so that no nanosecond is lost."""
-        with output.open("w", encoding="utf-8") as file:
+        with output.open("x", encoding="utf-8") as file:
             for line in _lines(content):
                 file.write(f"{line}\n")
 

@@ -40,7 +40,7 @@ class Otlp:
 
     def write(self, content: Content, output: Path) -> None:
         """Write metrics, commits, then calls; times are ns since the epoch, as text."""
-        with output.open("w", encoding="ascii") as file:
+        with output.open("x", encoding="ascii") as file:
             _line(file, {"resourceMetrics": [_metrics(content)]})
             spans = _Spans(content)
             for resource, part in spans.parts():

@@ -84,7 +84,7 @@ class Perfetto:
 
     def write(self, content: Content, output: Path) -> None:
         """Write threads, then commits, requests and counters; times are of the wall clock."""
-        with output.open("wb") as file:
+        with output.open("xb") as file:
             writer = Writer(file, content.start_ns)
             threads = _Threads(writer, _process_names(content.trace))
             for call in content.calls():

@@ -34,7 +34,7 @@ class Speedscope:
             profiles = _Profiles(Path(place), frames, content.start_ns)
             for call in content.calls():
                 profiles.add(call)
-            with output.open("w", encoding="ascii") as file:
+            with output.open("x", encoding="ascii") as file:
                 head = {"$schema": SCHEMA, "exporter": "spoolscope"}
                 head["name"] = shown(content.trace.path.name)
                 file.write(f'{json.dumps(head)[:-1]}, "profiles": [')

@@ -11,6 +11,7 @@ import pyarrow.csv
 from spoolscope.analysis.asked import AskedTable, tables
 from spoolscope.export.content import BATCH, Content
 from spoolscope.export.rows import cell
+from spoolscope.traces.files import write_file
 from spoolscope.traces.reveal import mapped
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import shown, shown_json
@@ -37,7 +38,7 @@ class CsvTables:
             _columns(), pa.schema([(name, pa.string()) for name in COLUMNS])
         )
         pa.csv.write_csv(told, output / "columns.csv")
-        (output / "meta.json").write_text(shown_json(content.trace.meta, indent=1) + "\n")
+        write_file(output / "meta.json", shown_json(content.trace.meta, indent=1) + "\n")
 
 
 class Sqlite:

@@ -49,12 +49,17 @@ def user_stack_columns(capture: Capture, comms: Comms) -> Columns:
         for depth, frame in enumerate(stack)
     ]
     files = [program(str(file["path"]).encode(), comms) for file in told["files"]]
-    ids = [file["build_id"] for file in told["files"]]
+    ids = [_hidden(file["build_id"], comms) for file in told["files"]]
     return {
         "user_stack_id": np.array([frame[0] for frame in frames], np.int64),
         "depth": np.array([frame[1] for frame in frames], np.int16),
-        "function": [frame[4] for frame in frames],
+        "function": [_hidden(frame[4], comms) for frame in frames],
         "file": np.array([files[frame[2]] for frame in frames], object),
         "offset": np.array([frame[3] for frame in frames], np.int64),
         "build_id": [ids[frame[2]] for frame in frames],
     }
+
+
+def _hidden(name: str | None, comms: Comms) -> str | None:
+    """Return what names a program, too, as the program's own name would be shown."""
+    return None if name is None else comms.text(name.encode())

@@ -138,10 +138,10 @@ USER_STACKS = Table(
     (
         Column("user_stack_id", I64, "", "Id of the stack, from 0."),
         Column("depth", I16, "", "0 is the innermost frame."),
-        Column("function", SYMBOL, "", "As the symbols of the file name it; null if they do not.", nullable=True),
+        Column("function", SYMBOL, "", "As the symbols of the file name it; null if they do not.", nullable=True, private=COMM),
         Column("file", SYMBOL, "", "File of the code.", private=PROGRAM),
         Column("offset", I64, "bytes", "Place in it: of the last byte of the calling instruction."),
-        Column("build_id", SYMBOL, "", "Build id of the file; null if it has none.", nullable=True),
+        Column("build_id", SYMBOL, "", "Build id of the file; null if it has none.", nullable=True, private=COMM),
     ),
 )
 

@@ -8,6 +8,7 @@ from spoolscope.cli.main import group
 from spoolscope.cli.manual.completion import SHELLS, script
 from spoolscope.cli.manual.man import man_page
 from spoolscope.cli.manual.pages import Page, page_of
+from spoolscope.traces.files import write_file
 
 
 def files() -> dict[str, str]:
@@ -28,7 +29,7 @@ def main(prefix: Path) -> None:
     for place, text in files().items():
         target = prefix / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        write_file(target, text)
 
 
 if __name__ == "__main__":
