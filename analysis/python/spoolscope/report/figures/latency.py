@@ -50,7 +50,7 @@ def _line(curve: Curve, name: str, number: int, most: int) -> go.Scatter:
     """Draw 1 - F, at most so many points; the largest value has no share above it."""
     slower = [max(0.0, 1 - share) for share in curve.share]
     points = [(x, y) for x, y in zip(curve.x_ns, slower, strict=True) if x > 0 and y > 0]
-    points = points[:: -(-len(points) // most)] + points[-1:]
+    points = points[:: max(1, -(-len(points) // most))] + points[-1:]
     return go.Scatter(
         x=[x for x, _ in points],
         # More digits are not seen, and are most of a page's bytes.
