@@ -50,6 +50,8 @@ class InsightRule:
             ends their name; ``mechanism`` the rest of it.
         remedy: What to try; ``price`` what that costs in durability or risk.
         section: Anchor of the report's section that shows it.
+        most: SQL for the most that can be at stake, ns, of ``cause_times``, ``call_totals`` and
+            recorded tables, which are cheap: where that is too little, nothing else is made.
         of: A key of ``OF``.
         least_share: Part of that time from which on it counts.
     """
@@ -64,6 +66,7 @@ class InsightRule:
     remedy: str
     price: str
     section: str
+    most: str = ""
     of: str = "calls"
     least_share: float = LEAST_SHARE
 
@@ -146,12 +149,22 @@ def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> lis
 
 def apply(work: Work, rule: InsightRule) -> list[Insight]:
     """Return the insights of one rule."""
+    if rule.most and not _can_matter(work, rule):
+        return []
     work.make(*rule.needs)
     cursor = work.con.execute(rule.sql)
     names = [column[0] for column in cursor.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     shares = [(row, min(1.0, (row[_AT_STAKE] or 0) / row[_OF]) if row[_OF] else 0) for row in rows]
     return [_insight(rule, row, share) for row, share in shares if share >= rule.least_share]
+
+
+def _can_matter(work: Work, rule: InsightRule) -> bool:
+    work.make("cause_times", "call_totals", "totals")
+    row = work.con.execute(
+        f"SELECT ({rule.most}) >= ? * filesystem_ns FROM totals", [rule.least_share]
+    ).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight:
