@@ -20,6 +20,7 @@ INCLUDED = {
     "tracers/COST.md": "measured/cost.md",
     "analysis/GROUND-TRUTH.md": "measured/ground-truth.md",
     "analysis/GROUND-TRUTH-VM.md": "measured/ground-truth-vm.md",
+    "analysis/INSIGHTS.md": "measured/insights.md",
     "analysis/RANKING.md": "measured/ranking.md",
     "analysis/DEVICE-MODELS.md": "measured/device-models.md",
     "traces/RESULTS.md": "reference/results-fields.md",
