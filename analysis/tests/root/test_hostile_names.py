@@ -154,7 +154,7 @@ def test_top_shows_the_program(place: Path) -> None:
 def test_errors_quote_the_mount(place: Path) -> None:
     mount = mount_of(place)
     for words in (["record", "--spool", f"{mount}/no", "-o", "x.trace", "-d", "1"],
-                  ["top", "--spool", f"{mount}/no"],
+                  ["top", "-C", "--spool", f"{mount}/no"],
                   ["info", mount], ["explain", mount], ["replay", mount], ["compare", mount],
                   ["freeze", mount], ["report", f"{mount}/a", "-o", f"{mount}/b/c"]):  # fmt: skip
         code, told = on_terminal([*SPOOLSCOPE, *words], place)

@@ -69,7 +69,7 @@ def test_it_has_to_be_asked_for_twice(loop: Loop) -> None:
         assert said.value.remedy.endswith(f"--format-device {device}")
     with pytest.raises(SpoolscopeError, match=f"all that {other} holds"):
         given(Asked(device, other, [device]))
-    with pytest.raises(SpoolscopeError, match="a device that is not replayed on"):
+    with pytest.raises(SpoolscopeError, match="a device that this replay does not use"):
         given(Asked(device, None, [device, other]))
     with pytest.raises(SpoolscopeError, match="no device is given"):
         given(Asked(None, None, [device]))
@@ -321,7 +321,7 @@ def test_what_a_server_exports_is_on_no_disk(loop: Loop) -> None:
 def test_too_small_a_device(loop: Loop) -> None:
     disks = twice(loop())
     disks.check_room(64 * MIB)
-    with pytest.raises(SpoolscopeError, match="has 64 MiB, this replay needs 65 MiB"):
+    with pytest.raises(SpoolscopeError, match="has 64 MiB, but this replay needs 65 MiB"):
         disks.check_room(64 * MIB + 1)
 
 

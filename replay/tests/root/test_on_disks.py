@@ -144,7 +144,7 @@ def test_a_disk_that_is_too_small_is_not_touched(
     disks: tuple[Path, Path], trace: Path, tmp_path: Path
 ) -> None:
     small = disks[1]
-    with pytest.raises(SpoolscopeError, match="has 100 MiB, this replay needs 1024 MiB"):
+    with pytest.raises(SpoolscopeError, match="has 100 MiB, but this replay needs 1024 MiB"):
         replay(trace, ["ext4"], tmp_path / "out", devices=Asked(small, None, [small]))
     assert not any(small.read_bytes())
 
