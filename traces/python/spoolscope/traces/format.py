@@ -147,7 +147,7 @@ Rules for every table:
 * integers are signed and times are int64 nanoseconds: no logical timestamp types, which Spark
   refuses; `ts_ns` counts from the epoch and steps with the monotonic clock of the recording;
 * a null means "not known" or "no such argument"; 0 is a measured zero;
-* zstd level 3, row groups of {ROW_GROUP:,} rows, DELTA on `ts_ns`, page index, a bloom filter on
+* zstd level 6, row groups of {ROW_GROUP:,} rows, DELTA on `ts_ns`, page index, a bloom filter on
   `path_id` where pyarrow writes one, and the metadata of meta.json in the footer;
 * columns marked *symbol* are dictionary-encoded strings;
 * versions: new nullable columns and new tables may be added within a version of the schema;
