@@ -1,7 +1,7 @@
-"""Capabilities of the machine, for tests: a missing one is a skip with a sentence.
+"""Capabilities of the machine, for tests: if one is missing, a test is skipped with a reason.
 
-With SPOOLSCOPE_REQUIRE=bpf,ext4,... (or "all") in the environment, as in .ci/run, the skip of a
-named capability is a failure.
+With SPOOLSCOPE_REQUIRE=bpf,ext4,... (or "all") in the environment, as in .ci/run, a missing
+capability of that name is a failure instead.
 """
 
 import os
@@ -41,11 +41,11 @@ PROGRAMS = (
 Require = Callable[..., None]
 
 ROBBED = 0.05
-"""Of the CPU time, taken by the host: more than a test of times can bear."""
+"""Share of the CPU time taken by the host above which a failed test of times is repeated."""
 _HOST_TICKS = pytest.StashKey[tuple[int, int]]()
 
-# A shell starts what it puts into the background with SIGINT ignored, and every program that a
-# test interrupts would inherit that.
+# A shell starts background jobs with SIGINT ignored, and every program that a test interrupts
+# would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -54,8 +54,8 @@ def require() -> Require:
     """Return ``require(capability, reason="")``: skip, or fail, when it is missing.
 
     Known capabilities are probed: root, bpf, the filesystems, chromium, strace, cargo, clang,
-    bpftool, bpftrace, blkparse, fio, getfattr. Any other name needs ``reason``: the caller's own
-    finding of why not.
+    bpftool, bpftrace, blkparse, fio, getfattr. Any other name needs ``reason``, in which the caller
+    states why it is missing.
     """
 
     def check(capability: str, reason: str = "") -> None:
@@ -87,7 +87,7 @@ def lab_machine(require: Require) -> Callable[[str], "Machine"]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keep the notes of commands that tests kill from those of the operator, and keys."""
+    """Separate keys, and notes on commands that tests kill, from those of the operator."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     place = tmp_path_factory.mktemp("state")
     os.environ["XDG_STATE_HOME"] = str(place)
@@ -96,7 +96,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_notes(own_state: Path) -> None:
-    """Let no test see notes on commands that another has killed."""
+    """Remove notes on commands that another test has killed."""
     shutil.rmtree(own_state / "spoolscope", ignore_errors=True)
 
 
@@ -116,9 +116,9 @@ def spool(tmp_path: Path, require: Require) -> Iterator[Callable[[str], Path]]:
 def slow_spool(
     tmp_path: Path, require: Require
 ) -> Iterator[Callable[[str], tuple[Path, "SlowDisk"]]]:
-    """Return ``slow_spool(fstype)``: a spool, and its disk, which can be told to take its time.
+    """Return ``slow_spool(fstype)``: a spool, and its disk, which can be made slow.
 
-    For tests of sleeps: on a fast machine a request may be answered before anybody waits for it.
+    For tests of sleeps: on a fast machine a request may be answered before a thread waits for it.
     """
     from spoolscope.lab.slowdisk import SlowDisk
 
@@ -177,9 +177,9 @@ def when_ready() -> Iterator[Callable[..., None]]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Judge a test marked ``times`` again if the host took much of the CPU time meanwhile.
+    """Repeat a failed test marked ``times`` if the host took much of the CPU time meanwhile.
 
-    Only an assertion that failed: what must hold on any machine fails by ``pytest.fail``.
+    Only failed assertions count: conditions that hold on any machine fail by ``pytest.fail``.
     """
 
     def again(error: BaseException | None) -> bool:
@@ -196,13 +196,13 @@ def _was_robbed(item: pytest.Item) -> bool:
 
 
 def _host_ticks() -> tuple[int, int]:
-    """Return ticks that the host of this virtual machine took, and of all CPUs, idle ones too."""
+    """Return the ticks that the host of this virtual machine took, and all ticks of all CPUs."""
     words = Path("/proc/stat").read_text().partition("\n")[0].split()
     return int(words[8]), sum(map(int, words[1:9]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests marked ``root`` when not root; others get tracefs, as from an init system."""
+    """Skip tests marked ``root`` when not root, else mount tracefs for them, as init does."""
     item.stash[_HOST_TICKS] = _host_ticks()
     if not item.get_closest_marker("root"):
         return

@@ -1,4 +1,4 @@
-"""What the replayer is held against: a plain C loop, and fio's iolog replay.
+"""Anchors that the replayer is compared with: a plain C loop, and fio's iolog replay.
 
 Both issue what they can of the calls of a plan, in recorded order, from one thread.
 """
@@ -37,7 +37,7 @@ LOCKING = (5, 6, 7, 36, 37, 38)
 
 @dataclass(frozen=True)
 class Rate:
-    """Calls (or I/Os) a second, of how many, and how many had another result."""
+    """Calls (or I/Os) per second, all calls, and those with another result."""
 
     per_s: float
     calls: int
@@ -95,7 +95,7 @@ def _row(op: Any, call: Any, plan: Plan, process: int, slots: Any, string: Any) 
             args[at] = min(int(op["size"]), 16 << 20)
         else:
             args[at] = int(op[word])
-    # Of processes that wait for one another one loop cannot wait for any: it asks.
+    # One loop cannot wait for processes that wait for one another: it asks without waiting.
     if call.name == "fcntl" and op["cmd"] in (7, 38):
         args[1] -= 1
     if call.name == "flock":
@@ -121,7 +121,7 @@ def run_loop(program: Path, place: Path, target: Path) -> Rate:
 
 
 def write_iolog(plan: Plan, place: Path) -> int:
-    """Write fio's iolog of the reads, writes and syncs; return how many of the calls it holds.
+    """Write fio's iolog of the reads, writes and syncs; return how many calls it holds.
 
     fio knows files by name and has no position of its own: a file is named by its inode, and
     calls without a recorded offset are left out.

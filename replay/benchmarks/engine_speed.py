@@ -68,7 +68,7 @@ def plan_speed(trace: Path, place: Path) -> list[str]:
     """Make the plan; then let the engine check it and derive its order."""
     opened, plan = Trace.open(trace), place / "plan"
     build(opened, plan)  # once for the libraries
-    plan.unlink()  # to give back the pages of this one is no part of making the next
+    plan.unlink()  # giving back its pages is no part of making the next plan
     began = time.process_time()
     summary = build(opened, plan)
     python_s = time.process_time() - began
@@ -115,7 +115,7 @@ def issue_speed(place: Path, rounds: int) -> list[str]:
 
 
 def fio_can(plan: Plan, place: Path) -> bool:
-    """Write fio's log; say why it cannot be replayed, if so."""
+    """Write fio's log; return whether fio can replay it, and print why not."""
     if not shutil.which("fio"):
         print("fio is missing: apt-get install fio")
         return False
@@ -164,7 +164,7 @@ def engine(plan: Path, place: Path, *words: str) -> anchors.Rate:
 
 
 def stored_bytes(place: Path) -> list[str]:
-    """Tell what a run leaves on disk for each call; the plan is gone when it ends."""
+    """Print how many bytes per call a run leaves on disk; the plan is gone when it ends."""
     plan = read_plan(place / "plan")
     engine(place / "plan", place)
     outcomes = read_outcomes(place / "outcomes")

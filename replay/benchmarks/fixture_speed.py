@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def cost(work: Callable[[], object]) -> Cost:
-    """Seconds by the clock, and CPU seconds, of the programs that some work runs."""
+    """Return wall-clock and CPU seconds of the programs that some work runs."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     work()
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

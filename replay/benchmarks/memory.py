@@ -153,7 +153,7 @@ def unreclaimable(group: Path, kinds: tuple[str, ...]) -> int:
 
 
 def evict(file: Path) -> None:
-    """Drop a file from the page cache, so that who reads it is charged for it."""
+    """Drop a file from the page cache, so that its next reader is charged for it."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -176,7 +176,7 @@ def repeat(one: Path, calls: int, out: Path, *, own_names: bool = True) -> int:
     n = -(-calls // int((parts["ops"]["call"] != NO_CALL_ROW).sum()))
     threads = Threads(parts["threads"], parts["ops"])
     length = int(max(header["duration_ns"], parts["ops"]["end_ns"].max())) + 2
-    # Who came later and was still there at the end of the trace ends with its copy.
+    # Threads that came later and were still there at the end of the trace end with their copy.
     ends = pseudo(EXIT, np.flatnonzero(threads.linger), np.int64(length - 1))
     parts["ops"] = np.concatenate([parts["ops"], ends])
     flat = strings
@@ -214,7 +214,7 @@ def _section(raw: npt.NDArray[np.uint8], header: Any, at: str, dtype: Any, n: in
 
 
 def _prefixed(number: int, strings: list[bytes]) -> list[bytes]:
-    """The strings of a copy, below its directory, which is the last of them."""
+    """Return the strings of a copy, below its directory, which is the last of them."""
     below = b"copy%d" % number
     return [*(below + b"/" + text if text else below for text in strings), below]
 
@@ -227,10 +227,10 @@ def _directories(n: int, n_strings: int) -> Any:
 
 
 class Threads:
-    """Threads of the copies: those that lasted are in all of them, the others once in each."""
+    """Threads of the copies: those that lasted are common to all, the others are in each."""
 
     def __init__(self, threads: Any, ops: Any) -> None:
-        """Find out who lasted: neither forked nor ended in the plan."""
+        """Find the threads that lasted: neither forked nor ended in the plan."""
         ended = np.zeros(len(threads), bool)
         ended[ops["thread"][ops["op"] == EXIT]] = True
         self.lasted = (threads["parent"] == NONE) & (threads["start_ns"] == 0) & ~ended
@@ -238,7 +238,7 @@ class Threads:
         self._rank = np.cumsum(~self.lasted) - 1
 
     def of(self, indices: Any, number: int) -> Any:
-        """Return the indices in a copy of the plan's."""
+        """Return the indices that threads of the plan have in a copy."""
         if number == 0:
             return indices
         others = int((~self.lasted).sum())

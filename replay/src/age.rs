@@ -1,8 +1,9 @@
 //! Ageing: churn that leaves free space and directories in pieces, as years of use do.
 //!
 //! After Geriatrix (ATC'18): files of many sizes are made until the filesystem is nearly full, and
-//! go in random order, again and again. Those that stay at the end keep the free space in pieces.
-//! They lie in `lost+found`, the one directory that no trace, replay or comparison looks into.
+//! removed in random order, again and again. Those that stay at the end keep the free space in
+//! pieces. They lie in `lost+found`, the one directory that no trace, replay or comparison looks
+//! into.
 
 use anyhow::{Context, Result, ensure};
 use foldhash::{HashMap, HashMapExt};
@@ -15,11 +16,11 @@ use crate::extents::Pieces;
 use crate::fixture::check;
 use crate::sandbox::Confinement;
 
-/// How old the filesystem is made.
+/// The age that a filesystem gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Age {
     pub seed: u64,
-    /// Bytes of all files made, by the bytes that were free before.
+    /// Bytes of all files made, divided by the bytes that were free before.
     pub factor: f64,
 }
 
@@ -37,16 +38,15 @@ impl FromStr for Age {
 }
 
 const MOST: f64 = 100.0;
-/// Sizes of files, in blocks of the smallest: any power of two between these is as likely as
-/// another.
+/// File sizes are multiples of the smallest; each doubling between these is equally likely.
 const SMALLEST: u64 = 4 << 10;
 const LARGEST: u64 = 256 << 10;
-/// Shares of the free bytes that are taken when files begin and cease to go, and at the end.
+/// Shares of the free bytes in use when removal begins and when it ends; removal comes last.
 const FULL: f64 = 0.98;
 const LOW: f64 = 0.65;
 /// Directories that the files are spread over: filesystems keep files of one directory together.
 const DIRECTORIES: u64 = 64;
-/// File that shows in how many pieces the free space is.
+/// Size of a file whose pieces show in how many pieces the free space is.
 const PROBE: u64 = 64 << 20;
 const PLACE: &[u8] = b"lost+found";
 
@@ -60,7 +60,7 @@ pub enum Step {
     Remove {
         file: u64,
     },
-    /// Room is had again only when what went is written down.
+    /// Everything is written back: only then is the room of removed files free.
     Settle,
 }
 
@@ -168,7 +168,8 @@ pub fn churn(age: Age, confinement: &Confinement) -> Result<Value> {
                 removed += 1;
                 remove(&at(&name(file)))?;
             }
-            // Other files went when it was full before: the order of all does not depend on it.
+            // A full filesystem may refuse a file: the order of the other steps does not depend on
+            // that.
             Step::Make { file, size } => {
                 if !allocate(&at(&name(file)), size)? {
                     refused.insert(file, size);
@@ -223,7 +224,7 @@ fn remove(path: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are free, what is reserved for root among them: left out, that would stay in one piece.
+/// Returns the free bytes, with those reserved for root: left out, they would stay in one piece.
 fn free(place: &CStr) -> Result<u64> {
     let stat = statvfs(place)?;
     Ok(stat.f_bfree * stat.f_frsize)
@@ -238,7 +239,7 @@ fn statvfs(place: &CStr) -> Result<libc::statvfs> {
     }
 }
 
-/// Has everything written down that was done to the filesystem.
+/// Writes back everything that was done to the filesystem.
 pub fn settle(place: &CStr) -> Result<()> {
     // SAFETY: the path is NUL-terminated; the descriptor is closed.
     unsafe {
@@ -250,7 +251,7 @@ pub fn settle(place: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file that takes room; `false` if there is none, and then no file.
+/// Makes a file that takes room on the disk; `false`, and no file, if there is none.
 fn allocate(path: &CStr, size: u64) -> Result<bool> {
     match try_allocate(path, size) {
         Ok(()) => Ok(true),
@@ -277,7 +278,7 @@ fn try_allocate(path: &CStr, size: u64) -> io::Result<()> {
     }
 }
 
-/// Ext2 and ext3 cannot allocate without writing.
+/// Writes zeros: ext2 and ext3 cannot allocate without writing.
 fn write_zeros(fd: libc::c_int, size: u64) -> io::Result<()> {
     let zeros = vec![0_u8; LARGEST as usize];
     let mut left = size;
@@ -293,7 +294,7 @@ fn write_zeros(fd: libc::c_int, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// In how many pieces a new file comes; it is removed again.
+/// Returns in how many pieces a new file is, and removes it.
 fn probe(place: &CStr, path: &CStr) -> Result<Pieces> {
     ensure!(
         allocate(path, PROBE)?,
@@ -307,8 +308,8 @@ fn probe(place: &CStr, path: &CStr) -> Result<Pieces> {
     Ok(pieces)
 }
 
-/// Names that are there before those of the fixture, and go after these have come: what they leave
-/// in a directory are holes, and blocks that lie apart.
+/// Names that exist before those of the fixture, and are removed once these are made: they leave
+/// holes in the directories, and blocks that lie apart.
 #[derive(Debug)]
 pub struct Crowd(Vec<CString>);
 

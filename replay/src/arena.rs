@@ -1,9 +1,9 @@
-//! What is small, but millions of it: in one file without a name, like what is large (`large.rs`).
+//! Small allocations, millions of them: in one file without a name, like large ones (`large.rs`).
 //!
-//! The kernel can write it out, so that memory need not grow with the names and files of a trace.
-//! Sizes are rounded up to classes; what was freed waits in the list of its class. It is shared with
-//! forked tasks, so none may change it: `close` comes before the first of them, and what is freed
-//! after that stays where it is.
+//! The kernel can write the file out, so that memory need not grow with the names and files of a
+//! trace. Sizes are rounded up to classes, and each class has a list of its free places. The file
+//! is shared with forked tasks, so none may change it: `close` comes before the first of them, and
+//! an allocation that is freed after that stays where it is.
 
 use std::alloc::Layout;
 use std::fs::File;
@@ -14,18 +14,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::large::{LARGE, has_room, read_singly};
 
-/// By so much it grows, and in such pieces it is given back.
+/// The file grows by this much, and is given back in such pieces.
 const CHUNK: usize = 16 << 20;
 /// Addresses set aside, which cost nothing.
 const RESERVED: usize = 256 << 30;
-/// Up to here there is a class for every multiple of `ALIGNED`, from here on four for each doubling.
+/// Up to here there is a class for every multiple of `ALIGNED`; above, four for each doubling.
 const FINE: usize = 1024;
 const ALIGNED: usize = 16;
 const N_FINE: usize = FINE / ALIGNED;
 const N_CLASSES: usize = N_FINE + 4 * (LARGE.ilog2() - FINE.ilog2()) as usize;
 
 static OPEN: AtomicBool = AtomicBool::new(false);
-/// Where the reserved addresses begin; 0 until it is opened.
+/// Start of the reserved addresses; 0 until the arena is opened.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
     file: None,
@@ -37,16 +37,16 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
 
 struct Arena {
     file: Option<File>,
-    /// From the base: nothing lies beyond, and so far reaches the file.
+    /// Bytes from the base: `used` were taken, and the file reaches to `end`.
     used: usize,
     end: usize,
     /// The first free place of each class, which holds the next one; 0: none.
     free: [usize; N_CLASSES],
-    /// Things that lie in each chunk, or reach into it.
+    /// Allocations that lie in each chunk, or reach into it.
     living: [u32; RESERVED / CHUNK],
 }
 
-/// Small things lie in this file from now on; only the first one is taken.
+/// Takes the file of small allocations; only the first one is used.
 pub fn open(file: File) {
     let mut arena = lock();
     if BASE.load(SeqCst) != 0 {
@@ -62,7 +62,7 @@ pub fn open(file: File) {
     }
 }
 
-/// Takes nothing more; gives back what nothing lives in.
+/// Ends allocation, and gives back the chunks in which nothing lives.
 pub fn close() {
     let mut arena = lock();
     OPEN.store(false, SeqCst);
@@ -77,7 +77,7 @@ pub fn close() {
     }
 }
 
-/// A place for something small, if there is one.
+/// Returns a place for a small allocation, if there is one.
 pub fn alloc(layout: Layout) -> Option<*mut u8> {
     if !OPEN.load(Relaxed) || layout.align() > ALIGNED {
         return None;
@@ -86,13 +86,13 @@ pub fn alloc(layout: Layout) -> Option<*mut u8> {
     place.map(ptr::with_exposed_provenance_mut)
 }
 
-/// Whether something lies here.
+/// Returns whether a place is in the arena.
 pub fn holds(place: *mut u8) -> bool {
     let base = BASE.load(Relaxed);
     base != 0 && place.addr().wrapping_sub(base) < RESERVED
 }
 
-/// Whether something that lies here has room for so many bytes where it is, and would need no less.
+/// Returns whether an allocation can change its size in place: the class stays the same.
 pub fn fits(layout: Layout, bytes: usize) -> bool {
     class(layout.size()) == class(bytes)
 }
@@ -109,7 +109,7 @@ fn lock() -> MutexGuard<'static, Arena> {
     ARENA.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The class of a size, and the bytes that it takes.
+/// Returns the class of a size, and the bytes that it takes.
 fn class(bytes: usize) -> (usize, usize) {
     if bytes <= FINE {
         let class = bytes.max(1).div_ceil(ALIGNED) - 1;
@@ -129,7 +129,7 @@ impl Arena {
             0 => self.fresh(bytes)?,
             place => {
                 let free: *const usize = ptr::with_exposed_provenance(place);
-                // SAFETY: a free place of this class, which `give_back` wrote the next one to.
+                // SAFETY: a free place of this class, in which `give_back` stored the next one.
                 self.free[class] = unsafe { *free };
                 place
             }
@@ -142,12 +142,12 @@ impl Arena {
         let (class, bytes) = class(bytes);
         self.count(place, bytes, u32::MAX);
         let free: *mut usize = ptr::with_exposed_provenance_mut(place);
-        // SAFETY: nobody has it any more, it is aligned, and no class is smaller.
+        // SAFETY: the place is not in use any more, it is aligned, and no class is smaller.
         unsafe { *free = self.free[class] };
         self.free[class] = place;
     }
 
-    /// Adds to the number of things in the chunks that a place reaches into, modulo 2^32.
+    /// Adds to the number of allocations in the chunks that a place reaches into, modulo 2^32.
     fn count(&mut self, place: usize, bytes: usize, number: u32) {
         let from = place - BASE.load(Relaxed);
         for chunk in from / CHUNK..=(from + bytes - 1) / CHUNK {
@@ -155,7 +155,7 @@ impl Arena {
         }
     }
 
-    /// Room that was never used.
+    /// Returns room that was never used.
     fn fresh(&mut self, bytes: usize) -> Option<usize> {
         let file = self.file.as_ref()?;
         let base = BASE.load(Relaxed);

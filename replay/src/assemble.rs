@@ -25,7 +25,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The index of a string, added if it is new.
+    /// Returns the index of a string, which is added if it is new.
     pub fn string(&mut self, text: &[u8]) -> u32 {
         if let Some(known) = self.index.get(text) {
             return *known;
@@ -44,7 +44,7 @@ impl Draft {
         }
     }
 
-    /// An operation of another plan with its strings in this one.
+    /// Returns an operation of another plan with its strings in this one.
     pub fn renamed(&mut self, plan: &crate::plan::Plan, op: &PlanOp) -> PlanOp {
         PlanOp {
             path: self.taken(plan, op.path),
@@ -55,8 +55,8 @@ impl Draft {
         }
     }
 
-    /// Bytes of all files at the start, without holes; a hostile plan may have more than can be
-    /// told.
+    /// Returns the bytes of all files at the start, without holes. The sum of a hostile plan may
+    /// overflow: it saturates.
     pub fn tree_bytes(&self) -> i64 {
         let sizes = self.entries.iter().map(|entry| entry.size - entry.holes);
         sizes.fold(0, i64::saturating_add)
@@ -125,7 +125,7 @@ impl Draft {
         }
     }
 
-    /// The plan file, in memory.
+    /// Returns the plan file, in memory.
     #[cfg(test)]
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ impl Draft {
     }
 }
 
-/// An operation of no recorded call, at the very start.
+/// Returns an operation of no recorded call, at the very start.
 pub fn pseudo(thread: u32, op: u16) -> PlanOp {
     PlanOp {
         offset: -1,

@@ -134,8 +134,8 @@ pub enum Order {
     None,
 }
 
-/// How often faster than recorded: beyond these the times of a long recording are no numbers of ns,
-/// or all the same. `pace.py` has the same.
+/// Allowed speeds: beyond these the times of a long recording overflow, or are all the same.
+/// `pace.py` has the same limits.
 const PACES: RangeInclusive<f64> = 0.001..=1e6;
 
 fn pace(text: &str) -> Result<Pace, String> {

@@ -1,13 +1,13 @@
-//! What most passes over a plan ask of every operation, beside the operations.
+//! Members of the operations that most passes over a plan read, in arrays of their own.
 //!
-//! One of these has over a hundred bytes, which must be read from the file again by every pass, and
-//! wherever a pass looks back, if the plan is larger than memory.
+//! An operation has over a hundred bytes. If the plan is larger than memory, every pass would read
+//! them from the file again, and also where it looks back.
 
 use spoolscope_traces::records::PlanOp;
 
 use crate::semantics::{self, Kind};
 
-/// By operation.
+/// One element for each operation.
 #[derive(Debug, Default)]
 pub struct Columns {
     pub kinds: Vec<Kind>,
@@ -30,7 +30,7 @@ impl Columns {
         self.ends_ns.push(op.end_ns);
     }
 
-    /// Place of every operation among those of its thread.
+    /// Returns the place of every operation among those of its thread.
     pub fn positions(&self, n_threads: usize) -> Vec<u32> {
         let mut next = vec![0; n_threads];
         let of = |thread: &u32| {

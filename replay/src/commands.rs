@@ -1,4 +1,4 @@
-//! What each verb does.
+//! The verbs of the command line.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     }
 }
 
-/// Opens a plan; what is as long as it will lie beside it.
+/// Opens a plan; allocations as long as the plan will lie in files beside it.
 fn open(plan: &Path) -> Result<Plan> {
     if let Ok(file) = plan.canonicalize() {
         large::lie_in(file.parent().unwrap_or(Path::new("/")));
@@ -123,7 +123,7 @@ fn open(plan: &Path) -> Result<Plan> {
 /// Walks over a plan; keeps its order in a file if one is given, and prints what it holds.
 fn order(file: &Path, out: Option<&Path>) -> Result<u8> {
     let plan = open(file)?;
-    // The process ends after this: to give memory back piece by piece takes time for nothing.
+    // The process ends after this: freeing memory piece by piece would only take time.
     let walked = ManuallyDrop::new(match out {
         None => Walked::of(&plan, false),
         Some(out) => {
@@ -188,7 +188,7 @@ fn examples(plan: &Plan, unexplained: &[u32]) -> Vec<Value> {
     unexplained.iter().take(20).map(describe).collect()
 }
 
-/// Most bytes that the files may have at once: those at the start, and what calls add.
+/// Returns the most bytes that the files may have at once: those at the start, and what calls add.
 fn peak_bytes(plan: &Plan, start: &Start) -> i64 {
     let writes = |kind| semantics::is_copy(kind) || matches!(kind, Kind::Fallocate | Kind::Write);
     let beyond = plan.of_kind(writes).map(|(_, op)| beyond_record(op));
@@ -196,10 +196,10 @@ fn peak_bytes(plan: &Plan, start: &Start) -> i64 {
     beyond.fold(known, i64::saturating_add)
 }
 
-/// Bytes that a call may write here and that no recorded size of a file tells.
+/// Returns bytes that a call may write here, but that no recorded file size includes.
 fn beyond_record(op: &PlanOp) -> i64 {
     match semantics::kind(op) {
-        // When recorded it failed, or stopped short: here it may succeed.
+        // The recorded call failed, or wrote less: here it may succeed.
         Kind::Fallocate if op.ret < 0 => op.size.max(0),
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
@@ -349,7 +349,7 @@ fn write_outcomes(
     Ok(tally)
 }
 
-/// Outcomes and listings, counted.
+/// Counts of outcomes and listings.
 #[derive(Default)]
 struct Tally {
     verdicts: [usize; 4],
@@ -392,7 +392,7 @@ fn told(summary: &Summary, tally: &Tally) -> Value {
     })
 }
 
-/// How many listings were compared, how many showed other names, and why others were not.
+/// Counts listings that were compared, that showed other names, and that were not, by reason.
 fn told_of(listings: &Listings, tally: &Tally) -> Value {
     json!({
         "compared": tally.same_names + tally.other_names,
@@ -406,7 +406,7 @@ fn told_of(listings: &Listings, tally: &Tally) -> Value {
     })
 }
 
-/// What each operation waits for: (operation, thread, operations it must have finished).
+/// Returns the edges of all operations: (operation, thread, operations it must have finished).
 fn waits(plan: &Plan, edges: &[Edge], order: Order, pace: Pace) -> Vec<Edge> {
     match (order, pace) {
         (Order::None, _) => Vec::new(),
@@ -416,7 +416,7 @@ fn waits(plan: &Plan, edges: &[Edge], order: Order, pace: Pace) -> Vec<Edge> {
     }
 }
 
-/// Creates or empties a file; never what a symbolic link leads to, nor waits for a pipe.
+/// Creates or empties a file; never follows a symbolic link, nor waits for a pipe.
 fn create(path: &Path) -> Result<File> {
     let mut how = File::options();
     how.write(true).create(true).truncate(true);

@@ -1,4 +1,4 @@
-//! Why an operation waits for others: the edges that the engine uses, with their reasons.
+//! Explains why an operation waits for others: the edges that the engine uses, with their reasons.
 
 use anyhow::Result;
 use foldhash::HashSet;
@@ -16,8 +16,8 @@ use crate::planned::{self, Planned};
 use crate::semantics::{self, Kind, Lease, Lock, XattrCall};
 use crate::touches::{self, Makes, Need};
 
-/// The order of a whole plan, and of the operations asked about whom they wait for and who waits
-/// for them.
+/// Returns the order of a whole plan, and for each operation asked about, the operations that it
+/// waits for and those that wait for it.
 pub fn explain(plan: &Plan, planned: &mut Planned, order: Order, asked: &[u32]) -> Result<Value> {
     let rules = planned.take_rules()?;
     let why = planned.why()?;
@@ -36,7 +36,7 @@ struct Explainer<'a> {
     /// Operations of each thread.
     streams: Vec<Vec<u32>>,
     why: &'a planned::Why<'a>,
-    /// Edges with reasons, and what they cover, of the operations asked about.
+    /// Edges with reasons, and those that they cover, of the operations asked about.
     kept: Vec<Why>,
     unexplained: &'a [u32],
 }
@@ -100,7 +100,7 @@ impl<'a> Explainer<'a> {
                 self.kept.push(why);
             }
         }
-        // They come from tables that have no order.
+        // The edges come from hash tables, in no order.
         self.kept
             .sort_unstable_by_key(|why| (why.op, why.thread, why.finished, why.key, why.waits));
         Ok(kinds)
@@ -132,7 +132,7 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    /// The operation that waits, the one it waits for, on what, and what either has to do with it.
+    /// Describes an edge: both operations, the object, and what each operation does with it.
     fn reason(&self, why: &Why) -> Value {
         let first = self.streams[why.thread as usize][why.finished as usize - 1];
         let (op, before) = (&self.ops[why.op as usize], &self.ops[first as usize]);
@@ -183,7 +183,7 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// What an operation needs a name to be, or makes of it.
+/// Returns what an operation needs a name to be, or makes of it.
 fn needed(op: &PlanOp, path: u32) -> &'static str {
     let touches = touches::of(op);
     let own = touches.iter().flatten().find(|touch| touch.path == path);
@@ -200,7 +200,7 @@ fn needed(op: &PlanOp, path: u32) -> &'static str {
     }
 }
 
-/// What an operation did to a name.
+/// Returns what an operation did to a name.
 fn done(op: &PlanOp, path: u32) -> &'static str {
     let touches = touches::of(op);
     let own = touches.iter().flatten().find(|touch| touch.path == path);
@@ -222,7 +222,7 @@ fn data(op: &PlanOp, ino: u64) -> &'static str {
     let own = op.ino == ino;
     let changes = match semantics::copies(op) {
         true => !own,
-        // The truncate of a name tells no inode.
+        // The record of a truncate by name holds no inode.
         false => (own || op.ino == 0) && crate::model::sizes::changes_size(op),
     };
     match changes {
@@ -332,7 +332,7 @@ mod tests {
         explained(&plan(script), Order::Resource, &[at])["explained"][0].clone()
     }
 
-    /// Kind, what, need, did of the only edge.
+    /// Returns kind, what, need and did of the only edge.
     fn only(script: &str, at: u32) -> [Value; 4] {
         let told = told(script, at);
         let waits = told["waits"].as_array().expect("edges");

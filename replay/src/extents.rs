@@ -1,4 +1,4 @@
-//! In how many pieces files lie on the device, as FIEMAP tells.
+//! Number of pieces in which files lie on the device, from FIEMAP.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ impl Pieces {
         })
     }
 
-    /// Counts a file; what is not written back yet has no place. Some filesystems cannot tell.
+    /// Counts a file. Data not yet written back has no place; some filesystems report no places.
     pub fn add(&mut self, path: &CStr) -> Result<()> {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated; the descriptor is closed.
@@ -83,7 +83,7 @@ impl Pieces {
     }
 }
 
-/// Lengths of the stretches of the device that hold a file, in bytes.
+/// Returns the lengths of the stretches of the device that hold a file, in bytes.
 fn runs(fd: libc::c_int) -> Vec<u64> {
     let mut found: Vec<u64> = Vec::new();
     let (mut start, mut end) = (0, None);

@@ -17,14 +17,14 @@ use crate::xattrs;
 
 const PIECE: i64 = 1 << 20;
 
-/// What was built, for the JSON line.
+/// Counts of what was built, for the JSON line.
 #[derive(Debug, Default)]
 pub struct Built {
     pub files: u64,
     pub directories: u64,
     pub others: u64,
     pub bytes: i64,
-    /// Symlinks where they could lead out: never made.
+    /// Symlinks, where they could lead out of the target: never made.
     pub refused: u64,
     /// Sockets that stand in for device nodes, which are never made.
     pub stand_ins: u64,
@@ -32,7 +32,7 @@ pub struct Built {
     pub names_aged: u64,
     /// Extended attributes that were set.
     pub xattrs: u64,
-    /// Those that were not: see `xattrs.rs`.
+    /// Extended attributes that were not set: see `xattrs.rs`.
     pub xattrs_skipped: u64,
 }
 
@@ -92,7 +92,7 @@ pub fn build(
 
 type Named<'a> = (&'a [u8], usize);
 
-/// What is made in which order.
+/// Names to be made, in order.
 struct Parts<'a> {
     directories: Vec<Named<'a>>,
     files: Vec<Named<'a>>,
@@ -124,7 +124,7 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    /// Directories, with the number of names that will be in each.
+    /// Returns directories, with the number of names that will be in each.
     fn crowded(&self) -> Vec<(&'a [u8], usize)> {
         let mut names: HashMap<&[u8], usize> = HashMap::new();
         let made = self.files.iter().chain(&self.directories);
@@ -138,7 +138,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// In how many pieces the files of a tree lie.
+/// Counts the pieces in which the files of a tree lie.
 pub fn pieces(tree: &Tree, confinement: &Confinement) -> Result<Pieces> {
     age::settle(&confinement.path(b""))?;
     let (mut pieces, mut seen) = (Pieces::default(), HashSet::new());
@@ -151,20 +151,20 @@ pub fn pieces(tree: &Tree, confinement: &Confinement) -> Result<Pieces> {
     Ok(pieces)
 }
 
-/// What making any object needs; threads share it.
+/// Data that the threads which make objects share.
 struct Maker<'a> {
     tree: &'a Tree,
     confinement: &'a Confinement,
     pattern: &'a Pattern,
 }
 
-/// Names that a thread takes at once: most of them in one directory, which threads then do not
-/// wait for each other to change.
+/// Names that a thread takes at once: most are in one directory, so that threads seldom wait for
+/// each other to change it.
 const SHARE: usize = 256;
 const MOST_THREADS: usize = 8;
 
 impl Maker<'_> {
-    /// On ext* it is there already.
+    /// Makes lost+found, which on ext* is there already.
     fn make_lost_and_found(&self) -> Result<()> {
         let path = self.confinement.path(b"lost+found");
         // SAFETY: the path is NUL-terminated.
@@ -223,7 +223,8 @@ impl Maker<'_> {
             .with_context(|| format!("cannot make '{}'", String::from_utf8_lossy(name)))
     }
 
-    /// The mode of a file that can be made with it: a further call for each costs as much as this.
+    /// Returns the mode of a file that can be made with it: a further call would cost as much
+    /// again.
     fn mode_at_once(&self, thing: usize) -> Option<u32> {
         let mode = self.tree.things[thing].attributes.mode;
         let plain = semantics::is_regular(mode) && mode & 0o7000 == 0;
@@ -238,7 +239,7 @@ impl Maker<'_> {
             .with_context(|| format!("cannot make '{}'", String::from_utf8_lossy(name)))
     }
 
-    /// Attributes come before the mode, which may forbid them.
+    /// Sets attributes before the mode, which may forbid them.
     fn finish(&self, name: &[u8], thing: usize, built: &mut Built) -> Result<()> {
         let path = self.confinement.path(name);
         let moded = self.mode_at_once(thing).is_some();
@@ -355,7 +356,7 @@ fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) ->
     Ok(())
 }
 
-/// The result of a system call as an `io::Result`.
+/// Returns the result of a system call as an `io::Result`.
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())

@@ -1,4 +1,4 @@
-//! What `fuzz/` feeds: no bytes, given as a plan or as an order, may bring the replayer down.
+//! Entry points of `fuzz/`: no bytes, given as a plan or as an order, may crash the replayer.
 //!
 //! The engine itself is not started: `tests/root/test_hostile.py` runs mutated plans for real.
 
@@ -18,25 +18,24 @@ use crate::plan::Plan;
 use crate::planned::{Planned, Stored, Walked};
 use crate::scale;
 
-/// Refuses bytes that are no plan; orders, explains, cuts, thins out and multiplies one.
+/// Refuses bytes that are no plan; orders, explains, cuts, thins out and multiplies a plan.
 ///
 /// # Panics
-/// If a plan was accepted that cannot be worked with.
+/// If an accepted plan cannot be worked with.
 pub fn plan(bytes: &[u8]) {
     with_plan(bytes, |plan| {
         order(plan.bytes(), b"");
         for part in parts(plan) {
-            // What is derived of a plan that was accepted is one, too, or refused with a reason.
+            // A plan derived from an accepted one is accepted, or refused with a reason.
             with_plan(&part, |part| order(part.bytes(), b""));
         }
     });
 }
 
-/// Works with the order of a plan, changed where these bytes are not zero, or refuses it.
+/// Works with the order of a plan, into which `changes` are XORed, or refuses it.
 ///
 /// # Panics
-/// If no plan is given, if its own order is refused, or if one was accepted that cannot be worked
-/// with.
+/// If no plan is given, if its own order is refused, or if an accepted order cannot be worked with.
 pub fn order(plan: &[u8], changes: &[u8]) {
     let accepted = with_plan(plan, |plan| {
         let whole = order_of(plan);
@@ -46,13 +45,13 @@ pub fn order(plan: &[u8], changes: &[u8]) {
         for (byte, change) in changed.iter_mut().zip(changes) {
             *byte ^= change;
         }
-        // Either is an end.
+        // Both results are allowed.
         let _refused = read(plan, &changed).and_then(|mut order| work_with(plan, &mut order));
     });
     assert!(accepted, "no plan");
 }
 
-/// Gives bytes to work as a plan, if they are one.
+/// Calls `work` with bytes as a plan, if they are one; returns whether they are.
 fn with_plan(bytes: &[u8], work: impl Fn(&Plan)) -> bool {
     let file = in_memory(bytes);
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -72,7 +71,7 @@ fn order_of(plan: &Plan) -> Vec<u8> {
     let file = in_memory(b"");
     let twin = file.try_clone().expect("a descriptor");
     Walked::written(plan, twin).expect("memory");
-    // SAFETY: nobody else has the file.
+    // SAFETY: nothing else has the file.
     let map = unsafe { Mmap::map(&file) }.expect("memory");
     map.to_vec()
 }
@@ -81,7 +80,7 @@ fn read<'a>(plan: &'a Plan, order: &[u8]) -> Result<Planned<'a>> {
     Ok(Planned::Stored(Stored::of(plan, &in_memory(order))?))
 }
 
-/// Does with an order what the steps of a replay do that make no calls.
+/// Runs the steps of a replay that make no calls, with an order.
 fn work_with(plan: &Plan, planned: &mut Planned) -> Result<()> {
     let (before, after) = (planned.start()?.tree, planned.end()?);
     assert!(before.bytes() >= 0 && after.bytes() >= 0);
@@ -91,7 +90,7 @@ fn work_with(plan: &Plan, planned: &mut Planned) -> Result<()> {
     Ok(())
 }
 
-/// A slice of a plan, some of its calls, and two copies of its users.
+/// Returns a slice of a plan, some of its calls, and the plan with a second copy of its users.
 fn parts(plan: &Plan) -> Vec<Vec<u8>> {
     let ops = plan.ops().len();
     let third = plan.duration_ns() / 3;

@@ -1,9 +1,9 @@
-//! What is as long as a trace: in files without a name, so that memory need not grow with it.
+//! Allocations as long as a trace: in files without a name, so that memory need not grow with it.
 //!
-//! The allocator of the program: what is larger than `LARGE` gets a file of its own, which the
-//! kernel can write out and take out of memory; smaller things share one (`arena.rs`). Where no file can
-//! be had all stays in memory. What lies in a file is shared with forked tasks, so none may change it:
-//! `stay_in_memory` comes before the first of them.
+//! This is the allocator of the program. An allocation from `LARGE` on gets a file of its own,
+//! which the kernel can write out and take out of memory; smaller ones share one (`arena.rs`).
+//! Where no file can be had, all stays in memory. Files are shared with forked tasks, so none may
+//! change them: `stay_in_memory` comes before the first of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CString;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
 use crate::arena;
 
-/// Of about as many bytes nobody has dozens.
+/// Allocations of this size are few, so each may have a file of its own.
 pub const LARGE: usize = 16 << 20;
 const PAGE: usize = 4096;
 const NOWHERE: i32 = -1;
@@ -38,8 +38,8 @@ pub fn lie_in(directory: &Path) {
     }
 }
 
-/// New allocations stay in memory; the directory is closed. What was freed is given back, so that no
-/// fork has to copy its page tables.
+/// Makes new allocations stay in memory, and closes the directory. Freed memory is given back, so
+/// that no fork has to copy its page tables.
 pub fn stay_in_memory() {
     close(PLACE.swap(NOWHERE, SeqCst));
     arena::close();
@@ -49,12 +49,12 @@ pub fn stay_in_memory() {
 
 fn close(descriptor: i32) {
     if descriptor != NOWHERE {
-        // SAFETY: it was opened by `lie_in`, and nobody has it any more.
+        // SAFETY: `lie_in` opened it, and nothing uses it any more.
         unsafe { libc::close(descriptor) };
     }
 }
 
-/// A file without a name that has room for so many bytes; none without a directory, or without room.
+/// Returns a file without a name that has so much room; `None` without a directory or room.
 pub fn file(bytes: usize) -> Option<File> {
     unnamed().filter(|file| has_room(file, 0, bytes))
 }
@@ -72,13 +72,13 @@ fn unnamed() -> Option<File> {
     }
 }
 
-/// Takes room in a file, now: on a full disk a store to the mapping would kill.
+/// Takes room in a file now: on a full disk a store to the mapping would kill the process.
 pub fn has_room(file: &File, from: usize, bytes: usize) -> bool {
     // SAFETY: plain system call.
     unsafe { libc::posix_fallocate(file.as_raw_fd(), from as i64, bytes as i64) == 0 }
 }
 
-/// Zeroed memory of a file without a name, shared with forked tasks; null if none can be had.
+/// Returns zeroed memory of a file without a name, shared with forked tasks; null if there is none.
 fn from_file(bytes: usize) -> *mut u8 {
     match file(bytes) {
         Some(file) => mapping(ptr::null_mut(), bytes, libc::MAP_SHARED, file.as_raw_fd()),
@@ -86,15 +86,16 @@ fn from_file(bytes: usize) -> *mut u8 {
     }
 }
 
-/// Has the kernel read back no more than what is touched. Where memory is short it would read as
-/// much around each page as the disk's read-ahead, megabytes on some, and drop for it what is needed
-/// next.
+/// Makes the kernel read back only pages that are touched. If memory is short, it would else read
+/// as much around each page as the disk's read-ahead, megabytes on some, and drop needed pages for
+/// that.
 pub fn read_singly(place: *mut u8, bytes: usize) {
     // SAFETY: advice about what was mapped just now; it changes no contents.
     unsafe { libc::madvise(place.cast(), bytes, libc::MADV_RANDOM) };
 }
 
-/// Zeroed memory that forked tasks share (MAP_SHARED) or copy (MAP_PRIVATE); null if there is none.
+/// Returns zeroed memory that forked tasks share (MAP_SHARED) or copy (MAP_PRIVATE); null if there
+/// is none.
 pub fn memory(bytes: usize, sharing: i32) -> *mut u8 {
     memory_at(ptr::null_mut(), bytes, sharing)
 }
@@ -104,8 +105,9 @@ fn memory_at(place: *mut u8, bytes: usize, sharing: i32) -> *mut u8 {
     mapping(place, bytes.max(1), kind, -1)
 }
 
-/// Zeroed memory that forked tasks share, at a multiple of `unit`: the kernel has huge pages only for
-/// places that are such multiples both in memory and in the mapping. Null if there is none.
+/// Returns zeroed memory that forked tasks share, at a multiple of `unit`: the kernel has huge
+/// pages only for places that are such multiples both in memory and in the mapping. Null if there
+/// is none.
 pub fn aligned(bytes: usize, unit: usize) -> *mut u8 {
     let reserved = memory(bytes + unit, libc::MAP_PRIVATE);
     if reserved.is_null() {
@@ -113,7 +115,7 @@ pub fn aligned(bytes: usize, unit: usize) -> *mut u8 {
     }
     let place = reserved.map_addr(|address| address.next_multiple_of(unit));
     let before = place.addr() - reserved.addr();
-    // SAFETY: the ends of what was mapped just now, which nobody has; no bytes are refused, no more.
+    // SAFETY: both ends of the new mapping are unused; a length of 0 is refused, no more.
     unsafe {
         libc::munmap(reserved.cast(), before);
         libc::munmap(place.add(bytes).cast(), unit - before);
@@ -121,7 +123,7 @@ pub fn aligned(bytes: usize, unit: usize) -> *mut u8 {
     memory_at(place, bytes, libc::MAP_SHARED | libc::MAP_FIXED)
 }
 
-/// Zeroed memory, from a file if it is large and one can be had, else shared or copied as said.
+/// Returns zeroed memory, from a file if it is large and one can be had, else as `sharing` states.
 pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
     if bytes >= LARGE {
         let place = from_file(bytes);
@@ -133,7 +135,7 @@ pub fn map(bytes: usize, sharing: i32) -> *mut u8 {
     memory(bytes, sharing)
 }
 
-/// At the given place with MAP_FIXED, else anywhere.
+/// Maps memory at the given place with MAP_FIXED, else anywhere.
 fn mapping(place: *mut u8, bytes: usize, flags: i32, file: i32) -> *mut u8 {
     let allowed = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: plain system call; the result is checked.
@@ -143,7 +145,7 @@ fn mapping(place: *mut u8, bytes: usize, flags: i32, file: i32) -> *mut u8 {
     }
 }
 
-/// The system's allocator, but for what lies in files.
+/// The system's allocator, except for allocations that lie in files.
 #[derive(Debug)]
 pub struct Allocator;
 
@@ -151,7 +153,7 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
 }
 
-/// A place that is not the system's to give, null if it cannot be had.
+/// Returns a place in a file, null if none can be had; `None` if the system is to allocate.
 fn in_a_file(layout: Layout) -> Option<*mut u8> {
     match is_large(layout) {
         true => Some(map(layout.size(), libc::MAP_PRIVATE)),
@@ -159,8 +161,8 @@ fn in_a_file(layout: Layout) -> Option<*mut u8> {
     }
 }
 
-// SAFETY: what is large is mapped and unmapped by size alone; of the rest the place tells whether it is
-// the arena's or the system's.
+// SAFETY: large allocations are mapped and unmapped by size alone; the address of another shows
+// whether it is the arena's or the system's.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match in_a_file(layout) {
@@ -174,7 +176,7 @@ unsafe impl GlobalAlloc for Allocator {
         match in_a_file(layout) {
             // SAFETY: as the caller promised.
             None => unsafe { System.alloc_zeroed(layout) },
-            // Mapped for this alone.
+            // A mapping of its own is zeroed.
             Some(place) if is_large(layout) => place,
             Some(place) => {
                 // SAFETY: new, and at least so large.

@@ -35,7 +35,7 @@ use clap::Parser;
 use spoolscope_traces::text::complain;
 use std::process::ExitCode;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {
         Ok(code) => ExitCode::from(code),

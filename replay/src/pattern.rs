@@ -1,4 +1,4 @@
-//! Data that can be foretold: every byte follows from the object and its offset.
+//! Predictable data: every byte follows from the object and its offset.
 
 use anyhow::{Result, ensure};
 use std::ptr;
@@ -83,7 +83,7 @@ impl Pattern {
         }
     }
 
-    /// The bytes of an object from an offset on; at least `LONGEST` asked for in `new`.
+    /// Returns the bytes of an object from an offset on; at least `longest` of `new` may be read.
     pub fn at(&self, ino: u64, offset: i64) -> *const u8 {
         let mixed = mix(ino);
         let own = if mixed >> 32 & 0xffff_ffff < self.duplicate * PERCENT {
@@ -95,7 +95,7 @@ impl Pattern {
         self.base.wrapping_add(phase)
     }
 
-    /// As `at`, checked: `None` if more than was prepared is asked for.
+    /// As `at`, checked: returns `None` if more was asked for than prepared.
     pub fn bytes(&self, ino: u64, offset: i64, len: usize) -> Option<&[u8]> {
         if len + PERIOD > self.len {
             return None;
@@ -105,8 +105,8 @@ impl Pattern {
     }
 }
 
-/// Stands for an object in `Pattern` when the value of one of its extended attributes is asked for,
-/// so that no two of them begin alike.
+/// Returns a key for `Pattern`, in place of an object, for the value of an extended attribute; no
+/// two attributes of an object begin alike.
 pub fn of_xattr(ino: u64, name: &[u8]) -> u64 {
     const PRIME: u64 = 0x100_0000_01b3; // FNV-1a
     name.iter().fold(ino, |key, byte| {
@@ -122,7 +122,7 @@ fn mix(ino: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// Noise, and spaces for what is to be compressible.
+/// Fills a tile with noise, and with spaces for the compressible share.
 fn fill(tile: &mut [u8], compressible: usize) {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for word in tile.chunks_exact_mut(8) {

@@ -27,7 +27,7 @@ const MAX_ERRNO: i64 = 4095;
 /// Most bytes that one call moves (MAX_RW_COUNT).
 const MAX_COUNT: i64 = 0x7fff_f000;
 
-/// Where the bytes of a plan lie.
+/// Place of the bytes of a plan.
 #[derive(Debug)]
 enum Bytes {
     Mapped(Mmap),
@@ -117,12 +117,12 @@ impl Plan {
         self.known(self.header.threads_at, u64::from(self.header.n_threads))
     }
 
-    /// Operations, sorted by their recorded start.
+    /// Returns the operations, sorted by their recorded start.
     pub fn ops(&self) -> &[PlanOp] {
         self.known(self.header.ops_at, self.header.n_ops)
     }
 
-    /// Operations of some kinds, each with its place.
+    /// Returns the operations of some kinds, each with its index.
     pub fn of_kind(&self, wanted: impl Fn(Kind) -> bool) -> impl Iterator<Item = (u32, &PlanOp)> {
         let found = self
             .columns
@@ -133,7 +133,7 @@ impl Plan {
         found.map(|(_, at)| (at, &self.ops()[at as usize]))
     }
 
-    /// Thread of every operation.
+    /// Returns the thread of every operation.
     pub fn actors(&self) -> &[u32] {
         &self.columns.threads
     }
@@ -142,7 +142,7 @@ impl Plan {
         &self.columns
     }
 
-    /// Place of every operation among those of its thread.
+    /// Returns the place of every operation among those of its thread.
     pub fn positions(&self) -> Vec<u32> {
         self.columns.positions(self.threads().len())
     }
@@ -163,7 +163,7 @@ impl Plan {
         self.header.n_strings as u32
     }
 
-    /// The bytes of a string; empty for `NONE`.
+    /// Returns the bytes of a string; empty for `NONE`.
     pub fn string(&self, index: u32) -> &[u8] {
         if index == NONE {
             return &[];
@@ -174,12 +174,12 @@ impl Plan {
         &bytes[offsets[at] as usize..offsets[at + 1] as usize]
     }
 
-    /// The whole file.
+    /// Returns the bytes of the whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Tells this plan from others: how long its file is, and a checksum of it.
+    /// Returns length and checksum of the file, which identify the plan.
     pub fn digest(&self) -> (u64, u32) {
         (self.bytes.len() as u64, crc32fast::hash(&self.bytes))
     }
@@ -272,13 +272,13 @@ impl Plan {
         Ok(())
     }
 
-    /// A path must stay below the target whatever it is resolved against.
+    /// Checks that a path stays below the target, whatever it is resolved against.
     fn check_path(&self, index: u32) -> Result<()> {
         self.check_string(index)?;
         check_below(self.string(index))
     }
 
-    /// A name as it was given must not lead above the target either.
+    /// Checks that a name as it was given does not lead above the target either.
     fn check_given(&self, index: u32) -> Result<()> {
         self.check_string(index)?;
         let mut depth = 0;
@@ -300,7 +300,7 @@ impl Plan {
         Ok(())
     }
 
-    /// `known` are the paths that were found good before: many calls share one.
+    /// Checks an operation; `known` are the paths that were checked before: many calls share one.
     fn check_op(&self, op: &PlanOp, known: &mut [bool]) -> Result<()> {
         ensure!(
             op.thread < self.header.n_threads,
@@ -337,7 +337,7 @@ impl Plan {
         }
     }
 
-    /// Kind of every operation's call, for statistics: (name, count), most frequent first.
+    /// Counts the unsupported calls: (name, count), most frequent first.
     pub fn unsupported(&self) -> Vec<(String, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for (_, op) in self.of_kind(|kind| kind == Kind::Unsupported) {
@@ -349,7 +349,7 @@ impl Plan {
     }
 }
 
-/// Which threads have begun: each that is forked is so once, by its parent, before it acts.
+/// Threads that have begun: each forked thread is forked once, by its parent, before it acts.
 struct Life<'a> {
     threads: &'a [PlanThread],
     started: Vec<bool>,
@@ -412,8 +412,8 @@ fn shown(path: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(path)
 }
 
-/// Refuses results that no kernel gives: they would make files, and the room for them, of a negative
-/// size.
+/// Refuses results that no kernel gives: they would make files, and the room for them, of a
+/// negative size.
 fn check_result(op: &PlanOp) -> Result<()> {
     ensure!(op.obj_size >= -1, "file of {} bytes", op.obj_size);
     let possible = match semantics::kind(op) {

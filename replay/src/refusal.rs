@@ -1,4 +1,4 @@
-//! Refusals that the caller can act on: the exit status tells which it is, the message why.
+//! Refusals that the caller can act on: the exit status shows the cause, the message the reason.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The exit status for an error: 1 where no cause is named.
+/// Returns the exit status for an error: 1 where no cause is named.
 pub fn status(error: &anyhow::Error) -> u8 {
     error
         .downcast_ref::<Refusal>()

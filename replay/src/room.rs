@@ -1,5 +1,5 @@
-//! Room on the disk of the target: asked for before a replay begins, and watched while it goes on, as
-//! files that lost their names while they were open, or that others fill meanwhile, take more.
+//! Room on the disk of the target: checked before a replay and watched during it, because files
+//! that lost their names while open, or that other programs fill, take more.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::{CStr, CString};
@@ -7,10 +7,10 @@ use std::ffi::{CStr, CString};
 use crate::refusal::{Cause, Refusal};
 use crate::sandbox::Confinement;
 
-/// Left to others: a hundredth of the filesystem, but no more than this many bytes.
+/// Room left to other programs: a hundredth of the filesystem, but at most this many bytes.
 const MOST_LEFT: u64 = 1 << 30;
 const SHARE: u64 = 100;
-/// How often the filesystem is asked.
+/// Interval of the checks.
 const LOOK_NS: i64 = 50_000_000;
 
 /// Fails if the target cannot hold the fixture and what the replay will add to it.
@@ -39,7 +39,7 @@ impl Room {
     pub fn of(confinement: &Confinement) -> Self {
         let root = confinement.path(b"");
         let (free, size) = bytes(&root).unwrap_or((0, 0));
-        // Where there was less from the beginning, nobody asked for it.
+        // If less was free from the beginning, nothing is left to other programs.
         let left = Some(left_of(size)).filter(|left| free >= *left);
         Self {
             root,
@@ -48,7 +48,7 @@ impl Room {
         }
     }
 
-    /// Fails when there is so little that others would be without.
+    /// Fails when so little is free that other programs would lack room.
     pub fn require(&mut self, now_ns: i64) -> Result<()> {
         if now_ns - self.looked_ns < LOOK_NS {
             return Ok(());
@@ -67,7 +67,7 @@ fn left_of(size: u64) -> u64 {
     (size / SHARE).min(MOST_LEFT)
 }
 
-/// Bytes that are free for everybody, and all.
+/// Returns the bytes free for all users, and the size.
 fn bytes(root: &CStr) -> Option<(u64, u64)> {
     // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
     unsafe {

@@ -8,19 +8,19 @@ use std::path::Path;
 
 use crate::refusal::{Cause, Refusal};
 
-/// How the target became the world.
+/// How the replay is confined to the target.
 #[derive(Clone, Debug)]
 pub struct Confinement {
     /// Inside a chroot; if not, symlinks are not made, so that none can lead out.
     pub chrooted: bool,
     /// Owners are replayed; if not, everything belongs to the caller.
     pub owners: bool,
-    /// What stands before a path relative to the spool; ends in a slash.
+    /// Prefix of paths relative to the spool; ends in a slash.
     pub prefix: Vec<u8>,
 }
 
 impl Confinement {
-    /// What stands before a name; the spool itself is named without the slash.
+    /// Returns the prefix of a name; the spool itself is named without the slash.
     pub fn prefix_of(&self, name: &[u8]) -> &[u8] {
         match self.prefix.as_slice() {
             [start @ .., b'/'] if name.is_empty() && !start.is_empty() => start,
@@ -28,7 +28,7 @@ impl Confinement {
         }
     }
 
-    /// A path below the spool as the kernel must be given it.
+    /// Returns a path below the spool, as the kernel needs it.
     pub fn path(&self, name: &[u8]) -> CString {
         let mut full = self.prefix_of(name).to_vec();
         full.extend_from_slice(name);
@@ -37,7 +37,7 @@ impl Confinement {
     }
 }
 
-/// Makes the target the root directory of this process and of all it forks.
+/// Makes the target the root directory of this process and of its descendants.
 pub fn enter(target: &Path) -> Result<Confinement> {
     let target = target
         .canonicalize()

@@ -1,9 +1,9 @@
 //! Plans written as text, for tests: one operation per line.
 //!
-//! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a
-//! member: `flags=101`, `ino=7`, `osize=100`; `born=15` tells when a child was there. Lines that
-//! begin with `tree` add an entry, those with `xattr` an attribute of one: `xattr a user.b 9` has
-//! 9 bytes.
+//! `A 10-20 rename a b = 0` is thread A renaming between 10 and 20 ns. Further words set a member:
+//! `flags=101`, `ino=7`, `osize=100`; `born=15` is the time of a child's birth. Lines that begin
+//! with `tree` add an entry, those with `xattr` an attribute of one: `xattr a user.b 9` has 9
+//! bytes.
 
 use spoolscope_traces::records::{
     BASE_ROOT, NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FORK, PlanEntry, PlanOp, PlanThread, PlanXattr,
@@ -47,7 +47,7 @@ pub fn try_plan(script: &str) -> anyhow::Result<Plan> {
     Plan::open(file.path())
 }
 
-/// Keeps a plan for `fuzz/` in the directory that this variable names.
+/// Keeps a plan for `fuzz/` in the directory that SPOOLSCOPE_PLAN_SEEDS names.
 fn keep_as_seed(script: &str, plan: &Path) -> anyhow::Result<()> {
     if let Some(place) = std::env::var_os("SPOOLSCOPE_PLAN_SEEDS") {
         let mut name = DefaultHasher::new();

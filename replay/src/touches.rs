@@ -1,4 +1,4 @@
-//! What a call needs of its names and does to them, given its result.
+//! Needs of a call for its names, and effects on them, given its result.
 
 use spoolscope_traces::records::{END_DOT, END_NONE, END_SLASH, NONE, PlanOp};
 
@@ -6,12 +6,12 @@ use crate::semantics::{
     Kind, end, has_second_path, kind, leads_through, leads_up, open_flags, uses_path,
 };
 
-/// What a name must have been just before the call, given its result.
+/// State that a name must have had just before the call, given its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The result fits any state.
     Any,
-    /// The name existed; its inode, or 0 if not told.
+    /// The name existed; its inode, or 0 if that is not recorded.
     Present(u64),
     Absent,
     /// It existed and was no directory.
@@ -25,13 +25,13 @@ pub enum Need {
 }
 
 impl Need {
-    /// Whether something must have been there.
+    /// Returns whether something must have been there.
     pub fn is_present(self) -> bool {
         !matches!(self, Self::Any | Self::Absent)
     }
 }
 
-/// What the call leaves behind at a name.
+/// Effect of a call on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
     Same,
@@ -43,7 +43,7 @@ pub enum Makes {
     Linked,
     /// Both names change places (RENAME_EXCHANGE).
     Swapped,
-    /// A device that leads nowhere, where its object was moved away (RENAME_WHITEOUT).
+    /// A device without a driver, in place of the object moved away (RENAME_WHITEOUT).
     Whiteout,
 }
 
@@ -58,7 +58,7 @@ pub struct Touch {
 }
 
 impl Touch {
-    /// The name as it was given.
+    /// Returns the name as it was given.
     pub fn name(&self) -> u32 {
         match self.given {
             NONE => self.path,
@@ -74,7 +74,7 @@ const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 const WHITEOUT: u32 = 4;
 
-/// Whether calls of a kind may make, move or remove names.
+/// Returns whether calls of a kind may make, move or remove names.
 pub fn changes_names(kind: Kind) -> bool {
     matches!(
         kind,
@@ -89,7 +89,7 @@ pub fn changes_names(kind: Kind) -> bool {
     )
 }
 
-/// Whether calls of a kind may be given a name, and not only a descriptor.
+/// Returns whether calls of a kind may be given a name, and not only a descriptor.
 pub fn may_name(kind: Kind) -> bool {
     let by_descriptor = matches!(
         kind,
@@ -110,7 +110,7 @@ pub fn may_name(kind: Kind) -> bool {
     !by_descriptor
 }
 
-/// The names an operation looked up or changed; a name that is not known is left out.
+/// Returns the names that an operation looked up or changed; an unknown name is left out.
 pub fn of(op: &PlanOp) -> Touches {
     let found = match op.ret {
         _ if !uses_path(op) => [None, None],
@@ -194,7 +194,7 @@ fn failed(op: &PlanOp) -> Touches {
     [first(op, one, Makes::Same), other.flatten()]
 }
 
-/// What an error tells of the name, and of the second one.
+/// Returns what an error shows of the first and the second name.
 fn refusal(op: &PlanOp) -> (Need, Need) {
     let creates = match kind(op) {
         Kind::Open => open_flags(op) & libc::O_CREAT != 0,
@@ -224,7 +224,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
     }
 }
 
-/// As `refusal`, where a name has dots in it or ends in a slash: only what the error tells for sure.
+/// As `refusal`, where a name has dots in it or ends in a slash: only what is sure.
 fn refusal_on_way(op: &PlanOp) -> (Need, Need) {
     let creates = kind(op) == Kind::Open && open_flags(op) & libc::O_CREAT != 0;
     let makes = matches!(kind(op), Kind::Mkdir | Kind::Symlink | Kind::Mknod);
@@ -233,14 +233,14 @@ fn refusal_on_way(op: &PlanOp) -> (Need, Need) {
         END_DOT => Need::Directory,
         _ => Need::Any,
     };
-    // One of the two, or what either leads through.
+    // The error may be of either name, or of a directory that one of them leads through.
     let several = has_second_path(op) || leads_up(op.base);
     match (-op.ret as i32, end(op.base)) {
         (libc::ENOENT | libc::ENOTDIR, _) if several => (Need::Any, Need::Any),
         (libc::ENOENT | libc::ENOTDIR, END_SLASH) if creates || makes => (Need::Any, Need::Any),
         (libc::ENOENT, _) => (Need::Absent, Need::Any),
         (libc::ENOTDIR, _) => (Need::File, Need::Any),
-        // That it ends so is refused whatever is there.
+        // A slash at the end is refused whatever is there.
         (libc::EISDIR, END_SLASH) if creates => (Need::Any, Need::Any),
         (libc::EBUSY, _) if rename => (led_through(op.base), led_through(op.base2)),
         (libc::EINVAL | libc::ENOTEMPTY, END_DOT) if kind(op) == Kind::Rmdir => {
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::model::sizes::{changes_size, may_change};
 
-    /// Every call with whatever its result may depend on, and what stands for no call.
+    /// Every call with all values that its result may depend on, and all pseudo operations.
     fn operations() -> Vec<PlanOp> {
         let takes_path = |call: &calls::Call| call.args.contains(&"path");
         let named = calls::all().iter().map(|call| (call.id, takes_path(call)));

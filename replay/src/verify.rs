@@ -22,15 +22,15 @@ use crate::xattrs;
 
 const MAX_EXAMPLES: usize = 20;
 const PIECE: usize = 1 << 20;
-/// Directories that are read at once: the caches are cold, and a disk serves several as fast as one.
+/// Directories read at once: the caches are cold, and a disk serves several as fast as one.
 const THREADS: usize = 4;
 
-/// Names compared and what differed.
+/// Number of names compared, and differences.
 #[derive(Debug, Default)]
 pub struct Comparison {
     pub checked: u64,
     pub mismatched: u64,
-    /// The first ones of names that are expected, then of others.
+    /// The first examples of names that are expected, then of others.
     examples: BTreeMap<(bool, Vec<u8>), Value>,
 }
 
@@ -107,12 +107,12 @@ fn absent(expected: &str, found: &str) -> Difference {
 /// A walk of several threads over the target.
 struct Walk<'a> {
     root: PathBuf,
-    /// What is expected, in order.
+    /// Expected names, sorted.
     names: Vec<(&'a [u8], &'a Thing)>,
     met: Vec<AtomicBool>,
     confinement: &'a Confinement,
     pattern: &'a Pattern,
-    /// Directories to be read, and how many are being read.
+    /// Directories to be read, and number of those being read.
     waiting: Mutex<(Vec<PathBuf>, usize)>,
     more: Condvar,
 }
@@ -147,7 +147,7 @@ impl Walk<'_> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compares what lies in a directory; returns the directories among it.
+    /// Compares the entries of a directory; returns the directories among them.
     fn look_into(&self, directory: &Path, comparison: &mut Comparison) -> Vec<PathBuf> {
         let mut below = Vec::new();
         let Ok(entries) = fs::read_dir(directory) else {
@@ -189,7 +189,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the fixture and the replayer would have made this object at all.
+/// Returns whether fixture and replayer make such an object at all.
 fn makes(thing: &Thing, confinement: &Confinement) -> bool {
     match thing.attributes.mode & libc::S_IFMT {
         libc::S_IFLNK => confinement.chrooted,
@@ -278,7 +278,7 @@ fn file_differs(
     ))
 }
 
-/// The first byte that is neither the pattern where it was written nor zero in a hole.
+/// Returns the first byte that is neither the pattern where it was written nor zero in a hole.
 fn first_wrong_byte(thing: &Thing, path: &Path, pattern: &Pattern) -> Option<i64> {
     let mut file = File::open(path).ok()?;
     let mut piece = vec![0_u8; PIECE.min(thing.attributes.size.max(1) as usize)];
@@ -303,14 +303,14 @@ fn first_wrong_byte(thing: &Thing, path: &Path, pattern: &Pattern) -> Option<i64
     }
 }
 
-/// Goes on behind what is a hole and should be one, which would take hours to read in a huge file.
+/// Skips what is a hole and should be one: in a huge file, reading it would take hours.
 fn past_hole(thing: &Thing, file: &mut File, at: i64) -> i64 {
     let ranges = thing.written.ranges();
     let next = ranges.partition_point(|range| range.1 <= at);
     let wanted = ranges.get(next).map(|range| range.0.max(at));
     // SAFETY: plain system call on an open file.
     let found = unsafe { libc::lseek(file.as_raw_fd(), at, libc::SEEK_DATA) };
-    // Behind the last data there is none; a filesystem that cannot tell says that all is data.
+    // SEEK_DATA fails behind the last data; a filesystem without holes reports all as data.
     let found = (found >= 0).then_some(found);
     let to = found.into_iter().chain(wanted).min();
     let to = to.unwrap_or(thing.attributes.size).max(at);

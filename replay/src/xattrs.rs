@@ -1,4 +1,4 @@
-//! Extended attributes of files of the target: made as they must be, and compared.
+//! Extended attributes of files of the target: set as they must be, and compared.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -13,8 +13,8 @@ use crate::semantics::{self, XattrRole};
 /// Largest list of names (XATTR_LIST_MAX) and largest value (XATTR_SIZE_MAX).
 const LARGEST: usize = 65_536;
 
-/// Gives an object what it must have; returns how many were set, and how many were not: those that
-/// are left out, and those that this filesystem does not take.
+/// Sets the attributes that an object must have; returns how many were set, and how many were not:
+/// those that are left out, and those that this filesystem does not take.
 pub fn make(
     thing: &Thing,
     path: &CStr,
@@ -32,12 +32,12 @@ pub fn make(
     (set, skipped)
 }
 
-/// Whether an attribute is made here at all: `trusted` ones need root.
+/// Returns whether an attribute is made here at all: `trusted` ones need root.
 fn applies(name: &[u8], confinement: &Confinement) -> bool {
     confinement.owners || !name.starts_with(b"trusted.")
 }
 
-/// What an attribute holds; `None` if it is left out.
+/// Returns the value of an attribute; `None` if it is left out.
 fn value(name: &[u8], xattr: &Xattr, mode: u32, pattern: &Pattern) -> Option<Vec<u8>> {
     let length = xattr.length?;
     match semantics::xattr_role(name) {
@@ -70,10 +70,10 @@ fn store(path: &CStr, name: &[u8], value: &[u8]) -> bool {
     done == 0
 }
 
-/// Makes an ACL of that many bytes which permits what the mode does; false: none is so long.
+/// Makes an ACL of that many bytes which permits what the mode does; `false` if none is so long.
 ///
-/// It names users that nobody is, without any right: who is named is not recorded. The mask keeps
-/// the kernel from turning it back into a mode, which it does with one that names nobody.
+/// The ACL names users that do not exist, without any right: the recorded users are not known. The
+/// mask keeps the kernel from turning an ACL without named users back into a mode.
 pub fn fill_acl(acl: &mut [u8], mode: u32) -> bool {
     let n_entries = acl.len().saturating_sub(4) / 8;
     if n_entries < 3 || acl.len() % 8 != 4 {
@@ -109,7 +109,7 @@ fn classes(mode: u32) -> [Entry; 3] {
     [class(USER_OBJ, 6), class(GROUP_OBJ, 3), class(OTHER, 0)]
 }
 
-/// The first attribute that is not as it must be: its name, what was expected and what was found.
+/// Returns the first attribute that is not as it must be: name, expected and found.
 pub fn differ(
     thing: &Thing,
     path: &CStr,
@@ -139,7 +139,7 @@ fn difference(
     pattern: &Pattern,
 ) -> Option<(String, String)> {
     let role = semantics::xattr_role(name);
-    // Some calls that give an ACL are not replayed.
+    // Some calls that set an ACL are not replayed.
     let unsure = role == XattrRole::Acl && expected.is_some_and(|xattr| xattr.untold);
     if role == XattrRole::Left || unsure {
         return None;
@@ -159,9 +159,10 @@ fn difference(
     (!right).then(|| ("the pattern".into(), "other bytes".into()))
 }
 
-/// What an object has, by name.
+/// Returns the attributes of an object, by name.
 fn on_disk(path: &CStr) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    // SAFETY: the path is NUL-terminated; asked for no names, the kernel tells their length.
+    // SAFETY: the path is NUL-terminated; without a buffer the kernel returns the length of the
+    // names.
     let room = unsafe { libc::llistxattr(path.as_ptr(), ptr::null_mut(), 0) };
     if room <= 0 {
         return BTreeMap::new();

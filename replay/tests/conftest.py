@@ -1,4 +1,4 @@
-"""Small traces by hand: a call per line, written with the schema."""
+"""Small traces written by hand with the schema, one call per line."""
 
 import json
 import subprocess
@@ -152,9 +152,9 @@ def target(tmp_path) -> Path:
 
 @pytest.fixture
 def execute(tmp_path: Path) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """Return what runs the engine alone, so that the target can be looked at afterwards.
+    """Return a function that runs the engine alone, so that the target can be examined afterwards.
 
-    It gives the outcomes, and how the target differs from the trace.
+    It returns the outcomes, and how the target differs from the trace.
     """
 
     def run(

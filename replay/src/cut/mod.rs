@@ -1,7 +1,7 @@
 //! A part of a plan that begins later: what happened before becomes the state at its start.
 //!
-//! The cut is one moment of the one order that explains all results. A call that was in flight
-//! then belongs to the side on which it took effect, so no call can miss what it saw.
+//! The cut is one moment of the one order that explains all results. A call that was in flight then
+//! belongs to the side on which it took effect, so each call finds what it saw.
 
 mod restore;
 #[cfg(test)]
@@ -23,9 +23,9 @@ use crate::model::world::{Slot, World};
 use crate::model::xattrs::Named;
 use crate::plan::Plan;
 
-/// Cuts the operations out that take effect between two moments, in ns of the plan.
+/// Keeps only the operations that take effect between two moments, in ns of the plan.
 ///
-/// Returns the plan, and what was brought about at its start.
+/// Returns the plan, and a summary of what was restored at its start.
 pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
     let ops = plan.ops();
     let order = Linear::walk(plan).order;
@@ -77,15 +77,15 @@ struct Cutter<'a> {
     draft: Draft,
     /// New index of each thread.
     threads: HashMap<u32, u32>,
-    /// The thread that stands for each process at the start, by the leader it had.
+    /// By the leader that each process had, the thread that stands for it at the start.
     roots: BTreeMap<u32, u32>,
-    /// What starts further threads of these.
+    /// Forks that start further threads of these.
     forks: Vec<PlanOp>,
     /// Name of each object.
     names: HashMap<u32, u32>,
-    /// Objects without a name, with the one they get to be opened by; and who has them open.
+    /// Objects without a name: the one they get to be opened by, and the thread that opens them.
     nameless: BTreeMap<u32, (u32, u32)>,
-    /// What processes had that cannot be had again.
+    /// How many things that processes had cannot be restored.
     skipped: u64,
 }
 
@@ -113,8 +113,8 @@ impl<'a> Cutter<'a> {
         new
     }
 
-    /// Threads that live when the cut begins, or come to life in it; each process that lives
-    /// then is a root, and starts its further threads first of all.
+    /// Takes threads that live when the cut begins or are born in it. Each process that lives then
+    /// is a root, and starts its further threads first of all.
     fn take_threads(&mut self, chosen: &[u32]) {
         let (ops, recorded) = (self.plan.ops(), self.plan.threads());
         let chosen = chosen.iter().map(|at| &ops[*at as usize]);
@@ -138,7 +138,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// The first thread of a process is its root, and forks the others.
+    /// Takes a living thread: the first one of a process is its root, and forks the others.
     fn take_living(&mut self, at: u32) {
         let leader = self.world.leader(at);
         let process = self.holdings.processes.get(&leader);
@@ -158,7 +158,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// A thread of the plan with its times and strings moved; the parent is still to be set.
+    /// Returns a thread with its times and strings moved; the parent is still to be set.
     fn late(&mut self, thread: &PlanThread) -> PlanThread {
         PlanThread {
             start_ns: thread.start_ns.saturating_sub(self.from_ns as u64),

@@ -1,4 +1,4 @@
-//! What processes had at the cut, had again: descriptors, and operations before all others.
+//! State of processes at the cut, restored by descriptors and operations before all others.
 
 use spoolscope_traces::records::{BASE_ROOT, NONE, PlanEntry, PlanFd, PlanOp};
 
@@ -11,7 +11,7 @@ use crate::model::xattrs::When;
 use crate::semantics::id_of;
 
 impl Cutter<'_> {
-    /// What living processes have: descriptors, then operations that bring back the rest.
+    /// Takes what living processes have: descriptors, then operations that restore the rest.
     pub(super) fn take_processes(&mut self) {
         for (leader, thread) in self.roots.clone() {
             let Some(process) = self.holdings.processes.get(&leader) else {
@@ -36,7 +36,7 @@ impl Cutter<'_> {
         self.draft.ops.append(&mut self.forks);
     }
 
-    /// The name of an object; one that has lost its own gets another until it is open.
+    /// Returns the name of an object; one that has lost its own gets another until it is open.
     fn name_of(&mut self, object: u32, thread: u32) -> u32 {
         if let Some(name) = self.names.get(&object) {
             return *name;
@@ -101,7 +101,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// A recorded call made once more at the start; it is not counted among them.
+    /// Returns a recorded call to be made once more at the start; it does not count as recorded.
     fn again(&mut self, op: &PlanOp) -> PlanOp {
         PlanOp {
             start_ns: 0,
@@ -111,7 +111,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Opened, mapped and closed again before locks are taken, which a close would give up.
+    /// Opens, maps and closes files before locks are taken, since a close would give these up.
     fn map(&mut self, thread: u32, process: &Process) {
         let fds = self
             .holdings
@@ -231,7 +231,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Watches on what has still the name it had.
+    /// Sets watches on objects that still have their name.
     fn watch(&mut self, thread: u32, process: &Process) {
         for at in &process.watches {
             let op = self.plan.ops()[*at as usize];

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, id_of};
 use crate::testing::plan;
 
-/// The plan between two moments of a script.
+/// Returns the plan between two moments of a script.
 fn part(script: &str, from_ns: i64, to_ns: i64) -> Plan {
     let (draft, told) = cut(&plan(script), from_ns, to_ns);
     assert_eq!(told["skipped"], 0);
@@ -30,7 +30,7 @@ fn recorded(plan: &Plan) -> Vec<PlanOp> {
     ops.copied().collect()
 }
 
-/// Operations that bring about the state at the start, by name.
+/// Returns the operations that restore the state at the start, by name.
 fn prelude(plan: &Plan) -> Vec<String> {
     let ops = plan.ops().iter().filter(|op| op.call == u64::MAX);
     ops.map(semantics::name).collect()
@@ -90,7 +90,7 @@ fn a_copy_moves_the_positions_that_it_uses() {
 
 #[test]
 fn a_call_in_flight_belongs_where_it_took_effect() {
-    // B looked before the rename, and is answered after it.
+    // B looked before the rename, and its call returns after it.
     let script = DELIVERY.replace("B 40-90", "B 40-65");
     let before = part(&script, 0, 62);
     let after = part(&script, 62, i64::MAX);
@@ -165,7 +165,7 @@ fn threads_that_live_are_started_and_the_dead_are_not() {
     let part = part(script, 55, i64::MAX);
     let forks = part.ops().iter().filter(|op| op.op == PLAN_FORK);
     let forks: Vec<(u32, i64)> = forks.map(|op| (op.thread, op.arg)).collect();
-    // A starts its thread C at once, and D when it did.
+    // A starts its thread C at once, and D at the recorded time.
     assert_eq!(part.threads().len(), 3);
     assert_eq!(forks, [(0, 1), (0, 2)]);
     assert_eq!(part.ops()[0].call, u64::MAX);

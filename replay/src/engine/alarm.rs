@@ -4,19 +4,19 @@ use std::ptr;
 
 use crate::engine::shared::now_ns;
 
-/// It rings again and again: the first time the call may not have begun.
+/// The alarm repeats: the first time the call may not have begun.
 const AGAIN_NS: i64 = 200_000;
 
-/// Set until it is dropped.
+/// An alarm that is set until it is dropped.
 #[derive(Debug)]
 pub struct Alarm {
-    /// None could be had: the call ends when it can.
+    /// `None` if no timer could be made: the call then ends when it can.
     timer: Option<libc::timer_t>,
     at_ns: i64,
 }
 
 impl Alarm {
-    /// Rings from a moment of CLOCK_MONOTONIC on, for a thread of this process.
+    /// Sets an alarm that rings from a moment of CLOCK_MONOTONIC on, for a thread of this process.
     ///
     /// Its signal is that of the watchdog, which does nothing but interrupt.
     pub fn set(at_ns: i64, tid: u32) -> Self {
@@ -87,7 +87,7 @@ mod tests {
         };
         assert_eq!(lock(&file), 0);
         let began = now_ns();
-        // In the past, too: it rings when the call sleeps.
+        // An alarm in the past rings, too, when the call sleeps.
         for ns in [-1_000_000, 20_000_000] {
             let alarm = Alarm::set(began + ns, tid);
             assert_eq!(lock(&other), -1);

@@ -16,7 +16,7 @@ use crate::pattern;
 use crate::semantics::{self, Kind};
 use crate::xattrs;
 
-/// As two `timespec` or `timeval`, or as a `utimbuf`.
+/// Zeros that serve as two `timespec` or `timeval`, or as a `utimbuf`.
 static TIMES: [i64; 4] = [0; 4];
 
 /// Meaning of one argument.
@@ -48,7 +48,7 @@ pub enum Word {
     Blank,
 }
 
-/// How to make one call: its number and the meaning of its arguments.
+/// The shape of a call: its number and the meaning of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub number: i64,
@@ -106,7 +106,7 @@ fn shape(call: &calls::Call) -> Option<Shape> {
 static SHAPES: LazyLock<Vec<Option<Shape>>> =
     LazyLock::new(|| calls::all().iter().map(shape).collect());
 
-/// The shape of a call; `None` where this architecture does not have it.
+/// Returns the shape of a call; `None` where this architecture does not have it.
 pub fn shape_of(op: &PlanOp) -> Option<Shape> {
     SHAPES.get(usize::from(op.op)).copied().flatten()
 }
@@ -154,7 +154,7 @@ impl Scratch {
 
 const RESOLVE_BENEATH: u64 = 8;
 
-/// Why a call is not made.
+/// Reason why a call is not made.
 pub type Refusal = u8;
 
 impl Task {
@@ -174,7 +174,7 @@ impl Task {
             registers[1] = self.scratch.stat.as_mut_ptr() as i64;
         }
         if kind == Kind::Touch && op.ret == -i64::from(libc::EPERM) {
-            // The present time may be set by who may write, any other by the owner only.
+            // A writer may set the present time; any other time only the owner may set.
             let path = shape.words.iter().position(|word| *word == Word::Path);
             registers[path.map_or(1, |at| at + 1)] = TIMES.as_ptr() as i64;
         }
@@ -226,7 +226,7 @@ impl Task {
         })
     }
 
-    /// A buffer to read into, or data to write; else nothing.
+    /// Returns a buffer to read into, or data to write; else 0.
     fn blank(&mut self, op: &PlanOp, kind: Kind) -> i64 {
         match kind {
             Kind::Read | Kind::Getdents | Kind::Readlink | Kind::GetXattr | Kind::ListXattr => {
@@ -248,21 +248,20 @@ impl Task {
         }
     }
 
-    /// Where the pattern of the bytes to be written lies.
+    /// Returns where the pattern of the bytes to be written lies.
     fn data(&self, op: &PlanOp) -> i64 {
         let append = self.process.fds.get(op.fd).is_some_and(|open| open.append);
         let offset = write_offset(op, append).unwrap_or(0);
         self.context.pattern.at(op.ino, offset) as i64
     }
 
-    /// What a write writes.
+    /// Returns the data of a write.
     pub fn to_write(&self, op: &PlanOp) -> (*const u8, usize) {
         let len = self.length(op, Kind::Write).max(0);
         (self.data(op) as *const u8, len as usize)
     }
 
-    /// The registers of a write with its data at another place, for which `arguments` just filled
-    /// them.
+    /// Changes the registers of a write, just filled by `arguments`, to data at another place.
     pub fn with_data(&mut self, mut registers: [i64; 6], place: *const u8) -> [i64; 6] {
         match registers[1] == (&raw const self.scratch.iov) as i64 {
             true => self.scratch.iov.iov_base = place.cast_mut().cast(),
@@ -271,10 +270,10 @@ impl Task {
         registers
     }
 
-    /// How many bytes are asked for.
+    /// Returns how many bytes are asked for.
     fn length(&self, op: &PlanOp, kind: Kind) -> i64 {
         let asked = match kind {
-            // "All there is" was meant, and is asked for in a loop until nothing is left.
+            // The caller asked for "all there is" in a loop until nothing was left.
             Kind::CopyRange => op.size.min(op.ret.max(0)),
             Kind::Write => semantics::to_write(op),
             _ => op.size,
@@ -294,7 +293,7 @@ impl Task {
         let flags = self.flags(op, Kind::Open) as u64;
         let creates = op.flags as i32 & (libc::O_CREAT | libc::O_TMPFILE) != 0;
         let mode = if creates { u64::from(op.mode) } else { 0 };
-        // Not recorded, but nothing else makes an openat2 fail so.
+        // The resolve flags are not recorded, but nothing else makes an openat2 fail so.
         let beneath = op.ret == -i64::from(libc::EXDEV);
         self.scratch.how = [flags, mode, if beneath { RESOLVE_BENEATH } else { 0 }];
         self.scratch.how.as_ptr() as i64
@@ -306,7 +305,7 @@ impl Task {
         let flags = match kind {
             // An unknown object could be a pipe put there by a hostile trace: never wait for it.
             Kind::Open if !known => op.flags | libc::O_NONBLOCK as u32,
-            // Stat of a descriptor by an empty path; without the flag that is no name.
+            // A stat of a descriptor has an empty path, which needs the flag.
             Kind::Stat | Kind::Chown
                 if semantics::base(op.base) == BASE_NONE && op.ret != -i64::from(libc::ENOENT) =>
             {
@@ -317,7 +316,7 @@ impl Task {
         i64::from(flags as i32)
     }
 
-    /// F_SETFD and F_SETFL take a number, locks a `struct flock`.
+    /// Returns the third argument of fcntl: locks take a `struct flock`, other commands a number.
     fn third_of_fcntl(&mut self, op: &PlanOp) -> i64 {
         if !semantics::is_lock_command(op.cmd) {
             return match op.cmd {
@@ -353,7 +352,7 @@ impl Task {
         }
     }
 
-    /// Whether the call works on its descriptor: an empty path, or none at all.
+    /// Returns whether the call works on its descriptor: with an empty path, or none at all.
     fn is_pathless(&self, op: &PlanOp, kind: Kind) -> bool {
         let directory = u32::from(op.obj_mode) & libc::S_IFMT == libc::S_IFDIR;
         let own = || {
@@ -362,12 +361,12 @@ impl Task {
                 .get(op.dirfd)
                 .is_some_and(|open| open.path == op.path)
         };
-        // With flags the kernel takes no null path: rsync names "." so.
+        // With flags the kernel refuses a null path: rsync then passes ".".
         let base = semantics::base(op.base);
         let plain = kind == Kind::Touch && base == BASE_FD && op.flags == 0;
         let inside = op.ret == -i64::from(libc::ENOTDIR);
         let touched = plain && !directory && !inside && own();
-        // Without dots a name is none if it leads no further than its directory.
+        // A path that has no dots and leads to its directory itself was empty.
         let linked = kind == Kind::Link && op.flags & libc::AT_EMPTY_PATH as u32 != 0;
         let nameless = linked && base == BASE_FD && op.given == NONE && own();
         base == BASE_NONE || touched || nameless || semantics::is_empty_path(op)
@@ -382,7 +381,7 @@ impl Task {
         }
     }
 
-    /// Whether a descriptor really leads to something else than a directory.
+    /// Returns whether a real descriptor is open and leads to no directory.
     fn is_file(&self, fd: i32) -> bool {
         let open = self.process.fds.get(fd);
         open.is_some_and(|open| call::mode_of(open.real) & libc::S_IFMT != libc::S_IFDIR)
@@ -401,7 +400,8 @@ impl Task {
         self.text(string, semantics::missing_namespace(name))
     }
 
-    /// The path as the caller gave it: absolute, or relative to its directory, with its dots.
+    /// Writes the path as the caller gave it: absolute, or relative to its directory, with its
+    /// dots.
     fn path(
         &mut self,
         op: &PlanOp,
@@ -418,7 +418,7 @@ impl Task {
             _ => {}
         }
         if base == BASE_FD && op.ret == -i64::from(libc::ENOTDIR) && self.is_file(dirfd) {
-            // No name gets further, and that of an older trace is shortened: "f/../g" is "g".
+            // Below a file every name fails so; an older trace has it shortened: "f/../g" is "g".
             return write_parts(buffer, &[b".."]);
         }
         let plan = self.context.schedule.plan;
@@ -439,7 +439,8 @@ impl Task {
     }
 }
 
-/// A query's own type was overwritten by its answer; "unlocked" is not a question.
+/// Returns the type of lock asked for. The answer of a query overwrote its type in the trace, and
+/// no query can ask for "unlocked".
 fn asked_lock(op: &PlanOp) -> i16 {
     let query = matches!(op.cmd, libc::F_GETLK | libc::F_OFD_GETLK);
     match i32::from(op.lock_type) {
@@ -448,7 +449,7 @@ fn asked_lock(op: &PlanOp) -> i16 {
     }
 }
 
-/// Where a call finds an offset, given room for it; nowhere if it is to use the position.
+/// Returns the pointer to an offset, stored in `room`; null if the call is to use the position.
 pub fn place(room: &mut i64, offset: i64) -> i64 {
     if offset < 0 {
         return 0;
@@ -457,7 +458,7 @@ pub fn place(room: &mut i64, offset: i64) -> i64 {
     &raw mut *room as i64
 }
 
-/// The real descriptor; one that was not open in the recording either stays bad.
+/// Returns the real descriptor, or -1 for one that was not open in the recording either.
 fn real(fds: &FdTable, fd: i32, recorded: i64) -> Result<i64, Refusal> {
     match fds.get(fd) {
         Some(open) => Ok(i64::from(open.real)),
@@ -466,7 +467,7 @@ fn real(fds: &FdTable, fd: i32, recorded: i64) -> Result<i64, Refusal> {
     }
 }
 
-/// Longest write that the pattern was prepared for.
+/// Returns the length of the longest write, which the pattern is prepared for.
 pub fn longest_write(ops: &[PlanOp]) -> i64 {
     let sizes = ops
         .iter()

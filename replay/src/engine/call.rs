@@ -16,10 +16,10 @@ use crate::engine::task::Task;
 use crate::engine::verdict::{self, Stat, Verdict};
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
-/// Where memory for O_DIRECT must begin, on any disk.
+/// Alignment of memory for O_DIRECT in bytes, enough for any disk.
 const ALIGNED: usize = 4096;
 
-/// Executes an operation; the verdict says whether the result is the recorded one.
+/// Executes an operation; the verdict states whether the result is the recorded one.
 pub fn make(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<(i64, Verdict), Refusal> {
     refuse(task, op, kind)?;
     if special::is_opened(op, kind) {
@@ -54,7 +54,7 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         Kind::Identity => life::change_identity(task, op),
         Kind::Chdir | Kind::Fchdir if semantics::leaves_spool(op) => leave_spool(task),
         Kind::FailedExec => failed_exec(task, op)?,
-        // All of the machine would be flushed: the target alone is what was meant.
+        // The call would flush the whole machine; only the target is meant.
         Kind::SyncAll => sync_target(task),
         Kind::Write => write(task, op)?,
         Kind::Chmod | Kind::Chown => match special::change(task, op, kind) {
@@ -73,7 +73,7 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     }
     match kind {
         Kind::Unsupported => Err(REASON_UNSUPPORTED),
-        // A signal ended it; only those that end the sleep for a lock are replayed.
+        // A signal ended the call; only those that end the sleep for a lock are replayed.
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
@@ -84,8 +84,9 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     }
 }
 
-/// An access ACL changes the mode: it can be read and removed, and set where the mode that it comes
-/// to is known. Others are never there: that can be asked.
+/// Returns whether an xattr call can be replayed. An access ACL changes the mode: it can be read
+/// and removed, and set where the resulting mode is known. Attributes that are left out never exist
+/// here: a call that found none can be replayed.
 fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     if op.path2 == NONE {
         return false;
@@ -118,7 +119,7 @@ fn is_known_fcntl(op: &PlanOp) -> bool {
 pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let registers = task.arguments(op, kind, &shape)?;
-    // The other sleepers of the circle are not in the trace.
+    // The other waiters of the deadlock are not in the trace.
     if semantics::was_deadlock(op) && task.context.schedule.rivals(task.slot).is_empty() {
         return Err(REASON_AROUND);
     }
@@ -128,7 +129,7 @@ pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     Ok(until_done(op, shape.number, registers, |_| ()))
 }
 
-/// Makes a call; a listing that must show more names than were recorded, until it shows no more.
+/// Makes a call. A listing that must show more names than were recorded is read to its end.
 pub fn until_done(op: &PlanOp, number: i64, registers: [i64; 6], mut take: impl FnMut(i64)) -> i64 {
     let reads_on = op.arg == semantics::READS_ON && semantics::kind(op) == Kind::Getdents;
     loop {
@@ -140,7 +141,7 @@ pub fn until_done(op: &PlanOp, number: i64, registers: [i64; 6], mut take: impl 
     }
 }
 
-/// The call itself; -errno on failure. An interrupted call is made again.
+/// Makes the call; returns -errno on failure. An interrupted call is made again.
 pub fn syscall(number: i64, r: [i64; 6]) -> i64 {
     loop {
         // SAFETY: pointers among the registers lead to the task's own buffers.
@@ -206,7 +207,7 @@ fn close_range(task: &Task, op: &PlanOp) -> i64 {
     op.ret
 }
 
-/// The target number is bound here to another real number, or to none yet.
+/// Replays a dup2. Its target is bound here to another real number, or to none yet.
 fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     if semantics::puts_outside(op) {
         if let Some(target) = task.process.fds.take(op.fd2) {
@@ -230,13 +231,13 @@ fn dup2(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     }
 }
 
-/// The world outside the spool is the target's root directory.
+/// Changes to the target's root directory, which stands for the world outside the spool.
 fn leave_spool(task: &Task) -> i64 {
     let path = task.context.confinement.path(b"");
     syscall(libc::SYS_chdir, [path.as_ptr() as i64, 0, 0, 0, 0, 0])
 }
 
-/// The recorded inotify instance is not in the trace; one is made when it is first used.
+/// Adds a watch. The inotify instance is not in the trace: one is made at the first use.
 fn watch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     if task.process.fds.get(op.fd2).is_none() {
         // SAFETY: plain system call.
@@ -273,7 +274,8 @@ fn unwatch(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     ))
 }
 
-/// A file opened with O_DIRECT takes aligned memory only, where the pattern seldom is.
+/// Makes a write. A file opened with O_DIRECT takes only aligned memory: the pattern is then
+/// copied.
 fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let ret = plain(task, op, Kind::Write)?;
     if ret != -i64::from(libc::EINVAL) || op.ret <= 0 {
@@ -292,7 +294,7 @@ fn write(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     Ok(syscall(shape.number, registers))
 }
 
-/// The root directory stays the target: names in a plan are whole. Only the lookup is made.
+/// Makes only the lookup of a path. The root directory stays the target: names in a plan are whole.
 fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let (directory, path) = name_of(task, op)?;
     Ok(syscall(
@@ -301,7 +303,7 @@ fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     ))
 }
 
-/// The directory that a call begins at, and its path.
+/// Returns the directory that a call begins at, and its path.
 pub fn name_of(task: &mut Task, op: &PlanOp) -> Result<(i64, i64), Refusal> {
     let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
     let [first, second, ..] = task.arguments(op, semantics::kind(op), &shape)?;
@@ -311,8 +313,8 @@ pub fn name_of(task: &mut Task, op: &PlanOp) -> Result<(i64, i64), Refusal> {
     })
 }
 
-/// Of an exec that failed only the lookup is made, and that only in the spool. What it found but
-/// could not execute is not asked again.
+/// Replays a failed execve as a path lookup, and only below the spool. A file that was found but
+/// could not be executed is not looked up.
 fn failed_exec(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     const OF_NAMES: [i32; 3] = [libc::ENOENT, libc::ENOTDIR, libc::ENAMETOOLONG];
     let by_name = OF_NAMES.iter().any(|errno| op.ret == -i64::from(*errno));
@@ -358,7 +360,7 @@ fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
 
 fn bind_result(task: &Task, op: &PlanOp, kind: Kind, real: i32) {
     if !semantics::makes_fd(op) {
-        // The recording failed here: the descriptor has no number to be bound to.
+        // The recorded call failed: there is no number to bind the descriptor to.
         fds::close(real);
         return;
     }
@@ -397,7 +399,7 @@ fn change_bits(task: &Task, op: &PlanOp) {
     }
 }
 
-/// The mode of what a real descriptor leads to; 0 if it leads nowhere.
+/// Returns the mode of the object of a real descriptor; 0 if there is none.
 pub fn mode_of(real: i32) -> u32 {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the buffer is large enough, and valid when zeroed.
@@ -407,7 +409,7 @@ pub fn mode_of(real: i32) -> u32 {
     }
 }
 
-/// Type and size from the buffer that stat or statx filled.
+/// Returns type and size from the buffer that stat or statx filled.
 fn stat_of(task: &Task, op: &PlanOp) -> Stat {
     let place = task.scratch.stat.as_ptr();
     // SAFETY: the kernel filled the buffer, which is larger than both structs.

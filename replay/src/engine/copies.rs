@@ -1,4 +1,4 @@
-//! Contents that go from one descriptor to another.
+//! Calls that copy contents from one descriptor to another.
 
 use spoolscope_traces::records::{PlanOp, REASON_UNSUPPORTED};
 
@@ -8,12 +8,12 @@ use crate::engine::fds;
 use crate::engine::task::Task;
 use crate::semantics::{self, Kind};
 
-/// What a pipe holds; the pattern is longer.
+/// Bytes that a pipe holds; the pattern is longer.
 const PIPE: i64 = 65_536;
-/// At once, where all there is was asked for.
+/// Most bytes of one copy, where a whole range is copied.
 const MOST: i64 = 1 << 30;
 
-/// A copy of which one end was outside the spool: what came from there is a pattern.
+/// Replays a copy_file_range; contents that came from outside the spool are a pattern.
 pub fn copy_range(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let ends = [op.fd, op.fd2].map(|fd| task.process.fds.get(fd));
     match ends {
@@ -46,7 +46,7 @@ fn fill(task: &Task, op: &PlanOp, to: i32, offset: i64) -> i64 {
     done
 }
 
-/// What went to a socket goes to /dev/null.
+/// Replays a sendfile; contents that went to a socket go to /dev/null.
 pub fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let to = task.process.fds.get(op.fd2);
     if let (None, Some(to)) = (task.process.fds.get(op.fd), to)
@@ -66,7 +66,7 @@ pub fn sendfile(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     Ok(syscall(libc::SYS_sendfile, registers))
 }
 
-/// One end of a splice is a pipe: a private one, emptied or filled for the purpose.
+/// Replays a splice; the pipe at one end is a private one, emptied or filled for the purpose.
 pub fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     let mut pipe = [0; 2];
     // SAFETY: `pipe` has room for two descriptors.
@@ -90,7 +90,7 @@ pub fn splice(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     Ok(ret)
 }
 
-/// Descriptors, each with an offset, or -1 for its position.
+/// Makes a splice; each descriptor has an offset, or -1 for its position.
 fn splice_call(from: (i32, i64), to: (i32, i64), size: i64) -> i64 {
     let mut offsets = [0; 2];
     let [off_in, off_out] = &mut offsets;
@@ -99,8 +99,8 @@ fn splice_call(from: (i32, i64), to: (i32, i64), size: i64) -> i64 {
     syscall(libc::SYS_splice, [from, off_in, to, off_out, size, 0])
 }
 
-/// FICLONE and FICLONERANGE. A filesystem whose files share no blocks refuses them, and the contents
-/// are copied, as `cp` does then: later calls find what they found.
+/// Replays FICLONE and FICLONERANGE. A filesystem whose files share no blocks refuses them; the
+/// contents are then copied, as `cp` does, so that later calls find them.
 pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     let to = i64::from(open_here(task, op, op.fd)?.real);
     let from = i64::from(open_here(task, op, op.fd2)?.real);
@@ -111,7 +111,7 @@ pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
         dest_offset: op.offset.max(0) as u64,
     };
     if op.ret < 0 {
-        // What failed must leave nothing where it would not: no filesystem shares single bytes.
+        // A clone that failed must change nothing here either: no filesystem shares single bytes.
         (range.src_offset, range.src_length, range.dest_offset) = (1, 1, 1);
     }
     let command = match op.cmd as libc::Ioctl {
@@ -127,8 +127,8 @@ pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     }
 }
 
-/// Copies a range, but for its holes; length 0: to the end of the file. The position of the source is
-/// where it was then.
+/// Copies a range except its holes; length 0 means to the end of the file. The position of the
+/// source stays as it was.
 fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) -> Result<(), i64> {
     let seek = |at, whence| syscall(libc::SYS_lseek, [from, at, i64::from(whence), 0, 0, 0]);
     let position = seek(0, libc::SEEK_CUR);
@@ -142,7 +142,7 @@ fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) -> Result<(), i6
     let mut at = begin;
     let mut failed = 0;
     while at < end && failed == 0 {
-        // None before the end, or a filesystem that cannot tell.
+        // ENXIO: no data before the end. Another error: the filesystem does not know.
         at = match seek(at, libc::SEEK_DATA) {
             data @ 0.. => data,
             error if error == -i64::from(libc::ENXIO) => break,
@@ -152,7 +152,7 @@ fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) -> Result<(), i6
         (at, failed) = copy_part(from, to, (at, stop), moved);
     }
     seek(position, libc::SEEK_SET);
-    // What ends with a hole.
+    // The range may end with a hole.
     let last = end.saturating_add(moved);
     if failed == 0 && size_of(to) < last {
         failed = syscall(libc::SYS_ftruncate, [to, last, 0, 0, 0, 0]);
@@ -161,14 +161,14 @@ fn copy_all(from: i64, to: i64, range: &libc::file_clone_range) -> Result<(), i6
 }
 
 fn size_of(fd: i64) -> i64 {
-    // SAFETY: zeros are a stat, too.
+    // SAFETY: a `stat` of zeros is valid.
     let mut stat = unsafe { std::mem::zeroed::<libc::stat>() };
-    // SAFETY: the kernel fills it, or not.
+    // SAFETY: the kernel fills it, or leaves it as it is.
     unsafe { libc::fstat(fd as i32, &raw mut stat) };
     stat.st_size
 }
 
-/// Copies bytes from one place on to another; returns where it came to, and an error.
+/// Copies a part of a range, `moved` bytes further on; returns the end reached, and an error or 0.
 fn copy_part(from: i64, to: i64, (begin, end): (i64, i64), moved: i64) -> (i64, i64) {
     let mut at = begin;
     while at < end {

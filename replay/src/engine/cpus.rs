@@ -1,4 +1,4 @@
-//! What the machine's CPUs did during the replay: without a free one nothing can be on time.
+//! Use of the machine's CPUs during the replay: without a free one nothing can be on time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,7 +33,7 @@ pub struct Meter {
     lately: Ticks,
 }
 
-/// Shares of the CPUs' time since the meter was started.
+/// Shares of the CPUs' time in some period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
     pub idle: f64,
@@ -56,12 +56,12 @@ impl Meter {
         self.began = self.read().unwrap_or_default();
     }
 
-    /// Since the start; `None` if it cannot be read, or no tick has passed.
+    /// Returns the shares since the start; `None` if they cannot be read, or no tick has passed.
     pub fn shares(&self) -> Option<Shares> {
         self.read()?.since(self.began, 1)
     }
 
-    /// Since the last answer to this question; `None` if that is too short a time to tell.
+    /// Returns the shares since the last answer; `None` if that is too short a time to judge.
     pub fn lately(&mut self) -> Option<Shares> {
         let now = self.read()?;
         let shares = now.since(self.lately, TELLING)?;
@@ -76,8 +76,8 @@ impl Meter {
     }
 }
 
-/// The line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal, and guests' time,
-/// which user and nice contain.
+/// Parses the line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal, and guests'
+/// time, which user and nice contain.
 fn parse(text: &[u8]) -> Option<Ticks> {
     let line = std::str::from_utf8(text).ok()?.lines().next()?;
     let numbers: Option<Vec<u64>> = line
@@ -89,7 +89,7 @@ fn parse(text: &[u8]) -> Option<Ticks> {
     let numbers = numbers.filter(|numbers| numbers.len() == 8)?;
     Some(Ticks {
         all: numbers.iter().sum(),
-        // A CPU that waits for a disk is free for whoever wants it.
+        // A CPU that waits for a disk is free for other tasks.
         idle: numbers[3] + numbers[4],
         steal: numbers[7],
     })

@@ -1,4 +1,4 @@
-//! Recorded descriptors and what they are here.
+//! Recorded descriptors and the real ones that they are bound to.
 
 use anyhow::Result;
 use std::ptr;
@@ -19,7 +19,7 @@ struct Slot {
     bits: AtomicU32,
 }
 
-/// What an open recorded descriptor is here.
+/// The real descriptor that a recorded one is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     pub real: i32,
@@ -58,7 +58,7 @@ pub struct FdTable {
 }
 
 impl FdTable {
-    /// An empty table for descriptors below `size`; private memory that costs only what is used.
+    /// Returns an empty table for descriptors below `size`, in memory that costs only what is used.
     pub fn new(size: usize) -> Result<Self> {
         let bytes = size * size_of::<Slot>();
         // SAFETY: plain system call; the result is checked.
@@ -81,7 +81,7 @@ impl FdTable {
         })
     }
 
-    /// The copy that a fork made.
+    /// Returns the table of a forked process: the slots are in its copied memory.
     pub fn inherited(&self, watches: Vec<Watch>, mappings: Vec<Mapping>) -> Self {
         Self {
             slots: self.slots,
@@ -123,14 +123,14 @@ impl FdTable {
         slot.real.store(open.real + 1, Relaxed);
     }
 
-    /// Forgets a recorded number and returns what it was.
+    /// Forgets a recorded number and returns its descriptor.
     pub fn take(&self, fd: i32) -> Option<Open> {
         let open = self.get(fd)?;
         self.slots[fd as usize].real.store(0, Relaxed);
         Some(open)
     }
 
-    /// Closes those that `which` chooses.
+    /// Closes the descriptors that `which` chooses.
     pub fn close_all(&self, which: impl Fn(&Open) -> bool) {
         let chosen = self.open_fds().filter(|(_, open)| which(open));
         for (fd, open) in chosen {
@@ -139,7 +139,7 @@ impl FdTable {
         }
     }
 
-    /// Every open recorded number.
+    /// Returns all open recorded numbers.
     pub fn open_fds(&self) -> impl Iterator<Item = (i32, Open)> + '_ {
         (0..self.slots.len() as i32).filter_map(|fd| Some((fd, self.get(fd)?)))
     }
@@ -158,6 +158,6 @@ impl Open {
 }
 
 pub fn close(real: i32) {
-    // SAFETY: the descriptor is ours; an error would only say that it is closed already.
+    // SAFETY: the descriptor is ours; an error would only mean that it is closed already.
     unsafe { libc::close(real) };
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
 use crate::engine::spin::Spinning;
 
-/// How often the counter is looked at before sleeping: about a microsecond.
+/// Checks of the counter before sleeping: they take about a microsecond.
 const SPINS: u32 = 40;
 const NAP_NS: i64 = 1_000_000_000;
-/// A call that has lasted this long sleeps; it may only have lost its CPU (`turn.rs`).
+/// A call that has lasted this long is taken to sleep; it may only have lost its CPU (`turn.rs`).
 const ASLEEP_NS: i64 = 50_000;
-/// How often it is looked whether somebody sleeps by now.
+/// Longest time between two checks whether the other call sleeps.
 const LOOK_NS: i64 = 5_000_000;
 
-/// What a thread says of itself that waits for another.
+/// Returns the value of `waits_for` of a thread that waits for another.
 fn waiting(thread: u32, target: u32) -> u64 {
     u64::from(thread) << 32 | u64::from(target)
 }
@@ -40,20 +40,20 @@ impl Gate {
         self.state.store(new, Release);
     }
 
-    /// Says that a call begins.
+    /// Marks the beginning of a call.
     pub fn enter_call(&self, now_ns: i64) {
         self.since_ns.store(now_ns, Relaxed);
         self.enter(state::CALLING);
     }
 
-    /// Whether the thread sleeps in the operation at a position, as far as its time there tells.
+    /// Returns whether the thread sleeps in the operation at a position, judged by its time there.
     fn sleeps_in(&self, position: u32) -> bool {
         let calls = self.state.load(Acquire) == state::CALLING;
         let asleep = || now_ns() - self.since_ns.load(Relaxed) >= ASLEEP_NS;
         calls && asleep() && self.progress.load(SeqCst) == position
     }
 
-    /// Waits until `other` has finished `target` operations; `false` if told to give up.
+    /// Waits until `other` has finished `target` operations; `false` if the watchdog ends the wait.
     pub fn wait_for(&self, other: &Gate, thread: u32, target: u32) -> bool {
         for _ in 0..SPINS {
             if other.reached(target) {
@@ -64,8 +64,8 @@ impl Gate {
         self.wait(other, thread, target, || NAP_NS, || false)
     }
 
-    /// Waits until `other` has finished `target` operations or sleeps in the last of them;
-    /// `false` if told to give up.
+    /// Waits until `other` has finished `target` operations or sleeps in the last of them; `false`
+    /// if the watchdog ends the wait.
     pub fn line_up_behind(&self, other: &Gate, thread: u32, target: u32) -> bool {
         let asleep = || other.sleeps_in(target - 1);
         if other.reached(target) || asleep() {

@@ -26,12 +26,12 @@ pub fn settle(task: &mut Task) {
         task.gate().pid.store(libc::getpid() as u32, SeqCst);
         task.gate().tid.store(task.tid, SeqCst);
         task.gate().enter(state::RUNNING);
-        // The kernel would let a sleep end up to 50 us late.
+        // By default the kernel lets a sleep end up to 50 us late.
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
     }
     let schedule = &task.context.schedule;
     let recorded = schedule.plan.threads()[task.thread as usize];
-    // What a thread shares is as the others have it by now. Its own record is of its first call,
+    // The other threads have set by now what this thread shares. Its record is of its first call,
     // which may come long after its birth.
     if !shares_fs(schedule.plan.threads(), task.thread) {
         take_place(task, &recorded);
@@ -44,7 +44,7 @@ pub fn settle(task: &mut Task) {
     leave_if_orphaned(task.context.engine_pid);
 }
 
-/// Umask and working directory as recorded.
+/// Sets umask and working directory as recorded.
 fn take_place(task: &Task, recorded: &PlanThread) {
     // SAFETY: plain system call.
     unsafe { libc::umask(recorded.umask & 0o777) };
@@ -58,7 +58,7 @@ fn take_place(task: &Task, recorded: &PlanThread) {
     }
 }
 
-/// Without its engine a task has nothing more to do.
+/// Ends the task if its engine is gone: there is nothing more to do.
 pub fn leave_if_orphaned(engine_pid: i32) {
     // SAFETY: signal 0 only asks whether the process exists.
     let gone = unsafe { libc::kill(engine_pid, 0) } < 0 && last_errno() == libc::ESRCH;
@@ -67,14 +67,14 @@ pub fn leave_if_orphaned(engine_pid: i32) {
     }
 }
 
-/// A thread goes on as another user, as LMTP servers do for each recipient.
+/// Makes a thread go on as another user, as LMTP servers do for each recipient.
 pub fn change_identity(task: &mut Task, op: &PlanOp) -> i64 {
     task.ids = semantics::identity(op, task.ids);
     become_owner(task, Rights::All);
     op.ret
 }
 
-/// Makes a call that was denied something without the capabilities that would allow it.
+/// Makes a call that was denied, without the capabilities that would allow it.
 pub fn as_denied<T>(task: &mut Task, op: &PlanOp, call: impl FnOnce(&mut Task) -> T) -> T {
     let root = task.ids.0 == 0 && task.context.confinement.owners;
     become_owner(task, Rights::Less(lacking(op, task.ids.0)));
@@ -97,11 +97,12 @@ const FSETID: u32 = 1 << 4;
 const SYS_ADMIN: u32 = 1 << 21;
 const LEASE: u32 = 1 << 28;
 
-/// Capabilities that who was denied a call cannot have had, or that make no difference to it.
+/// Returns capabilities that the caller of a denied call cannot have had, or that make no
+/// difference to the call.
 ///
-/// Other users than 0 lose those of files anyway. EPERM says that the names were found and modes
-/// permitted the call, perhaps to a backup that may read everything, but it was for the owner; only
-/// `link` says so of a file that one may not write to.
+/// Users other than 0 lose those for files anyway. EPERM means that the names were found and modes
+/// permitted the call, perhaps to a backup that may read everything, but that only the owner may
+/// make it; only `link` also returns it for a file that the caller may not write to.
 fn lacking(op: &PlanOp, uid: u32) -> u32 {
     let of_owners = CHOWN | FOWNER | FSETID;
     let of_files = match (uid, op.ret == -i64::from(libc::EPERM)) {
@@ -127,16 +128,16 @@ struct CapData {
     inheritable: u32,
 }
 
-/// What a thread may do with files.
+/// Rights of a thread on files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
-    /// What its user and first group may, without these capabilities.
+    /// Those of its user and first group, without these capabilities.
     Less(u32),
     /// Everything: groups beyond the first are not recorded.
     All,
 }
 
-/// Files belong to the filesystem ids; `access` asks for the real ones.
+/// Takes the owner of the task. The filesystem ids count for files; `access` uses the real ids.
 fn become_owner(task: &Task, rights: Rights) {
     if task.context.confinement.owners {
         change_ids(task.ids, rights);
@@ -158,7 +159,7 @@ fn change_ids((uid, gid): (u32, u32), rights: Rights) {
         effective: half.permitted,
         ..half
     };
-    // Ids are changed by right, whatever was given up before.
+    // A change of ids needs capabilities: take back those given up before.
     change_capabilities(all, all);
     // SAFETY: raw calls act on this thread only.
     unsafe {
@@ -169,7 +170,7 @@ fn change_ids((uid, gid): (u32, u32), rights: Rights) {
         libc::syscall(libc::SYS_setfsuid, uid);
     }
     match rights {
-        // The kernel takes capabilities of files away as it leaves user 0.
+        // The kernel drops capabilities for files when the filesystem uid leaves 0.
         Rights::All => change_capabilities(all, all),
         Rights::Less(lost) => {
             let less = |half: CapData| CapData {
@@ -181,7 +182,7 @@ fn change_ids((uid, gid): (u32, u32), rights: Rights) {
     }
 }
 
-/// Those below 32, and those above.
+/// Changes capabilities: `low` those below 32, `high` the others.
 fn change_capabilities(low: impl Fn(CapData) -> CapData, high: impl Fn(CapData) -> CapData) {
     let header = CapHeader {
         version: 0x2008_0522,
@@ -196,7 +197,8 @@ fn change_capabilities(low: impl Fn(CapData) -> CapData, high: impl Fn(CapData) 
     }
 }
 
-/// Whether `access` goes by all capabilities that user 0 could have, as it does, or by those it has.
+/// Lets `access` use all capabilities that user 0 could have, which is the default, or only those
+/// that the thread has.
 fn lend_to_access(all: bool) {
     const NO_SETUID_FIXUP: libc::c_int = 1 << 2;
     // SAFETY: plain system calls that act on this thread only.
@@ -235,8 +237,9 @@ fn start_process(
     child: Option<u32>,
     born: Standing,
 ) -> i64 {
-    // Held across the fork, as `births` is, so that the child never gets a lock that nobody will
-    // open, nor a number for a descriptor that it has not: the kernel copies these before the memory.
+    // Both locks are held across the fork, as `births` is. Else the child could have a lock that is
+    // never released, or a number for a descriptor that it does not have: the kernel copies
+    // descriptors before the memory.
     let watches = locked(&parent.fds.watches);
     let mappings = locked(&parent.fds.mappings);
     let Some(child) = child else {
@@ -251,7 +254,7 @@ fn start_process(
         !process.threaded.load(Relaxed)
     });
     if made > 0 {
-        // It says so itself, too, unless it is killed before.
+        // The child stores this, too, unless it is killed before.
         gate.pid.store(made as u32, SeqCst);
     }
     made
@@ -265,7 +268,7 @@ fn start_thread(
 ) -> i64 {
     let own_fs = !shares_fs(context.schedule.plan.threads(), child);
     if !parent.threaded.swap(true, Relaxed) {
-        // Its children are its own from now on, and it waits for none: they go as they end.
+        // From now on its forks are its own children, and it waits for none: the kernel reaps them.
         // SAFETY: plain system call.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
@@ -283,7 +286,7 @@ fn start_thread(
     started.map_or(-i64::from(libc::EAGAIN), |_| 0)
 }
 
-/// Nobody has to wait for a thread that died, nor for those that it would have forked.
+/// Marks a dead thread, and those that it would have forked, as done: nothing waits for them.
 pub fn bury(schedule: &Schedule, thread: u32) {
     let gate = &schedule.gates[thread as usize];
     if gate.state.swap(state::DONE, SeqCst) == state::DONE {
@@ -312,9 +315,9 @@ fn judged(ret: i64) -> (i64, Verdict) {
 
 /// Forks, and does `work` in the child; it returns whether the whole process is to end.
 ///
-/// The child belongs to the engine, which outlives the recorded parent. Only with several
-/// threads in the parent it must be the C library that forks, to leave its own locks open: such a
-/// child belongs to the parent, and so do those that it forks itself.
+/// The child belongs to the engine, which outlives the recorded parent. But in a parent with
+/// several threads the C library must fork, so that its own locks are free in the child: such a
+/// child belongs to the parent, and so do the processes that it forks.
 pub fn fork_process(parent: &Process, work: impl FnOnce() -> bool) -> i64 {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     let threaded = parent.threaded.load(Relaxed);
@@ -332,7 +335,7 @@ pub fn fork_process(parent: &Process, work: impl FnOnce() -> bool) -> i64 {
     }
 }
 
-/// Ends this thread, and with `whole` the process; else that ends with its last thread.
+/// Ends this thread, and with `whole` the process, which else ends with its last thread.
 pub fn leave(whole: bool) -> ! {
     let number = if whole {
         libc::SYS_exit_group

@@ -1,4 +1,4 @@
-//! The names that a listing really showed, against those that the walk foretold.
+//! Names that a listing really showed, compared with those that the model predicts.
 
 use foldhash::HashMap;
 use spoolscope_traces::records::{PlanOp, REASON_NAMES, REASON_UNSUPPORTED, VERDICT_DIVERGED};
@@ -17,11 +17,11 @@ use crate::semantics::Kind;
 pub struct Reader {
     /// Names so far, by place of the listing.
     names: HashMap<u32, NameSet>,
-    /// The threads of a process share the buffer of other reads.
+    /// Its own, as the threads of a process share the buffer of other reads.
     buffer: Vec<u8>,
 }
 
-/// Makes a getdents; the last one of a listing is wrong if it showed other names.
+/// Makes a getdents; the last one of a listing diverges if the listing showed other names.
 pub fn read(
     task: &mut Task,
     op: &PlanOp,
@@ -52,7 +52,8 @@ pub fn read(
     Ok((ret, verdict))
 }
 
-/// Adds the names of a filled buffer, see getdents(2); of a `linux_dirent` the type comes last.
+/// Adds the names of a filled buffer, see getdents(2); in a `linux_dirent` the type is the last
+/// byte.
 fn add(names: &mut NameSet, mut buffer: &[u8], typed: bool, directory: i32) {
     const LENGTH: usize = 16;
     while let Some(length) = buffer.get(LENGTH..LENGTH + 2) {
@@ -73,7 +74,7 @@ fn add(names: &mut NameSet, mut buffer: &[u8], typed: bool, directory: i32) {
     }
 }
 
-/// As `listings::is_shown`, by what the filesystem says.
+/// As `listings::is_shown`, with the type that the filesystem reports.
 fn is_shown(name: &CStr, kind: u8, directory: i32) -> bool {
     let kind = match kind {
         libc::DT_UNKNOWN => type_of(name, directory),
@@ -83,7 +84,7 @@ fn is_shown(name: &CStr, kind: u8, directory: i32) -> bool {
     kind != libc::DT_LNK && !matches!(name, b"." | b".." | b"lost+found") && !is_silly(name)
 }
 
-/// For filesystems that keep no types in their directories.
+/// Returns the type of a name, where the filesystem keeps none in its directories.
 fn type_of(name: &CStr, directory: i32) -> u8 {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the name is NUL-terminated, the buffer large enough and valid when zeroed.

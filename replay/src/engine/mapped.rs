@@ -12,7 +12,7 @@ use crate::semantics::{self, Kind};
 
 const PAGE: usize = 4096;
 
-/// Remembers what a successful mmap mapped.
+/// Notes the mapping that a successful mmap made.
 pub fn note(task: &Task, op: &PlanOp, real: usize) {
     locked(&task.process.fds.mappings).push(Mapping {
         start: op.ret,
@@ -24,7 +24,7 @@ pub fn note(task: &Task, op: &PlanOp, real: usize) {
     });
 }
 
-/// munmap and msync of a part of a recorded mapping.
+/// Replays a munmap or msync of a part of a recorded mapping.
 pub fn change(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     let mut mappings = locked(&task.process.fds.mappings);
     let at = mappings
@@ -62,7 +62,7 @@ pub fn change(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
 
 /// Touches a page as a recorded page fault did; contents stay as they are.
 ///
-/// A page past the end of the file is EFAULT here: the recorded process had found one.
+/// A page past the end of the file gives EFAULT: the recorded process found a page there.
 pub fn touch(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     // Held while the page is touched, so that no other thread unmaps it.
     let mappings = locked(&task.process.fds.mappings);
@@ -95,11 +95,12 @@ thread_local! {
     // Atomic, as the handler of a signal of the same thread changes them.
     /// Page that is being touched, or 0.
     static TOUCHED: AtomicUsize = const { AtomicUsize::new(0) };
-    /// It had no file behind it.
+    /// The touched page has no file behind it.
     static BROKEN: AtomicBool = const { AtomicBool::new(false) };
 }
 
-/// Pages past the end of a file raise SIGBUS: an empty page is put there, and the touch goes on.
+/// Handles SIGBUS, raised by pages past the end of a file: maps an empty page, and the touch goes
+/// on.
 pub fn survive_missing_pages() {
     // SAFETY: the handler makes one system call and sets a flag of its own thread.
     unsafe {

@@ -11,7 +11,7 @@ use crate::sandbox::Confinement;
 use crate::semantics;
 
 /// Open files that several descriptors share, with one position: the engine opens each once, and
-/// the processes that it starts find it there.
+/// the processes that it starts inherit it.
 #[derive(Debug, Default)]
 pub struct SharedFiles {
     /// By number of the open file; -1 once the engine has closed it.
@@ -33,7 +33,7 @@ impl SharedFiles {
         Self { real }
     }
 
-    /// A descriptor of its own for a shared file; `None` if it is shared with nobody.
+    /// Returns a descriptor of its own for a shared file; `None` if the file is not shared.
     fn take(&self, file: u32) -> Option<i32> {
         let real = self.real.get(&file)?.load(Relaxed);
         // SAFETY: plain system call; a descriptor that is closed fails.
@@ -41,7 +41,7 @@ impl SharedFiles {
         (copy >= 0).then_some(copy)
     }
 
-    /// Closes them here: a lock on an open file lasts as long as any process has that.
+    /// Closes the descriptors of this process: a lock on an open file lasts until all are closed.
     pub fn close(&self) {
         for real in self.real.values() {
             match real.swap(-1, Relaxed) {
@@ -52,7 +52,7 @@ impl SharedFiles {
     }
 }
 
-/// Opens what was open in the process of a task when the recording began.
+/// Opens the files that were open in the process of a task when the recording began.
 pub fn restore(task: &Task) {
     let plan = task.context.schedule.plan;
     for fd in plan.fds().iter().filter(|fd| fd.thread == task.thread) {
@@ -74,7 +74,7 @@ pub fn restore(task: &Task) {
     task.context.shared_files.close();
 }
 
-/// A descriptor at its recorded position, or a negative number.
+/// Returns a descriptor at its recorded position, or a negative number.
 fn open(plan: &Plan, fd: &PlanFd, confinement: &Confinement) -> i32 {
     let path = confinement.path(plan.string(fd.path));
     let making = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;

@@ -1,8 +1,8 @@
-//! What became of every operation: in shared memory while it is new, then in a file.
+//! Outcomes of all operations: in shared memory while they are new, then in a file.
 //!
-//! Tasks only write memory: a page of a file could make them wait for the disk under test. Of a large
-//! replay the engine writes to a file what threads have done, and gives the memory back; an outcome
-//! that is read later has a time of zero, which is as long ago as can be.
+//! Tasks only write memory: a page of a file could make them wait for the disk under test. In a
+//! large replay the engine writes finished outcomes to a file and frees their memory. An outcome
+//! that is read after that has a time of zero, the earliest that there is.
 
 use anyhow::{Context, Result};
 use memmap2::Mmap;
@@ -17,17 +17,17 @@ use crate::plan::Plan;
 
 const PAGE: usize = 4096;
 
-/// One for each operation, thread by thread.
+/// One outcome per operation, thread by thread.
 #[derive(Debug)]
 pub struct Outcomes {
     place: *mut Outcome,
     /// First slot of each thread; one more than there are threads.
     first: &'static [u32],
-    /// For those that are done, if there are many.
+    /// Finished outcomes, if there are many.
     file: Option<File>,
 }
 
-// SAFETY: every slot is written by one task only, and read when that has said so.
+// SAFETY: every slot is written by one task only, and read after its progress includes the slot.
 unsafe impl Sync for Outcomes {}
 // SAFETY: as above.
 unsafe impl Send for Outcomes {}
@@ -49,7 +49,8 @@ impl Outcomes {
         unsafe { self.place.add(slot).write(outcome) };
     }
 
-    /// When an operation that is done ended; only after its thread's progress said so.
+    /// Returns when an operation ended; only valid once its thread's progress includes the
+    /// operation.
     pub fn ended_ns(&self, slot: usize) -> i64 {
         // SAFETY: the slot was written before the progress that the caller has seen.
         unsafe { (*self.place.add(slot)).end_ns }
@@ -62,7 +63,7 @@ impl Outcomes {
         mut see: impl FnMut(u32, &Outcome) -> Result<()>,
     ) -> Result<()> {
         let written = self.file.as_ref().map(|file| {
-            // SAFETY: the file has no name, and nobody writes to it any more.
+            // SAFETY: the file has no name, and nothing writes to it any more.
             unsafe { Mmap::map(file) }
         });
         let written = written.transpose().context("cannot map the outcomes")?;
@@ -80,7 +81,7 @@ impl Outcomes {
     }
 }
 
-/// How far the outcomes of each thread are written to the file.
+/// Writes outcomes to the file, and counts those written of each thread.
 #[derive(Debug)]
 pub struct Drain {
     outcomes: &'static Outcomes,
@@ -95,7 +96,8 @@ impl Drain {
         }
     }
 
-    /// Writes what is new and frees its memory; `done` says how many of a thread's are done.
+    /// Writes new outcomes and frees their memory; `done` returns how many of a thread are
+    /// finished.
     pub fn go(&mut self, done: impl Fn(usize) -> u32) -> Result<()> {
         let Some(file) = &self.outcomes.file else {
             return Ok(());
@@ -124,7 +126,7 @@ impl Drain {
         let start = first + usize::from(!self.is_written(first));
         let end = last + usize::from(self.is_written(last));
         if start < end {
-            // SAFETY: whole pages of this mapping, which nobody writes any more.
+            // SAFETY: whole pages of this mapping, which no task writes any more.
             unsafe {
                 let place = self.outcomes.place.cast::<u8>().add(start * PAGE);
                 libc::madvise(place.cast(), (end - start) * PAGE, libc::MADV_REMOVE);
@@ -132,7 +134,7 @@ impl Drain {
         }
     }
 
-    /// Whether every slot of which a part lies in this page is in the file.
+    /// Returns whether the file holds every slot of which a part lies in this page.
     fn is_written(&self, page: usize) -> bool {
         let slots = &self.outcomes.first;
         let end = slots[slots.len() - 1] as usize;
@@ -176,7 +178,7 @@ mod tests {
         let outcomes: &'static Outcomes = Box::leak(Box::new(outcomes));
         let mut drain = Drain::new(outcomes);
         let mut written = [0_u32; 6];
-        // Uneven steps, with what is not yet done behind them.
+        // Uneven steps; unfinished outcomes follow each.
         for step in [1_u32, 99, 101, 30_000, 600_000] {
             for (thread, size) in sizes.iter().enumerate() {
                 let to = (written[thread] + step).min(*size);

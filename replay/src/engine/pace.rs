@@ -1,22 +1,22 @@
-//! When a call is due: at its recorded time, or some time after the thread's call before it.
+//! Times at which calls are due: the recorded time, or some time after the thread's call before it.
 
 use spoolscope_traces::records::PlanOp;
 
-/// How time passes. Open loop: calls come when they came, however slow the target is. Closed
-/// loop: each thread makes its next call only after the one before it, so that it slows down with
-/// the target.
+/// Passing of time. Open loop: calls come at their recorded times, however slow the target is.
+/// Closed loop: each thread makes its next call only after the one before it, so that it slows down
+/// with the target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Open loop: at the recorded time divided by this; 1 is the original pace.
     Scaled(f64),
-    /// Closed loop: the thread pauses after its previous call as long as it did.
+    /// Closed loop: the thread pauses after its previous call as long as in the recording.
     Think,
     /// Closed loop without pauses.
     AsFastAsPossible,
 }
 
 impl Pace {
-    /// How long what lasted so long in the recording is to last.
+    /// Returns how long something lasts that took `recorded_ns` in the recording.
     pub fn lasting_ns(self, recorded_ns: i64) -> i64 {
         match self {
             Self::Scaled(factor) => (recorded_ns as f64 / factor) as i64,
@@ -25,7 +25,7 @@ impl Pace {
         }
     }
 
-    /// The recorded time that has come, of time passed in the replay; `None` if time is not kept.
+    /// Returns the recorded time that has come after `passed_ns`; `None` if time is not kept.
     pub fn recorded_ns(self, passed_ns: i64) -> Option<i64> {
         match self {
             Self::Scaled(factor) => Some((passed_ns as f64 * factor) as i64),
@@ -35,7 +35,7 @@ impl Pace {
     }
 }
 
-/// Where one thread stands, in the recording and in the replay; ns since the start of each.
+/// Position of one thread, in the recording and in the replay; ns since the start of each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing {
     /// End of the thread's previous call, or its birth.
@@ -45,7 +45,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// When the next call is due, since the start.
+    /// Returns when the next call is due, in ns since the start.
     pub fn due_ns(&self, pace: Pace, op: &PlanOp) -> i64 {
         match pace {
             Pace::Scaled(1.0) => op.start_ns,

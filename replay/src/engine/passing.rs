@@ -35,20 +35,20 @@ impl Passing {
         Ok(Self { passes })
     }
 
-    /// Sends what an operation opened to all who will use it.
+    /// Sends the file that an operation opened to all tasks that will use it.
     pub fn send(&self, op: u32, real: i32) {
         for (_, [from, _]) in self.passes.iter().filter(|(pass, _)| pass.opened == op) {
             send(*from, real);
         }
     }
 
-    /// Whether an operation uses what another task opened.
+    /// Returns whether an operation uses a file that another task opened.
     pub fn hands_over(&self, op: u32) -> bool {
         let used = |(pass, _): &(Pass, [i32; 2])| pass.used;
         self.passes.binary_search_by_key(&op, used).is_ok()
     }
 
-    /// What an operation uses that another task opened, and its real number here.
+    /// Returns the file that an operation uses and another task opened, and its real number here.
     pub fn receive(&self, op: u32) -> Option<(Pass, i32)> {
         let at = self.passes.binary_search_by_key(&op, |(pass, _)| pass.used);
         let (pass, [_, into]) = &self.passes[at.ok()?];
@@ -84,7 +84,7 @@ fn send(socket: i32, real: i32) {
     }
 }
 
-/// `None` if nothing was sent: its opener failed, or no order made it come first.
+/// Returns `None` if nothing was sent: the open failed, or without an order comes later.
 fn receive(socket: i32) -> Option<i32> {
     let (mut text, mut control) = (0_u8, Control::default());
     let mut byte = libc::iovec {

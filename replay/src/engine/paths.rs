@@ -1,10 +1,10 @@
-//! Paths in the form in which the kernel is given them.
+//! Paths as they are passed to the kernel.
 
 use spoolscope_traces::records::REASON_UNSUPPORTED;
 
 use crate::engine::args::Refusal;
 
-/// The part of a path below a directory; the empty directory is the spool itself.
+/// Returns the part of a path below a directory; the empty directory is the spool itself.
 pub fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     match path.strip_prefix(directory)? {
         rest if directory.is_empty() || rest.is_empty() => Some(rest),
@@ -12,7 +12,7 @@ pub fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// A directory that was moved may have another above it than its recorded name tells.
+/// Returns whether a path has `..`: a moved directory may have another parent than its name shows.
 pub fn leads_up(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|part| part == b"..")
 }

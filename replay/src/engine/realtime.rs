@@ -1,19 +1,19 @@
 //! Tasks with real-time priority, on request.
 //!
-//! A task that becomes due takes a CPU from whoever has no such priority, and of several the kernel
-//! gives it one where no such task runs. Without it the kernel may leave a task waiting behind
-//! another for a time slice, on some machines although a CPU is free.
+//! A task that becomes due takes a CPU from a task without such priority; of several CPUs the
+//! kernel chooses one where no such task runs. Without it the kernel may leave a task waiting
+//! behind another for a time slice, on some machines although a CPU is free.
 
 use anyhow::{Result, ensure};
 use std::io::Error;
 
-/// Of the lowest priority of its kind: what the kernel itself runs so goes first.
+/// Lowest real-time priority: the kernel's own real-time threads go first.
 const PRIORITY: i32 = 1;
 const IOPRIO_WHO_PROCESS: i32 = 1;
 const IOPRIO_CLASS_BE: i32 = 2;
 const IOPRIO_CLASS_SHIFT: i32 = 13;
 
-/// Lets this process and all that come from it take the priority, whoever they become.
+/// Lets this process and its descendants take the priority, whatever user they become.
 ///
 /// Their I/O keeps the priority that it has now: the block layer would put that of real-time
 /// tasks first (`task_nice_ioclass` in linux/ioprio.h).
@@ -37,7 +37,7 @@ pub fn permit() -> Result<()> {
     Ok(())
 }
 
-/// The I/O priority of this process: what was asked for, else as its nice value has it.
+/// Returns the I/O priority of this process: the one that was set, else that of its nice value.
 fn io_priority() -> i64 {
     // SAFETY: plain system calls.
     unsafe {
@@ -51,7 +51,7 @@ fn io_priority() -> i64 {
     }
 }
 
-/// Whether this thread has the priority: it is inherited.
+/// Returns whether this thread has the priority, which is inherited.
 pub fn is_on() -> bool {
     // SAFETY: plain system call.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_RR }

@@ -9,18 +9,18 @@ use crate::engine::shared::{self, Control, Gate};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease};
 
-/// Who must have had a lock before the call of a slot has it.
+/// A call that must have had a lock before the call of a slot gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rival {
     slot: u32,
     pub thread: u32,
-    /// Operations that thread must have finished then.
+    /// Operations that `thread` must have finished by then.
     pub finished: u32,
-    /// It asked for the lock before that call did.
+    /// The rival asked for the lock before that call did.
     pub asked_first: bool,
 }
 
-/// Who may sleep until the call of a slot has ended.
+/// A thread that may sleep until the call of a slot has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Follower {
     pub after: u32,
@@ -36,7 +36,7 @@ pub struct Schedule {
     pub noop: bool,
     /// Threads do not wait for each other.
     pub unordered: bool,
-    /// Tasks have real-time priority while CPUs are to spare.
+    /// Tasks have real-time priority while CPUs are free.
     pub realtime: bool,
     /// First slot of each thread; one more than there are threads.
     first: &'static [u32],
@@ -44,19 +44,19 @@ pub struct Schedule {
     ops: &'static [u32],
     /// First edge of each slot; one more than there are slots.
     first_edge: &'static [u32],
-    /// (thread, operations it must have finished).
+    /// Edges by slot: (thread, operations it must have finished).
     edges: &'static [(u32, u32)],
-    /// By slot; only locks that were waited for have any.
+    /// By slot; only calls that waited for a lock have any.
     rivals: &'static [Rival],
     /// By slot.
     followers: &'static [Follower],
     pub gates: &'static [Gate],
     control: &'static [Control],
     pub outcomes: Outcomes,
-    /// The descriptor a fork or open at start needs space for.
+    /// Size of the descriptor table of a process.
     pub n_fds: usize,
     pub longest_read: i64,
-    /// Some call asks for a lease: who opens the file then may sleep.
+    /// Some call asks for a lease: an open of its file may then sleep.
     pub leases: bool,
 }
 
@@ -113,7 +113,7 @@ impl Schedule {
         (self.first[thread as usize] + position) as usize
     }
 
-    /// Index of the operation in the plan.
+    /// Returns the index of the operation in the plan.
     pub fn op_at(&self, slot: usize) -> u32 {
         self.ops[slot]
     }
@@ -122,7 +122,7 @@ impl Schedule {
         &self.edges[self.first_edge[slot] as usize..self.first_edge[slot + 1] as usize]
     }
 
-    /// Those of one slot, the first to have the lock first.
+    /// Returns the rivals of one slot, the first to have the lock first.
     pub fn rivals(&self, slot: usize) -> &'static [Rival] {
         let from = self
             .rivals
@@ -131,7 +131,7 @@ impl Schedule {
         &self.rivals[from..from + count]
     }
 
-    /// Those of all slots of one thread, in their order.
+    /// Returns the followers of all slots of one thread, by slot.
     pub fn followers(&self, thread: u32) -> &'static [Follower] {
         let [from, to] = [thread, thread + 1].map(|thread| {
             let slot = self.first[thread as usize];
@@ -145,7 +145,7 @@ impl Schedule {
     }
 }
 
-/// First slot per thread, operation per slot, slot per operation.
+/// Returns first slot per thread, operation per slot, and slot per operation.
 pub fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let mut first = vec![0_u32; plan.threads().len() + 1];
     for thread in plan.actors() {
@@ -192,7 +192,7 @@ fn by_slot(
     slot_of: &[u32],
 ) -> Vec<Rival> {
     let start = |op: u32| plan.ops()[op as usize].start_ns;
-    // The call that would have closed a circle came last, however short the time between.
+    // The call that would have closed a circle came last, however little time lay between.
     let asked = |op: u32| match semantics::was_deadlock(&plan.ops()[op as usize]) {
         true => i64::MAX,
         false => start(op),
@@ -230,7 +230,7 @@ fn highest_fd(plan: &Plan) -> usize {
     made.chain(used).chain(open).max().unwrap_or(0).max(0) as usize
 }
 
-/// Threads that a thread forks, for burying the never born.
+/// Returns the threads that a thread forks; if it dies, they are never born.
 pub fn children(plan: &Plan, thread: u32) -> impl Iterator<Item = u32> + '_ {
     let forks = plan
         .ops()

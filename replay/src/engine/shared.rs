@@ -10,19 +10,19 @@ use crate::large;
 
 const PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
-/// All that is short lies in one mapping of this size: a fork copies mappings one by one.
+/// Short arrays lie in one mapping of this size: a fork copies mappings one by one.
 const ROOM: usize = 64 << 20;
-/// What is longer has a mapping of its own.
+/// Arrays of more bytes than this have mappings of their own.
 pub const SHORT: usize = ROOM / 2;
 
-/// Where the mapping begins (0: not yet made), and how much of it is given away.
+/// Start of the mapping (0: not yet made), and how many bytes of it are in use.
 static REGION: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
 fn region() -> MutexGuard<'static, (usize, usize)> {
     REGION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whole pages of the common mapping, if there is room for something so short.
+/// Returns whole pages of the common mapping, if the array is short and there is room.
 fn among_others(bytes: usize) -> Option<*mut u8> {
     let mut region = region();
     let (base, used) = &mut *region;
@@ -38,12 +38,13 @@ fn among_others(bytes: usize) -> Option<*mut u8> {
     Some(ptr::with_exposed_provenance_mut(*base + from))
 }
 
-/// Takes the memory of the common mapping now, in huge pages if the kernel has some: each task would
-/// meet the pages one by one, with a fault for each.
+/// Takes the memory of the common mapping now, in huge pages if the kernel has some: else each task
+/// would meet the pages one by one, with a fault for each.
 pub fn populate() {
     let (base, used) = *region();
     let place = ptr::with_exposed_provenance_mut(base);
-    // SAFETY: advice on memory that nobody unmaps; where it is not taken, pages come as they are met.
+    // SAFETY: advice on memory that is never unmapped; if it is refused, pages come as they are
+    // met.
     unsafe {
         libc::madvise(place, used, libc::MADV_POPULATE_WRITE);
         let whole = used.next_multiple_of(HUGE_PAGE);
@@ -51,7 +52,7 @@ pub fn populate() {
     }
 }
 
-/// Zeroed memory shared with every process forked from here; it lives as long as they do.
+/// Returns zeroed memory, shared with every process forked from here; it lives as long as they.
 pub fn allocate<T>(count: usize) -> Result<*mut T> {
     let bytes = count * size_of::<T>();
     let alone = || large::memory(bytes, libc::MAP_SHARED);
@@ -63,7 +64,7 @@ fn checked<T>(place: *mut u8, bytes: usize) -> Result<*mut T> {
     Ok(place.cast())
 }
 
-/// A shared array of things that are valid when zeroed and changed only through atomics.
+/// Returns a shared array of values that are valid when zeroed and hold only atomics.
 pub fn array<T: Atomic>(count: usize) -> Result<&'static [T]> {
     let place = allocate::<T>(count)?;
     // SAFETY: the memory is zeroed, never unmapped, and `T` holds atomics only.
@@ -88,7 +89,7 @@ pub fn copy<T: Copy>(from: &[T]) -> Result<&'static [T]> {
 /// All-zero bytes must be a valid value, and every member an atomic.
 pub unsafe trait Atomic {}
 
-/// What a task does right now, for the watchdog.
+/// Present state of a task, for the watchdog.
 pub mod state {
     pub const UNBORN: u32 = 0;
     pub const RUNNING: u32 = 1;
@@ -100,7 +101,7 @@ pub mod state {
     pub const DONE: u32 = 5;
 }
 
-/// Progress of one recorded thread. One cache line, so that threads do not disturb another.
+/// Progress of one recorded thread. One cache line, so that threads do not disturb each other.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Gate {
@@ -180,14 +181,14 @@ pub fn futex_wake(word: &AtomicU32) {
     }
 }
 
-/// CLOCK_MONOTONIC, in nanoseconds.
+/// Returns CLOCK_MONOTONIC, in nanoseconds.
 pub fn now_ns() -> i64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// What to add to the monotonic clock to get time since the epoch.
+/// Returns what to add to the monotonic clock to get time since the epoch.
 pub fn epoch_less_monotonic_ns() -> i64 {
-    // Of several tries the one least disturbed between its readings.
+    // The try with the shortest time between its readings is the most exact.
     let tries = (0..16).map(|_| {
         let before = now_ns();
         let real = clock_ns(libc::CLOCK_REALTIME);
@@ -207,7 +208,7 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Private memory for buffers; only pages that are used cost anything.
+/// Returns private memory for buffers; only pages that are used cost anything.
 pub fn allocate_private(bytes: usize) -> Result<*mut u8> {
     checked(large::memory(bytes, libc::MAP_PRIVATE), bytes)
 }
@@ -236,7 +237,7 @@ mod tests {
         let asked = unsafe { libc::mincore(place, used, there.as_mut_ptr()) };
         assert_eq!(asked, 0);
         assert!(there.iter().all(|page| page & 1 != 0));
-        // SAFETY: so much was asked for, and nobody writes to it.
+        // SAFETY: the memory is that large, and nothing writes to it.
         assert!(unsafe { std::slice::from_raw_parts(second, 3 * PAGE) } == [0; 3 * PAGE]);
     }
 }

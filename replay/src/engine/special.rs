@@ -1,8 +1,8 @@
-//! Pipes, sockets and devices: none is opened, and no device is made. A socket stands in for it.
+//! Pipes, sockets and devices: none is opened, and no device is made; a socket stands in for it.
 //!
-//! Its name, mode and owner are there, so what needs only these is done for real. What was opened
-//! gets a descriptor that leads to it without opening it (O_PATH): it can be copied, closed, looked
-//! at, and named where a directory should be.
+//! Name, mode and owner are as recorded, so calls that need only these are made for real. An open
+//! gets a descriptor that leads to the object without opening it (O_PATH): it can be copied,
+//! closed, looked at, and named where a directory should be.
 
 use spoolscope_traces::records::{
     PlanOp, REASON_ERRNO, REASON_NOT_A_FILE, REASON_STAND_IN, VERDICT_DIVERGED, VERDICT_SKIPPED,
@@ -19,7 +19,7 @@ use crate::semantics::{self, Kind};
 const FCHMODAT2: i64 = 452;
 const NO_NAME: &[u8] = b"\0";
 
-/// The mode that mknod is given.
+/// Returns the mode to pass to mknod.
 pub fn node(mode: u32) -> i64 {
     i64::from(match semantics::is_device(mode) {
         true => libc::S_IFSOCK | mode & 0o7777,
@@ -27,7 +27,7 @@ pub fn node(mode: u32) -> i64 {
     })
 }
 
-/// Refuses what cannot be done without the device, or without opening what was opened.
+/// Refuses calls that need the device, or an open descriptor of an object that is not opened.
 pub fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
     let forbidden = op.ret == -i64::from(libc::EPERM);
     if kind == Kind::Mknod && semantics::is_device(op.mode) && forbidden {
@@ -66,12 +66,12 @@ fn works_unopened(op: &PlanOp, kind: Kind) -> bool {
     }
 }
 
-/// Opens what is known to be none of the replayer's files.
+/// Returns whether the call opened a pipe, socket or device.
 pub fn is_opened(op: &PlanOp, kind: Kind) -> bool {
     kind == Kind::Open && op.ret >= 0 && semantics::is_special(u32::from(op.obj_mode))
 }
 
-/// Has a descriptor of it that does not open it.
+/// Binds a descriptor of the object that does not open it.
 pub fn open(task: &mut Task, op: &PlanOp, reason: u8) -> Result<(i64, Verdict), Refusal> {
     let (directory, path) = call::name_of(task, op)?;
     let flags = libc::O_PATH | semantics::open_flags(op) & libc::O_NOFOLLOW;
@@ -92,7 +92,7 @@ pub fn open(task: &mut Task, op: &PlanOp, reason: u8) -> Result<(i64, Verdict), 
     Ok((real, (VERDICT_SKIPPED, reason)))
 }
 
-/// Changes the mode or the owner of what an unopened descriptor leads to; `None` if it is opened.
+/// Changes mode or owner of the object of an unopened descriptor; `None` if it is opened.
 pub fn change(task: &mut Task, op: &PlanOp, kind: Kind) -> Option<i64> {
     let open = held(task, op).filter(|open| open.special && !semantics::uses_path(op))?;
     let (real, name) = (i64::from(open.real), NO_NAME.as_ptr() as i64);
@@ -118,9 +118,9 @@ pub fn change(task: &mut Task, op: &PlanOp, kind: Kind) -> Option<i64> {
     Some(call::syscall(libc::SYS_chmod, registers))
 }
 
-/// What became of a call that met a stand-in; `None` if it is judged as any other.
+/// Returns the outcome of a call that met a stand-in; `None` if it is judged as any other.
 ///
-/// Sockets cannot be opened: the errors of opening a device are none of the names.
+/// Sockets cannot be opened (ENXIO); the errors of opening a device have nothing to do with names.
 pub fn met(
     task: &mut Task,
     op: &PlanOp,
@@ -139,7 +139,7 @@ pub fn met(
     let left_out = Some(Ok((ret, (VERDICT_SKIPPED, REASON_STAND_IN))));
     let of_device = || OF_DEVICES.iter().any(|error| op.ret == -i64::from(*error));
     const NONE_THERE: i64 = -(libc::ENXIO as i64);
-    // The target is mounted without devices (nodev), which a device that leads nowhere meets, too.
+    // The target is mounted without devices (nodev): a device without a driver gives EACCES there.
     const FORBIDDEN: i64 = -(libc::EACCES as i64);
     match kind {
         Kind::Mknod if semantics::is_device(op.mode) && ret >= 0 && op.ret >= 0 => left_out,

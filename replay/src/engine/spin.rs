@@ -1,4 +1,4 @@
-//! Being on time: a timer wakes late, so the last moments are spent awake, if a CPU is to spare.
+//! Punctual sleep: a timer wakes late, so tasks spin for the last moments, if a CPU is free.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,42 +6,42 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::engine::cpus::Shares;
 use crate::engine::shared::{Atomic, now_ns};
 
-/// A timer of a sleeping CPU fires up to this late, mostly.
+/// Most timers of a sleeping CPU fire at most this late.
 const EARLY_NS: i64 = 60_000;
 /// Share of the CPUs' time that must have been free lately.
 const LEAST_IDLE: f64 = 0.25;
 
-/// Who may wait awake: a timer wakes late, but a CPU that spins is lost to other tasks.
+/// Limits how many tasks spin: a timer wakes late, but a CPU that spins is lost to other tasks.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Spinning {
-    /// So many tasks may spin at a time; 0 while the machine is busy.
+    /// Most tasks that may spin at a time; 0 while the machine is busy.
     most: AtomicU32,
     now: AtomicU32,
 }
 
-// SAFETY: atomics only; zero means that nobody spins and nobody may.
+// SAFETY: atomics only; zero means that no task spins and none may.
 unsafe impl Atomic for Spinning {}
 
 impl Spinning {
-    /// Lets as many spin as leave a CPU free; none if the CPUs have been busy.
+    /// Lets so many tasks spin that one CPU stays free; none if the CPUs have been busy.
     pub fn adapt(&self, recently: Option<Shares>, n_cpus: usize) {
         let busy = recently.is_some_and(|shares| shares.idle < LEAST_IDLE);
         self.most
             .store(if busy { 0 } else { n_cpus as u32 - 1 }, Relaxed);
     }
 
-    /// Whether CPUs are to spare.
+    /// Returns whether CPUs are free.
     pub fn is_allowed(&self) -> bool {
         self.most.load(Relaxed) > 0
     }
 
-    /// Sleeps until a moment of CLOCK_MONOTONIC, the last moments awake if that is allowed.
+    /// Sleeps until a moment of CLOCK_MONOTONIC; spins at the end if that is allowed.
     pub fn sleep_until(&self, deadline_ns: i64) {
         if !self.is_allowed() {
             return nap_until(deadline_ns);
         }
-        // A timer that has passed already is set and fires all the same.
+        // Even a timer in the past would be set and fire.
         if now_ns() < deadline_ns - EARLY_NS {
             nap_until(deadline_ns - EARLY_NS);
         }
@@ -50,7 +50,7 @@ impl Spinning {
         }
     }
 
-    /// Waits awake; `false`, at once, if too many do so already.
+    /// Spins until the deadline; returns `false`, at once, if too many tasks spin already.
     fn spin_until(&self, deadline_ns: i64) -> bool {
         let others = self.now.fetch_add(1, Relaxed);
         let free = others < self.most.load(Relaxed);
@@ -110,7 +110,7 @@ mod tests {
             spinning.sleep_until(deadline);
             assert!(now_ns() >= deadline);
         }
-        // All places are taken: it sleeps to the end.
+        // All places are taken: the task sleeps to the end.
         spinning.now.store(1, Relaxed);
         let deadline = now_ns() + 1_000_000;
         assert!(!spinning.spin_until(deadline));

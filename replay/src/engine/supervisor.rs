@@ -30,20 +30,20 @@ use crate::sandbox::Confinement;
 
 /// Time between set-up and the first operation.
 const LEAD_NS: i64 = 50_000_000;
-/// How long killed tasks may take to die.
+/// Time that killed tasks have to die.
 const IMMORTAL_NS: i64 = 10_000_000_000;
-/// How often the CPUs are looked at, and who is missing.
+/// Interval of the checks of the CPUs and for tasks that died.
 const LOOK_NS: i64 = 250_000_000;
-/// How often outcomes are written out, if there are many.
+/// Interval at which outcomes are written out, if there are many.
 const DRAIN_NS: i64 = 100_000_000;
 /// Roots are started this much recorded time before they are needed.
 const AHEAD_NS: i64 = 1_000_000_000;
 
-/// How to run.
+/// Options of a run.
 #[derive(Debug)]
 pub struct Options {
     pub stall_ns: i64,
-    /// Holds one JSON line, written over again and again.
+    /// File of one JSON line, which is overwritten again and again.
     pub progress: Option<File>,
     pub cpus: Meter,
     pub content: Content,
@@ -52,10 +52,10 @@ pub struct Options {
     pub passes: Vec<Pass>,
 }
 
-/// What came out, besides the outcomes.
+/// Results of a run, besides the outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Why it ended before its time.
+    /// Error that ended the run early.
     pub failed: Option<String>,
     pub given_up: u64,
     /// Locks that were granted before their turn, and given back.
@@ -75,13 +75,13 @@ extern "C" fn interrupt(_: libc::c_int) {
 
 extern "C" fn nudged(_: libc::c_int) {}
 
-/// Opened before the root directory changes: what sendfile to a socket writes to.
+/// Opens /dev/null, the target of sendfile in place of a socket, before the root directory changes.
 pub fn open_sink() -> i32 {
     // SAFETY: plain system call.
     unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) }
 }
 
-/// Runs a prepared schedule inside a confinement and returns every outcome, too; also those of a
+/// Runs a prepared schedule inside a confinement. Returns a summary and all outcomes, also of a
 /// replay that failed.
 pub fn run(
     schedule: Schedule,
@@ -144,7 +144,7 @@ fn context(
     })))
 }
 
-/// Threads that no recorded process forks, in order of their start.
+/// Returns the threads that no recorded process forks, in order of their start.
 fn roots(context: &Context) -> Vec<u32> {
     let threads = context.schedule.plan.threads();
     let mut roots: Vec<u32> = (0..threads.len() as u32)
@@ -194,7 +194,7 @@ impl Supervisor {
             self.report();
             self.look_around(n_cpus);
             self.drain()?;
-            // Waiting tasks end at the latest here, so that a root is never started too late.
+            // The nap is short while roots have still to start, so that none starts too late.
             let finished = control.finished.load(SeqCst);
             if (finished as usize) < n_threads {
                 let nap = if self.started < self.roots.len() {
@@ -208,7 +208,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets tasks wait awake while CPUs are to spare, and finds who is missing.
+    /// Lets tasks spin while CPUs are free, and finds tasks that died.
     fn look_around(&mut self, n_cpus: usize) {
         let now = now_ns();
         if now - self.last_look_ns < LOOK_NS {
@@ -222,7 +222,7 @@ impl Supervisor {
         }
     }
 
-    /// Writes out what is done, so that its memory is free.
+    /// Writes finished outcomes to their file, so that their memory is free.
     fn drain(&mut self) -> Result<()> {
         let now = now_ns();
         if now - self.last_drain_ns < DRAIN_NS {
@@ -300,7 +300,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Recorded time of the earliest operation that a live thread has still to do.
+    /// Returns the recorded time of the earliest operation that a live thread has still to do.
     fn frontier_ns(&self) -> i64 {
         let schedule = &self.context.schedule;
         let passed = (now_ns() - schedule.control().start_ns.load(Relaxed)).max(0);
@@ -336,7 +336,7 @@ impl Supervisor {
         }
     }
 
-    /// Finds who died without being reaped here: children of processes with several threads.
+    /// Finds tasks that died without being reaped here: children of processes with several threads.
     fn miss(&mut self) {
         let gates = self.context.schedule.gates.iter();
         let alive = gates.filter(|gate| gate.state.load(SeqCst) != state::DONE);
@@ -380,12 +380,12 @@ impl Supervisor {
             .map(|gate| u64::from(gate.progress.load(Relaxed)))
             .sum();
         let passed = now - self.context.schedule.control().start_ns.load(Relaxed);
-        // Padded, so that a shorter line leaves nothing of a longer one.
+        // The line is padded, so that a shorter one leaves nothing of a longer one.
         let line = serde_json::json!({"done": done.min(n_ops), "of": n_ops, "passed_ns": passed});
         let _ = file.write_all_at(format!("{:<100}\n", line.to_string()).as_bytes(), 0);
     }
 
-    /// Lets tasks that outlived their stream go; kills the rest. Nothing is left behind.
+    /// Lets tasks that finished their stream go, and kills the rest.
     fn end(&self) {
         let control = self.context.schedule.control();
         control.over.store(1, SeqCst);
@@ -398,7 +398,7 @@ impl Supervisor {
             }
             // SAFETY: no status is wanted.
             match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
-                // In a call that cannot be interrupted; it dies when that returns.
+                // The task is in an uninterruptible call; it dies when the call returns.
                 0 if now_ns() > deadline + IMMORTAL_NS => return,
                 0 if now_ns() > deadline => killed = true,
                 0 => std::thread::sleep(Duration::from_millis(1)),
@@ -419,13 +419,13 @@ impl Supervisor {
     }
 }
 
-/// Whether a process ended and was reaped.
+/// Returns whether a process ended and was reaped.
 fn is_gone(pid: u32) -> bool {
     // SAFETY: signal 0 only asks whether the process exists.
     unsafe { libc::kill(pid as i32, 0) < 0 && last_errno() == libc::ESRCH }
 }
 
-/// Who began us takes care of the target: without them it ends, in order once it runs.
+/// Asks for SIGTERM when the parent dies, which unmounts the target: a replay then ends in order.
 pub fn end_with_parent() {
     // SAFETY: plain system call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
@@ -439,18 +439,19 @@ fn install_handlers() {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::signal(signal, handler);
         }
-        // Orphans of recorded parents come here.
+        // Orphaned tasks become children of the engine.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        // It asks a holder to give up its lease; the holder does so when the recorded one did.
+        // SIGIO asks the holder of a lease to give it up; the holder does so when the recorded one
+        // did.
         libc::signal(libc::SIGIO, libc::SIG_IGN);
-        // Only there to interrupt a lock that will never be granted; inherited by all tasks.
+        // SIGUSR1 only interrupts calls that wait for a lock; all tasks inherit its handler.
         let mut nudge: libc::sigaction = std::mem::zeroed();
         nudge.sa_sigaction = nudged as extern "C" fn(libc::c_int) as libc::sighandler_t;
         libc::sigaction(libc::SIGUSR1, &raw const nudge, std::ptr::null_mut());
     }
 }
 
-/// Tasks leave a Ctrl-C of the terminal, and its end, to the engine, which kills them.
+/// Ctrl-C and the end of the terminal are for the engine only, which kills the tasks.
 fn reset_handlers() {
     // SAFETY: plain system calls.
     unsafe {

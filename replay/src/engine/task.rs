@@ -56,23 +56,24 @@ impl Context {
     }
 }
 
-/// What the threads of one process share; a fork copies it with the memory.
+/// State that the threads of one process share; a fork copies it with the memory.
 #[derive(Debug)]
 pub struct Process {
     pub fds: FdTable,
     /// String index of the working directory.
     pub cwd: AtomicU32,
-    /// Held by a fork while it copies descriptors and memory, and with several threads by who
-    /// changes descriptors: real ones and their numbers here are copied as they belong together.
+    /// Held by a fork while it copies descriptors and memory, and in a process with several threads
+    /// by each call that changes descriptors: a copy must see real descriptors and their numbers
+    /// agree.
     pub births: RwLock<()>,
-    /// A thread was started.
+    /// A second thread was started.
     pub threaded: AtomicBool,
     /// Threads that have not come to their recorded exit.
     pub alive: AtomicU32,
 }
 
 impl Process {
-    /// What a forked child has of its parent: the descriptors lie in copied memory already.
+    /// Returns the state of a forked child; its descriptors lie in copied memory already.
     pub fn inherited(&self, watches: Vec<Watch>, mappings: Vec<Mapping>) -> Self {
         Self {
             fds: self.fds.inherited(watches, mappings),
@@ -92,15 +93,15 @@ pub struct Task {
     pub thread: u32,
     pub scratch: Box<Scratch>,
     pub tid: u32,
-    /// It has real-time priority.
+    /// The task has real-time priority.
     pub realtime: bool,
-    /// User and group that it has by now.
+    /// Present user and group.
     pub ids: (u32, u32),
     pub standing: Standing,
     pub reader: Reader,
-    /// Place of the operation at hand in the schedule.
+    /// Slot of the present operation in the schedule.
     pub slot: usize,
-    /// What the operation at hand waited for never came.
+    /// The watchdog ended a wait of the present operation.
     pub gave_up: bool,
 }
 
@@ -135,7 +136,7 @@ impl Task {
         self.gave_up = false;
     }
 
-    /// A process of its own for a thread that no recorded process forked.
+    /// Creates the task of a thread that no recorded process forked, with a process of its own.
     pub fn root(context: &'static Context, thread: u32) -> Result<Self> {
         let process = Process {
             fds: FdTable::new(context.schedule.n_fds)?,
@@ -178,7 +179,7 @@ impl Task {
         self.finish(exited);
     }
 
-    /// Notes that the operation of a slot is done, and wakes who sleeps until then, nobody else.
+    /// Marks the operation of a slot as done, and wakes only threads that wait for it.
     fn advance(&self, slot: usize, finished: u32, followers: &mut &'static [Follower]) {
         let schedule = &self.context.schedule;
         self.gate().progress.store(finished, SeqCst);
@@ -191,7 +192,7 @@ impl Task {
         }
     }
 
-    /// Says that this task is ready and waits until all are that were there at start.
+    /// Reports this task as ready, waits for the start of the replay and returns its time.
     fn wait_for_start(&self) -> i64 {
         let control = self.context.schedule.control();
         control.ready.fetch_add(1, SeqCst);
@@ -219,13 +220,13 @@ impl Task {
             ready = ready.max(self.line_up(slot));
         }
         let at = schedule.op_at(slot);
-        // Who waits here is not kept waiting by the call.
+        // Time spent here is not charged to the call.
         let whole = self.keep_descriptors_whole(op, at, kind);
         let births = (kind == Kind::Fork).then(|| call::written(&self.process.births));
         let now = now_ns();
         self.gate().enter_call(now);
         let issue = now - start;
-        // What a fork makes begins its life here.
+        // The life of a forked task begins at this time.
         self.standing.ended_ns = issue;
         let (ret, (verdict, reason)) = match schedule.noop && kind != Kind::Fork {
             true => (op.ret, (VERDICT_SAME, REASON_NONE)),
@@ -261,7 +262,7 @@ impl Task {
         let wanted = schedule.realtime && schedule.control().spinning.is_allowed();
         if wanted != self.realtime {
             self.realtime = wanted;
-            // A task that is refused goes on without.
+            // A task that is refused goes on without it.
             realtime::set(wanted);
         }
     }
@@ -312,8 +313,8 @@ impl Task {
         }
     }
 
-    /// For a call that changes descriptors: no fork comes between it and the note of what it did.
-    /// An open that may sleep until a lease is given up must not hold up forks so long.
+    /// Returns the lock that keeps forks out until a call that changes descriptors is noted. An
+    /// open may sleep until a lease is given up; with leases it takes no lock, or forks would wait.
     fn keep_descriptors_whole(
         &self,
         op: &PlanOp,
@@ -339,7 +340,7 @@ impl Task {
         })
     }
 
-    /// Has from another task what the recorded process had from another one.
+    /// Binds the open file that another task passes, if the recorded process got one from another.
     fn take_passed(&self, at: u32) {
         if let Some((pass, real)) = self.context.passing.receive(at) {
             let opened = &self.context.schedule.plan.ops()[pass.opened as usize];
@@ -352,19 +353,20 @@ impl Task {
         }
     }
 
-    /// Descriptors marked close-on-exec go; there is nothing to execute.
+    /// Replays an exec: closes descriptors marked close-on-exec; there is nothing to execute.
     fn exec(&mut self) -> Result<(i64, Verdict), Refusal> {
         self.process.fds.close_all(|open| open.cloexec);
         Ok((0, (VERDICT_SAME, REASON_NONE)))
     }
 
-    /// Files are closed now: who waits for the end of this process may count on its locks.
+    /// Closes files now: a task that waits for the end of this process relies on its locks being
+    /// free.
     fn exit(&self) -> Result<(i64, Verdict), Refusal> {
         self.leave();
         Ok((0, (VERDICT_SAME, REASON_NONE)))
     }
 
-    /// The last thread of a process closes its files.
+    /// Leaves the process; its last thread closes its files.
     fn leave(&self) {
         if self.process.alive.fetch_sub(1, SeqCst) == 1 {
             self.process.fds.close_all(|_| true);
@@ -373,7 +375,7 @@ impl Task {
 
     /// A thread that outlived the recording keeps its descriptors and locks until all are done.
     ///
-    /// Without an order it may be here too early, before others who had these locks first.
+    /// Without an order it closes them: it may be here before threads that had these locks earlier.
     fn finish(&self, exited: bool) {
         let control = self.context.schedule.control();
         if self.context.schedule.unordered && !exited {
@@ -389,7 +391,8 @@ impl Task {
     }
 }
 
-/// A missing descriptor follows from an earlier divergence; everything else is deliberate.
+/// Returns the verdict of a refusal: a missing descriptor follows from an earlier divergence,
+/// everything else is deliberate.
 fn refused(reason: Refusal) -> u8 {
     match reason {
         spoolscope_traces::records::REASON_BAD_FD => VERDICT_DIVERGED,
@@ -397,7 +400,7 @@ fn refused(reason: Refusal) -> u8 {
     }
 }
 
-/// Whether a fork makes a thread: same process, or another that shares its descriptors.
+/// Returns whether a fork makes a thread: of the same process, or of one that shares descriptors.
 pub fn is_thread(schedule: &Schedule, op: &PlanOp) -> bool {
     let threads = schedule.plan.threads();
     let (parent, child) = (&threads[op.thread as usize], &threads[op.arg as usize]);
@@ -405,8 +408,8 @@ pub fn is_thread(schedule: &Schedule, op: &PlanOp) -> bool {
     parent.pid == child.pid || child.flags & TASK_SHARE_FILES != 0
 }
 
-/// Whether a thread has working directory and umask in common with the one that began it. Those of
-/// one process do: of a thread that was there at start no fork told so.
+/// Returns whether a thread shares working directory and umask with the thread that began it.
+/// Threads of one process do; for a thread that was there at start, no fork is recorded.
 pub fn shares_fs(threads: &[PlanThread], thread: u32) -> bool {
     const BOTH: u32 = TASK_SHARE_FILES | TASK_SHARE_FS;
     let child = &threads[thread as usize];

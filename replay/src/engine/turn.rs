@@ -1,15 +1,15 @@
-//! Locks that several sleep for are had in the recorded order.
+//! Grants contended locks in the recorded order.
 //!
-//! Each is asked for when it was in the recording: whoever asked before, and got it before, must
-//! sleep in that call by then. The kernel wakes them in the order in which they came, but a
-//! newcomer may take the lock between its release and the waking of who slept for it. So whoever
-//! has the lock looks whether it is its turn, and if not gives it back before anything else of the
-//! replay can depend on it, and asks again after its rival. That ends: whoever waits here holds
-//! nothing, and all wait for calls that come before theirs in the one order.
+//! A call asks for the lock when it did in the recording. Calls that asked before, and got the lock
+//! before, must sleep in their calls by then. The kernel wakes waiters in the order in which they
+//! came, but a newcomer may take the lock between its release and the waking of a waiter. So a call
+//! that is granted the lock checks whether it is its turn. If not, it gives the lock back before
+//! anything else of the replay can depend on it, and asks again after its rival. This ends: a task
+//! that waits here holds nothing, and all wait for calls that come before theirs in the one order.
 //!
-//! Whom a signal woke from its sleep for a lock is woken after as long a sleep; if it is granted the
-//! lock before, that is another result. A call that was refused a lock because it would have slept
-//! in a circle asks for it when all others of the circle are asleep.
+//! A waiter that a signal interrupted is interrupted again after as long a sleep; if it is granted
+//! the lock before, that is another result. A call that was refused a lock because of a deadlock
+//! asks for it when all others of the circle are asleep.
 
 use libc::c_long;
 use spoolscope_traces::records::PlanOp;
@@ -22,12 +22,12 @@ use crate::engine::shared::now_ns;
 use crate::engine::task::Task;
 use crate::semantics;
 
-/// A sleep that goes on so long closed no circle: it ends, as another result than was recorded.
+/// A sleep that lasts this long closed no circle: it ends, with another result than recorded.
 const NO_CIRCLE_NS: i64 = 1_000_000_000;
 
 impl Task {
-    /// Waits until those are asleep in their calls who asked for the lock before this one, and got
-    /// it before; returns when, or 0 if none had to be waited for.
+    /// Waits until the rivals that asked for the lock before this call, and got it before, sleep in
+    /// their calls; returns when they do, or 0 if there was nothing to wait for.
     pub fn line_up(&mut self, slot: usize) -> i64 {
         let schedule = &self.context.schedule;
         let mut ready = 0;
@@ -48,7 +48,7 @@ impl Task {
         ready
     }
 
-    /// Who should have had the lock by now that this call was granted.
+    /// Returns a rival that should have had the lock before this call.
     fn overtaken(&self) -> Option<&'static Rival> {
         let schedule = &self.context.schedule;
         let missing =
@@ -57,8 +57,8 @@ impl Task {
         rivals.into_iter().flatten().find(missing)
     }
 
-    /// Makes a lock call; -errno on failure. It may never be granted, if a trace is wrong or
-    /// hostile: the watchdog ends the wait.
+    /// Makes a lock call; -errno on failure. If a trace is wrong or hostile, the lock may never be
+    /// granted: the watchdog then ends the wait.
     pub fn lock_in_turn(&mut self, op: &PlanOp, number: c_long, r: [i64; 6]) -> i64 {
         let interrupted = semantics::was_interrupted(op);
         let deadlock = semantics::was_deadlock(op);

@@ -1,4 +1,4 @@
-//! Was the result the recorded one?
+//! Compares results with the recorded ones.
 
 use spoolscope_traces::records::{
     PlanOp, REASON_BYTES, REASON_ERRNO, REASON_NONE, REASON_VALUE, VERDICT_DIVERGED, VERDICT_SAME,
@@ -54,7 +54,7 @@ fn same_stat(op: &PlanOp, stat: Stat) -> bool {
     mode == 0 || same_type && (!sized || op.obj_size == stat.size)
 }
 
-/// Offsets in directories are cookies of the filesystem; holes depend on its block size.
+/// Returns whether offsets compare: in directories they are cookies, holes depend on block size.
 fn offsets_compare(op: &PlanOp) -> bool {
     let directory = u32::from(op.obj_mode) & libc::S_IFMT == libc::S_IFDIR;
     !directory && !semantics::looks_for_holes(op)

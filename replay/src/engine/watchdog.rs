@@ -10,7 +10,7 @@ use crate::engine::shared::{Gate, now_ns, state};
 use crate::semantics::{self, Kind};
 
 const INTERVAL_NS: i64 = 200_000_000;
-/// A replay in which nothing moves ends after so many times the patience with a lock.
+/// A replay in which nothing moves ends after this many times `stall_ns`.
 const HUNG: i64 = 30;
 /// Most calls that a diagnosis names.
 const NAMED: usize = 5;
@@ -21,7 +21,7 @@ pub struct Watchdog {
     last_ns: i64,
     /// (progress, when it last changed) per thread.
     seen: Vec<(u32, i64)>,
-    /// It was said which calls do not return.
+    /// The calls that do not return were reported.
     told: bool,
 }
 
@@ -35,7 +35,7 @@ impl Watchdog {
         }
     }
 
-    /// Says which calls do not return, if nothing else moves; an error once there is no hope left.
+    /// Reports calls that do not return, if nothing else moves; fails once there is no hope left.
     pub fn require_life(&mut self, schedule: &Schedule) -> Result<()> {
         let now = now_ns();
         let late =
@@ -66,7 +66,7 @@ impl Watchdog {
         Ok(())
     }
 
-    /// Tells threads that wait in vain to give up; returns how many.
+    /// Makes one thread that waits in vain give up; returns how many did.
     pub fn look(&mut self, schedule: &Schedule) -> u64 {
         let now = now_ns();
         if now - self.last_ns < INTERVAL_NS {
@@ -107,7 +107,7 @@ impl Watchdog {
                 let long = now - gate.since_ns.load(Relaxed) > self.stall_ns;
                 long && self.is_hopeless(schedule, thread, now)
             }
-            // A lock whose holder may only be waiting for its time is no reason either.
+            // A lock is no reason either while its holder may only wait for its time.
             state::CALLING => {
                 self.is_locked(schedule, thread, now) && self.none_moves(schedule, now)
             }
@@ -123,8 +123,9 @@ impl Watchdog {
         })
     }
 
-    /// Follows who waits for whom; hopeless if it ends in a circle, the dead, or a held lock. Who is
-    /// not born waits for its parent to fork it, or for the engine, which begins it in its time.
+    /// Follows what a thread waits for; hopeless if that ends in a circle, a dead thread or a held
+    /// lock. An unborn thread waits for its parent's fork, or for the engine, which starts it in
+    /// time.
     fn is_hopeless(&self, schedule: &Schedule, thread: usize, now: i64) -> bool {
         let threads = schedule.plan.threads();
         let mut at = thread;
@@ -151,8 +152,8 @@ impl Watchdog {
         true
     }
 
-    /// A slow disk is no reason to give up, nor is a lock that was waited for as long when it was
-    /// recorded; one that nobody will release is.
+    /// Returns whether a thread is stuck at a lock. A slow disk is no reason to give up, nor is a
+    /// lock that was waited for as long in the recording; a lock that is never released is.
     fn is_locked(&self, schedule: &Schedule, thread: usize, now: i64) -> bool {
         let gate = &schedule.gates[thread];
         let kind = semantics::kind(current(schedule, thread));
@@ -167,7 +168,7 @@ fn waited_for(gate: &Gate) -> (usize, u32) {
     ((both >> 32) as usize, both as u32)
 }
 
-/// The operation that a thread is at; its last one when it is through.
+/// Returns the present operation of a thread; its last one at the end.
 fn current(schedule: &Schedule, thread: usize) -> &'static PlanOp {
     let last = schedule.n_ops(thread as u32).saturating_sub(1);
     let position = schedule.gates[thread].progress.load(Relaxed).min(last);
@@ -179,13 +180,13 @@ fn current_start(schedule: &Schedule, thread: usize) -> i64 {
     current(schedule, thread).start_ns
 }
 
-/// How long the operation that a thread is at lasted in the recording.
+/// Returns how long the present operation of a thread lasted in the recording, in ns.
 fn recorded_ns(schedule: &Schedule, thread: usize) -> i64 {
     let op = current(schedule, thread);
     op.end_ns - op.start_ns
 }
 
-/// Which calls do not return, and how many threads wait for others.
+/// Describes the calls that do not return, and counts the threads that wait for others.
 fn hung(schedule: &Schedule, overdue: &[(i64, usize)], now: i64) -> String {
     let one = |(_, thread): &(i64, usize)| {
         let (gate, op) = (&schedule.gates[*thread], current(schedule, *thread));

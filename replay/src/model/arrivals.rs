@@ -1,8 +1,9 @@
-//! When a name can have got its object: a rename may last long before it takes effect.
+//! The earliest time at which a name can have got its object: a rename may last long before that.
 //!
-//! Who later found the object at the name tells: whatever had shown or made something else there
-//! before that must have come before the object did, as it stayed from then on. This narrows the
-//! place of an operation where those who found it are too far away to be searched with it.
+//! A call that found the object at the name later gives a bound: calls before it that showed or
+//! made something else there came before the object, which stayed from then on. This narrows the
+//! place of an operation where the calls that found its object are too far away to be searched with
+//! it.
 
 use foldhash::HashMap;
 use spoolscope_traces::records::PlanOp;
@@ -11,7 +12,7 @@ use crate::model::names::Names;
 use crate::model::rivals::ByName;
 use crate::touches::{self, Makes, Need, Touch};
 
-/// The earliest effect of operations that were asked for.
+/// The earliest effects of operations, as far as they were asked for.
 #[derive(Debug)]
 pub struct Arrivals {
     known: HashMap<u32, i64>,
@@ -19,7 +20,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// All together look at so many others as `allowance`; then nothing more is known.
+    /// All searches together look at up to `allowance` operations; then nothing more is known.
     pub fn new(allowance: u64) -> Self {
         Self {
             known: HashMap::default(),
@@ -27,7 +28,7 @@ impl Arrivals {
         }
     }
 
-    /// An operation cannot have taken effect before this.
+    /// Returns the earliest time at which an operation can have taken effect.
     pub fn earliest_ns(&mut self, names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> i64 {
         let allowance = &mut self.allowance;
         *self.known.entry(at).or_insert_with(|| {
@@ -54,7 +55,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn earliest(&mut self, names: &Names, at: u32) -> Option<i64> {
         let (path, ino) = self.arrival(at)?;
-        // What moves with a directory above it may come back with it.
+        // An object that moves with a directory above it may come back with it.
         if !names.ancestors(path).is_empty() {
             return None;
         }
@@ -64,7 +65,7 @@ impl<'a> Search<'a> {
             let (op, touch) = self.look(*other, path)?;
             let changes = touch.makes != Makes::Same;
             match told(op, &touch) {
-                // Made anew with an inode number that was free again.
+                // It was made anew with an inode number that was free again.
                 Some(Told::Object(found)) if found == ino && touch.makes == Makes::Object => {
                     return None;
                 }
@@ -85,7 +86,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The name at which an operation puts an object, and its inode.
+    /// Returns the name at which an operation puts an object, and its inode.
     fn arrival(&mut self, at: u32) -> Option<(u32, u64)> {
         let op = &self.ops[at as usize];
         match touches::of(op) {
@@ -99,7 +100,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The inode at a name when an operation that nobody overlaps with there took it.
+    /// Returns the inode at a name when an operation took it, if no call overlaps with it there.
     fn source(&mut self, at: u32, path: u32) -> Option<u64> {
         let op = &self.ops[at as usize];
         let (before, after) = self.by_name.around(path, at);
@@ -126,7 +127,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// An operation, and what it does at a name; `None` if only below it, or if that is enough.
+    /// Returns an operation and what it does at a name; `None` if nothing, or at the limit.
     fn look(&mut self, at: u32, path: u32) -> Option<(&'a PlanOp, Touch)> {
         *self.allowance = self.allowance.checked_sub(1)?;
         let op = &self.ops[at as usize];
@@ -135,13 +136,13 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a result tells of a name.
+/// The state of a name as a result shows it.
 enum Told {
     Object(u64),
     Absent,
 }
 
-/// At the moment of the operation; for what it makes anew, just after it.
+/// Returns the state at the moment of the operation; for an object that it makes, just after it.
 fn told(op: &PlanOp, touch: &Touch) -> Option<Told> {
     match (touch.makes, touch.need) {
         (Makes::Object, _) if op.ino != 0 => Some(Told::Object(op.ino)),
@@ -164,7 +165,7 @@ mod tests {
         B 400-500 unlink hot = 0
     ";
 
-    /// The earliest effect of the rename in line 1, which lasts from 100 to 900.
+    /// Returns the earliest effect of the rename in line 1, which lasts from 100 to 900.
     fn earliest_ns(rest: &str) -> i64 {
         earliest_within(rest, 100)
     }

@@ -12,7 +12,7 @@ fn who_changes_a_mode_waits_for_who_changed_it_before() {
         D 60-70 utimensat f = 0
         E 80-90 setxattr f system.posix_acl_access size=44 = 0
     ";
-    // It waits for two before it, too, as the later one does not matter to all.
+    // The change before the last one is waited for, too: calls that overlap the last depend on it.
     let all = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (4, 2), (4, 3)];
     assert_eq!(edges(script), all);
 }

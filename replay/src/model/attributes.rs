@@ -1,7 +1,7 @@
-//! Edges of what objects have besides names and contents: mode, owner, times, extended attributes.
+//! Edges of mode, owner, times and extended attributes of objects.
 //!
-//! A call that changes them waits for those that did before, whatever name it uses. One that was not
-//! permitted waits for all that made the objects on its way what they were, and is waited for.
+//! A call that changes them waits for those that did before, whatever name it uses. A call that was
+//! denied waits for all that made the objects on its way what they were, and is waited for.
 
 use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::{NONE, PlanOp};
@@ -13,14 +13,14 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 use crate::touches;
 
-/// An object, or a name as long as no call told what it leads to.
+/// An object, or a name while no call has shown what it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Subject {
     Object(u32),
     Name(u32),
 }
 
-/// Directories may hand down their group: some have the set-group-ID bit.
+/// Returns whether directories may hand down their group: some have the set-group-ID bit.
 pub fn may_be_inherited(plan: &Plan) -> bool {
     let is_set = |mode: u32| mode & libc::S_ISGID != 0;
     let shown = |mode: u32| semantics::is_directory(mode) && is_set(mode);
@@ -29,7 +29,7 @@ pub fn may_be_inherited(plan: &Plan) -> bool {
         || plan.of_kind(|kind| kind == Kind::Chmod).any(set)
 }
 
-/// A call changed mode, owner or times.
+/// Returns whether a call changed mode, owner or times.
 pub fn changes_attributes(op: &PlanOp, world: &World) -> bool {
     let is_acl = || {
         let name = semantics::whole_xattr(world.names.bytes(op.path2));
@@ -65,7 +65,7 @@ impl Edges<'_> {
         }
     }
 
-    /// All that is on the way to the names of a call, or what its descriptor leads to.
+    /// Adds all that is on the way to the names of a call, or what its descriptor leads to.
     fn add_denied(&mut self, at: u32, op: &PlanOp, world: &World) {
         let definite = !refusals::is_missing(world, op);
         if !semantics::uses_path(op) {
@@ -109,7 +109,7 @@ impl Edges<'_> {
         }
     }
 
-    /// Changes what others may have looked at before any call told what the name leads to.
+    /// Adds a change, also at its name: calls may have used that before its object was known.
     fn change(&mut self, op: &PlanOp, world: &World, access: Access, key: impl Fn(Subject) -> Key) {
         let Some(subject) = subject_of(op, world) else {
             return;
@@ -122,7 +122,7 @@ impl Edges<'_> {
     }
 }
 
-/// The object that a call works on.
+/// Returns the object that a call works on.
 pub fn subject_of(op: &PlanOp, world: &World) -> Option<Subject> {
     let object = world.target_of(op).map(Subject::Object);
     let name = (op.path != NONE).then_some(op.path);

@@ -1,4 +1,4 @@
-//! Sizes and bytes of files, as writes, truncations and what calls saw make them.
+//! Sizes and bytes of files, as writes, truncations and the results of calls imply them.
 
 use spoolscope_traces::records::PlanOp;
 
@@ -12,15 +12,15 @@ use crate::semantics::{self, Kind};
 const NO_MORE: i64 = -(libc::ENXIO as i64);
 
 impl World<'_> {
-    /// The size of an object, unless only the snapshot told it.
+    /// Returns the size of an object, unless only the snapshot shows it.
     pub fn known_size(&self, object: u32) -> Option<i64> {
         let object = self.object(object);
         (!object.tentative && semantics::is_regular(object.now.mode)).then_some(object.now.size)
     }
 
-    /// The first call that tells a size, and did not change it, corrects the snapshot.
+    /// Corrects the snapshot by the first call that shows a size and did not change it.
     ///
-    /// Later ones do not count: sizes are read when a call returns, and a write may be under way.
+    /// Later calls do not count: sizes are read when a call returns, and a write may be under way.
     pub fn observe_size(&mut self, object: u32, size: i64) {
         if size < 0 || !self.object(object).tentative {
             return;
@@ -46,7 +46,7 @@ impl World<'_> {
         });
     }
 
-    /// So many more bytes may be on the disk now.
+    /// Notes that `bytes` more may be on the disk.
     fn fill(&mut self, object: u32, bytes: i64) {
         self.counted(object, |entry| {
             entry.filled = entry.filled.saturating_add(bytes);
@@ -54,20 +54,20 @@ impl World<'_> {
         });
     }
 
-    /// Bytes at an unknown place, in blocks of their own.
+    /// Notes bytes at an unknown place, in blocks of their own.
     pub fn fill_somewhere(&mut self, object: u32, bytes: i64) {
         self.fill(object, bytes.saturating_add(2 * BLOCK));
     }
 
-    /// A page that was written to through a mapping, which takes room once, also in a hole.
+    /// Notes a page written to through a mapping, which takes room once, also in a hole.
     pub fn dirty(&mut self, op: &PlanOp, object: u32) {
         let pages = self.dirtied.entry(object).or_default();
         let new = pages.add(op.offset, op.offset.saturating_add(BLOCK));
         self.fill(object, new);
     }
 
-    /// Changes an object, and counts what it takes on the disk then; not for what is learnt of the
-    /// start.
+    /// Changes an object, and counts how much more it takes on the disk; not for what is learnt of
+    /// the start.
     fn counted(&mut self, object: u32, change: impl FnOnce(&mut Object)) {
         let entry = self.object_mut(object);
         let before = entry.takes();
@@ -78,7 +78,7 @@ impl World<'_> {
         }
     }
 
-    /// SEEK_DATA and SEEK_HOLE tell of the file at the start what no call has changed.
+    /// Learns holes from SEEK_DATA and SEEK_HOLE, as long as no call has changed the file.
     pub fn learn_holes(&mut self, op: &PlanOp) {
         let Some(object) = self.target_of(op).filter(|_| op.offset >= 0) else {
             return;
@@ -103,7 +103,7 @@ impl World<'_> {
         entry.filled = entry.written.bytes();
     }
 
-    /// fallocate: room that reads as zeros, a hole, or contents moved about.
+    /// Applies fallocate: it makes room that reads as zeros, or a hole, or moves contents.
     pub fn allocate(&mut self, op: &PlanOp, object: u32) {
         const HOLE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u32;
         const MOVE: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
@@ -124,11 +124,11 @@ impl World<'_> {
         entry.blurred |= op.flags & MOVE != 0;
     }
 
-    /// Room for a range of a file, which is taken once, however often it is asked for.
+    /// Reserves room for a range of a file; it counts once, however often it is asked for.
     fn reserve(&mut self, object: u32, start: i64, end: i64) {
         let entry = self.object(object);
         if entry.nlink == 0 {
-            return; // as what is written to a file without a name
+            return; // not counted, as writes to a file without a name
         }
         let inside = |range: &&(i64, i64)| range.1 > start && range.0 < end;
         let data: Vec<_> = entry
@@ -148,7 +148,7 @@ impl World<'_> {
         self.grow(new);
     }
 
-    /// Room of a range of a file that is not reserved any more: free, or counted as written.
+    /// Ends the reservation of a range of a file, which is free or counts as written.
     fn release(&mut self, object: u32, start: i64, end: i64) {
         let Some(room) = self.reserved.get_mut(&object) else {
             return;
@@ -159,9 +159,9 @@ impl World<'_> {
         self.grow(-freed);
     }
 
-    /// A clone: contents that come from another file are not foretold.
+    /// Applies a clone: contents that come from another file are not predicted.
     pub fn fill_from_another(&mut self, op: &PlanOp, object: u32) {
-        // No more than the other has, which may have holes.
+        // No more than the source has, which may have holes.
         let source = self.second_of(op).map(|source| self.object(source).takes());
         let most = if op.obj_size >= 0 {
             op.obj_size
@@ -182,7 +182,7 @@ impl World<'_> {
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
     }
 
-    /// Bytes written by a call, at the place the descriptor's flags imply.
+    /// Adds the bytes written by a call, at the place that the descriptor's flags imply.
     pub fn write(&mut self, op: &PlanOp, object: u32) {
         let appends = self.appends(op);
         let at = write_offset(op, appends);
@@ -209,7 +209,7 @@ impl World<'_> {
         let leader = self.leader(op.thread);
         let races = self.descriptors.races_for_position(leader, op);
         let entry = self.object_mut(object);
-        // Sizes are read after the end of a call was noted, and tell of later writes, too.
+        // Sizes are read after the end of a call was noted, and may include later writes.
         let elsewhere = appends && at.is_some_and(|at| at != entry.now.size);
         entry.blurred |= races || elsewhere;
         let Some(at) = at else {
@@ -228,8 +228,8 @@ impl World<'_> {
         self.resize(object, size);
     }
 
-    /// Whether a write leaves a size that follows from its place and the size before: what was read
-    /// after its end tells of others' writes, too.
+    /// Returns whether the size that a write leaves follows from its place and the size before: the
+    /// size read after its end may include writes of other calls.
     fn foretells(&self, op: &PlanOp, object: u32) -> bool {
         let known = self.descriptors.get(self.leader(op.thread), op.fd).file;
         let object = self.object(object);
@@ -240,7 +240,7 @@ impl World<'_> {
             && !self.appends(op)
     }
 
-    /// The size that a call leaves if it comes next, if it may change it.
+    /// Returns the size that a call leaves if it comes next; `None` if it cannot change it.
     pub fn size_left(&self, op: &PlanOp) -> Option<i64> {
         let told = size_after(op)?;
         let writes = semantics::kind(op) == Kind::Write;
@@ -251,7 +251,7 @@ impl World<'_> {
         Some(size.map_or(told, |size| size.max(op.offset.saturating_add(op.ret))))
     }
 
-    /// A first write tells what the file measured before it.
+    /// Derives the size that a file had before its first write.
     fn guess_size(&mut self, object: u32, before: Option<i64>, after: i64, end: i64) {
         let snapshot = self.object(object).first.size;
         let size = match before {
@@ -262,8 +262,8 @@ impl World<'_> {
         self.observe_size(object, size);
     }
 
-    /// A later append that began before the end of the file, as it is here, shows that the first one
-    /// told of others, too: the file was smaller at start.
+    /// Corrects a guess. A later append that began before the present end of the file shows that
+    /// the size after the first one included other writes: the file was smaller at the start.
     fn correct_guess(&mut self, object: u32, at: i64) {
         let entry = self.object(object);
         let excess = entry.now.size - at;
@@ -278,7 +278,7 @@ impl World<'_> {
         self.resize(object, size);
     }
 
-    /// A file of which only calls tell has at least as many bytes as were read of it.
+    /// Notes that a file of uncertain size had at least as many bytes as were read of it.
     pub fn observe_least(&mut self, object: u32, least: i64) {
         let entry = self.object(object);
         if entry.tentative && least > entry.first.size {
@@ -286,12 +286,12 @@ impl World<'_> {
         }
     }
 
-    /// The object behind the second descriptor, to which a call copied, or which it cloned.
+    /// Returns the object behind the second descriptor, to which a call copied or which it cloned.
     pub fn second_of(&self, op: &PlanOp) -> Option<u32> {
         self.descriptors.get(self.leader(op.thread), op.fd2).object
     }
 
-    /// Contents that came from another file are not foretold.
+    /// Notes contents that came from another file, which are not predicted.
     pub fn blur_output(&mut self, op: &PlanOp) {
         if let Some(object) = self.second_of(op).filter(|_| op.ret > 0) {
             self.counted(object, |entry| {

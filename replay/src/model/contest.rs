@@ -1,4 +1,4 @@
-//! Overlapping operations that fight for the same names, put in order by search.
+//! Search for an order of overlapping operations that compete for the same names.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::PlanOp;
@@ -12,15 +12,15 @@ use crate::model::world::{Slot, World};
 use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need};
 
-/// Results that may stay unexplained, as when somebody unrecorded interfered.
+/// Results that may stay unexplained, as when an unrecorded process interfered.
 const FAULTS: u32 = 2;
 /// Names that moved directories may add before the search is not worth it.
 const MOST_NAMES: usize = 4_096;
 
-/// An order of rivals that explains their results, as far as it is certain.
+/// Returns an order of rivals that explains their results, as far as it is certain.
 ///
-/// It reaches at least to `at`; nobody comes before its `earliest_ns`; what was tried is taken off
-/// `allowance`.
+/// The order reaches at least to `at`; no operation comes before its `earliest_ns`; the steps tried
+/// are taken off `allowance`.
 pub fn settle(
     world: &World,
     ops: &[PlanOp],
@@ -46,7 +46,7 @@ pub fn settle(
     Some(order)
 }
 
-/// Marks an inode number in a cell: it is another object's by now.
+/// Marks an inode number in a cell: by now it belongs to another object.
 const GONE: u64 = 1 << 63;
 
 /// The names of a contest as cells, its operations as steps over them.
@@ -57,11 +57,11 @@ struct Board<'a> {
     question: Question,
     /// The operation of each step.
     ops: Vec<u32>,
-    /// Cells of which only the snapshot tells.
+    /// Cells that only the snapshot shows.
     presumed: Vec<u16>,
-    /// Directories of which it matters whether they are empty.
+    /// Directories for which it matters whether they are empty.
     emptied: HashSet<u32>,
-    /// What moved directories held, by the operation that moved them.
+    /// Contents of moved directories, by the operation that moved them.
     held: HashMap<u32, Held>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// What a directory held that an operation moves, and the names of it.
+    /// Adds what a directory held that an operation moves, and cells for its names.
     fn add_held(&mut self, by_name: &ByName, all: &[PlanOp], at: u32) {
         let op = &all[at as usize];
         if !moves(op) || touches::of(op)[1].is_none_or(|touch| touch.makes != Makes::Moved) {
@@ -145,7 +145,7 @@ impl<'a> Board<'a> {
         self.index[self.world.names.bytes(path)]
     }
 
-    /// Names that exist only because a directory above them moves; `None` if they are too many.
+    /// Adds names that exist only because a directory above them moves; `None` if too many.
     fn add_moved<'o>(&mut self, ops: impl Iterator<Item = &'o PlanOp>) -> Option<()> {
         let mut pairs: Vec<(&[u8], &[u8])> = Vec::new();
         for op in ops.filter(|op| moves(op)) {
@@ -192,7 +192,7 @@ impl<'a> Board<'a> {
         self.question.children = children;
     }
 
-    /// What the snapshot makes of a name that no call has told about.
+    /// Returns what the snapshot shows at a name that no call has shown.
     fn presume(&self, name: &[u8]) -> Cell {
         let path = self.world.names.find(name);
         match path.and_then(|path| self.world.snapshot_entry(path)) {
@@ -205,7 +205,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The snapshot may show what only later calls did: leaves it to the calls to tell.
+    /// Makes presumed cells unknown: the snapshot may show only effects of later calls.
     fn forget_presumed(&mut self, all: &[PlanOp]) {
         let world = self.world;
         for at in &self.presumed {
@@ -252,7 +252,8 @@ impl<'a> Board<'a> {
         })
     }
 
-    /// Whether a directory holds names that are not cells; `None` if only the snapshot says so.
+    /// Returns whether a directory holds names that are not cells; `None` if only the snapshot
+    /// shows some.
     fn holds_others(&self, directory: u32) -> Option<bool> {
         let mut sure = Some(false);
         for path in self.world.names.directly_below(directory) {
@@ -295,7 +296,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// What must have been so in the directory that an operation moves.
+    /// Returns what must have held in the directory that an operation moves.
     fn held_checks(&self, op: &PlanOp, held: &Held) -> Vec<Check> {
         let directory = self.world.names.bytes(op.path);
         let cell = |name: &Vec<u8>| self.index[[directory, name].concat().as_slice()];
@@ -311,7 +312,8 @@ impl<'a> Board<'a> {
         checks
     }
 
-    /// Who overlapped the making of a file may have found the one that had its number before.
+    /// Returns the need of a call; if it overlapped the making of its file, it may have found the
+    /// one that had the number before, so any file fits.
     fn known(&self, op: &PlanOp, need: Need) -> Need {
         match need {
             Need::Present(ino) if !self.world.means_the_last(op, ino) => Need::Present(0),
@@ -322,7 +324,7 @@ impl<'a> Board<'a> {
     fn effect(&self, op: &PlanOp) -> Effect {
         let (first, second) = match touches::of(op) {
             [Some(first), second] => (first, second),
-            // Moved here from where nobody looks.
+            // It was moved here from a place that is not known.
             [None, Some(to)] if to.makes != Makes::Same => {
                 return Effect::Make(self.cell_of(to.path), Thing::unknown(op.ino));
             }
@@ -355,7 +357,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Pairs of cells below two names that have the same rest.
+    /// Returns pairs of cells below two names that have the same rest.
     fn below(&self, from: u32, to: u32) -> Vec<(u16, u16)> {
         let (from, to) = (self.world.names.bytes(from), self.world.names.bytes(to));
         let pair = |(at, name): (usize, &Vec<u8>)| {
@@ -367,7 +369,7 @@ impl<'a> Board<'a> {
     }
 }
 
-/// Whether a call moved a name that is known to another that is known.
+/// Returns whether a call moved a known name to another known name.
 fn moves(op: &PlanOp) -> bool {
     let both = touches::of(op).iter().all(Option::is_some);
     op.ret >= 0 && both && semantics::kind(op) == Kind::Rename

@@ -1,8 +1,8 @@
-//! Whose turn it was where many fought for the same names.
+//! Turns of operations where many competed for the same names.
 
 use crate::model::tests::order;
 
-/// Of `one` and `other`, whether the first comes first.
+/// Returns whether `one` comes before `other`.
 fn comes_before(script: &str, one: u32, other: u32) -> bool {
     let (order, unexplained) = order(script);
     assert_eq!(unexplained, 0);
@@ -12,7 +12,7 @@ fn comes_before(script: &str, one: u32, other: u32) -> bool {
 
 const MADE: &str = "flags=301 mode=600 omode=100600 osize=0 = 3";
 
-/// A directory is moved and made again while a file is made in it; much later `after`.
+/// Returns whether a directory was moved after a file was made in it, as later calls `after` show.
 fn made_before_the_move(after: &str) -> bool {
     made_before_the_move_with("n", after)
 }
@@ -81,7 +81,7 @@ fn who_finds_a_number_that_was_given_again_finds_the_new_file() {
 
 #[test]
 fn a_name_that_mattered_to_nobody_here_does_not_keep_a_number() {
-    // C, F and G take files away under names that their links did not come to.
+    // C, F and G remove files under names that their links did not reach.
     let losers = [("C", 7), ("F", 8), ("G", 9)];
     let lines =
         |line: &dyn Fn(&str, u32) -> String| losers.map(|(loser, ino)| line(loser, ino)).join("\n");
@@ -114,7 +114,7 @@ fn a_name_that_mattered_to_nobody_here_does_not_keep_a_number() {
 
 #[test]
 fn who_comes_after_a_contest_and_lasts_long_may_tell_its_end() {
-    // B takes away its own file, so A had taken its own before, though B's was found while A did.
+    // B removes its own file, so A had removed its own before, though B's was found while A did.
     let cycle = |at: u32| {
         format!(
             "D {at}00-{at}01 open tmp/d{at} ino={at} {MADE}
@@ -144,7 +144,7 @@ fn who_comes_after_a_contest_and_lasts_long_may_tell_its_end() {
 
 #[test]
 fn a_number_is_given_again_when_no_name_has_it() {
-    // E finds what A put there, so all are put in order before C has its file.
+    // E finds the file that A put there, so all are put in order before C has its file.
     let script = format!(
         "A 0-1 open tmp/a ino=7 {MADE}
          B 4-5 open tmp/b ino=8 {MADE}

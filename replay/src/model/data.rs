@@ -23,7 +23,7 @@ impl Edges<'_> {
             || semantics::copies(op)
             || matches!(
                 semantics::kind(op),
-                // Times that are set come after those of earlier writes.
+                // A call that sets times comes after earlier writes, which set them, too.
                 Kind::Read | Kind::Map | Kind::Fault | Kind::Touch
             );
         if !writes && !reads {
@@ -50,7 +50,7 @@ impl Edges<'_> {
     }
 }
 
-/// The data that an operation reads or writes; calls by name tell no inode.
+/// Returns the data that an operation reads or writes; a call by name records no inode.
 fn data_of(op: &PlanOp, world: &World) -> Option<Key> {
     match op.ino {
         0 => Some(key_of(world.target_of(op)?, world)),

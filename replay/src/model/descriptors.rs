@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 
 use crate::semantics::{self, Kind};
 
-/// What the walk must know of an open descriptor.
+/// The state of an open descriptor that the walk needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor {
     pub appends: bool,
@@ -27,9 +27,9 @@ pub struct Descriptors {
     /// Files of the plan's descriptors at start, with the first process that had each.
     at_start: HashMap<u32, (u32, u32)>,
     files: u32,
-    /// Open files that change hands, by the operation that opened them.
+    /// Open files that are passed to other processes, by the operation that opened them.
     given: HashMap<u32, Descriptor>,
-    /// When the last of the calls ended that moved the position of an open file.
+    /// By open file, the end of the last call that moved its position.
     moved: HashMap<u32, i64>,
 }
 
@@ -42,7 +42,7 @@ impl Descriptors {
             .unwrap_or_default()
     }
 
-    /// Those of a process that an operation closes; `ends` says that the process ends with it.
+    /// Returns what `op` closes in a process; `ends` is true if the process ends with it.
     pub fn closed_by(&self, op: &PlanOp, process: u32, ends: bool) -> SmallVec<[i32; 2]> {
         let among = |which: &dyn Fn(i32, &Descriptor) -> bool| {
             let table = self.tables.get(process as usize).into_iter().flatten();
@@ -65,12 +65,12 @@ impl Descriptors {
         }
     }
 
-    /// Whether several processes have this open file.
+    /// Returns whether several processes have this open file.
     pub fn is_shared(&self, file: u32) -> bool {
         self.shared.contains(&file)
     }
 
-    /// The open files that these descriptors have, and whether no others have them, of any process.
+    /// Returns the open files of these descriptors; true if no other descriptors have them.
     pub fn files_of(&self, process: u32, fds: &[i32]) -> SmallVec<[(u32, bool); 2]> {
         let only = |file: &u32, n: u32| self.holders.get(file) == Some(&n);
         if let [fd] = fds {
@@ -124,7 +124,7 @@ impl Descriptors {
         }
     }
 
-    /// Whether a call overlapped with another one that moved the position it used.
+    /// Returns whether a call overlapped with another one that moved the position it used.
     pub fn races_for_position(&mut self, process: u32, op: &PlanOp) -> bool {
         let known = self.get(process, op.fd);
         let Some(file) = known.file.filter(|_| semantics::moves_position(op)) else {
@@ -147,7 +147,7 @@ impl Descriptors {
         self.put(process, fd, made);
     }
 
-    /// A descriptor that was open at start; equal numbers of `file` share one open file.
+    /// Adds a descriptor that was open at start; equal numbers of `file` share one open file.
     pub fn found(&mut self, process: u32, fd: &PlanFd, object: u32) {
         self.open(process, fd.fd, fd.flags as i32, Some(object));
         if fd.file == NONE {
@@ -165,7 +165,7 @@ impl Descriptors {
         self.put(process, fd.fd, Descriptor { file, ..made });
     }
 
-    /// Follows what opens, copies, closes and changes descriptors; `ends` says that the process
+    /// Follows what opens, copies, closes and changes descriptors; `ends` is true if the process
     /// ends with it.
     pub fn track(&mut self, op: &PlanOp, process: u32, object: Option<u32>, ends: bool) {
         for fd in self.closed_by(op, process, ends) {
@@ -221,14 +221,14 @@ impl Descriptors {
         *self.table(child) = table;
     }
 
-    /// An open file that another process will use, too.
+    /// Notes an open file that another process will use, too.
     pub fn give(&mut self, process: u32, fd: i32, opened: u32) {
         let given = self.get(process, fd);
         self.shared.extend(given.file);
         self.given.insert(opened, given);
     }
 
-    /// Another process has what this operation opened; not the mark, which is the descriptor's.
+    /// Gives a process the file that `opened` opened, without the cloexec mark of its descriptor.
     pub fn take(&mut self, process: u32, fd: i32, opened: u32) {
         if let Some(given) = self.given.get(&opened).copied() {
             let cloexec = false;

@@ -1,8 +1,8 @@
-//! Which operation waits for which: conflicts on one object, in linearised order.
+//! Edges: an operation waits for others that conflict on one object, in linearised order.
 //!
-//! An edge exists where two operations of different threads conflict and either did not overlap
-//! in the recording, or overlapped with a result that tells their order. Locks
-//! have rules of their own (`grants.rs`). All edges agree with one order, so they cannot form a cycle.
+//! An edge exists where two operations of different threads conflict and either did not overlap in
+//! the recording, or overlapped with a result that shows their order. Locks have rules of their own
+//! (`grants.rs`). All edges agree with one order, so they cannot form a cycle.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::{Deserialize, Serialize};
@@ -22,25 +22,25 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease};
 use crate::touches::{self, Makes, Need, Touch, Touches};
 
-/// What two operations conflict on.
+/// The thing that two operations conflict on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Key {
     Name(u32),
     /// Size and contents of an inode.
     Data(u64),
-    /// Those of an object of which no inode is known.
+    /// Size and contents of an object whose inode is not known.
     DataOf(u32),
     Lock(LockKey),
-    /// A descriptor of a process with several threads, or had from another process.
+    /// A descriptor of a process with several threads, or one that came from another process.
     Fd(u32, i32),
-    /// All descriptors of a process with several threads, for who forks it.
+    /// All descriptors of a process with several threads, for its forks.
     Table(u32),
     Cwd(u32),
-    /// That of a process with several threads.
+    /// The umask of a process with several threads.
     Umask(u32),
     /// The position of an open file that processes share.
     Position(u32),
-    /// The names in a directory, for who lists it.
+    /// The names in a directory, for calls that list it.
     Listing(u32),
     /// Mode, owner and times.
     Attributes(Subject),
@@ -48,73 +48,73 @@ pub enum Key {
     Xattr(Subject, u32),
     /// All extended attributes, for calls that list them.
     Xattrs(Subject),
-    /// An inode that leases were asked for: what is open tells whether one is given.
+    /// An inode that leases were asked for: a lease is given or not, depending on what is open.
     Lease(u64),
     /// The end of a process with several threads.
     Exit(u32),
-    /// An open file with locks, for who closes its last descriptor.
+    /// An open file with locks, for the call that closes its last descriptor.
     Copies(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) op: u32,
-    /// The result tells the order even among overlapping operations.
+    /// The result shows the order even among overlapping operations.
     pub(super) definite: bool,
 }
 
-/// The last of each thread that took all of something, as a listing the names of a directory, and
-/// that changed some of it: changes need not keep their order among themselves.
+/// By thread, the last operation that took all of something, as a listing takes the names of a
+/// directory, and the last that changed some of it. Changes need no order among themselves.
 #[derive(Debug, Default)]
 struct Whole {
     taken: HashMap<u32, u32>,
     changed: HashMap<u32, u32>,
 }
 
-/// Most keys have few of each: these take no room of their own.
+/// Most keys have few of each, which are kept in place.
 #[derive(Debug, Default)]
 struct Track {
     writers: SmallVec<[Access; 2]>,
     readers: SmallVec<[Access; 2]>,
 }
 
-/// Why an operation comes after some operation of another thread.
+/// The reason why an operation comes after one of another thread.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Why {
     pub op: u32,
     pub thread: u32,
-    /// Operations which that thread must have finished.
+    /// Number of operations that the other thread must have finished.
     pub finished: u32,
-    /// What both work on; none: it had ended when `op` began.
+    /// The thing that both work on; `None` if only the order of moments counts (`moments.rs`).
     pub key: Option<Key>,
-    /// There is an edge; else the thread of `op` has waited for it, or for a later one, already.
+    /// True if there is an edge; else the thread of `op` has waited for it, or a later one, before.
     pub waits: bool,
 }
 
-/// What an operation waits for, collected in linearised order.
+/// Collects what operations wait for, in linearised order.
 #[derive(Debug)]
 pub struct Edges<'a> {
     ops: &'a [PlanOp],
-    /// Of operations that are over little else is asked.
+    /// The few fields that are read of operations that are over.
     columns: &'a Columns,
     threads: &'a [PlanThread],
     /// Position in its thread of each operation that has begun.
     pub position: Vec<u32>,
-    /// Operations of each thread that have.
+    /// By thread, the number of operations that have begun.
     begun: Vec<u32>,
     tracks: HashMap<Key, Track>,
-    /// Those of names; index = path.
+    /// Tracks of names; index = path.
     of_names: Vec<Track>,
     wholes: HashMap<Key, Whole>,
-    /// Those of inodes that may be written to; what is only read needs none.
+    /// Tracks of inodes that may be written to; one that is only read needs none.
     of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
-    /// A file made in a directory may get its group.
+    /// A file may inherit the group of its directory.
     pub(super) inherits: bool,
     waited: Vec<HashMap<u32, u32>>,
-    /// (operation, thread waited for, operations it must have finished).
+    /// (operation, thread waited for, number of operations it must have finished).
     pub found: Vec<(u32, u32, u32)>,
-    /// The same of calls that need not have ended before it is issued, but before it has its lock.
+    /// The same for rivals: they count when the operation gets its lock, not when it is issued.
     pub rivals: Vec<(u32, u32, u32)>,
     grants: Grants,
     /// Kept only if asked for.
@@ -151,7 +151,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Edges that keep their reasons.
+    /// Makes edges that keep their reasons.
     pub fn explained(plan: &'a Plan, why: Reasons) -> Self {
         Self {
             why: Some(why),
@@ -159,15 +159,15 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// The next operation of the recording begins.
+    /// Notes that the next operation of the recording begins.
     pub fn begin(&mut self, thread: u32) {
         let begun = &mut self.begun[thread as usize];
         self.position.push(*begun);
         *begun += 1;
     }
 
-    /// Adds the next operation of the order, before it changes names; `changes` are what it did to locks, and those in
-    /// `flight` come later in the order.
+    /// Adds the next operation of the order, before it changes names. `changes` are its effects on
+    /// locks; the operations in `flight` come later in the order.
     pub fn add(&mut self, at: u32, world: &World, changes: &[Change], flight: Flight) {
         let op = &self.ops[at as usize];
         let touches = touches::of(op);
@@ -212,8 +212,8 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// The kernel refuses the lock that would close a circle of sleepers: all others of the circle
-    /// sleep by then. It does not tell which of the sleepers these are.
+    /// Adds the sleepers that a refused lock depends on. The kernel refuses the lock that would
+    /// close a circle: all others of the circle sleep by then. Any sleeper may be one of them.
     fn add_circle(&mut self, at: u32, flight: Flight) {
         let op = &self.ops[at as usize];
         for sleeper in flight.ops {
@@ -226,7 +226,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// As `add`, once it is known what its names lead to.
+    /// Continues `add` once it is known what the names of the operation lead to.
     pub fn add_objects(&mut self, at: u32, world: &World) {
         let op = &self.ops[at as usize];
         self.add_data(at, op, world);
@@ -235,8 +235,8 @@ impl<'a> Edges<'a> {
         self.close_op(at, op.thread);
     }
 
-    /// The next operation to be added closes descriptors of open files with locks; the one that closes
-    /// the last of a file comes after all others.
+    /// Notes open files with locks of which the next operation to be added closes descriptors. The
+    /// operation that closes the last one of a file comes after all others.
     pub fn let_go(&mut self, at: u32, files: &[(u32, bool)]) {
         for (file, last) in files {
             let key = Key::Copies(*file);
@@ -247,7 +247,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// The next operation to be added uses a descriptor that this one opened in another process.
+    /// Notes that the next operation to be added uses a descriptor that `opened` made elsewhere.
     pub fn use_passed(&mut self, at: u32, opened: u32, process: u32) {
         let key = Key::Fd(process, self.ops[at as usize].fd);
         let edge = (opened, at, true);
@@ -272,9 +272,9 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// What a listing shows depends on the names that came and went before.
+    /// Orders listings and the changes of names that they show.
     fn add_listed(&mut self, at: u32, op: &PlanOp, touches: &Touches, world: &World) {
-        // Of a directory that is removed nothing is listed any more.
+        // A getdents with ENOENT shows that its directory was removed.
         let gone = op.ret == -i64::from(libc::ENOENT) && semantics::kind(op) == Kind::Getdents;
         if (op.ret < 0 && !gone) || world.listed.is_empty() {
             return;
@@ -300,7 +300,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Something is changed, or else taken as a whole.
+    /// Notes that an operation changes something or, if not, takes it as a whole.
     pub(super) fn meet(&mut self, at: u32, key: Key, changes: bool) {
         let known = self.wholes.entry(key).or_default();
         let (own, others) = match changes {
@@ -309,7 +309,7 @@ impl<'a> Edges<'a> {
         };
         own.insert(self.ops[at as usize].thread, at);
         for before in others.values() {
-            // Of a thread that was still at it, what it had done before.
+            // If that operation was under way, only those before it in its thread count.
             let ended_ns = match self.columns.kinds[*before as usize] {
                 Kind::Fork => threads::effective_ns(self.threads, &self.ops[*before as usize]),
                 _ => self.columns.ends_ns[*before as usize],
@@ -325,8 +325,8 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Whether a lease is given depends on who has the file open. Who opens it while the lease is
-    /// given up waits for that in the call.
+    /// Orders lease calls with those that open and close the file: its open descriptors decide if a
+    /// lease is given. An open during a lease waits in the call until that is given up.
     fn add_lease(&mut self, at: u32, op: &PlanOp, world: &World) {
         if self.leased.is_empty() {
             return;
@@ -349,7 +349,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// An operation used it; names and data are not asked about.
+    /// Returns whether an operation used this key, which must not be one of names or data.
     pub(super) fn knows(&self, key: Key) -> bool {
         self.tracks.contains_key(&key)
     }
@@ -372,7 +372,7 @@ impl<'a> Edges<'a> {
         let (ops, ends_ns) = (self.ops, &self.columns.ends_ns);
         let precedes =
             |before: u32, after: u32| ends_ns[before as usize] <= ops[after as usize].start_ns;
-        // Whether the later one of two conflicting operations must wait for the earlier one.
+        // The later one of two conflicting operations must wait for the earlier one.
         let ordered =
             |before: &Access| precedes(before.op, next.op) || before.definite && next.definite;
         let mut noted = |before: &Access| {
@@ -405,7 +405,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Keeps of this operation's edges those that its thread has not waited for already.
+    /// Keeps those edges of this operation that its thread has not waited for already.
     fn close_op(&mut self, at: u32, thread: u32) {
         let waited = &mut self.waited[thread as usize];
         for (other, (finished, key)) in self.current.drain() {
@@ -428,11 +428,11 @@ impl<'a> Edges<'a> {
     }
 }
 
-/// What an operation waits for, by thread: operations it must have finished, and why.
+/// Threads that an operation waits for: how many operations each must have finished, and why.
 #[derive(Debug)]
 struct Current {
     of_thread: Vec<Option<(u32, Key)>>,
-    /// Those of which something is known.
+    /// Threads of which something is known.
     threads: Vec<u32>,
 }
 
@@ -461,8 +461,8 @@ impl Current {
     }
 }
 
-/// Of the operations of one thread that come before, the last counts; the one given (true) or the
-/// one before it.
+/// Notes that `at` waits for the thread of `before`: for `before` if `whole`, else for the
+/// operation before that. Only the last one of each thread counts.
 fn note(
     columns: &Columns,
     position: &[u32],
@@ -477,8 +477,8 @@ fn note(
     }
 }
 
-/// Whether a call conflicts with all that reads the name: who found a directory full depends on
-/// every name in it, and those calls read the directory.
+/// Returns whether a call conflicts with all calls that read the name. A call that found a
+/// directory full depends on every name in it, and calls with those names read the directory.
 pub fn is_change(touch: &Touch) -> bool {
     touch.makes != Makes::Same || touch.need == Need::Full
 }

@@ -1,4 +1,4 @@
-//! What an operation that has its place in the order changes in the world.
+//! Effects on the world of an operation that has its place in the order.
 
 use spoolscope_traces::records::{NONE, PlanOp};
 
@@ -8,7 +8,7 @@ use crate::model::world::{Slot, World};
 use crate::semantics::{self, Kind, Lock};
 use crate::touches::{self, Makes, Touch};
 
-/// Whether other operations may see a difference after this one.
+/// Returns whether other operations may see a difference after this one.
 pub fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
     let closes = semantics::may_close(semantics::kind(op));
@@ -22,7 +22,7 @@ pub fn changes_anything(op: &PlanOp) -> bool {
     releases || closes || permits || changes_size(op) || names()
 }
 
-/// Names come, go and move; what was there before is learnt.
+/// Makes names come, go and move; learns what was there before.
 pub fn change_names(world: &mut World, op: &PlanOp) {
     let touches = touches::of(op);
     if touches.iter().all(Option::is_none) {
@@ -55,7 +55,7 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
             Makes::Object => world.create(op, touch.path),
             Makes::Moved => world.rename(op),
             Makes::Linked => world.link(op),
-            // At the second name, which may not be known.
+            // Done once, at the second name, if that is known.
             Makes::Swapped if touch.path == op.path2 => {
                 world.exchange(op.path, op.path2);
             }
@@ -68,7 +68,7 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
     }
 }
 
-/// Descriptors, sizes, bytes and attributes.
+/// Changes descriptors, sizes, bytes and attributes.
 pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
     world.track_fd(at, op);
     match semantics::kind(op) {
@@ -90,7 +90,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
     }
     let Some(object) = world.target_of(op) else {
         if semantics::kind(op) == Kind::Fallocate {
-            world.grow(op.size.max(0)); // of a file that nothing is known of
+            world.grow(op.size.max(0)); // of an unknown file
         }
         return;
     };
@@ -106,7 +106,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
     match semantics::kind(op) {
         Kind::Chmod => world.object_mut(object).chmod(op.mode),
         Kind::Chown => world.object_mut(object).now.chown(op.arg),
-        // It has no contents: what is written to a device goes elsewhere.
+        // A special file has no contents: what is written to a device goes elsewhere.
         _ if special => {}
         Kind::Write if op.ret > 0 => world.write(op, object),
         Kind::Truncate | Kind::Ftruncate => world.resize(object, op.offset),
@@ -121,7 +121,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
     }
 }
 
-/// A size that no recorded operation explains is believed, but its contents are not known.
+/// Believes a size that no recorded operation explains, but takes its contents as unknown.
 fn observe(world: &mut World, op: &PlanOp, object: u32) {
     world.observe_size(object, op.obj_size);
     match Seen::by(op) {

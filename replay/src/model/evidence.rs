@@ -1,4 +1,4 @@
-//! What all calls together prove of the time before the first of them, where no snapshot shows it.
+//! State before the first call that all calls together prove, where no snapshot shows it.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use spoolscope_traces::records::{END_NONE, END_SLASH, PlanOp};
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need, Touch, Touches};
 
-/// Which call it was: a thread makes one at a time.
+/// Identity of a call, thread and start: a thread makes one call at a time.
 type Call = (u32, i64);
 
 #[derive(Debug, Default)]
@@ -16,11 +16,11 @@ pub struct Evidence {
     /// Names that were directories at start, and at some time; index = path.
     directories: Vec<bool>,
     ever: Vec<bool>,
-    /// What was there at start has gone, or another thing has come.
+    /// The object at the start has gone, or another one has come.
     changed: Vec<bool>,
     /// Names that were made before anything else was done to them.
     begun: HashSet<u32>,
-    /// open(O_CREAT) calls that found a file, as it had contents that nobody wrote.
+    /// open(O_CREAT) calls that found a file: it had contents that no call wrote.
     found: HashSet<Call>,
 }
 
@@ -56,7 +56,7 @@ impl Evidence {
                 evidence.note_changes(&touches);
             }
         }
-        // Who moves a directory need not have used it by its old name.
+        // A call that moves a directory need not have used it by its old name.
         let renames = plan.of_kind(|kind| kind == Kind::Rename);
         let renames: Vec<&PlanOp> = renames.map(|(_, op)| op).collect();
         for op in renames.into_iter().rev().filter(|op| op.ret >= 0) {
@@ -76,12 +76,12 @@ impl Evidence {
             .unwrap_or(false)
     }
 
-    /// Whether an open that may create did not.
+    /// Returns whether an open that may create a file found one.
     pub fn found(&self, op: &PlanOp) -> bool {
         self.found.contains(&(op.thread, op.start_ns))
     }
 
-    /// Names outside the spool have no index.
+    /// Marks a name as a directory, if `directory`; names outside the spool have no index.
     fn mark(&mut self, path: u32, directory: bool) {
         if let Some(known) = self.ever.get_mut(path as usize).filter(|_| directory) {
             *known = true;
@@ -104,7 +104,7 @@ impl Evidence {
         let succeeds = op.ret >= 0;
         let full = op.ret == -i64::from(libc::ENOTEMPTY);
         let end = semantics::end(op.base);
-        // A file is not made either by a name that ends in a slash.
+        // open(O_CREAT) of a name that ends in a slash fails with EISDIR, too.
         let slash = end == END_SLASH && semantics::open_flags(op) & libc::O_CREAT != 0;
         let refused = op.ret == -i64::from(libc::EISDIR) && !slash;
         if semantics::kind(op) == Kind::Rename {
@@ -137,8 +137,8 @@ impl Evidence {
         }
     }
 
-    /// A read of a file opened with O_CREAT that got something before anything was written, where the
-    /// size at the open is not known.
+    /// Notes a file opened with O_CREAT and read with success before anything was written, where
+    /// the size at the open is not known.
     fn note_contents(&mut self, op: &PlanOp, created: &mut HashMap<(u32, i32), Call>) {
         let flags = semantics::open_flags(op);
         match semantics::kind(op) {

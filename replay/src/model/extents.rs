@@ -1,9 +1,9 @@
-//! Which bytes of a file were written; the rest are holes.
+//! Written bytes of a file; the rest are holes.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Sorted, disjoint half-open ranges of bytes; most files have one, which takes no room of its own.
+/// Sorted, disjoint half-open ranges of bytes; most files have one, which is kept in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extents(SmallVec<[(i64, i64); 1]>);
 
@@ -66,7 +66,7 @@ impl Extents {
     }
 }
 
-/// Ranges of a hostile plan may add up to more than can be told.
+/// Returns the sum of lengths; ranges of a hostile plan may add up to more than an i64 holds.
 fn bytes_of(ranges: impl IntoIterator<Item = (i64, i64)>) -> i64 {
     let ranges = ranges.into_iter();
     let lengths = ranges.map(|(start, end)| end.saturating_sub(start));

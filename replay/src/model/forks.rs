@@ -1,8 +1,8 @@
-//! How far servers may fork ahead of what their children do, where no clock holds them back.
+//! A limit to how far servers may fork ahead of their children, where no clock holds them back.
 //!
-//! As fast as possible a server that only forks is done at once: all processes of a long trace would
-//! live together, hundreds of kilobytes each. So a fork waits for the threads that had ended
-//! `AHEAD` forks before it.
+//! As fast as possible a server that only forks is done at once: all processes of a long trace
+//! would live at the same time, hundreds of kilobytes each. So a fork waits for the threads that
+//! had ended `AHEAD` forks before it.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use spoolscope_traces::records::PLAN_FORK;
 
 use crate::plan::Plan;
 
-/// So many more than in the recording may live at a time.
+/// Processes that may live at a time besides those that did in the recording.
 const AHEAD: usize = 128;
 
-/// (operation, thread waited for, operations it must have finished), as edges are.
+/// Returns (operation, thread waited for, number of operations it must have finished), as edges.
 pub fn edges(plan: &Plan) -> Vec<(u32, u32, u32)> {
     edges_ahead(plan, AHEAD)
 }

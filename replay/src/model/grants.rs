@@ -1,9 +1,9 @@
-//! Who must have a lock before whom.
+//! The order in which calls must be granted a contended lock.
 //!
-//! A call that had its lock at once waits for the release that made way for it, as for anything
-//! else. A call that slept is issued while the lock is held, and the kernel makes it wait; but it
-//! does not make all wait in the recorded order. So those who got the lock while the call slept
-//! are its *rivals*: when it has the lock, they must have had it (`engine/turn.rs`).
+//! A call that got its lock at once waits for the release that freed it, as for anything else. A
+//! call that slept is issued while the lock is held, and the kernel makes it wait, but not always
+//! in the recorded order. So the calls that got the lock while it slept are its *rivals*: they must
+//! have had the lock before it gets it (`engine/turn.rs`).
 
 use foldhash::HashMap;
 use smallvec::SmallVec;
@@ -19,12 +19,12 @@ struct Access {
     change: Change,
 }
 
-/// What an operation on a lock comes after.
+/// The operations that an operation on a lock comes after.
 #[derive(Debug, Default)]
 pub struct Before {
     /// Operations that must have ended before it is issued.
     pub ended: Vec<u32>,
-    /// Calls that must have had the lock when it has it, the first one first.
+    /// Calls that must have had the lock before it gets it, the first one first.
     pub rivals: Vec<u32>,
 }
 
@@ -32,13 +32,13 @@ pub struct Before {
 #[derive(Clone, Copy, Debug)]
 pub struct Flight<'a> {
     pub ops: &'a [u32],
-    /// No other that is without a place began, or will begin, before this.
+    /// No other operation without a place began, or will begin, before this.
     pub now_ns: i64,
 }
 
 impl Flight<'_> {
-    /// No operation on a lock that comes later in the order began before this. What sleeps in another
-    /// lock, or in no lock, is none of its.
+    /// No operation on this lock that comes later in the order began before the time returned.
+    /// Operations that sleep in another lock, or in none, do not count.
     fn horizon_ns(&self, ops: &[PlanOp], key: LockKey) -> i64 {
         let waiting = self.ops.iter().map(|at| &ops[*at as usize]);
         let starts = waiting
@@ -54,8 +54,8 @@ pub struct Grants {
     tracks: HashMap<LockKey, Track>,
 }
 
-/// The last part serves whatever begins from now on; those before it, what has slept in this lock
-/// for longer.
+/// The last part serves operations that begin from now on; the parts before it serve those that
+/// have slept in this lock for longer.
 #[derive(Debug, Default)]
 struct Track {
     parts: VecDeque<Part>,
@@ -64,8 +64,8 @@ struct Track {
 /// A stretch of the operations on a lock.
 #[derive(Debug)]
 struct Part {
-    /// All before the stretch, without what everything that begins at `since_ns` or later waits for
-    /// by waiting for a later one.
+    /// All before the stretch, except those that any operation begun at `since_ns` or later waits
+    /// for anyway, by waiting for a later one.
     before: Vec<Access>,
     since_ns: i64,
     own: Vec<Access>,
@@ -85,7 +85,7 @@ impl Grants {
 }
 
 impl Track {
-    /// The operations that one which began then may have to come after, the last one first.
+    /// Returns what an operation begun at `start_ns` may have to come after, the last one first.
     fn until(&self, start_ns: i64) -> impl Iterator<Item = &Access> {
         let has_all = |part: &Part| part.since_ns <= start_ns;
         let first = self.parts.iter().rposition(has_all).unwrap_or(0);
@@ -116,7 +116,7 @@ impl Track {
         found
     }
 
-    /// Adds an operation; a stretch that has become long is ended.
+    /// Adds an operation, and ends a stretch that has become long.
     fn push(&mut self, ops: &[PlanOp], next: Access, flight: Flight) {
         if self.parts.is_empty() {
             self.parts.push_back(Part {
@@ -145,7 +145,7 @@ impl Track {
     }
 }
 
-/// Leaves out what everything that begins at `since_ns` or later waits for by waiting for a later one.
+/// Leaves out what any operation begun at `since_ns` or later awaits by waiting for a later one.
 fn thinned_out<'a>(
     ops: &[PlanOp],
     accesses: impl DoubleEndedIterator<Item = &'a Access>,
@@ -153,7 +153,7 @@ fn thinned_out<'a>(
 ) -> Vec<Access> {
     let past = |access: &Access| ops[access.op as usize].end_ns <= since_ns;
     let mut kept: Vec<Access> = Vec::new();
-    // Also what is left out: a lock by its release, and that by the release of another.
+    // Also what is left out: a release implies its lock, and another release implies that release.
     let mut awaited: Vec<&Access> = Vec::new();
     for access in accesses.rev() {
         let implied = awaited.iter().any(|later| implies(ops, later, access));
@@ -182,7 +182,7 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
     let excludes = before.hold.excludes(&after.hold);
     let own = before.hold.same_owner(&after.hold) && before.hold.overlaps(&after.hold);
     match (before.role, after.role) {
-        // Who slept until a signal came did so while others were granted it.
+        // A call that slept until a signal came did so while others were granted the lock.
         (Lock::Exclusive | Lock::Shared, Lock::Refused) if excludes && after.blocks && !ended => {
             Relation::Rival
         }
@@ -198,7 +198,7 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
         (_, Lock::Release) => Relation::None,
         (Lock::Release, _) if excludes && (ended || !after.blocks) => Relation::Ended,
         (Lock::Release, _) => Relation::None,
-        // It made way as a release does.
+        // A lock that its owner shares from now on made way as a release does.
         _ if makes_way(before, after) && (ended || !after.blocks) => Relation::Ended,
         _ if !excludes => Relation::None,
         _ if ended || !before.blocks || !after.blocks || keeps(after) => Relation::Ended,
@@ -206,19 +206,19 @@ fn relation(ops: &[PlanOp], earlier: &Access, next: &Access) -> Relation {
     }
 }
 
-/// Whether a lock that is shared from now on makes way for another shared one.
+/// Returns whether a lock that is shared from now on makes way for another shared one.
 fn makes_way(yielding: &Change, other: &Change) -> bool {
     let shared = !other.hold.exclusive && !yielding.hold.same_owner(&other.hold);
     yielding.yields && shared && yielding.hold.overlaps(&other.hold)
 }
 
-/// Whether a call has its lock without giving up the one that it turns into it; it could not give
-/// the new one back. Only flock lets go first.
+/// Returns whether a call keeps the lock that it converts until it has the new one, which it could
+/// not give back then. Only flock releases first.
 fn keeps(change: &Change) -> bool {
     change.converts && !change.hold.is_flock()
 }
 
-/// Whether whoever waits for the later one waits for the earlier one by that.
+/// Returns whether waiting for the later one implies waiting for the earlier one.
 fn implies(ops: &[PlanOp], later: &Access, earlier: &Access) -> bool {
     #[cfg(test)]
     tests::COMPARED.set(tests::COMPARED.get() + 1);
@@ -229,12 +229,12 @@ fn implies(ops: &[PlanOp], later: &Access, earlier: &Access) -> bool {
         (Lock::Exclusive, _) => true,
         (Lock::Release, Lock::Release) => first.end_ns <= last.start_ns,
         (Lock::Release, Lock::Exclusive | Lock::Shared) => own,
-        // One that is asked for again and again.
+        // An owner may ask for the same lock again and again.
         (Lock::Shared, Lock::Shared) => own,
         (Lock::Refused, Lock::Refused) => first.thread == last.thread,
         _ => false,
     };
-    // A shared lock that ends makes way for no other shared one, which so does not wait for it.
+    // A shared lock that ends makes way for no other shared one, which thus does not wait for it.
     let as_much = after.hold.exclusive || !(before.hold.exclusive || before.yields);
     more && as_much && after.hold.covers(&before.hold)
 }
@@ -253,7 +253,7 @@ mod tests {
         pub static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// As Cyrus has mailboxes.db: everybody reads, hardly anybody ever writes.
+    /// Locks as of mailboxes.db in Cyrus, which is read all the time and hardly ever written.
     #[test]
     fn shared_locks_of_many_leave_no_more_than_a_few_to_look_at() {
         let script: String = (0..2_000)
@@ -285,8 +285,8 @@ mod tests {
         assert!(most.is_some_and(|most| most < 40), "{most:?}");
     }
 
-    /// Processes that sleep in a lock for long, which goes round among them, and others that work two
-    /// at a time, each call as `work` says of its number.
+    /// Returns a script of processes that sleep long in a lock, which goes round among them, and of
+    /// others that work two at a time; `work` makes each call from its number.
     fn with_sleepers(calls: usize, lock: &str, work: impl Fn(usize) -> String) -> String {
         let (sleepers, workers) = (20, 10);
         let mut script = format!("I0 1-2 {lock} lock=1 = 0\n");
@@ -310,7 +310,7 @@ mod tests {
         format!("{lock} lock={} = 0", [0, 2][call % 2])
     }
 
-    /// How often two accesses are compared in a shape of so many calls.
+    /// Returns how often two accesses are compared in a shape of `calls` calls.
     fn compared(shape: impl Fn(usize) -> String, calls: usize) -> u64 {
         let plan = plan(&shape(calls));
         COMPARED.set(0);

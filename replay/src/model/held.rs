@@ -1,8 +1,8 @@
-//! What a directory held when it was moved: who looks below its new name tells, however late.
+//! Contents of a directory when it was moved, as far as later calls below its new name show.
 //!
-//! A call that makes a name in a directory may last while that is moved away and another takes its
-//! place. Which of both has the name, only what is found in them later tells, and that may be too
-//! far away to be searched along.
+//! A call that makes a name in a directory may last while the directory is moved away and another
+//! takes its place. Only what is found in the two later shows which of them has the name, and that
+//! may be too far away for a search.
 
 use smallvec::SmallVec;
 use spoolscope_traces::records::PlanOp;
@@ -14,20 +14,20 @@ use crate::touches::{self, Makes, Need, Touch};
 /// Operations below a new name that are looked at.
 const FURTHEST: usize = 64;
 
-/// What is known of a directory at the moment it was moved; names begin with a slash.
+/// Knowledge about a directory at the moment it was moved; names begin with a slash.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// What names in it were.
+    /// Names in it, with what each was.
     pub names: Vec<(Vec<u8>, Need)>,
-    /// Those of them that were taken away before it was last told whether it was empty.
+    /// Names that were taken away before the last call that shows if it was empty.
     pub gone: Vec<Vec<u8>>,
-    /// Whether it held more than those that were taken away.
+    /// True if it held more than those that were taken away.
     pub others: Option<bool>,
 }
 
-/// What the directory held that `at` moved, if what it moved was one.
+/// Returns what the directory that `at` moved held, if it moved one.
 ///
-/// Looks as far as nothing overlaps and nothing comes.
+/// Looks ahead until operations overlap or a name is made.
 pub fn held(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Held {
     let moved = &ops[at as usize];
     let mut held = Held::default();
@@ -49,7 +49,7 @@ pub fn held(names: &Names, by_name: &ByName, ops: &[PlanOp], at: u32) -> Held {
 }
 
 impl Held {
-    /// `false` if what comes after it tells nothing more.
+    /// Returns `false` if later operations show nothing more.
     fn note(
         &mut self,
         names: &Names,
@@ -89,7 +89,7 @@ mod tests {
     use crate::testing::plan;
     use crate::touches::Need;
 
-    /// What is known of `box` when line 0 moved it: names, names that went, and whether of others.
+    /// Returns names in `box` when line 0 moved it, names that went, and whether it held others.
     fn told(after: &str) -> (Vec<(String, Need)>, Vec<String>, Option<bool>) {
         let plan = plan(&format!(
             "A 0-100 rename box trash = 0

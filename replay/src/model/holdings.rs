@@ -1,4 +1,4 @@
-//! What each process has at one point of the order: open files with their positions, locks,
+//! State of each process at one point of the order: open files with their positions, locks,
 //! mappings, inotify watches, working directory and umask.
 
 use foldhash::{HashMap, HashMapExt};
@@ -18,13 +18,13 @@ pub struct OpenFile {
     pub pos: i64,
     /// Calls that listed the directory since it was at its beginning.
     pub listed: Vec<u32>,
-    /// flock: whether it excludes others.
+    /// flock: true if it is exclusive.
     pub flock: Option<bool>,
     /// Locks of the open file (F_OFD_SETLK).
     pub locks: Ranges,
 }
 
-/// A recorded descriptor: which open file it is.
+/// A recorded descriptor, bound to an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     pub file: usize,
@@ -45,7 +45,7 @@ pub struct Mapped {
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub fds: BTreeMap<i32, Bound>,
-    /// Working directory: the object, or the name of one that nothing is known of.
+    /// Working directory: its object, and its name for the case that nothing is known of it.
     pub cwd: Option<(Option<u32>, u32)>,
     pub umask: Option<u32>,
     pub mappings: Vec<Mapped>,
@@ -65,12 +65,12 @@ pub struct Holdings {
 }
 
 const PAGE: i64 = 4096;
-/// What F_SETFL can change.
+/// Flags that F_SETFL can change.
 const SETTABLE: u32 =
     (libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME | libc::O_ASYNC) as u32;
 
 impl Holdings {
-    /// What was there before the first operation; `world` has seen none.
+    /// Returns the state before the first operation; `world` has seen none.
     pub fn new(plan: &Plan, world: &World) -> Self {
         let mut new = Self {
             alive: vec![false; plan.threads().len()],
@@ -107,7 +107,7 @@ impl Holdings {
         self.files.len() - 1
     }
 
-    /// Takes the next operation of the order, which the world has taken already.
+    /// Takes the next operation of the order, after the world has taken it.
     pub fn apply(&mut self, at: u32, op: &PlanOp, world: &World) {
         if op.ret < 0 {
             return;
@@ -173,7 +173,7 @@ impl Holdings {
         self.process(process).mappings.clear();
     }
 
-    /// Gives a number to an open file, or to none; what it was is closed.
+    /// Binds a number to an open file, or to none; the one it had is closed.
     fn bind(&mut self, process: u32, fd: i32, new: Option<Bound>) {
         let held = self.processes.entry(process).or_default();
         let old = match new {
@@ -305,7 +305,7 @@ impl Holdings {
             .collect();
     }
 
-    /// A copy moves the positions of both files, but where it was given an offset.
+    /// Moves the positions of both files of a copy, except where it was given an offset.
     fn copy_on(&mut self, process: u32, op: &PlanOp) {
         let output = match semantics::kind(op) {
             Kind::Sendfile => -1,
@@ -342,7 +342,7 @@ impl Holdings {
     }
 }
 
-/// A length in whole pages, as the kernel maps and unmaps.
+/// Returns a length in whole pages, as the kernel maps and unmaps.
 fn pages(bytes: i64) -> i64 {
     bytes.saturating_add(PAGE - 1) / PAGE * PAGE
 }

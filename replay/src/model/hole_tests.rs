@@ -1,4 +1,4 @@
-//! Files with holes: what the snapshot and calls tell of them, and the room they need.
+//! Files with holes: what the snapshot and calls show of them, and the room they need.
 
 use crate::cut;
 use crate::model::linear::Linear;
@@ -10,7 +10,7 @@ const TB: i64 = 1 << 40;
 
 type Ranges = Vec<(i64, i64)>;
 
-/// What of the file `a` is data at the start and at the end, by a script about it.
+/// Returns the data of the file `a` at the start and at the end of a script.
 fn data(script: &str) -> (Ranges, Ranges) {
     let plan = plan(script);
     let linear = Linear::walk(&plan);

@@ -1,14 +1,14 @@
-//! Which bytes of a file with holes were data at the start: how many the snapshot tells, and which
-//! of them calls found.
+//! Data and holes of a file at the start: the snapshot shows how many bytes there are, calls show
+//! where some of them lie.
 
 use crate::model::extents::Extents;
 
-/// Stretches that are remembered of a file: each look at it goes through all.
+/// Most stretches that are remembered of a file: each look at it goes through all.
 const MOST: usize = 1024;
-/// What has data or is a hole is as long as this at least, on most filesystems.
+/// Least length of data or of a hole on most filesystems.
 pub const BLOCK: i64 = 4096;
 
-/// What is known of the holes of a file.
+/// Knowledge about the holes of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Holes {
     bytes: i64,
@@ -17,7 +17,7 @@ pub struct Holes {
 }
 
 impl Holes {
-    /// Of a file that has this many bytes in holes.
+    /// Returns the holes of a file that has this many bytes in holes.
     pub fn of(bytes: i64) -> Self {
         Self {
             bytes,
@@ -25,12 +25,12 @@ impl Holes {
         }
     }
 
-    /// Whether no more can be learnt.
+    /// Returns whether no more can be learnt.
     pub fn is_full(&self) -> bool {
         self.data.ranges().len() + self.hollow.ranges().len() >= MOST
     }
 
-    /// SEEK_DATA from `from` on found data at `at`, or none before the end of the file.
+    /// Learns that SEEK_DATA from `from` on found data at `at`, or none before the end of the file.
     pub fn data_at(&mut self, from: i64, at: Option<i64>) {
         self.no_data(from, at.unwrap_or(i64::MAX));
         if let Some(at) = at {
@@ -38,7 +38,7 @@ impl Holes {
         }
     }
 
-    /// SEEK_HOLE from `from` on found a hole at `at`: the end of the file is one, too.
+    /// Learns that SEEK_HOLE from `from` on found a hole at `at`; the end of the file is one, too.
     pub fn hole_at(&mut self, from: i64, at: i64) {
         self.some_data(from, at);
         self.no_data(at, block_after(at));
@@ -54,8 +54,8 @@ impl Holes {
         self.hollow.add(start, end);
     }
 
-    /// The data of a file of this size: what calls found; of the rest, which lies nobody knows
-    /// where, as much as there was, as near to the beginning as they found no hole.
+    /// Returns the data of a file of this size: what calls found, and the rest, whose place is not
+    /// known, as near to the beginning as no call found a hole.
     pub fn data(&self, size: i64) -> Extents {
         let mut data = self.data.clone();
         data.cut(size);
@@ -91,7 +91,7 @@ mod tests {
     fn what_nobody_found_lies_at_the_beginning() {
         let holes = Holes::of(FAR - 8192);
         assert_eq!(holes.data(FAR).ranges(), [(0, 8192)]);
-        // It has grown since it was seen, or was cut.
+        // The file has grown since it was seen, or was cut.
         assert_eq!(holes.data(FAR + 10).ranges(), [(0, 8202)]);
         assert_eq!(holes.data(100).ranges(), []);
     }

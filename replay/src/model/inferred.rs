@@ -6,7 +6,7 @@ use crate::model::linear::Linear;
 use crate::model::state::Tree;
 use crate::testing::plan;
 
-/// Directories and files by name: what a filesystem is, as far as these calls can tell.
+/// Directories (true) and files by name: a filesystem, as far as these calls can show.
 #[derive(Clone, Default)]
 struct Names(BTreeMap<String, bool>);
 
@@ -28,7 +28,7 @@ impl Names {
         self.0.keys().any(|other| other.starts_with(&below))
     }
 
-    /// Result of a call, and its effect; ENOTDIR is not told from ENOENT.
+    /// Returns the result of a call, and applies its effect; ENOTDIR is taken as ENOENT.
     fn call(&mut self, call: &str, name: &str, other: &str) -> i64 {
         let known = self.0.get(name).copied();
         if !self.parent(name) {
@@ -102,7 +102,7 @@ impl Dice {
     }
 }
 
-/// Call, its names, its result, and whether a rename moved a directory.
+/// Call, its names, its result; true if a rename moved a directory.
 type Call = (&'static str, &'static str, &'static str, i64, bool);
 
 fn script(calls: &[Call]) -> String {
@@ -136,7 +136,7 @@ fn results_follow_from_the_tree_they_prove() {
                 let call = CALLS[dice.throw(CALLS.len())];
                 let name = NAMES[dice.throw(NAMES.len())];
                 let other = NAMES[dice.throw(NAMES.len())];
-                // Which of the two names was missing, no result tells; the source is assumed.
+                // No result shows which of the two names was missing; the source is assumed.
                 let into_itself = other.starts_with(&format!("{name}/"));
                 let unclear = call == "rename" && (into_itself || !names.parent(other));
                 let directory = names.0.get(name) == Some(&true);

@@ -1,4 +1,4 @@
-//! What existed before the first operation: the snapshot, corrected by what calls found.
+//! State before the first operation: the snapshot, corrected by what calls found.
 
 use spoolscope_traces::records::{END_DOT, ENTRY_TYPE_ONLY, NONE, PlanEntry, PlanOp};
 
@@ -10,7 +10,7 @@ use crate::semantics;
 use crate::touches::{Makes, Need, Touch};
 
 impl World<'_> {
-    /// Open files and working directories prove that their names existed at start.
+    /// Plants the names of open files and working directories, which must have existed at start.
     pub(super) fn start(&mut self, plan: &Plan) {
         for fd in plan.fds().iter().filter(|fd| fd.path != NONE) {
             let object = self.plant(fd.path, 0, None);
@@ -26,7 +26,7 @@ impl World<'_> {
         }
     }
 
-    /// Makes a name exist from the start, with what the snapshot or the call tells of it.
+    /// Makes a name exist from the start, as the snapshot or the call shows it.
     pub fn plant(&mut self, path: u32, ino: u64, op: Option<&PlanOp>) -> u32 {
         if let Slot::Present(object) = self.slot(path) {
             return object;
@@ -40,7 +40,7 @@ impl World<'_> {
         object
     }
 
-    /// What a name was called at start: a directory above it may have been moved since.
+    /// Returns the name at start of what has a name now: a directory above may have moved since.
     fn origin(&mut self, path: u32) -> u32 {
         let above = self.names.ancestors(path).iter().rev();
         let moved = above.copied().find_map(|above| match self.slot(above) {
@@ -92,7 +92,7 @@ impl World<'_> {
     }
 
     fn guess(&self, path: u32, op: Option<&PlanOp>) -> Attributes {
-        // The spool itself is one, whatever a call asks of it.
+        // The spool itself is a directory, whatever a call asks of it.
         let directory = self.evidence.is_directory(path) || self.names.bytes(path).is_empty();
         let Some(op) = op else {
             let kind = if directory { libc::S_IFDIR } else { 0 };
@@ -158,7 +158,7 @@ impl World<'_> {
         }
     }
 
-    /// Notes a directory that could not be removed or replaced as something was in it.
+    /// Notes a directory that could not be removed or replaced because something was in it.
     pub fn settle_full(&mut self, op: &PlanOp) {
         let dots = !semantics::has_second_path(op) && semantics::end(op.base) == END_DOT;
         if op.ret != -i64::from(libc::ENOTEMPTY) || dots || !semantics::uses_path(op) {
@@ -180,7 +180,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives these directories something to hold, unless a later call told what it was.
+    /// Gives these directories something to hold, unless later calls showed what was in them.
     pub fn fill_full(&mut self) {
         for (object, before) in std::mem::take(&mut self.full) {
             let slots = (0..).zip(&self.slots);
@@ -202,7 +202,7 @@ impl World<'_> {
         }
     }
 
-    /// How many names are known to have been in a directory at start.
+    /// Returns how many names are known to have been in a directory at start.
     fn told_below(&mut self, object: u32) -> usize {
         let Some(first) = self.first_name.get(&object).copied() else {
             return 0;
@@ -225,12 +225,12 @@ impl World<'_> {
         name
     }
 
-    /// Whether the snapshot has a name that nobody touched.
+    /// Returns whether the snapshot has a name that no operation touched.
     fn is_shown(&self, path: u32) -> bool {
         self.slots[path as usize] == Slot::Unknown && self.entry_at.contains_key(&path)
     }
 
-    /// open(O_CREAT) of a name nobody touched before: did it create, or find?
+    /// Returns whether open(O_CREAT) of a name that no call touched before found a file.
     fn existed_before_open(&self, op: &PlanOp, path: u32) -> bool {
         let entry = self
             .entry_at
@@ -245,7 +245,7 @@ impl World<'_> {
         }
     }
 
-    /// The snapshot may show the target of a rename because the rename had already run.
+    /// Returns whether a rename's target existed: the snapshot may show the moved object there.
     fn existed_before_move(&self, path: u32, moved_ino: u64) -> bool {
         let entry = self
             .entry_at
@@ -262,7 +262,7 @@ impl World<'_> {
     }
 }
 
-/// What the snapshot tells of the holes of a file.
+/// Returns the holes of a file that the snapshot shows.
 fn holes_of(entry: PlanEntry) -> Option<Box<Holes>> {
     (entry.holes > 0).then(|| Box::new(Holes::of(entry.holes)))
 }

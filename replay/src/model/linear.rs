@@ -1,10 +1,10 @@
 //! One order of all operations that explains their recorded results.
 //!
 //! Every operation takes effect at one moment between its recorded start and end. The trace is
-//! walked in time; an operation is given its place when it ends, unless a result asks for
-//! another: one that saw the state before a change goes before it, one that saw the state after
-//! pulls the change forward. Who overlapped in a fight for the same names is put in order by a
-//! search. Only operations that overlapped in the recording can be moved.
+//! walked in time. An operation gets its place when it ends, unless a result asks for another: an
+//! operation that saw the state before a change goes before it, one that saw the state after pulls
+//! the change forward. Operations that overlapped in a contest for the same names are put in order
+//! by a search. Only operations that overlapped in the recording can be moved.
 
 use foldhash::{HashMap, HashMapExt};
 use smallvec::SmallVec;
@@ -32,8 +32,8 @@ use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes, Need, Touch};
 
 const DEEPEST: usize = 16;
-/// Operations that all searches together may try, or look at before, so that a trace nobody can
-/// explain ends too.
+/// Number of operations that all searches together may try or look at, so that the walk ends even
+/// if no order explains the trace.
 const ALLOWANCE: u64 = 1_000_000;
 const ALLOWANCE_PER_OP: u64 = 20;
 
@@ -66,7 +66,7 @@ pub struct Linear<'a> {
     pub contests: u32,
     by_name: Option<ByName>,
     arrivals: Arrivals,
-    /// Operations that searches may still try, and that looking for rivals may still meet.
+    /// Operations that searches may still try, and that the gathering of rivals may still meet.
     allowance: u64,
     rivals_allowance: u64,
     watch: Watch,
@@ -149,7 +149,7 @@ impl<'a> Linear<'a> {
         self.listings = std::mem::take(&mut self.watch).finish(self.ops, &self.world);
     }
 
-    /// A thread does one thing at a time, and nothing before its fork.
+    /// Begins an operation: a thread does one thing at a time, and nothing before its fork.
     fn start(&mut self, at: u32) {
         self.next = at + 1;
         let thread = self.ops[at as usize].thread;
@@ -183,7 +183,7 @@ impl<'a> Linear<'a> {
         if self.in_flight.len() < 2 || self.turns.contains_key(&at) {
             return;
         }
-        // Who sleeps for a lock has no name.
+        // A call that sleeps for a lock competes for no name.
         let may_name = |other: &u32| touches::may_name(semantics::kind(&self.ops[*other as usize]));
         let is_rival = |other: &u32| *other != at && may_name(other);
         if self.turns.is_empty() && !self.in_flight.iter().any(is_rival) {
@@ -238,8 +238,8 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// What an earlier contest put in its place comes before whoever was left over, who depends on
-    /// these names.
+    /// Places what an earlier contest put in order before an operation that was left over and
+    /// depends on these names.
     fn place_settled(&mut self, own: &[(u32, bool)]) {
         if self.turns.is_empty() {
             return;
@@ -255,7 +255,7 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// An operation and those whose turn comes before, unless one of them has not even begun.
+    /// Returns an operation, after those that precede it in its contest if all have begun.
     fn turns_up_to(&self, at: u32) -> Vec<u32> {
         let mut chain = vec![at];
         let mut last = at;
@@ -287,7 +287,7 @@ impl<'a> Linear<'a> {
         self.apply(at);
     }
 
-    /// Whether `other` comes later than `at` in a contest that both take part in.
+    /// Returns whether `other` comes later than `at` in a contest that both take part in.
     fn has_later_turn(&self, other: u32, at: u32) -> bool {
         match (self.turns.get(&other), self.turns.get(&at)) {
             (Some(other), Some(at)) => other.contest == at.contest && other.index > at.index,
@@ -311,7 +311,7 @@ impl<'a> Linear<'a> {
                 break;
             }
         }
-        // Groups and capabilities, too, permit or deny something.
+        // Groups and capabilities permit or deny something, too.
         let refused = !refusals::is_missing(&self.world, &self.ops[at as usize]);
         if fits == Some(false) && refused && self.locks_fit(at) {
             self.unexplained.push(at);
@@ -330,7 +330,7 @@ impl<'a> Linear<'a> {
             .find(|other| self.would_explain(*other, at))
     }
 
-    /// Whether `other` makes something true that `at` needs and that does not hold yet.
+    /// Returns whether `other` makes something true that `at` needs and that does not hold yet.
     fn would_explain(&self, other: u32, at: u32) -> bool {
         let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
         let touches = touches::of(cause);
@@ -353,7 +353,7 @@ impl<'a> Linear<'a> {
             || refusals::explained_by(&self.world, op, cause)
     }
 
-    /// Whether a name that nobody touched yet cannot have been so before `cause`.
+    /// Returns whether a name that no operation touched yet cannot have been so before `cause`.
     fn is_news(&self, cause: &PlanOp, path: u32, need: Need) -> bool {
         let moved = self.world.moved_ino(cause);
         match (self.world.snapshot_ino(path), need) {
@@ -381,7 +381,7 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Whether the present state explains the result; `None` if it does not contradict it.
+    /// Returns whether the present state explains the result; `None` if too little is known.
     fn fits(&self, at: u32) -> Option<bool> {
         let op = &self.ops[at as usize];
         let mut sure = true;
@@ -425,7 +425,7 @@ impl<'a> Linear<'a> {
                 .is_some_and(|size| seen.fits(size))
     }
 
-    /// Operations in flight that saw the state before this change go before it.
+    /// Places operations in flight that saw the state before this change.
     fn flush_before(&mut self, at: u32) {
         if self.in_flight.len() < 2 || !effects::changes_anything(&self.ops[at as usize]) {
             return;

@@ -1,4 +1,4 @@
-//! Listings and the directory itself, which comes and goes.
+//! Listings of a directory that itself comes and goes.
 
 use crate::model::tests::edges;
 

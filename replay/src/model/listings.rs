@@ -1,9 +1,10 @@
-//! Which names a directory had when it was listed, where the trace tells.
+//! Names that a directory had when it was listed, where the trace shows them.
 //!
-//! A trace does not hold the names that getdents returned, but the walk knows those a directory had.
-//! A listing is foretold if it was read by one thread, through one descriptor, from the beginning to
-//! the end, if nothing came or went since that was opened or rewound (POSIX, readdir: whether later
-//! names are shown is unspecified; btrfs does not), and if all names at the beginning are known.
+//! A trace does not hold the names that getdents returned, but the walk knows those a directory
+//! had. A listing is predicted if one thread read it through one descriptor from the beginning to
+//! the end, if no name came or went since that was opened or rewound (POSIX, readdir: it is
+//! unspecified whether later names are shown; btrfs shows none), and if all names at the beginning
+//! are known.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use crate::model::world::{Slot, World};
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
-/// A set of names, whatever their order: their number and the sum of their hashes.
+/// A set of names in any order: their number and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameSet {
     pub count: u64,
@@ -57,23 +58,23 @@ pub struct Listings {
     pub known: Cow<'static, [Listing]>,
     /// (getdents, place of its listing), sorted.
     pub calls: Cow<'static, [(u32, u32)]>,
-    /// Listings of which a part was read, or read by several threads.
+    /// Listings that were read in part, or by several threads.
     pub partial: u64,
     /// Listings while names came or went.
     pub overlapping: u64,
-    /// Listings of directories that nobody looked at when the recording began.
+    /// Listings of directories that were not looked at when the recording began.
     pub unknown: u64,
 }
 
 impl Listings {
-    /// The listing that a getdents is of, if its names are known.
+    /// Returns the listing that a getdents belongs to, if its names are known.
     pub fn of(&self, op: u32) -> Option<(u32, &Listing)> {
         let at = self.calls.binary_search_by_key(&op, |(call, _)| *call);
         let (_, listing) = self.calls[at.ok()?];
         Some((listing, &self.known[listing as usize]))
     }
 
-    /// What became of a listing in a replay, where `op` is its last call.
+    /// Returns the result of a listing in a replay, if `op` is its last call.
     pub fn judged(&self, op: u32, outcome: &Outcome) -> Option<Judged> {
         let (_, listing) = self.of(op)?;
         (listing.last == op).then_some(match (outcome.verdict, outcome.reason) {
@@ -84,7 +85,7 @@ impl Listings {
     }
 }
 
-/// What a replay showed of a listing.
+/// The result of a listing in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     Same,
@@ -92,7 +93,7 @@ pub enum Judged {
     NotEnded,
 }
 
-/// The directories that a plan lists, by the path their descriptors had.
+/// Returns the directories that a plan lists, by the path their descriptors had.
 pub fn listed(plan: &Plan) -> HashSet<u32> {
     let lists = plan.of_kind(|kind| kind == Kind::Getdents);
     let ended = lists.filter(|(_, op)| op.ret >= 0);
@@ -109,7 +110,7 @@ struct Reading {
     ended: bool,
 }
 
-/// What came, went and was listed in a directory, in the order of the walk.
+/// A name that came or went in a directory, or a listing of it, in the order of the walk.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Came { name: u32, op: u32 },
@@ -122,7 +123,7 @@ enum Event {
 pub struct Watch {
     readings: HashMap<(u32, i32), Reading>,
     events: HashMap<u32, Vec<Event>>,
-    /// When it began, and every getdents.
+    /// The operation that began each listing, and its getdents.
     done: Vec<(u32, Vec<u32>)>,
     found: Listings,
 }
@@ -203,7 +204,7 @@ impl Watch {
         self.done.push(done);
     }
 
-    /// The listings with their names, once the walk knows what was there at the beginning.
+    /// Returns the listings with their names, once the walk knows what was there at the beginning.
     pub fn finish(mut self, ops: &[PlanOp], world: &World) -> Listings {
         let mut first = names_at_start(world, &self.events);
         let (mut known, mut calls) = (Vec::new(), Vec::new());
@@ -238,7 +239,7 @@ impl Watch {
     }
 }
 
-/// When names of a directory came and went, by end, with the earliest start from there on.
+/// Changes of names in a directory, sorted by end, with the earliest start from there on.
 struct Spans(Vec<(i64, i64)>);
 
 impl Spans {
@@ -263,7 +264,8 @@ impl Spans {
     }
 }
 
-/// Whether all names of a directory are known: it was made, or looked at when the recording began.
+/// Returns whether all names of a directory are known: it was made, or looked at when the recording
+/// began.
 fn is_known(op: &PlanOp, world: &World) -> bool {
     let Slot::Present(object) = world.slot(op.path) else {
         return false;
@@ -296,14 +298,14 @@ fn names_at_start(world: &World, listed: &HashMap<u32, Vec<Event>>) -> HashMap<u
     found
 }
 
-/// Whether a replay is sure to have such a name: without a root of its own it makes no symlinks, and
-/// what mkfs or a client of NFS makes is not the trace's.
+/// Returns whether a replay surely has such a name: without a root of its own it makes no symlinks,
+/// and names made by mkfs or an NFS client are not from the trace.
 pub fn is_shown(names: &Names, path: u32, mode: u32) -> bool {
     let name = last_part(names, path);
     mode & libc::S_IFMT != libc::S_IFLNK && name != b"lost+found" && !is_silly(name)
 }
 
-/// Whether a client of NFS made the name, of a file that was removed while it was open
+/// Returns whether an NFS client gave the name to a file that was removed while it was open
 /// (nfs_sillyrename in fs/nfs/unlink.c): ".nfs", the file's number, and a count.
 pub fn is_silly(name: &[u8]) -> bool {
     const DIGITS: usize = 16 + 8;

@@ -1,10 +1,10 @@
-//! Who must have a lock before whom.
+//! The order in which calls must be granted a contended lock.
 
 use crate::model::linear::Linear;
 use crate::model::tests::{edges, order, pairs};
 use crate::testing::plan;
 
-/// (call on a lock, call that must have had it before) for every rival.
+/// Returns (call on a lock, call that must have had it before) for every rival.
 fn rivals(script: &str) -> Vec<(u32, u32)> {
     let plan = plan(script);
     pairs(&plan, &Linear::walk(&plan).edges.rivals)
@@ -39,7 +39,7 @@ fn who_shares_a_lock_comes_after_it_is_shared() {
          A 80-90 fcntl {HELD} lock=2 = 0
          C 95-99 fcntl {HELD} lock=0 = 0"
     );
-    // B is refused while A has it alone, and has its part once A shares it.
+    // B is refused while A has the lock alone, and gets its part once A shares it.
     assert_eq!(edges(&script), [(1, 0), (2, 1), (3, 2), (6, 5)]);
 }
 
@@ -55,7 +55,7 @@ fn whom_a_signal_woke_was_refused_by_the_last_who_had_the_lock() {
          B 55-70 fcntl {UNLOCK} = 0"
     );
     assert_eq!(order(&script), (vec![0, 3, 2, 1, 4], 0));
-    // A gives the lock up while W sleeps, which B then has; B keeps it until W is woken.
+    // A gives the lock up while W sleeps, and B gets it; B keeps it until W is interrupted.
     assert_eq!(edges(&script), [(1, 0), (2, 0), (4, 1)]);
     assert_eq!(rivals(&script), [(1, 2)]);
 }
@@ -74,7 +74,7 @@ fn a_deadlock_is_refused_while_the_others_of_the_circle_sleep() {
          A 50-51 fcntl {FIRST} lock=2 = 0"
     );
     assert_eq!(order(&script), (vec![0, 1, 4, 5, 2, 6, 3], 0));
-    // B comes after A had the first lock, and before A gives it up; A sleeps meanwhile.
+    // B comes after A got the first lock, and before A gives it up; A sleeps meanwhile.
     assert_eq!(edges(&script), [(2, 1), (4, 0), (6, 4)]);
     assert_eq!(rivals(&script), [(4, 2)]);
 }
@@ -104,8 +104,9 @@ fn who_waits_through_several_turns_has_every_one_as_a_rival() {
     );
 }
 
-/// As Cyrus replaces mailboxes.db: who has the old one finds that out under a shared lock, and loses
-/// the lock by closing it. The next one does not wait for that, but for the writer before.
+/// Cyrus replaces mailboxes.db in this way: under a shared lock, a process finds that its file is
+/// the old one; it loses the lock by closing it. The next call does not wait for that, but for the
+/// writer before.
 #[test]
 fn the_end_of_a_shared_lock_stands_for_no_writers_before_it() {
     let readers = 20;
@@ -139,7 +140,7 @@ fn locks_on_other_bytes_are_other_locks() {
     assert_eq!(edges(&script("off=200 size=-100")), []);
     assert_eq!(order(&script("off=100 size=1")), (vec![0, 1, 2], 0));
     assert_eq!(edges(&script("off=99 size=1")), [(1, 0)]);
-    // Counted from the position, which is not recorded: it may be any.
+    // The range counts from the position, which is not recorded: it may be any.
     assert_eq!(edges(&script("off=100 size=1 whence=1")), [(1, 0)]);
 }
 
@@ -252,7 +253,7 @@ fn posix_locks_outlive_exec() {
         B 8-40 fcntl fd=3 ino=4 cmd=7 lock=1 = 0
         A 30-50 close fd=3 ino=4 = 0
     ";
-    // By their ends B would have it before A closes the file.
+    // By their ends B would have the lock before A closes the file.
     assert_eq!(order(script), (vec![0, 1, 2, 3, 5, 4], 0));
 }
 
@@ -296,7 +297,7 @@ fn locks_of_open_files_outlive_exec_by_a_duplicate() {
     assert_eq!(order(script), (vec![0, 1, 2, 3, 4, 6, 5], 0));
 }
 
-/// As `postfix stop` finds the master's lock: its children had a copy until they were other programs.
+/// `postfix stop` tests the master's lock, of which children had copies until they executed.
 #[test]
 fn a_lock_is_given_up_when_no_child_has_a_copy_any_more() {
     let script = "

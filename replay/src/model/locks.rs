@@ -1,4 +1,4 @@
-//! Who holds which bytes of a file locked, so that locks are taken again in the order they were.
+//! Holders of locked bytes of files, so that locks are taken again in the recorded order.
 
 use foldhash::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::model::descriptors::Descriptor;
 use crate::model::world::World;
 use crate::semantics::{self, Kind, Lock};
 
-/// What is locked: by its inode, or by what its descriptor was opened at if the trace has none.
+/// A locked file: its inode, or if the trace has none the object that its descriptor leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum File {
     Inode(u64),
@@ -26,7 +26,7 @@ impl File {
     }
 }
 
-/// flock and fcntl locks of one file do not see each other.
+/// The flock and fcntl locks of one file do not affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockKey {
     file: File,
@@ -42,7 +42,7 @@ impl LockKey {
         }
     }
 
-    /// An operation may turn out to take or give up such a lock: it names no other file.
+    /// Returns whether an operation may take or give up such a lock: it names no other file.
     pub fn may_be_changed_by(&self, op: &PlanOp) -> bool {
         let known = self.ino().filter(|_| op.ino != 0);
         match semantics::kind(op) {
@@ -58,7 +58,7 @@ impl LockKey {
 /// POSIX locks belong to a process, the others to an open file, which processes may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
-    /// The leader thread; also of an open file that nobody was seen to open.
+    /// The leader thread; also in place of an open file whose open was not seen.
     Process(u32),
     OpenFile(u32),
 }
@@ -68,7 +68,7 @@ enum Owner {
 pub struct Hold {
     pub key: LockKey,
     owner: Owner,
-    /// The bytes: from the first to before the last.
+    /// The first byte, and the one after the last.
     bytes: (i64, i64),
     pub exclusive: bool,
 }
@@ -86,7 +86,7 @@ impl Hold {
         self.owner == other.owner
     }
 
-    /// Whether the two cannot be held at once.
+    /// Returns whether the two cannot be held at once.
     pub fn excludes(&self, other: &Self) -> bool {
         !self.same_owner(other) && (self.exclusive || other.exclusive) && self.overlaps(other)
     }
@@ -95,7 +95,7 @@ impl Hold {
         self.key.flock
     }
 
-    /// What is left without some bytes.
+    /// Returns the parts of the lock outside `bytes`.
     fn without(self, bytes: (i64, i64)) -> impl Iterator<Item = Self> {
         let (from, to) = self.bytes;
         let rest = [(from, to.min(bytes.0)), (from.max(bytes.1), to)];
@@ -104,24 +104,24 @@ impl Hold {
     }
 }
 
-/// What an operation does to a lock.
+/// The effect of an operation on a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     pub hold: Hold,
     pub role: Lock,
-    /// It may sleep until the lock is free.
+    /// The operation may sleep until the lock is free.
     pub blocks: bool,
-    /// Its owner had these bytes locked already, in another way.
+    /// Its owner had some of these bytes locked already.
     pub converts: bool,
-    /// Its owner had them for itself alone, and shares them now.
+    /// Its owner had some of these bytes for itself alone, and shares them from now on.
     pub yields: bool,
 }
 
-/// Open files with locks of which descriptors are closed, and whether these are the last.
+/// Open files with locks whose descriptors are closed; true if these are the last.
 pub type Closed = SmallVec<[(u32, bool); 2]>;
 
 impl Change {
-    /// The open file whose lock is given up.
+    /// Returns the open file whose lock is given up.
     pub fn ends_for(&self) -> Option<u32> {
         match self.hold.owner {
             Owner::OpenFile(file) if self.role == Lock::Release => Some(file),
@@ -138,7 +138,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Whether a lock's result agrees with what is held; unknown holders are no contradiction.
+    /// Returns whether a lock's result agrees with known holders; unknown ones contradict nothing.
     pub fn fits(&self, op: &PlanOp, world: &World) -> bool {
         let Some((asked, role)) = asked(op, world) else {
             return true;
@@ -155,7 +155,7 @@ impl Locks {
         self.held.get(&key).into_iter().flatten()
     }
 
-    /// Whether `cause` gives up a lock that `op` got, or takes the one that `op` was refused.
+    /// Returns whether `cause` gives up the lock that `op` got, or takes the one it was refused.
     pub fn explained_by(&self, op: &PlanOp, cause: &PlanOp, world: &World) -> bool {
         let Some((wanted, _)) = asked(op, world).filter(|_| !self.fits(op, world)) else {
             return false;
@@ -168,10 +168,10 @@ impl Locks {
         }
     }
 
-    /// Whether `op` gives up the lock that `before` was refused for.
+    /// Returns whether `op` gives up the lock because of which `before` was refused.
     pub fn spoils(&self, op: &PlanOp, before: &PlanOp, world: &World) -> bool {
         let refused = matches!(semantics::lock(before), Some((Lock::Refused, _)));
-        // Who slept was refused in the end, whoever had the lock before.
+        // A call that slept is refused in the end, whichever call held the lock before.
         if !refused || semantics::was_interrupted(before) {
             return false;
         }
@@ -183,7 +183,7 @@ impl Locks {
         given.iter().any(|hold| hold.excludes(wanted))
     }
 
-    /// The locks that an operation ends, and what it closes of open files with locks.
+    /// Returns the locks that an operation ends, and the open files with locks that it closes.
     fn given_up(&self, op: &PlanOp, world: &World) -> (Vec<Hold>, Closed) {
         let process = world.leader(op.thread);
         match semantics::kind(op) {
@@ -220,8 +220,8 @@ impl Locks {
         }
     }
 
-    /// Adds the locks of open files that nobody has any more without these descriptors: also no child
-    /// that has yet to become another program.
+    /// Adds the locks of open files that no process has after these descriptors are closed; a child
+    /// that has yet to become another program counts as a process.
     fn of_files(&self, process: u32, fds: &[i32], world: &World, given: &mut Vec<Hold>) -> Closed {
         let mut closed = Closed::new();
         for (file, last) in world.descriptors.files_of(process, fds) {
@@ -240,7 +240,7 @@ impl Locks {
         held.filter(|hold| hold.owner == owner).copied().collect()
     }
 
-    /// Takes or gives up locks; returns what became of each, and what was closed of files with locks.
+    /// Takes or gives up locks. Returns the changes, and what was closed of open files with locks.
     pub fn apply(&mut self, op: &PlanOp, world: &World) -> (Vec<Change>, Closed) {
         let taken = asked(op, world).filter(|(_, role)| *role != Lock::Release);
         let Some((hold, role)) = taken else {
@@ -298,14 +298,14 @@ impl Locks {
     }
 }
 
-/// Whether a try failed because somebody held the lock, or a sleep for it ended before it was free, or
-/// could not begin.
+/// Returns whether a try failed because the lock was held, or a sleep for the lock ended before it
+/// was free or could not begin.
 pub fn was_refused(op: &PlanOp) -> bool {
     let tried = op.ret == -i64::from(libc::EAGAIN) || op.ret == -i64::from(libc::EACCES);
     tried || semantics::was_interrupted(op) || semantics::was_deadlock(op)
 }
 
-/// The lock that an fcntl or flock call is about, if its file is known.
+/// Returns the lock that an fcntl or flock call is about, if its file is known.
 fn asked(op: &PlanOp, world: &World) -> Option<(Hold, Lock)> {
     let (role, _) = semantics::lock(op)?;
     let flock = semantics::kind(op) == Kind::Flock;
@@ -341,7 +341,7 @@ fn file(op: &PlanOp, world: &World) -> Option<File> {
 
 const WHOLE: (i64, i64) = (0, i64::MAX);
 
-/// The bytes an fcntl lock is about: all, if they are counted from a position that is not recorded.
+/// Returns the bytes of an fcntl lock: all, if they count from a position that is not recorded.
 fn bytes(op: &PlanOp) -> (i64, i64) {
     let (start, length) = (op.offset, op.size);
     match i32::from(op.lock_whence) {

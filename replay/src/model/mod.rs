@@ -1,4 +1,4 @@
-//! What the plan implies: the order of operations, the fixture and the final state.
+//! Model of what a plan implies: the order of operations, the fixture and the final state.
 
 mod arrivals;
 pub mod attributes;

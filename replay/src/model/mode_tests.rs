@@ -1,10 +1,10 @@
-//! Modes that the snapshot lacks are those that calls tell later; names keep theirs as they move.
+//! Modes that the snapshot lacks are those that calls show later; names keep theirs as they move.
 
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
 use crate::testing::plan;
 
-/// What `name` is like at the start and at the end.
+/// Returns the mode of the first name at the start, and of the second one at the end.
 fn modes(script: &str, name: [&str; 2]) -> [u32; 2] {
     let plan = plan(script);
     let linear = Linear::walk(&plan);

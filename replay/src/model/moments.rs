@@ -1,4 +1,4 @@
-//! The order of recorded moments: whoever began after another had ended waits for it.
+//! The order of recorded moments: a call that began after another had ended waits for it.
 
 use foldhash::{HashMap, HashMapExt};
 use std::cmp::Reverse;
@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 
 use crate::plan::Plan;
 
-/// (operation, thread waited for, operations it must have finished), as edges are.
+/// Returns (operation, thread waited for, number of operations it must have finished), as edges.
 ///
-/// Calls that overlapped may still overlap. What a call waits for need not be named again where
-/// the last one that ended before it waits for that already.
+/// Calls that overlapped may still overlap. An edge is left out where the last call that ended
+/// before the waiting one waits for the same call already.
 pub fn edges(plan: &Plan) -> Vec<(u32, u32, u32)> {
     let (ops, position) = (plan.ops(), plan.positions());
     let mut running: BinaryHeap<Reverse<(i64, u32)>> = BinaryHeap::new();
@@ -49,7 +49,7 @@ pub fn edges(plan: &Plan) -> Vec<(u32, u32, u32)> {
 mod tests {
     use crate::testing::plan;
 
-    /// (waiting operation, thread, operations it must have finished).
+    /// (waiting operation, thread, number of operations it must have finished).
     fn edges(script: &str) -> Vec<(u32, u32, u32)> {
         let plan = plan(script);
         super::edges(&plan)

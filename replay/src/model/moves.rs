@@ -5,11 +5,11 @@ use spoolscope_traces::records::{NONE, PlanOp};
 use crate::model::objects::Attributes;
 use crate::model::world::{Slot, World};
 
-/// What was below a directory: the rest of the name, and the object.
+/// The contents of a directory: for each, the rest of the name and the object.
 type Below = Vec<(Vec<u8>, u32)>;
 
 impl World<'_> {
-    /// Renames; two names of one object stay as they are, as rename(2) says.
+    /// Renames; two names of one object stay as they are, as rename(2) states.
     pub fn rename(&mut self, op: &PlanOp) {
         let (from, to) = (op.path, op.path2);
         let Slot::Present(object) = self.slot(from) else {
@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// A device without a number where something was moved away (RENAME_WHITEOUT).
+    /// Makes a device without a number where something was moved away (RENAME_WHITEOUT).
     pub fn white_out(&mut self, op: &PlanOp, path: u32) {
         if self.slot(path) == Slot::Absent {
             let (uid, gid) = self.processes.ids(op.thread);
@@ -43,7 +43,7 @@ impl World<'_> {
         }
     }
 
-    /// Two names change places (RENAME_EXCHANGE).
+    /// Lets two names change places (RENAME_EXCHANGE).
     pub fn exchange(&mut self, one: u32, other: u32) {
         let below = [one, other].map(|name| match self.slot(name) {
             Slot::Present(object) if self.object(object).is_directory() => self.take_below(name),

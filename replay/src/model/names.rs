@@ -17,17 +17,17 @@ pub struct Names<'a> {
     extra: Vec<Vec<u8>>,
     index: HashMap<&'a [u8], u32>,
     extra_index: BTreeMap<Vec<u8>, u32>,
-    /// The plan's, once they are asked for.
+    /// The strings of the plan, sorted at first use.
     sorted: OnceCell<Vec<u32>>,
     /// Directories that are made, moved or removed; index = path.
     changing: Vec<bool>,
-    /// A name came or went and the trace does not tell which, or did so through a symlink to its
-    /// directory.
+    /// True if names came or went that the trace does not show, or that were reached through a
+    /// symlink to their directory.
     pub unsure: bool,
     ancestors: Vec<Box<[u32]>>,
-    /// As those, of names that were given with dots: all directories that they lead through.
+    /// As `ancestors`, for names that were given with dots: all directories that they lead through.
     ways: HashMap<u32, Box<[u32]>>,
-    /// The directory that each of the plan's names lies in; NONE if the plan does not name it.
+    /// The directory of each of the plan's names; NONE if the plan does not name it.
     directories: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Names<'a> {
         for (_, op) in self.plan.of_kind(touches::changes_names) {
             self.unsure |= is_unknown_change(op);
             for touch in touches::of(op).into_iter().flatten() {
-                // Whether a directory can be removed depends on all that is made in it.
+                // A directory can be removed or not depending on all that is made in it.
                 if touch.makes != Makes::Same || touch.need == Need::Full {
                     self.changing[touch.path as usize] = true;
                 }
@@ -83,7 +83,7 @@ impl<'a> Names<'a> {
         found.into()
     }
 
-    /// Names are made for what a call led through that no other names.
+    /// Finds the ways of names with dots, and makes names for parts of them that have none yet.
     fn find_ways(&mut self) {
         for (_, op) in self.plan.of_kind(touches::may_name) {
             for given in [op.given, op.given2].into_iter().filter(|at| *at != NONE) {
@@ -128,7 +128,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The names that are no strings of the plan, the first of which comes after these.
+    /// Returns the names that are no strings of the plan; their ids follow those of the strings.
     pub fn extra(&self) -> &[Vec<u8>] {
         &self.extra
     }
@@ -140,7 +140,7 @@ impl<'a> Names<'a> {
             .copied()
     }
 
-    /// The id of a name, made if it is new.
+    /// Returns the id of a name, made if it is new.
     pub fn intern(&mut self, bytes: Vec<u8>) -> u32 {
         if let Some(known) = self.find(&bytes) {
             return known;
@@ -155,7 +155,7 @@ impl<'a> Names<'a> {
         self.find(parent_of(self.bytes(path))?)
     }
 
-    /// The directory that a name lies in; the spool itself lies in none.
+    /// Returns the directory that a name lies in; the spool itself lies in none.
     pub fn directory(&self, path: u32) -> Option<u32> {
         match self.directories.get(path as usize) {
             _ if self.bytes(path).is_empty() => None,
@@ -164,12 +164,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Proper ancestors that some operation makes, moves or removes.
+    /// Returns proper ancestors that some operation makes, moves or removes.
     pub fn ancestors(&self, path: u32) -> &[u32] {
         self.ancestors.get(path as usize).map_or(&[], |found| found)
     }
 
-    /// As `ancestors`, of the way by which a call was given a name.
+    /// Returns such ancestors on the way by which a call was given a name.
     pub fn above(&self, touch: &Touch) -> &[u32] {
         match touch.given {
             NONE => self.ancestors(touch.path),
@@ -177,19 +177,19 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether any operation makes, moves or removes this name.
+    /// Returns whether any operation makes, moves or removes this name.
     pub fn changes(&self, path: u32) -> bool {
         self.changing.get(path as usize).copied().unwrap_or(true)
     }
 
-    /// Every name below a directory, in order.
+    /// Returns every name below a directory, in order.
     pub fn below(&self, directory: u32) -> Vec<u32> {
         let mut found: Vec<u32> = self.unsorted_below(directory).collect();
         found.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
         found
     }
 
-    /// Every name directly in a directory, in no order.
+    /// Returns every name directly in a directory, in no order.
     pub fn directly_below(&self, directory: u32) -> impl Iterator<Item = u32> + '_ {
         let depth = self.bytes(directory).len() + 1;
         let direct = move |path: &u32| !self.bytes(*path)[depth..].contains(&b'/');
@@ -235,7 +235,7 @@ fn directory_of(path: &[u8]) -> &[u8] {
 }
 
 impl World<'_> {
-    /// Whether what lies above a name is known, and something of it is no directory.
+    /// Returns whether something above a name is known and is no directory.
     pub fn is_below_file(&self, path: u32) -> bool {
         let is_file = |name: &[u8]| {
             let mode = match self.names.find(name).map(|path| (path, self.slot(path))) {
@@ -255,7 +255,7 @@ impl World<'_> {
         false
     }
 
-    /// Whether a descriptor leads to something that is known to be no directory.
+    /// Returns whether a descriptor leads to something that is known to be no directory.
     pub fn leads_to_file(&self, thread: u32, fd: i32) -> bool {
         let known = self.descriptors.get(self.leader(thread), fd).object;
         let mode = known.map_or(0, |object| self.object(object).now.mode);
@@ -263,14 +263,14 @@ impl World<'_> {
     }
 }
 
-/// The directory part of a path; `None` for names directly below the spool.
+/// Returns the directory part of a path; `None` for names directly below the spool.
 pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.iter()
         .rposition(|byte| *byte == b'/')
         .map(|at| &path[..at])
 }
 
-/// What follows a directory in a name below it, with the slash.
+/// Returns what follows a directory in a name below it, with the slash.
 pub fn rest_below<'a>(name: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     name.strip_prefix(directory)
         .filter(|rest| rest.first() == Some(&b'/'))

@@ -1,4 +1,4 @@
-//! What must have been so at a call's names just before it, or its result would be another.
+//! Conditions at a call's names just before it, without which it would have another result.
 
 use spoolscope_traces::records::{BASE_FD, NONE, PlanOp};
 
@@ -7,9 +7,9 @@ use crate::model::world::World;
 use crate::semantics;
 use crate::touches::{self, Makes, Need, Touch};
 
-/// Whether something holds for one of the names that a result depends on and what it must have been.
+/// Returns whether `holds` for a name that a result depends on, with what it must have been.
 ///
-/// These are the own names of the call; for success also the directories above them; for a file that
+/// These are the call's own names; for success also the directories above them; for a file that
 /// could not be made the directory that was missing.
 pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> bool) -> bool {
     let (names, stopped) = (&world.names, stopped(world, op));
@@ -32,7 +32,7 @@ pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> 
     })
 }
 
-/// A rename or link that found nothing: the old name, or the directory of the new one, was missing.
+/// Returns the names one of which a rename or link missed: the old one, or the new one's directory.
 pub fn missing_either(names: &Names, op: &PlanOp) -> Option<(u32, u32)> {
     let nothing = op.ret == -i64::from(libc::ENOENT) && semantics::has_second_path(op);
     let nothing = nothing && !semantics::leads_through(op);
@@ -41,33 +41,33 @@ pub fn missing_either(names: &Names, op: &PlanOp) -> Option<(u32, u32)> {
     parent.flatten().map(|parent| (op.path, parent))
 }
 
-/// The names that a call changed, or of which its result tells something.
+/// Returns the names that a call changed, or about which its result shows something.
 pub fn telling(op: &PlanOp) -> impl Iterator<Item = Touch> + '_ {
     let tells = |touch: &Touch| op.ret >= 0 || is_evidence(op, touch);
     touches::of(op).into_iter().flatten().filter(tells)
 }
 
-/// Whether overlapping calls can tell by the result where among them this one ran.
+/// Returns whether the result can show where this call ran among overlapping ones.
 pub fn is_evidence(op: &PlanOp, touch: &Touch) -> bool {
     let looked_in_vain = op.ret == -i64::from(libc::ENOENT) || op.ret == -i64::from(libc::ENOTDIR);
     touch.makes != Makes::Same || touch.need != Need::Any || looked_in_vain
 }
 
-/// A call met more symlinks than the kernel follows: all of them must have been there.
+/// Returns whether a call met more symlinks than the kernel follows: all must have been there.
 pub fn went_round(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::ELOOP)
 }
 
-/// Where a call ended that met a file where a directory should be (ENOTDIR).
+/// The place where a call ended that met a file where a directory should be (ENOTDIR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The descriptor that a name begins at leads to no directory.
     AtDescriptor,
-    /// Something above the name is none.
+    /// Something above the name is no directory.
     AboveName,
 }
 
-/// Whether an ENOTDIR tells nothing of the names themselves, as nobody came so far.
+/// Returns where an ENOTDIR arose, if it shows nothing of the names, which were not reached.
 pub fn stopped(world: &World, op: &PlanOp) -> Option<Stopped> {
     if op.ret != -i64::from(libc::ENOTDIR) {
         return None;
@@ -100,7 +100,7 @@ fn failed_at_parent(names: &Names, op: &PlanOp, path: u32, need: Need) -> Option
     changing_parent(names, op.path).map(|parent| (parent, need))
 }
 
-/// The directory of a name, if any call makes, moves or removes it.
+/// Returns the directory of a name, if any call makes, moves or removes it.
 fn changing_parent(names: &Names, path: u32) -> Option<u32> {
     let nearest = *names.ancestors(path).last()?;
     (parent_of(names.bytes(path)) == Some(names.bytes(nearest))).then_some(nearest)
@@ -112,7 +112,7 @@ mod tests {
     use crate::model::state::Tree;
     use crate::testing::plan;
 
-    /// Names at start and at the end, and how many results nothing explains.
+    /// Returns names at start and at the end, and how many results have no explanation.
     fn walked(script: &str) -> (Vec<String>, Vec<String>, usize) {
         let plan = plan(&format!("tree f ino=5\ntree d mode=40755 ino=6\n{script}"));
         let linear = Linear::walk(&plan);

@@ -1,4 +1,4 @@
-//! What a name can lead to: files and directories with what stat would show of them.
+//! Objects that names lead to: files and directories with what stat would show of them.
 
 use serde::{Deserialize, Serialize};
 use spoolscope_traces::records::PlanEntry;
@@ -7,7 +7,7 @@ use crate::model::extents::Extents;
 use crate::model::holes::Holes;
 use crate::semantics;
 
-/// What stat would show, as far as it is replayed.
+/// The result of stat, as far as it is replayed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Attributes {
     pub mode: u32,
@@ -20,7 +20,7 @@ pub struct Attributes {
 /// A file, directory or other object through its life.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Identity in the trace, 0 if it was never told.
+    /// Identity in the trace, 0 if it is not known.
     pub ino: u64,
     pub first: Attributes,
     pub now: Attributes,
@@ -29,23 +29,23 @@ pub struct Object {
     pub target: u32,
     /// Bytes that carry the pattern; the rest are holes.
     pub written: Extents,
-    /// Bytes on the disk, at most; holes are not.
+    /// Bytes on the disk, at most, without holes.
     pub filled: i64,
-    /// The holes it had at the start, if anything tells of some.
+    /// The holes it had at the start, if some are known.
     pub holes: Option<Box<Holes>>,
-    /// A call has changed its data, so that later ones tell nothing of those holes.
+    /// A call has changed its data, so that later calls show nothing of those holes.
     pub changed: bool,
-    /// Contents cannot be foretold: copied from elsewhere or written at an unknown place.
+    /// Contents cannot be predicted: copied from elsewhere or written at an unknown place.
     pub blurred: bool,
-    /// The size cannot be foretold either.
+    /// The size cannot be predicted either.
     pub unsized_: bool,
     /// Existed before the first operation.
     pub initial: bool,
-    /// Nobody told the mode so far.
+    /// The mode is a guess: nothing has shown it so far.
     pub guessed: bool,
     /// The size at start comes from the snapshot only, which was taken while the server ran.
     pub tentative: bool,
-    /// The size at start comes from the first append, which may have told of others, too.
+    /// The size at start comes from the first append, which may have included other writes.
     pub at_most: bool,
 }
 
@@ -54,7 +54,7 @@ impl Object {
         self.now.mode & libc::S_IFMT == libc::S_IFDIR
     }
 
-    /// Bytes that it takes on the disk, at most.
+    /// Returns how many bytes it takes on the disk, at most.
     pub fn takes(&self) -> i64 {
         if self.unsized_ {
             self.filled
@@ -63,7 +63,7 @@ impl Object {
         }
     }
 
-    /// As `takes`, and no more than was written, where that is known.
+    /// Returns the same as `takes`, but no more than was written, where that is known.
     pub fn data_bytes(&self) -> i64 {
         if self.blurred {
             self.takes()
@@ -72,7 +72,7 @@ impl Object {
         }
     }
 
-    /// What of it was data at the start, if it had this size.
+    /// Returns the parts that were data at the start, if it had this size.
     pub fn data_at_start(&self, size: i64) -> Extents {
         match &self.holes {
             Some(holes) => holes.data(size),
@@ -87,18 +87,18 @@ impl Object {
         self.filled = self.written.bytes();
     }
 
-    /// Corrects what was guessed of an object nobody had described.
+    /// Corrects the guess about an object whose type was not known.
     pub fn become_directory(&mut self) {
         for attributes in [&mut self.first, &mut self.now] {
             attributes.mode = attributes.mode & 0o7777 | libc::S_IFDIR;
         }
     }
 
-    /// Takes what a call or descriptor shows of an object whose mode was a guess.
+    /// Takes the mode that a call or descriptor shows, if the mode was a guess.
     pub fn learn_mode(&mut self, told: u32) {
         let kind = self.first.mode & libc::S_IFMT;
         let other = kind != 0 && told & libc::S_IFMT != kind;
-        // An object that a call met without telling its type was taken for a regular file.
+        // An object that a call met without showing its type was taken for a regular file.
         let only_taken = self.tentative && semantics::is_regular(kind);
         if !self.guessed || told == 0 || (other && !only_taken) {
             return;
@@ -141,11 +141,11 @@ impl Attributes {
         }
     }
 
-    /// What the snapshot shows; sizes of directories mean nothing elsewhere.
+    /// Returns what the snapshot shows; sizes of directories mean nothing elsewhere.
     pub fn of_entry(entry: &PlanEntry) -> Self {
         Self {
             mode: if entry.mode == 0 {
-                libc::S_IFREG | 0o600 // nobody told
+                libc::S_IFREG | 0o600 // not known
             } else {
                 entry.mode
             },

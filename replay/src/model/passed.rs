@@ -1,7 +1,7 @@
-//! Open files that changed hands unseen: descriptors sent through a socket (SCM_RIGHTS).
+//! Open files that were passed unseen: descriptors sent through a socket (SCM_RIGHTS).
 //!
-//! No record shows the sending. A call on a file, through a number that its process never opened,
-//! is taken to use the open file of the other process that opened that file last.
+//! No record shows the sending. If a call works on a file through a number that its process never
+//! opened, it is taken to use the open file of the other process that opened that file last.
 
 use foldhash::{HashMap, HashMapExt};
 use serde::{Deserialize, Serialize};
@@ -12,21 +12,21 @@ use crate::model::processes::Processes;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
-/// Each takes two descriptors in every process of the replay.
+/// Most passes; each takes two descriptors in every process of the replay.
 pub const MOST: usize = 128;
 
-/// An open file that changes hands.
+/// An open file that is passed from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
     /// The operation that opened it.
     pub opened: u32,
     /// The first operation of another process that uses it.
     pub used: u32,
-    /// Its number there.
+    /// Its descriptor number there.
     pub fd: i32,
 }
 
-/// Finds what changed hands, in order of use; past the first 128 nothing is found.
+/// Finds files that were passed, in order of use; after the first 128 no more are found.
 pub fn find(plan: &Plan) -> Vec<Pass> {
     let (ops, mut processes) = (plan.ops(), Processes::new(plan.threads()));
     // The object of a descriptor is, here, the operation that opened it.
@@ -67,7 +67,7 @@ pub fn find(plan: &Plan) -> Vec<Pass> {
     passes
 }
 
-/// Whether a call worked on a file through a number that its process did not have.
+/// Returns whether a call worked on a file through a number that its process did not have.
 fn is_stranger(tables: &Descriptors, process: u32, op: &PlanOp) -> bool {
     let worked = op.ret >= 0 && op.fd >= 0 && op.ino != 0 && semantics::kind(op) != Kind::Fault;
     worked

@@ -1,4 +1,4 @@
-//! Which threads are of one process, and what they share besides descriptors.
+//! Threads grouped by process, and what they share besides descriptors.
 
 use spoolscope_traces::records::{PlanOp, PlanThread};
 
@@ -14,7 +14,7 @@ pub struct Processes {
     ids: Vec<(u32, u32)>,
     /// By leader.
     n_threads: Vec<u32>,
-    /// By leader: threads whose exit has not come.
+    /// By leader: number of threads whose exit has not come.
     exits_left: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Processes {
         self.umasks[leader as usize] = umask;
     }
 
-    /// The user and the group that what a thread makes belongs to.
+    /// Returns the user and the group that files made by a thread belong to.
     pub fn ids(&self, thread: u32) -> (u32, u32) {
         self.ids[thread as usize]
     }
@@ -64,7 +64,7 @@ impl Processes {
         self.n_threads[self.leader(thread) as usize] > 1
     }
 
-    /// Whether the exit of this thread ends its process.
+    /// Returns whether the exit of this thread ends its process.
     pub fn is_last(&self, thread: u32) -> bool {
         self.exits_left[self.leader(thread) as usize] == 1
     }
@@ -76,7 +76,7 @@ impl Processes {
     }
 }
 
-/// By thread, the one that stands for its process.
+/// Returns the leader of each thread's process.
 fn leaders(threads: &[PlanThread]) -> Vec<u32> {
     (0..threads.len() as u32)
         .map(|thread| leader(threads, thread))

@@ -1,12 +1,12 @@
-//! Which bytes of a file are locked.
+//! Locked bytes of a file.
 
-/// Locked ranges, half-open, each with whether it excludes others.
+/// Locked ranges, half-open; true if exclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(i64, i64, bool)>);
 
 impl Ranges {
-    /// Locks a range, or with `None` unlocks it, as fcntl does: parts that were locked otherwise
-    /// are replaced.
+    /// Locks a range, or with `None` unlocks it, as fcntl does: parts with another lock are
+    /// replaced.
     pub fn set(&mut self, (start, end): (i64, i64), exclusive: Option<bool>) {
         let rest = |(from, to, kind): &(i64, i64, bool)| {
             [

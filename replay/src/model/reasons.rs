@@ -1,5 +1,5 @@
-//! Why operations wait, in the order found. They are kept encoded: there are many more than edges,
-//! so many that they go to a file as they are found where there is one.
+//! Reasons why operations wait, in the order found. They are kept encoded: there are many more of
+//! them than edges, so they go to a file as they are found, if there is one.
 
 use anyhow::{Result, anyhow};
 use std::fs::File;
@@ -11,7 +11,7 @@ use crate::model::edges::{Key, Why};
 /// Bytes that are written to the file at once.
 const PIECE: usize = 1 << 20;
 
-/// Reasons, one after the other: in memory, or in a file but for the last ones.
+/// Reasons, one after the other: in memory, or in a file except for the last ones.
 #[derive(Debug, Default)]
 pub struct Reasons {
     kept: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// Reasons that are written to a file, from where it stands on.
+    /// Makes reasons that are written to a file, at its present position.
     pub fn written_to(file: File) -> Self {
         Self {
             file: Some(file),
@@ -30,14 +30,14 @@ impl Reasons {
 
     pub fn push(&mut self, why: &Why) {
         let before = mem::take(&mut self.kept);
-        // Only a writer without room fails.
+        // Encoding fails only if a writer has no room.
         self.kept = postcard::to_extend(why, before).unwrap_or_default();
         if self.kept.len() >= PIECE && self.file.is_some() {
             self.write();
         }
     }
 
-    /// Writes the last ones; an error is that of the first write that failed.
+    /// Writes the last ones; returns the error of the first write that failed.
     pub fn finish(&mut self) -> io::Result<()> {
         self.write();
         self.failed.take().map_or(Ok(()), Err)
@@ -52,13 +52,13 @@ impl Reasons {
         }
     }
 
-    /// Those in memory.
+    /// Returns the encoded reasons in memory.
     pub fn bytes(&self) -> &[u8] {
         &self.kept
     }
 }
 
-/// The reasons that bytes hold; what is none ends them with an error.
+/// Returns the reasons that bytes hold; bytes that hold none end them with an error.
 pub fn decoded(mut bytes: &[u8]) -> impl Iterator<Item = Result<Why>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -73,7 +73,7 @@ pub fn decoded(mut bytes: &[u8]) -> impl Iterator<Item = Result<Why>> {
     })
 }
 
-/// What an edge is about, in words that `waiting.py` knows.
+/// Returns the subject of an edge, in words that `waiting.py` knows.
 pub fn kind(why: &Why) -> &'static str {
     match why.key {
         None => "moment",

@@ -1,7 +1,7 @@
 //! Calls that were denied something, and the modes and owners that denied it.
 //!
-//! Only what modes, owners and the user and group of a thread tell is judged: where another reason
-//! denied a call, nothing follows from it.
+//! Only modes, owners and the user and group of a thread are judged: where another reason denied a
+//! call, nothing follows from it.
 
 use spoolscope_traces::records::{END_DOT, NONE, PlanOp};
 
@@ -14,18 +14,18 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 const SEARCH: u32 = 1;
 
-/// A call was denied what it is permitted in the present state.
+/// Returns whether a call was denied what it is permitted in the present state.
 pub fn is_missing(world: &World, op: &PlanOp) -> bool {
     semantics::was_denied(op) && Judge::of(world, op, None).permits(op)
 }
 
-/// `cause` makes the present state deny a call what it was denied.
+/// Returns whether `cause` makes the present state deny a call what it was denied.
 pub fn explained_by(world: &World, op: &PlanOp, cause: &PlanOp) -> bool {
     let after = || Some(Judge::of(world, op, Some(after(world, cause)?)));
     is_missing(world, op) && after().is_some_and(|judge| !judge.permits(op))
 }
 
-/// `op` would permit what `before` was denied.
+/// Returns whether `op` would permit what `before` was denied.
 pub fn spoilt_by(world: &World, before: &PlanOp, op: &PlanOp) -> bool {
     if !semantics::was_denied(before) || is_missing(world, before) {
         return false;
@@ -78,7 +78,7 @@ impl<'a> Judge<'a> {
             return self.permits_there(op, own, None);
         }
         let mut names = vec![(op.path, op.given, semantics::end(op.base))];
-        // A second name outside the spool is none.
+        // A second name outside the spool does not count.
         if semantics::has_second_path(op) && op.path2 != NONE {
             names.push((op.path2, op.given2, semantics::end(op.base2)));
         }

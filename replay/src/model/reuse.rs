@@ -7,7 +7,7 @@ use spoolscope_traces::records::PlanOp;
 use crate::model::world::World;
 use crate::semantics::{self, Kind};
 
-/// The operations in flight that must have freed the number that this one was given.
+/// Returns the operations in flight that must have freed the number that this one was given.
 pub fn freed_by(world: &World, ops: &[PlanOp], in_flight: &[u32], at: u32) -> SmallVec<[u32; 2]> {
     let op = &ops[at as usize];
     let process = world.leader(op.thread);
@@ -27,7 +27,7 @@ pub fn freed_by(world: &World, ops: &[PlanOp], in_flight: &[u32], at: u32) -> Sm
 mod tests {
     use crate::model::tests::{edges, order};
 
-    /// B opens what gets the number that A's close frees.
+    /// Returns a script in which B's open gets the number that A's close frees.
     fn script(close: &str, open: &str) -> String {
         format!(
             "A 0-1 openat a flags=0 ino=7 = 3

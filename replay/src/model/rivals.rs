@@ -1,4 +1,4 @@
-//! Who fights with whom for names: the operations to be put in order together.
+//! Rivals for names: operations that compete and are put in order together.
 
 use foldhash::{HashMap, HashSet, HashSetExt};
 use smallvec::SmallVec;
@@ -13,12 +13,12 @@ use crate::model::search::MOST;
 use crate::plan::Plan;
 use crate::touches;
 
-/// Later operations on the same names whose results tell how a contest ended.
+/// Later operations on the same names whose results show how a contest ended.
 const WITNESSES: usize = 16;
-/// The first of them may last long, and need witnesses of their own.
+/// Number of the first ones of them, which may last long and need witnesses of their own.
 const NEAREST: usize = 4;
 
-/// The names an operation depends on, and whether it changes them.
+/// Returns the names an operation depends on; true if it changes them.
 pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
     let mut keys = SmallVec::new();
     for touch in needs::telling(op) {
@@ -31,7 +31,7 @@ pub fn keys(names: &Names, op: &PlanOp) -> SmallVec<[(u32, bool); 4]> {
     keys
 }
 
-/// Whether an operation depends on one of some names, and the name is changed.
+/// Returns whether an operation depends on one of some names, and either side changes it.
 pub fn conflict(names: &Names, one: &[(u32, bool)], other: &PlanOp) -> bool {
     let other = keys(names, other);
     let met = |(path, changes): &(u32, bool)| {
@@ -62,14 +62,14 @@ impl ByName {
         new
     }
 
-    /// Operations on a name that began before one of them, and after it.
+    /// Returns operations on a name that began before one of them, and after it.
     pub fn around(&self, path: u32, at: u32) -> (&[u32], &[u32]) {
         let list = self.all.get(&path).map_or(&[][..], |list| list);
         let (before, rest) = list.split_at(list.partition_point(|other| *other < at));
         (before, rest.strip_prefix(&[at]).unwrap_or(rest))
     }
 
-    /// Those that somebody who depends on a name, or changes it, can meet, from `first` on.
+    /// Returns operations from `first` on that conflict with one that uses, or changes, a name.
     fn from(&self, path: u32, changes: bool, first: u32) -> &[u32] {
         let lists = if changes { &self.all } else { &self.changing };
         let list = lists.get(&path).map_or(&[][..], |list| list);
@@ -83,15 +83,15 @@ impl ByName {
 pub struct Rivals {
     /// In order of their start.
     pub members: Vec<u32>,
-    /// All operations on these names that began before this are members.
+    /// The operations on these names that began before this are all members.
     pub complete_until_ns: i64,
-    /// The place of those that end later may depend on others, which are not members.
+    /// The place of members that end later may depend on others, which are not members.
     pub sure_until_ns: i64,
 }
 
 impl Rivals {
-    /// Collects the rivals of `at`, not earlier than `first`, among operations that are `free`;
-    /// what was looked at is taken off `allowance`, and none are told once that is used up.
+    /// Collects the rivals of `at`, not earlier than `first`, among operations that are `free`. The
+    /// number looked at is taken off `allowance`; `None` once that is used up.
     pub fn gather(
         names: &Names,
         by_name: &ByName,
@@ -139,7 +139,7 @@ impl Rivals {
         }
     }
 
-    /// What can be searched at once: all that began before the first that was left out.
+    /// Returns the members that can be searched at once: all before the first that was left out.
     fn close(ops: &[PlanOp], mut members: Vec<u32>, at: u32, left_out: Option<u32>) -> Self {
         members.sort_unstable();
         let first_out = members.get(MOST).copied().into_iter().chain(left_out).min();
@@ -161,7 +161,7 @@ impl Rivals {
     }
 }
 
-/// How many members, sorted by start, belong to the overlap that holds `at`.
+/// Returns how many members, sorted by start, belong to the overlap that holds `at`.
 fn core(ops: &[PlanOp], members: &[u32], at: u32) -> usize {
     first_gap(
         ops,
@@ -170,7 +170,7 @@ fn core(ops: &[PlanOp], members: &[u32], at: u32) -> usize {
     )
 }
 
-/// Where among members, not before the first `least` of them, one began after all before had ended.
+/// Returns the first index from `least` on whose member began after all before it had ended.
 fn first_gap(ops: &[PlanOp], members: &[u32], least: usize) -> usize {
     let mut end_ns = i64::MIN;
     for (index, member) in members.iter().enumerate() {
@@ -183,8 +183,8 @@ fn first_gap(ops: &[PlanOp], members: &[u32], least: usize) -> usize {
     members.len()
 }
 
-/// Whether enough came after the overlap that holds `at`, and after those that overlap the first of
-/// them.
+/// Returns whether enough operations came after the overlap that holds `at`, and after those that
+/// overlap the first ones of them.
 fn has_witnesses(ops: &[PlanOp], members: &[u32], at: u32) -> bool {
     let nearest = core(ops, members, at) + NEAREST;
     members.len() >= first_gap(ops, members, nearest) + WITNESSES

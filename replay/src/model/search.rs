@@ -1,8 +1,8 @@
-//! An order of a few overlapping operations under which each has its recorded result, by search.
+//! Search for an order of a few overlapping operations in which each has its recorded result.
 //!
-//! Depth first over the operations that may come next: those that began before any remaining one
-//! ended. What changes nothing and fits is taken at once; a state that led nowhere is not tried
-//! again.
+//! The search is depth first over the operations that may come next: those that began before any
+//! remaining one ended. An operation that changes nothing and fits is taken at once; a state that
+//! led nowhere is not tried again.
 
 use foldhash::{HashSet, HashSetExt};
 use std::collections::hash_map::DefaultHasher;
@@ -10,27 +10,27 @@ use std::hash::{Hash, Hasher};
 
 use crate::touches::Need;
 
-/// Most operations that are searched at once: a call may last while hundreds pass by.
+/// Most operations that are searched at once; hundreds may begin and end during one call.
 pub const MOST: usize = 1_024;
 /// Operations tried before a search is given up.
 const BUDGET: u64 = 20_000;
 
-/// What a name is.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Nobody has told yet: the first result does. What is found may be this object.
+    /// Not known yet: the first result shows it. An object there may have this inode number.
     Unknown(u64),
     Absent,
     There(Thing),
 }
 
-/// What is known of the object at a name.
+/// Knowledge about the object at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thing {
     /// 0 fits every identity.
     pub ino: u64,
     pub directory: Option<bool>,
-    /// Whether a directory holds names besides those searched.
+    /// True if a directory holds names besides those searched.
     pub others: Option<bool>,
 }
 
@@ -44,17 +44,17 @@ impl Thing {
     }
 }
 
-/// What must hold for the recorded result.
+/// A condition for the recorded result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     Is(u16, Need),
-    /// One of both is absent.
+    /// One of the two is absent.
     Either(u16, u16),
-    /// Nothing there, or this object.
+    /// Nothing is there, or this object.
     OnlyThis(u16, u64),
     /// No name has this object: its number is given to a new one.
     Unnamed(u64),
-    /// Whether a directory holds names besides some of its cells.
+    /// If `others`, a directory holds names besides some of its cells; else it does not.
     Holds {
         directory: u16,
         besides: Vec<u16>,
@@ -62,7 +62,7 @@ pub enum Check {
     },
 }
 
-/// What an operation does.
+/// The change that an operation makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Nothing,
@@ -85,12 +85,12 @@ pub struct Step {
     pub effect: Effect,
 }
 
-/// Steps, and what the names were before them.
+/// Steps, and the state of the names before them.
 #[derive(Debug, Default)]
 pub struct Question {
     /// Sorted by their end.
     pub steps: Vec<Step>,
-    /// How many of the steps need a place: the rest may depend on operations not among them.
+    /// Number of first steps that need a place; the rest may depend on operations not among them.
     pub required: usize,
     pub cells: Vec<Cell>,
     /// The cells directly below each cell.
@@ -99,7 +99,7 @@ pub struct Question {
 
 /// Finds an order of the steps, as their indices.
 ///
-/// So many results as `faults` may stay unexplained; what was tried is taken off `allowance`.
+/// Up to `faults` results may stay unexplained; the steps tried are taken off `allowance`.
 pub fn order(question: &Question, faults: u32, allowance: &mut u64) -> Option<Vec<usize>> {
     let steps = &question.steps;
     debug_assert!(steps.len() <= MOST && steps.is_sorted_by_key(|step| step.end_ns));
@@ -135,7 +135,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places all steps that need it and are not in `placed`; leaves all as it was if it cannot.
+    /// Places all steps that need it and are not in `placed`; undoes everything if it cannot.
     fn descend(&mut self, placed: Placed, faults: u32) -> bool {
         if placed.first_left() >= self.required {
             return true;
@@ -183,7 +183,7 @@ impl Search<'_> {
         found
     }
 
-    /// Steps before which no remaining one must come, earliest end first.
+    /// Returns the steps that no remaining one must come before, earliest end first.
     fn candidates(&self, placed: &Placed) -> Vec<usize> {
         let left = |at: &usize| !placed.holds(*at);
         let first = placed.first_left();
@@ -216,7 +216,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a step would have its result now; learns what nobody knew.
+    /// Returns whether a step would have its result now; fills in what was unknown.
     fn check(&mut self, at: usize) -> bool {
         let steps = self.steps;
         steps[at].checks.iter().all(|check| match check {
@@ -288,7 +288,7 @@ impl Search<'_> {
         thing.others.is_none_or(|known| known == others)
     }
 
-    /// Whether a directory may hold names besides some, or none, as `others` says.
+    /// Returns whether a directory may hold names besides some (`others`), or no names besides.
     fn holds(&mut self, at: u16, besides: &[u16], others: bool) -> bool {
         let there = |child: &u16| matches!(self.cells[usize::from(*child)], Cell::There(_));
         let mut children = self.children[usize::from(at)].iter();
@@ -300,7 +300,7 @@ impl Search<'_> {
             }
     }
 
-    /// Does what a step does; `false` if it cannot have been so.
+    /// Does what a step does; returns `false` if that is impossible.
     fn act(&mut self, at: usize) -> bool {
         let steps = self.steps;
         match &steps[at].effect {
@@ -355,7 +355,7 @@ impl Search<'_> {
     }
 }
 
-/// Which steps have their place: one bit each.
+/// Steps that have their place: one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Placed([u64; MOST / 64]);
 

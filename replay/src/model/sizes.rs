@@ -1,4 +1,4 @@
-//! What calls do to the size of a file, and what their results tell of it.
+//! Effects of calls on the size of a file, and what their results show of it.
 
 use foldhash::HashSet;
 use spoolscope_traces::records::PlanOp;
@@ -6,7 +6,7 @@ use spoolscope_traces::records::PlanOp;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 
-/// Whether calls of a kind may change the size of a file.
+/// Returns whether calls of a kind may change the size of a file.
 pub fn may_change(kind: Kind) -> bool {
     matches!(
         kind,
@@ -14,7 +14,7 @@ pub fn may_change(kind: Kind) -> bool {
     )
 }
 
-/// Whether a successful call may change the size of its object.
+/// Returns whether a successful call may change the size of its object.
 pub fn changes_size(op: &PlanOp) -> bool {
     let truncates = || semantics::open_flags(op) & libc::O_TRUNC != 0;
     op.ret >= 0
@@ -26,7 +26,7 @@ pub fn changes_size(op: &PlanOp) -> bool {
         }
 }
 
-/// The size that a call leaves, if it may change it.
+/// Returns the size that a call leaves, if it may change it.
 pub fn size_after(op: &PlanOp) -> Option<i64> {
     changes_size(op).then(|| match semantics::kind(op) {
         Kind::Truncate | Kind::Ftruncate => op.offset,
@@ -35,8 +35,9 @@ pub fn size_after(op: &PlanOp) -> Option<i64> {
     })
 }
 
-/// Inodes that calls may write to: what is copied to is known by its descriptor only, later, and what
-/// is truncated by a name then, so that may be whatever had this name.
+/// Returns inodes that calls may write to. The target of a copy is known only later, by its
+/// descriptor: any file that a copying thread opens for writing counts. A truncate by name may
+/// concern any inode that had the name.
 pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
     let copying = plan
         .of_kind(semantics::is_copy)
@@ -54,7 +55,7 @@ pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
     written.map(|(_, op)| op.ino).filter(|ino| *ino != 0)
 }
 
-/// Names by which files were truncated that no inode tells of, and those that became these.
+/// Returns names of truncated files whose inode is not recorded, and names that became these.
 fn truncated(plan: &Plan) -> HashSet<u32> {
     let by_name = plan.of_kind(|kind| kind == Kind::Truncate);
     let untold = by_name.filter(|(_, op)| op.ino == 0 && op.ret >= 0);
@@ -70,7 +71,7 @@ fn truncated(plan: &Plan) -> HashSet<u32> {
     names
 }
 
-/// What a result tells about the size of a regular file.
+/// The size of a regular file, as far as a result shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Exactly(i64),
@@ -79,7 +80,7 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// The evidence in an operation's result, if there is any.
+    /// Returns the evidence in an operation's result, if there is any.
     pub fn by(op: &PlanOp) -> Option<Self> {
         let mode = u32::from(op.obj_mode);
         if op.ret < 0 || !(mode == 0 || semantics::is_regular(mode)) {
@@ -107,7 +108,7 @@ impl Seen {
     }
 }
 
-/// Where a write went: the end of the file for appending descriptors, if its size was told.
+/// Returns where a write went; for an appending descriptor `None` if the size is not known.
 pub fn write_offset(op: &PlanOp, appends: bool) -> Option<i64> {
     let at = match (appends, op.obj_size) {
         (true, size) if size < 0 => -1,
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_write_whose_size_was_read_late_comes_before_who_saw_its_own() {
-        // A's write syncs, so it ends after B's, and the size that is read then is B's.
+        // A's write syncs, so it ends after B's, and the size read at its end is B's.
         let script = "
             tree f mode=100600 ino=5 size=0
             A 0-1 open f flags=2 ino=5 omode=100600 osize=0 = 3
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_size_of_a_copy_is_contradicted_by_nobody() {
-        // How much was copied is in the result, where to is not.
+        // The result shows how much was copied, but nothing shows where to.
         let script = "
             tree from mode=100600 ino=5 size=700
             A 0-10 open from flags=0 ino=5 omode=100600 osize=700 = 3

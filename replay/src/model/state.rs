@@ -22,7 +22,7 @@ pub struct Thing {
     pub target: Vec<u8>,
     pub xattrs: Named,
     pub written: Extents,
-    /// Bytes on the disk, at most; holes are not.
+    /// Bytes on the disk, at most, without holes.
     pub takes: i64,
     pub blurred: bool,
     pub unsized_: bool,
@@ -32,7 +32,7 @@ pub struct Thing {
 }
 
 impl Thing {
-    /// The fixture makes a file of it; of one whose type nobody told, too.
+    /// Returns whether the fixture makes a regular file of it, also if its type is unknown.
     pub fn is_file(&self) -> bool {
         matches!(self.attributes.mode & libc::S_IFMT, libc::S_IFREG | 0)
     }
@@ -43,19 +43,19 @@ impl Thing {
 pub struct Tree {
     pub things: Vec<Thing>,
     pub names: BTreeMap<Vec<u8>, usize>,
-    /// The directory of that name was there, or is.
+    /// The tree has a directory of that name.
     pub lost_and_found: bool,
 }
 
 impl Tree {
-    /// The fixture: what must exist before the first operation.
+    /// Builds the fixture: the tree that must exist before the first operation.
     pub fn initial(plan: &Plan, world: &World) -> Self {
         let mut tree = Self::build(plan, world, &world.initial, When::Start);
         tree.cut_off();
         tree
     }
 
-    /// Names that have no place in this tree: what a trace that lost calls implies may not fit.
+    /// Removes names without a place in this tree: a trace with lost calls may imply some.
     fn cut_off(&mut self) {
         let mut directories: HashSet<Vec<u8>> = HashSet::new();
         let things = &self.things;
@@ -69,7 +69,7 @@ impl Tree {
         });
     }
 
-    /// What must exist after the last one.
+    /// Builds the tree that must exist after the last operation.
     pub fn expected(plan: &Plan, world: &World) -> Self {
         Self::build(plan, world, &world.slots, When::End)
     }
@@ -99,7 +99,7 @@ impl Tree {
             tree.add(world.names.bytes(path as u32), thing);
         }
         for entry in world.untouched() {
-            // Directories have one name each, whatever a trace says.
+            // Directories have one name each, whatever a trace shows.
             let linked = entry.ino != 0 && entry.mode & libc::S_IFMT != libc::S_IFDIR;
             let thing = match by_ino.get(&entry.ino).filter(|_| linked) {
                 Some(thing) => *thing,
@@ -133,14 +133,14 @@ impl Tree {
         }
     }
 
-    /// Directories that nothing names but names below them; unless they came or went.
+    /// Adds directories that only names below them imply, unless they are known to be absent.
     fn add_parents(&mut self, world: &World, slots: &[Slot]) {
         let (mut missing, mut seen) = (BTreeSet::new(), HashSet::new());
         let reached = (0..).zip(&world.reached).filter(|(_, reached)| **reached);
         let reached = reached.map(|(path, _)| world.names.bytes(path));
         for name in self.names.keys().map(Vec::as_slice).chain(reached) {
             let mut above = parent_of(name);
-            // Of one that was seen those above were, too.
+            // The directories above one that was seen were seen, too.
             while let Some(parent) = above.filter(|parent| seen.insert(*parent)) {
                 let slot = world
                     .names
@@ -175,7 +175,7 @@ impl Tree {
     }
 }
 
-/// Whether all names in a directory were seen when the recording began.
+/// Returns whether all names in a directory were seen when the recording began.
 pub fn is_listed(entry: &PlanEntry) -> bool {
     entry.flags & ENTRY_LISTED != 0
 }
@@ -195,7 +195,7 @@ fn plain(ino: u64, attributes: Attributes) -> Thing {
     }
 }
 
-/// Where a symlink leads of which nothing tells it: nowhere.
+/// Target of a symlink whose target is not known: it leads nowhere.
 const NOWHERE: &[u8] = b".spoolscope-unknown";
 
 fn target(plan: &Plan, target: u32, attributes: &Attributes) -> Vec<u8> {

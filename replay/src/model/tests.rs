@@ -7,14 +7,14 @@ use crate::testing::plan;
 
 const CREATE_EXCL: &str = "flags=301";
 
-/// The operations in the order found, as indices of lines; and how many stay unexplained.
+/// Returns the operations in the order found, as indices of lines; and how many stay unexplained.
 pub(super) fn order(script: &str) -> (Vec<u32>, usize) {
     let plan = plan(script);
     let linear = Linear::walk(&plan);
     (linear.order.clone(), linear.unexplained.len())
 }
 
-/// (waiting operation, awaited operation) for every edge.
+/// Returns (waiting operation, awaited operation) for every edge.
 pub(super) fn edges(script: &str) -> Vec<(u32, u32)> {
     let plan = plan(script);
     pairs(&plan, &Linear::walk(&plan).edges.found)
@@ -280,7 +280,7 @@ fn every_removal_of_a_replaced_name_finds_its_own_file() {
 
 #[test]
 fn what_comes_later_tells_how_a_race_ended() {
-    // Either rename could have been last, until somebody opens the name.
+    // Either rename could have been last, until a call opens the name.
     for (ino, order_found) in [(1, vec![1, 0, 2]), (2, vec![0, 1, 2])] {
         let script = format!(
             "tree a ino=1
@@ -431,7 +431,7 @@ fn what_is_in_a_directory_must_explain_whether_it_can_be_removed() {
     let emptied = format!("{filled} A 4-5 rename d e = 0\nA 6-7 unlink e/x = 0\n");
     assert_eq!(unexplained(&format!("{emptied} A 8-9 rmdir e = 0")), 0);
     assert_eq!(unexplained(&format!("{emptied} A 8-9 rmdir e = -39")), 1);
-    // What was there at the start may have held what nobody told.
+    // A directory that was there at the start may have held unknown names.
     assert_eq!(unexplained("A 2-3 rmdir d = -39"), 0);
     assert_eq!(unexplained("tree d mode=40755\nA 2-3 rmdir d = -39"), 0);
 }
@@ -454,13 +454,13 @@ fn what_is_read_before_anything_was_written_was_there_at_the_beginning() {
         "A 10-11 copy_file_range b fd=4 fd2=3 size=9 arg=0 = 9"
     ));
     assert!(at_start("osize=9", ""));
-    // Empty when it was opened: somebody else has written.
+    // The file was empty when it was opened: another process has written.
     assert!(!at_start("osize=0", ""));
 }
 
 #[test]
 fn a_directory_may_have_the_number_of_a_file_that_is_gone() {
-    // mkdir tells no number; who looks at the directory does.
+    // mkdir records no inode number; calls on the directory do.
     let plan = plan(
         "A 0-1 openat f flags=301 mode=600 ino=9 omode=100600 osize=0 = 3
          A 2-3 close f fd=3 ino=9 = 0

@@ -1,4 +1,4 @@
-//! What threads of one process share: descriptors, working directory and umask, and its end.
+//! State that threads of a process share: descriptors, working directory, umask; and its end.
 
 use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp, PlanThread};
 
@@ -16,7 +16,7 @@ impl Edges<'_> {
             definite: false,
         };
         if semantics::kind(op) == Kind::Exit {
-            // The last one closes what all had.
+            // The last exit closes the descriptors of all threads.
             access.definite = true;
             let ends = world.processes.is_last(op.thread);
             return self.access(Key::Exit(process), ends, access);
@@ -40,7 +40,7 @@ impl Edges<'_> {
         } else if op.op == PLAN_FORK && copies(op, world) {
             self.meet(at, Key::Table(process), false);
         }
-        // Who gets a number knows that it was free.
+        // A call that gets a number shows that the number was free.
         access.definite = true;
         for fd in changed {
             self.access(Key::Fd(process, fd), true, access);
@@ -57,8 +57,8 @@ impl Edges<'_> {
     }
 }
 
-/// When an operation has had its effect: a fork once the child is there, though vfork returns only
-/// when that has executed something, which other threads do not wait for.
+/// Returns when an operation has had its effect: for a fork, when the child is there. vfork returns
+/// only when the child has executed a program, but other threads do not wait for that.
 pub fn effective_ns(threads: &[PlanThread], op: &PlanOp) -> i64 {
     let child = threads.get(op.arg as usize).filter(|_| op.op == PLAN_FORK);
     match child.map_or(0, |child| child.start_ns as i64) {
@@ -67,12 +67,12 @@ pub fn effective_ns(threads: &[PlanThread], op: &PlanOp) -> i64 {
     }
 }
 
-/// Whether a fork makes a process that is known: it has descriptors of its own.
+/// Returns whether a fork makes a process that is known: it has descriptors of its own.
 fn copies(op: &PlanOp, world: &World) -> bool {
     op.arg != i64::from(NONE) && world.leader(op.arg as u32) != world.leader(op.thread)
 }
 
-/// Whether a call may make something whose mode depends on the umask.
+/// Returns whether a call may make something whose mode depends on the umask.
 fn makes_object(op: &PlanOp) -> bool {
     let touches = touches::of(op);
     let mut names = touches.iter().flatten();
@@ -106,7 +106,7 @@ mod tests {
             C 60-70 close fd=3 = 0
         ";
         assert_eq!(edges(script), [(2, 1), (3, 2)]);
-        // What overlaps has no order, but with what the other thread did before.
+        // Overlapping calls have no order, but follow what the other's thread did before.
         assert_eq!(edges(&script.replace("20-30", "5-45")), [(3, 0)]);
     }
 

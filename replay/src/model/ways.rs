@@ -1,15 +1,15 @@
-//! The names that the kernel meets on the way to one.
+//! Names that the kernel meets on the way to a name.
 
 use spoolscope_traces::records::NONE;
 
 use crate::model::world::{Slot, World};
 
-/// As many symlinks as the kernel follows.
+/// Number of symlinks that the kernel follows.
 const MOST: usize = 40;
 
 impl World<'_> {
-    /// The spool, the directories and symlinks that lead to a name, and the name, as far as any
-    /// operation or the snapshot names them; each once. An absolute symlink ends it.
+    /// Returns the spool, the directories and symlinks that lead to a name, and the name, as far as
+    /// any operation or the snapshot names them; each once. An absolute symlink ends the way.
     pub fn way_to(&self, path: u32) -> Vec<u32> {
         let mut left: Vec<&[u8]> = self.names.bytes(path).split(is_slash).rev().collect();
         let mut done: Vec<u8> = Vec::new();
@@ -47,7 +47,7 @@ impl World<'_> {
         met
     }
 
-    /// The target of the symlink at a name, if it is one.
+    /// Returns the target of the symlink at a name, if it is one.
     fn link_at(&self, name: u32) -> Option<&[u8]> {
         let (mode, target) = match self.slot(name) {
             Slot::Present(object) => (self.object(object).now.mode, self.object(object).target),

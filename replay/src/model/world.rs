@@ -17,10 +17,10 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::Need;
 
-/// What is known of a name.
+/// The known state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// No operation has told yet.
+    /// No operation has shown it yet.
     Unknown,
     Absent,
     /// Index into the objects.
@@ -32,13 +32,13 @@ pub enum Slot {
 pub struct World<'a> {
     pub names: Names<'a>,
     pub slots: Vec<Slot>,
-    /// What each name was before the first operation; `Unknown` if none told.
+    /// State of each name before the first operation; `Unknown` if no operation showed it.
     pub initial: Vec<Slot>,
     pub objects: Vec<Object>,
     /// Names that a call reached with success, so their directories existed.
     pub reached: Vec<bool>,
     pub(super) by_ino: HashMap<u64, u32>,
-    /// Inode numbers that were given again, and when their present object had been made.
+    /// Inode numbers that were used again, with the time at which their present object was made.
     reborn_ns: HashMap<u64, i64>,
     pub(super) entries: &'a [PlanEntry],
     pub(super) entry_at: HashMap<u32, u32>,
@@ -46,15 +46,16 @@ pub struct World<'a> {
     pub(super) threads: &'a [PlanThread],
     pub processes: Processes,
     pub(super) descriptors: Descriptors,
-    /// Open files that change hands, in order of use.
+    /// Open files that are passed between processes, in order of use.
     pub passes: Vec<Pass>,
-    /// The one that each operation is the first to use, and the operations that opened one.
+    /// By operation, the pass that it is the first to use; and the operations that opened one.
     pass_at: HashMap<u32, Pass>,
     given: HashSet<u32>,
     pub(super) evidence: Evidence,
     /// The name at start of objects that were there.
     pub(super) first_name: HashMap<u32, u32>,
-    /// Directories that were not empty for an unknown reason; names known to be below at start.
+    /// Directories that were not empty for an unknown reason, and how many names in them were
+    /// known.
     pub(super) full: Vec<(u32, usize)>,
     pub(super) live_bytes: i64,
     /// Directories that are listed, and the names that came (true) or went in them since this was
@@ -66,7 +67,7 @@ pub struct World<'a> {
     pub(super) dirtied: HashMap<u32, Extents>,
     /// Ranges of files that are preallocated, and not written yet.
     pub(super) reserved: HashMap<u32, Extents>,
-    /// The most bytes, without holes, that linked files had more than at the start.
+    /// The most bytes, without holes, by which linked files exceeded those at the start.
     pub peak_bytes: i64,
 }
 
@@ -127,7 +128,7 @@ impl<'a> World<'a> {
             .unwrap_or(Slot::Absent)
     }
 
-    /// Whether a name fits what a call needs; `None` if nothing is known of it yet.
+    /// Returns whether a name fits what a call needs; `None` if nothing is known of it yet.
     pub fn meets(&self, path: u32, need: Need) -> Option<bool> {
         match (self.slot(path), need) {
             (_, Need::Any) => Some(true),
@@ -143,7 +144,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether a directory has names in it; `None` if it may have some that nobody told.
+    /// Returns whether a directory has names in it; `None` if it may have unknown ones.
     fn holds_any(&self, directory: u32) -> Option<bool> {
         let slots = self.names.directly_below(directory);
         if slots
@@ -162,21 +163,22 @@ impl<'a> World<'a> {
         ino == 0 || object.ino == 0 || object.ino == ino || link
     }
 
-    /// Whether the inode number of an object is another one's by now: it has no name any more, but
-    /// in the order in which operations end that may not be known yet.
+    /// Returns whether the inode number of an object belongs to another one by now. The object has
+    /// no name any more, but in the order in which operations end that may not be known yet.
     pub fn is_gone(&self, object: u32) -> bool {
         let ino = self.object(object).ino;
         ino != 0 && self.by_ino.get(&ino) != Some(&object)
     }
 
-    /// Whether an operation that names an inode number cannot mean who had it before.
+    /// Returns whether an operation that names an inode number surely means its present object.
     pub fn means_the_last(&self, op: &PlanOp, ino: u64) -> bool {
         let born_ns = self.reborn_ns.get(&ino);
         born_ns.is_none_or(|born_ns| *born_ns <= op.start_ns)
     }
 
-    /// The object an operation works on: by identity, else by its name. What lost its last name is
-    /// not found by one: its number was given again, to what has the name and told none so far.
+    /// Returns the object an operation works on: by inode number, else by name. If the object with
+    /// that number has lost its last name, an object of unknown number at the name goes first: the
+    /// number was given again to it.
     pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
         let known = self.by_ino.get(&op.ino).filter(|_| op.ino != 0).copied();
         if known.is_some_and(|object| self.object(object).nlink > 0) {
@@ -192,8 +194,8 @@ impl<'a> World<'a> {
             .or(named.filter(|_| op.ino == 0))
     }
 
-    /// What the descriptor of an operation leads to, if its number was never told: it was open at
-    /// the start.
+    /// Returns the object of an operation's descriptor, if its inode number is not known: it was
+    /// open at the start.
     fn held_by(&self, op: &PlanOp) -> Option<u32> {
         let fd = match semantics::is_empty_path(op) {
             true => op.dirfd,
@@ -256,7 +258,7 @@ impl<'a> World<'a> {
         self.put(path, Slot::Present(object));
     }
 
-    /// Changes what a name leads to, and tells if it came or went.
+    /// Changes what a name leads to, and notes if a listed name came or went.
     pub(super) fn put(&mut self, path: u32, slot: Slot) {
         let before = std::mem::replace(&mut self.slots[path as usize], slot);
         let (Slot::Present(object), came) = (match (before, slot) {
@@ -367,7 +369,7 @@ impl<'a> World<'a> {
         self.descriptors.get(self.leader(op.thread), op.fd).appends
     }
 
-    /// Follows descriptors.
+    /// Follows what an operation does to descriptors.
     pub fn track_fd(&mut self, at: u32, op: &PlanOp) {
         let leader = self.leader(op.thread);
         let object = match semantics::kind(op) {
@@ -381,7 +383,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The operation that opened what this one has of another process, if it is the first to use it.
+    /// Returns what opened the descriptor that `op` got from another process and is first to use.
     pub fn take_fd(&mut self, at: u32, op: &PlanOp) -> Option<u32> {
         let pass = *self.pass_at.get(&at)?;
         let leader = self.leader(op.thread);
@@ -394,7 +396,7 @@ impl<'a> World<'a> {
         self.descriptors.inherit(parent, child);
     }
 
-    /// The open file whose position a call uses, if processes share that.
+    /// Returns the open file whose position a call uses, if processes share it.
     pub fn shared_position(&self, op: &PlanOp) -> Option<u32> {
         let known = self.descriptors.get(self.leader(op.thread), op.fd);
         known.file.filter(|file| self.descriptors.is_shared(*file))
@@ -409,7 +411,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the snapshot shows at a name.
+    /// Returns the entry of a name in the snapshot.
     pub fn snapshot_entry(&self, path: u32) -> Option<&PlanEntry> {
         self.entry_at
             .get(&path)
@@ -431,10 +433,10 @@ impl<'a> World<'a> {
         self.snapshot_entry(path).map(|entry| entry.ino)
     }
 
-    /// The inode that a rename or link is about, as far as anything tells.
+    /// Returns the inode that a rename or link is about, as far as it is known.
     ///
-    /// A source that nobody touched before and that the snapshot lacks was moved before the
-    /// snapshot came by: what that shows at the target is the moved object.
+    /// A source that no operation touched before and that the snapshot lacks was moved before the
+    /// snapshot was taken there: the object that the snapshot shows at the target is the moved one.
     pub fn moved_ino(&self, op: &PlanOp) -> u64 {
         match self.slot(op.path) {
             Slot::Present(object) if self.object(object).ino != 0 => self.object(object).ino,
@@ -451,7 +453,7 @@ impl<'a> World<'a> {
         self.processes.leader(thread)
     }
 
-    /// Whether a process has a descriptor of this number.
+    /// Returns whether a process has a descriptor of this number.
     pub fn is_open(&self, process: u32, fd: i32) -> bool {
         self.descriptors.get(process, fd).file.is_some()
     }

@@ -1,11 +1,11 @@
-//! Which extended attributes calls imply at the start and at the end.
+//! Extended attributes that calls imply at the start and at the end.
 
 use crate::model::linear::Linear;
 use crate::model::state::Tree;
 use crate::model::tests::edges;
 use crate::testing::plan;
 
-/// Attributes of the tree before, and after: file, name, length.
+/// Returns attributes of the tree before, and after: file, name, length.
 fn both(script: &str) -> [Vec<(String, String, u32)>; 2] {
     let plan = plan(script);
     let linear = Linear::walk(&plan);

@@ -1,4 +1,4 @@
-//! Extended attributes: which ones objects have, and how long they are.
+//! Extended attributes: the names that objects have, and the lengths of their values.
 
 use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,21 @@ use crate::model::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, XattrCall};
 
-/// What is known of an attribute that an object has, had or got.
+/// Knowledge about an attribute that an object has, had or got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
     /// Bytes of its value; `None` if the object does not have it.
     pub length: Option<u32>,
     /// Identity that its value is derived from.
     pub ino: u64,
-    /// A call set it, and did not tell what mode it comes to if it is an ACL.
+    /// A call set it, and if it is an ACL the mode that it comes to is not known.
     pub untold: bool,
 }
 
 /// The attributes of an object by their whole names.
 pub type Named = BTreeMap<Vec<u8>, Xattr>;
 
-/// Which of the two trees is asked for.
+/// The tree that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Start,
@@ -33,9 +33,9 @@ pub enum When {
 /// One attribute of one object through its life.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
-    /// Its length at start, as the first call told that found or missed it.
+    /// Its length at start, as shown by the first call that found or missed it.
     first: Option<Option<u32>>,
-    /// What the last call made of it.
+    /// The state after the last call that changed it.
     last: Option<Xattr>,
 }
 
@@ -48,7 +48,7 @@ pub struct Xattrs {
 }
 
 impl World<'_> {
-    /// Any of an object's names may list its attributes, or several.
+    /// Collects the snapshot's attributes: any of an object's names may list them, or several.
     pub(super) fn show_xattrs(&mut self, plan: &Plan) {
         for xattr in plan.xattrs() {
             let Some(entry) = self.entry_at.get(&xattr.path) else {
@@ -87,7 +87,7 @@ impl World<'_> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Learns from a call that read, set or removed an attribute, and does what it did.
+    /// Learns from a call that read, set or removed an attribute, and applies its effect.
     pub fn note_xattr(&mut self, op: &PlanOp) {
         let Some(call) = semantics::xattr_call(op).filter(|_| op.path2 != NONE) else {
             return;
@@ -97,7 +97,7 @@ impl World<'_> {
         };
         let link = self.object(object).now.mode & libc::S_IFMT == libc::S_IFLNK;
         if link && semantics::follows_links(op) {
-            return; // what the link leads to is not told
+            return; // the object it leads to is not recorded
         }
         let found = evidence(op, call).filter(|_| self.may_see(op));
         let shown = self.shown_xattrs(object).iter();
@@ -113,7 +113,7 @@ impl World<'_> {
         }
         if op.ret >= 0 && call != XattrCall::Get {
             let (sets, by_acl) = (call == XattrCall::Set, semantics::mode_by_acl(op).is_some());
-            // The kernel makes an ACL that is no more than a mode that mode.
+            // An ACL that holds no more than a mode becomes that mode in the kernel.
             let there = sets && !(by_acl && op.size == semantics::MODE_AS_ACL);
             life.last = Some(Xattr {
                 length: there.then_some(op.size.max(0) as u32),
@@ -123,7 +123,7 @@ impl World<'_> {
         }
     }
 
-    /// Whoever may not read a trusted attribute is told that there is none: xattr(7).
+    /// Returns whether a call sees an attribute: trusted ones exist only for root, see xattr(7).
     fn may_see(&self, op: &PlanOp) -> bool {
         let trusted = self.names.bytes(op.path2).starts_with(b"trusted.");
         !trusted || self.threads[op.thread as usize].uid == 0
@@ -154,7 +154,7 @@ impl World<'_> {
         found
     }
 
-    /// The attributes of an entry that no call touched.
+    /// Returns the attributes of an entry that no call touched.
     pub fn xattrs_of_entry(&self, entry: &PlanEntry) -> Named {
         let stands = self.entry_that_stands_for(entry);
         let shown = stands.and_then(|entry| self.xattrs.shown.get(&entry));
@@ -174,7 +174,7 @@ impl World<'_> {
     }
 }
 
-/// What a result tells of an attribute just before the call.
+/// The state of an attribute just before a call, as its result shows it.
 enum Found {
     Absent,
     Length(u32),

@@ -1,9 +1,9 @@
-//! A part of a plan by who made the calls: those chosen, and of all others what they depend on.
+//! A part of a plan: the chosen calls, and those of all others that they depend on.
 //!
 //! A call that is not chosen is kept, as given, if it changes or locks something that a kept call
 //! uses at that time or later; with it come the calls that made its descriptors, moved their
-//! positions and forked its thread. Of an inode number nothing is needed from before it was given to
-//! a new file. That is more than the results need, never less.
+//! positions and forked its thread. What happened to an inode number before it was given to a new
+//! file is not needed. The result holds more than is needed, never less.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use crate::touches::{self, Makes, Need, Touch};
 
 /// Keeps the chosen operations (one flag for each) and those they depend on.
 ///
-/// Returns the plan, and how many operations were chosen, are given and were left out.
+/// Returns the plan, and how many operations were chosen, given and left out.
 pub fn only(plan: &Plan, chosen: &[bool]) -> (Draft, Value) {
     let world = World::new(plan);
     let uses = Uses::of(plan, &world);
@@ -55,14 +55,14 @@ pub fn only(plan: &Plan, chosen: &[bool]) -> (Draft, Value) {
     (draft, told)
 }
 
-/// Something that operations share: whoever uses it depends on all that change it.
+/// Something that operations share: an operation that uses it depends on all that change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Thing {
     Name(u32),
     Inode(u64),
     /// The position and flags of an open file.
     File(u32),
-    /// What a process has mapped of an inode.
+    /// The parts of an inode that a process has mapped.
     Mapping(u32, u64),
 }
 
@@ -73,13 +73,13 @@ struct Made {
     file: u32,
 }
 
-/// What each operation uses, and who changes each thing.
+/// The things that each operation uses, and the operations that change each thing.
 #[derive(Debug, Default)]
 struct Uses {
     /// Operations that made the descriptors an operation uses.
     makers: Vec<Vec<u32>>,
     things: Vec<Vec<Thing>>,
-    /// In the order in which they began; each uses what it changes.
+    /// In the order in which they began; each also uses what it changes.
     changers: HashMap<Thing, Vec<u32>>,
     /// Operations that close descriptors, with those that made them.
     closers: Vec<(u32, Vec<u32>)>,
@@ -163,11 +163,11 @@ impl Uses {
             let maker = made.by.map(|by| plan.ops()[by as usize].ino);
             maker.filter(|_| second)
         }));
-        // What was done to a file does not tell how closing it ends.
+        // The result of a close does not depend on what was done to the file.
         let closes = semantics::kind(op) == Kind::Close;
         for ino in inodes.filter(|ino| *ino != 0 && !closes) {
             things.push(Thing::Inode(ino));
-            // What is cloned is only read.
+            // The source of a clone is only read.
             let reads = clones && ino != op.ino;
             if op.ret >= 0 && changes_inode(op) && !reads {
                 changed.push(Thing::Inode(ino));
@@ -237,7 +237,7 @@ fn is_fcntl(op: &PlanOp) -> bool {
     semantics::kind(op) == Kind::Fcntl
 }
 
-/// A call changes what its name leads to: such calls tell no inode.
+/// Returns whether a call changes the object at its name: such calls have no inode recorded.
 fn changes_named(op: &PlanOp) -> bool {
     matches!(
         semantics::kind(op),
@@ -245,7 +245,7 @@ fn changes_named(op: &PlanOp) -> bool {
     )
 }
 
-/// Whether others that use the object may see a difference, or have to wait.
+/// Returns whether others that use the object may see a difference, or have to wait.
 fn changes_inode(op: &PlanOp) -> bool {
     match semantics::kind(op) {
         Kind::Write | Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Clone => true,
@@ -265,7 +265,7 @@ struct Closure<'a> {
     kept: Vec<bool>,
     /// Threads with a kept operation.
     acting: Vec<bool>,
-    /// Taken, but not looked at.
+    /// Operations that are kept, but not looked at yet.
     open: Vec<u32>,
 }
 
@@ -297,7 +297,7 @@ impl Closure<'_> {
         for thing in &uses.things[at as usize] {
             self.want(*thing, at);
         }
-        // Who lists a directory, or finds it empty or not, meets every name in it.
+        // A call that lists a directory, or finds it empty or not, depends on every name in it.
         let listed = Some(op.path).filter(|_| semantics::kind(op) == Kind::Getdents);
         let full = |touch: &Touch| matches!(touch.need, Need::Full | Need::Empty);
         let touches = touches::of(op);
@@ -312,7 +312,7 @@ impl Closure<'_> {
                 .into_iter()
                 .for_each(|path| self.want(Thing::Name(path), at));
         }
-        // What was in a directory by its old name is in it by the new one.
+        // Names in a directory under its old name are in it under the new one.
         if semantics::kind(op) == Kind::Rename && op.ret >= 0 {
             for path in [op.path, op.path2].into_iter().filter(|path| *path != NONE) {
                 let below = self.names.below(path);
@@ -326,7 +326,7 @@ impl Closure<'_> {
         }
     }
 
-    /// Takes those who changed a thing before the operation `by`, which uses it, had ended.
+    /// Takes the operations that changed a thing before `by`, which uses it, had ended.
     fn want(&mut self, thing: Thing, by: u32) {
         let Some(changers) = self.uses.changers.get(&thing) else {
             return;
@@ -342,7 +342,7 @@ impl Closure<'_> {
             let change = &self.ops[*at as usize];
             let born = inode && semantics::is_birth(change);
             let overlaps = born && change.end_ns > user.start_ns;
-            // Who was kept uses the thing as well: those before it are kept, or will be.
+            // A kept operation uses the thing as well: those before it are kept, or will be.
             let enough = born || self.kept[*at as usize];
             self.take(*at);
             if enough && !overlaps {
@@ -351,8 +351,8 @@ impl Closure<'_> {
         }
     }
 
-    /// Of threads that act also what their later calls depend on without using it: working
-    /// directory, umask, user, exec and exit, and the closing of descriptors that are kept.
+    /// Takes also what later calls of acting threads depend on without using it: working directory,
+    /// umask, user, exec and exit, and the closing of descriptors that are kept.
     fn take_lives(&mut self) {
         for (at, op) in (0..).zip(self.ops) {
             let lives = matches!(

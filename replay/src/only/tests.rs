@@ -5,7 +5,7 @@ use crate::semantics;
 use crate::testing::plan;
 use std::io::Write;
 
-/// What is kept if the operations of the first thread are chosen, by thread and name.
+/// Returns what is kept if the operations of the first thread are chosen, by thread and name.
 fn of_first(script: &str) -> Vec<String> {
     let whole = plan(script);
     let chosen: Vec<bool> = whole.ops().iter().map(|op| op.thread == 0).collect();

@@ -1,4 +1,4 @@
-//! What a stored order must be for the engine to be safe with it, whoever wrote it.
+//! Checks of a stored order, wherever it comes from, that make it safe for the engine.
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,7 +10,7 @@ use crate::plan::{MAX_FD, MAX_XATTR, Plan, check_below};
 use crate::planned::{Edge, Rules, Start, Why, circles};
 use spoolscope_traces::records::NONE;
 
-/// Refuses rules that name what is not in the plan, or that nobody could keep.
+/// Refuses rules that name something that is not in the plan, or that cannot be kept.
 pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
     let n_ops = plan.ops().len() as u32;
     let streams = streams(plan);
@@ -110,7 +110,7 @@ pub fn room(start: &Start) -> Result<()> {
     Ok(())
 }
 
-/// Refuses reasons that name what is not there.
+/// Refuses reasons that name something that is not there.
 pub fn reasons(plan: &Plan, why: &Why) -> Result<()> {
     let streams = streams(plan);
     let n_names = u64::from(plan.n_strings()) + why.names.len() as u64;

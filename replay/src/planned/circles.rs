@@ -1,6 +1,7 @@
-//! Edges by which operations would wait for each other in a circle: found by a run without calls.
+//! Finds edges that make operations wait for each other in a circle, by a run without calls.
 //!
-//! What a walk explains has none. A plan that no kernel made, or an order that no walk made, may.
+//! Edges that a walk explains make none. Those of a plan that no kernel made, or of an order that
+//! no walk made, may.
 
 use foldhash::{HashMap, HashSet, HashSetExt};
 use spoolscope_traces::records::NONE;
@@ -12,7 +13,7 @@ use crate::plan::Plan;
 use crate::planned::Edge;
 use crate::semantics::Kind;
 
-/// Edges without which all operations come to an end: one of each circle.
+/// Returns one edge of each circle: without them all operations come to an end.
 pub fn closing(plan: &Plan, edges: &[Edge]) -> HashSet<Edge> {
     let (mut walk, mut closing) = (Walk::new(plan, edges), HashSet::new());
     walk.go_on();
@@ -25,14 +26,14 @@ pub fn closing(plan: &Plan, edges: &[Edge]) -> HashSet<Edge> {
     closing
 }
 
-/// How far threads have come.
+/// Progress of all threads.
 struct Walk<'a> {
     plan: &'a Plan,
     /// First slot of each thread, operation of each slot.
     first: Vec<u32>,
     ops: Vec<u32>,
     edges: Vec<(u32, u32)>,
-    /// Where the edges of each slot begin.
+    /// First edge of each slot.
     first_edge: Vec<u32>,
     /// The thread that an operation forks.
     forks: HashMap<u32, u32>,
@@ -84,14 +85,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The operation that a thread is at, if it has one left.
+    /// Returns the slot that a thread is at, if one is left.
     fn slot(&self, thread: u32) -> Option<u32> {
         let at = thread as usize;
         let slot = self.first[at] + self.finished[at];
         (slot < self.first[at + 1]).then_some(slot)
     }
 
-    /// The first of its edges that is not kept yet.
+    /// Returns the first edge of a slot that is not kept yet.
     fn waits_for(&mut self, thread: u32, slot: u32) -> Option<(u32, u32)> {
         let next = &mut self.next[thread as usize];
         while *next < self.first_edge[slot as usize + 1] {
@@ -104,7 +105,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// An operation comes to an end: a thread that waited for that, or is forked by it, goes on.
+    /// Ends an operation: the threads that waited for it, or that it forks, go on.
     fn finish(&mut self, thread: u32, slot: u32) {
         let at = thread as usize;
         self.finished[at] += 1;
@@ -120,12 +121,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A thread of a circle in which none can go on, and the edge that holds it.
+    /// Returns a thread of a circle in which none can go on, and the edge that holds it.
     fn stuck(&mut self) -> Option<(u32, Edge)> {
         let all = 0..self.born.len() as u32;
         let mut left = all.filter(|at| self.born[*at as usize] && self.slot(*at).is_some());
         let mut thread = left.next()?;
-        // After so many steps it is no longer one that only waits for a circle.
+        // After so many steps the thread is in the circle, and does not only wait for it.
         for _ in 0..self.born.len() {
             thread = self.held_by(thread)?;
         }
@@ -137,7 +138,7 @@ impl<'a> Walk<'a> {
         Some((thread, (self.ops[slot as usize], other, wanted)))
     }
 
-    /// The thread that one waits for; if it is not born its parent.
+    /// Returns the thread that one waits for; for an unborn one its parent.
     fn held_by(&mut self, thread: u32) -> Option<u32> {
         if !self.born[thread as usize] {
             return Some(self.plan.threads()[thread as usize].parent);

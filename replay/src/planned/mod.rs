@@ -1,6 +1,6 @@
-//! What one walk over a plan finds: made once, and kept in a file beside the plan for all later steps.
+//! Results of one walk over a plan: made once, and kept in a file beside it for all later steps.
 //!
-//! A step that meets no such file walks itself; one that meets the order of another plan refuses it.
+//! A step that finds no such file walks itself; the order of another plan is refused.
 
 mod checks;
 mod circles;
@@ -28,11 +28,11 @@ pub use stored::Stored;
 /// (operation, thread waited for, operations it must have finished).
 pub type Edge = (u32, u32, u32);
 
-/// What a run keeps of the recorded order, and what is foretold of listings.
+/// Parts of the recorded order that a run keeps, and the names that listings should show.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Rules {
     pub edges: Vec<Edge>,
-    /// As edges, of calls that need not have ended before another is issued, but before it has its lock.
+    /// Like edges, but the call waited for need only end before the waiting call has its lock.
     pub rivals: Vec<Edge>,
     pub passes: Vec<Pass>,
     pub listings: Listings,
@@ -42,15 +42,15 @@ pub struct Rules {
     pub contests: u32,
 }
 
-/// What must exist before the first operation.
+/// State that must exist before the first operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
     pub tree: Tree,
-    /// Most bytes that files have more at once later, as far as their recorded sizes tell.
+    /// Most bytes by which files grow later, at one time, by their recorded sizes.
     pub grows: i64,
 }
 
-/// Why operations wait, encoded, and the names that are no strings of the plan.
+/// Reasons why operations wait, encoded, and the names that are no strings of the plan.
 #[derive(Debug)]
 pub struct Why<'a> {
     pub reasons: Cow<'a, [u8]>,
@@ -64,7 +64,7 @@ pub enum Planned<'a> {
     Stored(Stored<'a>),
 }
 
-/// What a walk just now left.
+/// Results of a walk that was just made.
 #[derive(Debug)]
 pub struct Walked<'a> {
     plan: &'a Plan,
@@ -79,8 +79,8 @@ impl<'a> Walked<'a> {
         Self::with(plan, explained.then(Reasons::default))
     }
 
-    /// Walks over a plan, and writes all that it finds to an empty file: of why operations wait it
-    /// keeps nothing else.
+    /// Walks over a plan, and writes all results to an empty file; the reasons why operations wait
+    /// are kept only there.
     pub fn written(plan: &'a Plan, file: File) -> Result<Self> {
         stored::write(plan, file)
     }
@@ -134,7 +134,7 @@ impl<'a> Walked<'a> {
     }
 }
 
-/// Where the order of a plan is kept.
+/// Returns the path of the order of a plan.
 pub fn beside(plan: &Path) -> PathBuf {
     let mut name = plan.as_os_str().to_owned();
     name.push(".order");
@@ -150,7 +150,7 @@ impl<'a> Planned<'a> {
         })
     }
 
-    /// What a run keeps; to be asked for once.
+    /// Returns the rules of a run; to be called once.
     pub fn take_rules(&mut self) -> Result<Rules> {
         match self {
             Self::Walked(walked) => Ok(mem::take(&mut walked.rules)),
@@ -165,7 +165,7 @@ impl<'a> Planned<'a> {
         }
     }
 
-    /// What must exist after the last operation.
+    /// Returns the tree that must exist after the last operation.
     pub fn end(&self) -> Result<Tree> {
         match self {
             Self::Walked(walked) => Ok(walked.end()),

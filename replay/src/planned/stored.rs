@@ -1,6 +1,6 @@
 //! The file that holds an order: a header, then sections one after the other.
 //!
-//! It is untrusted input like the plan: what is taken out of it is checked before it is used.
+//! It is untrusted input like the plan: each part is checked before it is used.
 
 use anyhow::{Context, Result, ensure};
 use bytemuck::{Pod, Zeroable};
@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::planned::{Rules, Start, Walked, Why, checks};
 
 const MAGIC: [u8; 8] = *b"SPOOLORD";
-/// Goes up whenever something in a section is encoded in another way, or means something else.
+/// Goes up whenever the encoding or the meaning of a section changes.
 const VERSION: u32 = 2;
 
 /// The sections, in their order: reasons are written while the walk finds them.
@@ -36,7 +36,7 @@ enum Section {
 
 const SECTIONS: usize = 5;
 
-/// Written last: the header of an unfinished file has no magic.
+/// The header is written last: that of an unfinished file has no magic.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Header {
@@ -45,11 +45,11 @@ struct Header {
     /// Checksum and length of the plan.
     plan_crc32: u32,
     plan_bytes: u64,
-    /// Where each section ends.
+    /// End of each section.
     ends: [u64; SECTIONS],
 }
 
-/// Walks over a plan, and writes what that finds to an empty file.
+/// Walks over a plan, and writes the results to an empty file.
 pub fn write<'a>(plan: &'a Plan, mut file: File) -> Result<Walked<'a>> {
     file.write_all(&[0; size_of::<Header>()])?;
     let mut walked = Walked::with(plan, Some(Reasons::written_to(file.try_clone()?)));
@@ -105,7 +105,7 @@ impl<'a> Stored<'a> {
         Self::of(plan, &file).with_context(refused).map(Some)
     }
 
-    /// The order of a plan that a file holds.
+    /// Returns the order of a plan that a file holds.
     pub fn of(plan: &'a Plan, file: &File) -> Result<Self> {
         // SAFETY: the mapping is private and read-only; the file belongs to this replay.
         let map = unsafe { Mmap::map(file) }?;

@@ -1,4 +1,4 @@
-//! A stored order says what the walk found, and whatever else a file says is refused or harmless.
+//! A stored order holds what the walk found; anything else in a file is refused or harmless.
 
 use super::{Edge, Rules, Stored, Walked, checks, circles};
 use crate::fuzzing;
@@ -38,7 +38,7 @@ fn stored(plan: &Plan) -> (Vec<u8>, Stored<'_>) {
     (bytes, stored.expect("a file"))
 }
 
-/// What serde makes of something; equal things are equal in all they hold.
+/// Returns a value as serde encodes it: equal bytes mean equal values.
 fn said(value: &impl serde::Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("memory")
 }

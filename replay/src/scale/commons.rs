@@ -1,4 +1,4 @@
-//! What all copies of the users have in common: directories that only hold what is theirs.
+//! Directories that all copies of the users have in common: they only hold what belongs to users.
 
 use foldhash::{HashSet, HashSetExt};
 use spoolscope_traces::records::{NONE, PlanOp};
@@ -21,14 +21,15 @@ pub struct Commons {
 }
 
 impl Commons {
-    /// Directories that are there at the start, belong to no user, and stay as they are: no call
-    /// makes, moves, removes, owns or locks them. Names in them must have room for `longest_tag`.
+    /// Finds directories that are there at the start, belong to no user, and stay as they are: no
+    /// call makes, moves, removes, owns or locks them. Names in them must have room for
+    /// `longest_tag`.
     pub fn of(plan: &Plan, users: &HashSet<Vec<u8>>, longest_tag: usize) -> Self {
         let linear = Linear::walk(plan);
         let tree = Tree::initial(plan, &linear.world);
         let busy = Busy::of(plan, longest_tag);
         let mut common = Self {
-            names: HashSet::from_iter([Vec::new(), b"lost+found".to_vec()]), // the latter is of mkfs
+            names: HashSet::from_iter([Vec::new(), b"lost+found".to_vec()]), // that is of mkfs
             inos: HashSet::new(),
         };
         // Parents come first.
@@ -49,7 +50,7 @@ impl Commons {
         common
     }
 
-    /// The first part of a path that is not common, all that is above it included.
+    /// Returns the first part of a path that is not common, with all that is above it.
     pub fn own<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let ends = (0..path.len()).filter(|at| path[*at] == b'/');
         ends.chain([path.len()])
@@ -57,7 +58,7 @@ impl Commons {
             .find(|above| !self.names.contains(*above))
     }
 
-    /// The name that a path has in a copy.
+    /// Returns the name that a path has in a copy.
     pub fn renamed(&self, path: &[u8], tag: &[u8]) -> Vec<u8> {
         match self.own(path) {
             Some(own) => [own, tag, &path[own.len()..]].concat(),
@@ -65,13 +66,13 @@ impl Commons {
         }
     }
 
-    /// What a symlink says in a copy, to lead from its new name to what it led to.
+    /// Returns the target of a symlink in a copy, which leads from its new name to what it led to.
     pub fn retold(&self, link: &[u8], target: &[u8], tag: &[u8]) -> Vec<u8> {
         let mut place: Vec<&[u8]> = parent_of(link).map_or(Vec::new(), |parent| split(parent));
         let mut said: Vec<Vec<u8>> = Vec::new();
         for part in split(target) {
             match part {
-                b"" if said.is_empty() => return target.to_vec(), // what is absolute leads nowhere
+                b"" if said.is_empty() => return target.to_vec(), // absolute: it leads nowhere
                 b"" | b"." => said.push(part.to_vec()),
                 b".." if place.pop().is_none() => return target.to_vec(),
                 b".." => said.push(part.to_vec()),
@@ -90,13 +91,13 @@ fn split(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').collect()
 }
 
-/// Whether the last part of a path has no room for a tag.
+/// Returns whether the last part of a path has no room for a tag.
 pub fn is_crowded(path: &[u8], tag: usize) -> bool {
     let length = path.len() - parent_of(path).map_or(0, |parent| parent.len() + 1);
     length <= NAME_MAX && length + tag > NAME_MAX
 }
 
-/// Whether an operation tells the inode of the directory that it names.
+/// Returns whether an operation records the inode of the directory that it names.
 fn tells_directory(op: &PlanOp) -> bool {
     op.ret >= 0 && op.path != NONE && semantics::is_directory(u32::from(op.obj_mode))
 }

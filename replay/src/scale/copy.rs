@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::scale::commons::Commons;
 use crate::semantics::{self, Kind};
 
-/// Numbers that no recorded object has, and numbers of shared open files.
+/// Inode numbers that no recorded object has, and numbers of shared open files.
 #[derive(Debug)]
 pub struct Fresh {
     taken: HashSet<u64>,
@@ -47,12 +47,12 @@ impl Fresh {
     }
 }
 
-/// A copy, and what its names and inodes have become so far.
+/// A copy, with its new names and inode numbers so far.
 #[derive(Debug)]
 pub struct Copy<'a> {
     plan: &'a Plan,
     common: &'a Commons,
-    /// Follows the names of the copy; empty for the recording itself.
+    /// Suffix of the names of the copy; empty for the recording itself.
     tag: Vec<u8>,
     late_ns: i64,
     number: u32,
@@ -60,7 +60,7 @@ pub struct Copy<'a> {
     ids: u32,
     paths: HashMap<u32, u32>,
     inos: HashMap<u64, u64>,
-    /// How much longer the text of a symlink is than in the recording, by its path there.
+    /// By path of a symlink in the recording, how much longer its text is in the copy.
     longer: HashMap<u32, i64>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Copy<'a> {
         self.tag.is_empty()
     }
 
-    /// Whether what is at a path at the start is the copy's; what is common is the recording's.
+    /// Returns whether an object at the start is the copy's; common ones are the recording's.
     fn has(&self, path: u32) -> bool {
         self.is_recording() || self.common.own(self.plan.string(path)).is_some()
     }
@@ -146,7 +146,7 @@ impl<'a> Copy<'a> {
         *self.paths.entry(path).or_insert_with(renamed)
     }
 
-    /// As `path`, of a name with dots in it.
+    /// Returns the same as `path`, for a name with dots in it.
     fn given(&self, given: u32, draft: &mut Draft) -> u32 {
         if given == NONE {
             return NONE;
@@ -163,7 +163,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// What a symlink says; how much longer that is than in the recording is kept.
+    /// Returns the text of a symlink, and keeps how much longer it is than in the recording.
     fn target(&mut self, link: u32, target: u32, draft: &mut Draft) -> u32 {
         if target == NONE {
             return NONE;
@@ -175,7 +175,7 @@ impl<'a> Copy<'a> {
         draft.string(&retold)
     }
 
-    /// What was there at the start is there at once; a copy's own time begins later.
+    /// Returns a thread of the copy; it begins later, unless it was there at the start.
     fn thread(&mut self, thread: &PlanThread, first: u32, draft: &mut Draft) -> PlanThread {
         PlanThread {
             start_ns: match thread.start_ns {
@@ -204,7 +204,7 @@ impl<'a> Copy<'a> {
 
     fn op(&mut self, op: &PlanOp, first: u32, draft: &mut Draft, fresh: &mut Fresh) -> PlanOp {
         let kind = semantics::kind(op);
-        // What brings about the state at the start does so for all copies then.
+        // Operations that restore the state at the start do so for all copies then.
         let at_start = op.call == u64::MAX && op.start_ns == 0;
         let late_ns = if at_start { 0 } else { self.late_ns };
         let arg = match op.arg {
@@ -237,7 +237,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Whether a listing of a directory ends that holds the names of other copies too.
+    /// Returns whether a call ends a listing that holds names of other copies, too.
     fn ends_common_listing(&self, op: &PlanOp, kind: Kind) -> bool {
         let ends = kind == Kind::Getdents && op.ret == 0 && op.path != NONE;
         ends && self.common.own(self.plan.string(op.path)).is_none()

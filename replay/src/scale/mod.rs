@@ -1,8 +1,8 @@
 //! A plan with copies of all recorded users: their mailboxes, processes, descriptors and locks.
 //!
 //! The first of them is the recording itself. A copy has everything once more under other names,
-//! and begins later, in the state that the recording begins in. Directories that belong to no user
-//! (`Commons`) are there once, so that they hold the names of all copies.
+//! and begins later, in the state in which the recording begins. Directories that belong to no user
+//! (`Commons`) exist once, so that they hold the names of all copies.
 
 mod commons;
 mod copy;
@@ -22,7 +22,7 @@ use crate::scale::copy::{Copy, Fresh};
 
 /// Adds a copy of all users for each phase, in ns after the recording.
 ///
-/// `users` are directories that belong to one user each. Returns the plan, and what it holds.
+/// `users` are directories that belong to one user each. Returns the plan, and a summary of it.
 pub fn scale(plan: &Plan, users: &HashSet<Vec<u8>>, phases_ns: &[i64]) -> Result<(Draft, Value)> {
     let n = phases_ns.len() + 1;
     check(plan, n, phases_ns)?;
@@ -75,12 +75,12 @@ fn check(plan: &Plan, n: usize, phases_ns: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// What follows a name in a copy.
+/// Returns the suffix of names in a copy.
 fn tag(mark: &[u8], number: usize) -> Vec<u8> {
     [mark, number.to_string().as_bytes()].concat()
 }
 
-/// The directories in common, and what marks the names of copies so that none is a recorded one.
+/// Returns the common directories, and a mark with which no name of a copy is a recorded one.
 fn in_common(plan: &Plan, users: &HashSet<Vec<u8>>, n: usize) -> Result<(Commons, Vec<u8>)> {
     let mut mark = b".".to_vec();
     loop {
@@ -102,7 +102,7 @@ fn in_common(plan: &Plan, users: &HashSet<Vec<u8>>, n: usize) -> Result<(Commons
     }
 }
 
-/// The name of which a copy would be called so.
+/// Returns the name whose copy would have this name.
 fn copied_from<'a>(name: &'a [u8], mark: &[u8]) -> Option<&'a [u8]> {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let rest = &name[..name.len() - digits.count()];

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::testing::plan;
 
-/// The plan of a script with copies of its users.
+/// Returns the plan of a script with copies of its users.
 fn scaled(script: &str, users: &[&str], phases_ns: &[i64]) -> Plan {
     let users = users.iter().map(|user| user.as_bytes().to_vec());
     let (draft, _) = scale(&plan(script), &users.collect(), phases_ns).expect("room");
@@ -19,7 +19,7 @@ fn scaled(script: &str, users: &[&str], phases_ns: &[i64]) -> Plan {
     Plan::open(file.path()).expect("a valid plan")
 }
 
-/// Names before the first operation, and after the last; every result must have an explanation.
+/// Returns names before the first operation, and after the last; all results must be explained.
 fn names(plan: &Plan) -> [BTreeSet<String>; 2] {
     let linear = Linear::walk(plan);
     assert!(linear.unexplained.is_empty());
@@ -85,7 +85,7 @@ fn a_copy_has_its_own_processes_inodes_and_times() {
         }
     }
     let inos = |ops: &[PlanOp]| ops.iter().map(|op| op.ino).collect::<HashSet<u64>>();
-    // What is common keeps its number.
+    // Common directories keep their inode numbers.
     assert_eq!(&inos(&first) & &inos(&third), HashSet::from_iter([0, 2]));
     let ids: HashSet<u32> = plan.threads().iter().map(|thread| thread.tid).collect();
     assert_eq!(ids.len(), 6);

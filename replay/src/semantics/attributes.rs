@@ -1,11 +1,11 @@
-//! What calls do with extended attributes, and which of these are replayed.
+//! Calls on extended attributes: their effects, and which attributes are replayed.
 
 use spoolscope_traces::calls::ids_of;
 use spoolscope_traces::records::PlanOp;
 
 use crate::semantics::{Kind, kind};
 
-/// What a call does with one extended attribute.
+/// The action of a call on one extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrCall {
     Get,
@@ -25,35 +25,35 @@ pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
     }
 }
 
-/// Bytes of an access ACL that says no more than a mode; the kernel makes it one.
+/// Bytes of an access ACL that holds no more than a mode; the kernel turns it into one.
 pub const MODE_AS_ACL: i64 = 28;
-/// Of the longest that are set: one names who is nobody in place of whoever was named.
+/// Bytes of the largest ACL that is replayed; `nobody` replaces the ids in it, which are unknown.
 const LONGEST_ACL: i64 = 512;
 
-/// The permissions that an access ACL sets, where they are known; who is named in it is not recorded.
+/// Returns the permissions that an access ACL sets, if known; the ids in it are not recorded.
 pub fn mode_by_acl(op: &PlanOp) -> Option<u32> {
     let known = op.mode & libc::S_IFMT != 0 && (MODE_AS_ACL..=LONGEST_ACL).contains(&op.size);
     (known && xattr_call(op) == Some(XattrCall::Set)).then_some(op.mode & 0o777)
 }
 
-/// Whether a call on an extended attribute works on what a symlink leads to.
+/// Returns whether a call on an extended attribute works on what a symlink leads to.
 pub fn follows_links(op: &PlanOp) -> bool {
     !NOT_FOLLOWING.contains(&op.op)
 }
 
-/// How an extended attribute is replayed.
+/// The way in which an extended attribute is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrRole {
-    /// Its value means nothing to the kernel: any of the recorded length will do.
+    /// Its value means nothing to the kernel: any value of the recorded length will do.
     Plain,
     /// The access ACL: the kernel takes only one that makes sense.
     Acl,
-    /// Never made: what it would do here is not known.
+    /// Never made: its effect on this machine is not known.
     Left,
 }
 
-/// Security labels and file capabilities mean something to this machine, a default ACL to every
-/// file that is made below it; filesystems read some trusted attributes themselves.
+/// Returns the role of an attribute. Security labels and file capabilities have effects on this
+/// machine, a default ACL on every file made below it; filesystems read some trusted attributes.
 pub fn xattr_role(name: &[u8]) -> XattrRole {
     const READ_BY_FILESYSTEMS: [&[u8]; 2] = [b"trusted.SGI_", b"trusted.overlay."];
     let begins = |start: &&[u8]| name.starts_with(start);
@@ -67,8 +67,8 @@ pub fn xattr_role(name: &[u8]) -> XattrRole {
 
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"system."];
 
-/// What is missing before the name of an extended attribute: a pseudonym of an older trace has lost
-/// its namespace.
+/// Returns what is missing before the name of an extended attribute: a pseudonym of an older trace
+/// has lost its namespace.
 pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
     match NAMESPACES.iter().any(|space| name.starts_with(space)) {
         true => b"",
@@ -76,7 +76,7 @@ pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
     }
 }
 
-/// The whole name of an extended attribute.
+/// Returns the whole name of an extended attribute.
 pub fn whole_xattr(name: &[u8]) -> Vec<u8> {
     [missing_namespace(name), name].concat()
 }

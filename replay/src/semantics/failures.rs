@@ -1,24 +1,25 @@
-//! Why a call failed, where more follows from that than from the failure.
+//! Reasons of failures from which more follows than from the failure itself.
 
 use spoolscope_traces::records::{END_DOT, PlanOp, REASON_AROUND, REASON_BROKEN, REASON_USED_UP};
 
 use super::{Kind, Lock, end, kind, lock};
 
-/// Whether a call was not permitted; to ask for another identity is no matter of files.
+/// Returns whether a call was not permitted; a refused change of identity concerns no files.
 pub fn was_denied(op: &PlanOp) -> bool {
     let denied = op.ret == -i64::from(libc::EACCES) || op.ret == -i64::from(libc::EPERM);
     denied && kind(op) != Kind::Identity
 }
 
-/// Files longer than this may be too long for a filesystem, those below only for a limit (ulimit -f).
+/// Longer files may be too long for a filesystem, shorter ones only for a limit (ulimit -f).
 const LONGEST: i64 = 1 << 40;
 
-/// Why a call failed that only the recorded machine had no means for: space, quota, descriptors or
-/// memory were used up, a file had come to its limit (Postfix sets one for mailboxes), the disk
-/// failed, or was read-only, as it is after a failure; or there was something around that is not
-/// here: another filesystem, a mount point, a program being executed. Made again, it would leave
-/// what it did not leave then. That an extended attribute finds no space is a limit of the
-/// filesystem; a close gives the descriptor back all the same, and of an exec only the lookup is made.
+/// Returns why a call failed that only the recorded machine lacked the means for: space, quota,
+/// descriptors or memory were used up, a file had reached its limit (Postfix sets one for
+/// mailboxes), the disk failed, or was read-only, as it is after a failure; or something was around
+/// that is not here: another filesystem, a mount point, a program being executed. If it were made
+/// again, it would leave what it did not leave then. An extended attribute without space met a
+/// limit of the filesystem; a failed close still frees the descriptor, and of an exec only the
+/// lookup is made.
 pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
     let error = i32::try_from(-op.ret).ok()?;
     let dots = end(op.base) == END_DOT || end(op.base2) == END_DOT;
@@ -28,7 +29,7 @@ pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
             Some(REASON_USED_UP)
         }
         (_, libc::EFBIG) if op.offset.saturating_add(op.size) < LONGEST => Some(REASON_USED_UP),
-        // Of "." and ".." that is told in place of what else would be wrong.
+        // For "." and ".." the kernel returns this before it looks for other errors.
         (Kind::Rename, libc::EBUSY) if dots => None,
         (_, libc::EIO | libc::EROFS) => Some(REASON_BROKEN),
         (_, libc::ETXTBSY) => Some(REASON_AROUND),
@@ -40,7 +41,7 @@ pub fn machine_lacked(op: &PlanOp) -> Option<u8> {
     }
 }
 
-/// Bytes to write: those that were written, if not all were, for the same reasons.
+/// Returns the bytes to write: after a partial write, for the same reasons, those written.
 pub fn to_write(op: &PlanOp) -> i64 {
     match op.ret {
         0.. => op.size.min(op.ret),
@@ -48,12 +49,12 @@ pub fn to_write(op: &PlanOp) -> i64 {
     }
 }
 
-/// Whether a call slept for a lock until a signal came, as by alarm(2): Dovecot gives up an mbox so.
+/// Returns whether a signal ended a sleep for a lock, as of alarm(2): Dovecot's limit for an mbox.
 pub fn was_interrupted(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::EINTR) && matches!(lock(op), Some((Lock::Refused, true)))
 }
 
-/// Whether a call was refused a lock because it would have slept in a circle.
+/// Returns whether a call was refused a lock because it would have slept in a circle.
 pub fn was_deadlock(op: &PlanOp) -> bool {
     op.ret == -i64::from(libc::EDEADLK) && matches!(lock(op), Some((Lock::Refused, _)))
 }

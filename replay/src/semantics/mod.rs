@@ -1,4 +1,4 @@
-//! What a call does to names and objects, as far as its arguments and result tell.
+//! Effects of calls on names and objects, as far as their arguments and results show.
 
 mod attributes;
 mod failures;
@@ -62,15 +62,15 @@ pub enum Kind {
     CopyRange,
     Sendfile,
     Splice,
-    /// The second descriptor's contents become those of the first.
+    /// The first descriptor gets the contents of the second.
     Clone,
     Chroot,
-    /// What executed is `Exec`.
+    /// A successful one is `Exec`.
     FailedExec,
     Chdir,
     Fchdir,
     Umask,
-    /// The user or group that files belong to and are reached by.
+    /// Changes the user or group that files belong to and are reached by.
     Identity,
     Watch,
     Unwatch,
@@ -134,7 +134,7 @@ const fn kind_of_rare_name(name: &[u8]) -> Kind {
         b"copy_file_range" => Kind::CopyRange,
         b"sendfile" => Kind::Sendfile,
         b"splice" => Kind::Splice,
-        b"ioctl" => Kind::Clone, // of what is recorded of it the rest comes as fcntl
+        b"ioctl" => Kind::Clone, // other recorded ioctls come as fcntl
         b"chroot" => Kind::Chroot,
         b"execve" | b"execveat" => Kind::FailedExec,
         b"chdir" => Kind::Chdir,
@@ -148,7 +148,7 @@ const fn kind_of_rare_name(name: &[u8]) -> Kind {
     }
 }
 
-/// More than there are ids of calls and of what stands for no call.
+/// More than there are ids of calls and pseudo operations.
 const IDS: usize = 1024;
 
 static KINDS: [Kind; IDS] = {
@@ -192,12 +192,12 @@ pub fn name(op: &PlanOp) -> String {
     }
 }
 
-/// Whether an operation is a seek to data or to a hole.
+/// Returns whether an operation is a seek to data or to a hole.
 pub fn looks_for_holes(op: &PlanOp) -> bool {
     kind(op) == Kind::Seek && matches!(op.cmd, libc::SEEK_DATA | libc::SEEK_HOLE)
 }
 
-/// Calls of a kind may close descriptors.
+/// Returns whether calls of a kind may close descriptors.
 pub fn may_close(kind: Kind) -> bool {
     matches!(
         kind,
@@ -205,7 +205,7 @@ pub fn may_close(kind: Kind) -> bool {
     )
 }
 
-/// A call may have made what it names, with the group of its directory.
+/// Returns whether a call may have made what it names, with the group of its directory.
 pub fn may_make(op: &PlanOp) -> bool {
     let makes = match kind(op) {
         Kind::Open => open_flags(op) & libc::O_CREAT != 0,
@@ -215,22 +215,22 @@ pub fn may_make(op: &PlanOp) -> bool {
     op.ret >= 0 && uses_path(op) && makes
 }
 
-/// A call learned that a file may be executed, which its mode can forbid to everybody.
+/// Returns whether a call learned that a file may be executed, which its mode can forbid to all.
 pub fn asks_to_execute(op: &PlanOp) -> bool {
     op.ret >= 0 && kind(op) == Kind::Access && op.mode & libc::X_OK as u32 != 0
 }
 
-/// Whether calls of a kind write to their second descriptor what they read from the first.
+/// Returns whether calls of a kind write to their second descriptor what they read from the first.
 pub const fn is_copy(kind: Kind) -> bool {
     matches!(kind, Kind::CopyRange | Kind::Sendfile | Kind::Splice)
 }
 
-/// Whether bytes went from one descriptor to another.
+/// Returns whether bytes went from one descriptor to another.
 pub fn copies(op: &PlanOp) -> bool {
     op.ret > 0 && is_copy(kind(op))
 }
 
-/// Whether the result is a new descriptor.
+/// Returns whether the result is a new descriptor.
 pub fn makes_fd(op: &PlanOp) -> bool {
     op.ret >= 0
         && match kind(op) {
@@ -241,19 +241,19 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         }
 }
 
-/// Whether the first descriptor of a call led out of the spool: the recorder tells nothing of it.
+/// Returns whether the first descriptor of a call led out of the spool: its file is not recorded.
 pub fn is_outside(op: &PlanOp) -> bool {
     op.path == NONE && op.ino == 0 && op.obj_mode == 0
 }
 
-/// Whether what lies outside the spool gets the number of a descriptor, which that closes: a shell
-/// takes back its output so.
+/// Returns whether a file outside the spool takes the number of a descriptor, which is closed
+/// thereby: a shell restores its output in this way.
 pub fn puts_outside(op: &PlanOp) -> bool {
     op.ret >= 0 && is_outside(op) && kind(op) == Kind::Dup2 && op.ret != i64::from(op.fd)
 }
 
-/// Whether the working directory lies outside the spool after a call; find and rm go back so to where
-/// they were started.
+/// Returns whether a call moves the working directory out of the spool; find and rm return in this
+/// way to where they were started.
 pub fn leaves_spool(op: &PlanOp) -> bool {
     let outside = match kind(op) {
         Kind::Chdir => true,
@@ -263,7 +263,7 @@ pub fn leaves_spool(op: &PlanOp) -> bool {
     op.ret >= 0 && op.path == NONE && outside
 }
 
-/// Whether the descriptor that a call makes is closed by exec.
+/// Returns whether the descriptor that a call makes is closed by exec.
 pub fn closes_on_exec(op: &PlanOp) -> bool {
     match kind(op) {
         Kind::Open => open_flags(op) & libc::O_CLOEXEC != 0,
@@ -273,18 +273,18 @@ pub fn closes_on_exec(op: &PlanOp) -> bool {
     }
 }
 
-/// The descriptors that close_range is about, and whether they are only marked as closed by exec.
+/// Returns the descriptors of close_range; true if they are only marked as closed by exec.
 pub fn fd_range(op: &PlanOp) -> (RangeInclusive<i32>, bool) {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     let last = if op.fd2 < 0 { i32::MAX } else { op.fd2 };
     (op.fd.max(0)..=last, op.flags & CLOSE_RANGE_CLOEXEC != 0)
 }
 
-/// As `arg` of a getdents that found no more names: names that were not recorded may be there, and
-/// it is made until there are none.
+/// The `arg` of a getdents that found no more names: names that were not recorded may be there, so
+/// it is repeated until there are none.
 pub const READS_ON: i64 = 1;
 
-/// They use the position of a descriptor.
+/// Calls that use the position of a descriptor.
 const POSITIONED: [u16; 8] = ids_of([
     "read",
     "write",
@@ -296,13 +296,13 @@ const POSITIONED: [u16; 8] = ids_of([
     "sendfile",
 ]);
 
-/// Whether the call uses, or moves, the position of its descriptor.
+/// Returns whether the call uses, or moves, the position of its descriptor.
 pub fn moves_position(op: &PlanOp) -> bool {
     let elsewhere = kind(op) == Kind::Sendfile && op.offset >= 0;
     op.ret >= 0 && POSITIONED.contains(&op.op) && !elsewhere
 }
 
-/// Whether the call fills a `struct statx`.
+/// Returns whether the call fills a `struct statx`.
 pub fn is_statx(op: &PlanOp) -> bool {
     op.op == STATX
 }
@@ -315,17 +315,17 @@ pub fn open_flags(op: &PlanOp) -> i32 {
     }
 }
 
-/// Role of a lock operation, as its result tells.
+/// Role of a lock operation, as its result shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     Exclusive,
     Shared,
-    /// A try that failed because somebody held it, or a query.
+    /// A call that failed, mostly because the lock was held; or a query.
     Refused,
     Release,
 }
 
-/// The lock role of fcntl and flock; the flag tells whether the call may block.
+/// Returns the lock role of fcntl and flock; true if the call may block.
 pub fn lock(op: &PlanOp) -> Option<(Lock, bool)> {
     match kind(op) {
         Kind::Fcntl => fcntl_lock(op),
@@ -339,12 +339,12 @@ pub fn lock(op: &PlanOp) -> Option<(Lock, bool)> {
     }
 }
 
-/// Whether a call may sleep for a lock of those among which the kernel looks for circles.
+/// Returns whether a call may sleep for a lock of the kind that the kernel checks for circles.
 pub fn may_close_circle(op: &PlanOp) -> bool {
     op.cmd == libc::F_SETLKW && fcntl_lock(op).is_some_and(|(_, blocks)| blocks)
 }
 
-/// Whether a call asked for a shared lock; the answer to a query overwrote what it asked.
+/// Returns whether a call asked for a shared lock; the answer to a query overwrote its question.
 pub fn asks_shared(op: &PlanOp) -> bool {
     match kind(op) {
         Kind::Flock => op.cmd & !libc::LOCK_NB == libc::LOCK_SH,
@@ -383,7 +383,7 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
 
 const OF_GROUPS: [u16; 4] = ids_of(["setgid", "setregid", "setresgid", "setfsgid"]);
 
-/// The user and the group that a thread has after a call that may change one of them.
+/// Returns the user and the group of a thread after a call that may change one of them.
 pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
     if op.ret < 0 || kind(op) != Kind::Identity {
         return (uid, gid);
@@ -395,7 +395,8 @@ pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// Whether a call surely made the file that it names: its inode number was another's before.
+/// Returns whether a call surely made the file that it names: its inode number meant another
+/// before.
 pub fn is_birth(op: &PlanOp) -> bool {
     let exclusive = libc::O_CREAT | libc::O_EXCL;
     op.ret >= 0
@@ -406,7 +407,7 @@ pub fn is_birth(op: &PlanOp) -> bool {
         }
 }
 
-/// What an operation has to do with the lease on its file.
+/// Relation of an operation to the lease on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// Takes it, or gives it up.
@@ -427,7 +428,7 @@ pub fn lease(op: &PlanOp) -> Option<Lease> {
     }
 }
 
-/// Whether the command of an fcntl uses a `struct flock`.
+/// Returns whether the command of an fcntl uses a `struct flock`.
 pub fn is_lock_command(cmd: i32) -> bool {
     matches!(
         cmd,
@@ -440,34 +441,34 @@ pub fn is_lock_command(cmd: i32) -> bool {
     )
 }
 
-/// Whether a page fault, on a mapped file, was one of writing.
+/// Returns whether a page fault on a mapped file was a write.
 pub fn dirties(op: &PlanOp) -> bool {
     const WRITES: u32 = 1;
     op.flags & WRITES != 0
 }
 
-/// Whether a mode names a regular file.
+/// Returns whether a mode names a regular file.
 pub fn is_regular(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// Whether a mode names a directory.
+/// Returns whether a mode names a directory.
 pub fn is_directory(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFDIR
 }
 
-/// Whether a mode names a device, which the replayer never makes: a socket stands in for it.
+/// Returns whether a mode names a device; the replayer makes a socket in its place.
 pub fn is_device(mode: u32) -> bool {
     matches!(mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK)
 }
 
-/// Whether what has the first mode may stand in for what has the second. RENAME_WHITEOUT leaves a
-/// device that leads nowhere.
+/// Returns whether an object of the first mode may stand in for one of the second. RENAME_WHITEOUT
+/// leaves a device that leads nowhere.
 pub fn stands_in(found: u32, recorded: u32) -> bool {
     is_device(recorded) && (is_device(found) || found & libc::S_IFMT == libc::S_IFSOCK)
 }
 
-/// Whether a mode names a pipe, a socket or a device: never opened by the replayer.
+/// Returns whether a mode names a pipe, a socket or a device: never opened by the replayer.
 pub fn is_special(mode: u32) -> bool {
     let kind = mode & libc::S_IFMT;
     !matches!(kind, 0 | libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)

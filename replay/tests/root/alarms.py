@@ -1,6 +1,7 @@
-"""An alarm ends the sleep for a lock of DIRECTORY that two others have one after the other.
+"""An alarm ends the sleep for a lock below DIRECTORY, which two processes have in turn.
 
-Writes to LOG how long each sleep lasted, ns by its own clock. One that is granted is an error.
+Writes to LOG how long each sleep lasted, ns by its own clock. A sleep that gets the lock is an
+error.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ Take = Callable[[int, int], None]
 
 
 class WokenError(Exception):
-    """Python calls again after a signal, unless its handler says so."""
+    """Raised by the handler: without it Python repeats a call after a signal."""
 
 
 def woken(*_: object) -> None:
@@ -29,7 +30,7 @@ def holder(take: Take, path: Path, asks_s: float, until_s: float, began: float) 
     time.sleep(max(began + asks_s - time.monotonic(), 0))
     take(fd, fcntl.LOCK_EX)
     time.sleep(max(began + until_s - time.monotonic(), 0))
-    os._exit(0)  # gives it up
+    os._exit(0)  # releases the lock
 
 
 def sleeper(take: Take, path: Path, began: float) -> None:
@@ -49,7 +50,7 @@ def sleeper(take: Take, path: Path, began: float) -> None:
 
 
 def contest(take: Take, path: Path) -> None:
-    """Two have the lock one after the other; the third sleeps through both."""
+    """Run two processes that have the lock in turn, and a third that sleeps through both."""
     began = time.monotonic()
     for work in (
         lambda: holder(take, path, 0, 0.15, began),

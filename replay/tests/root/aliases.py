@@ -6,7 +6,7 @@ from pathlib import Path
 
 root = Path(sys.argv[1])
 MAILS, BODY = 300, b"x" * 2000
-# A domain by its own name, by a relative and by an absolute symlink, and through two of these.
+# Names of a domain: its own, a relative and an absolute symlink, and a way through two of these.
 NAMES = ("example.com", "example.org", "example.net", "all/net")
 
 
@@ -38,7 +38,7 @@ def deliver(box: Path, name: str) -> None:
 
 
 def read(box: Path, _name: str) -> None:
-    """Take each mail that nobody else took, until all are there."""
+    """Take each mail that no other process took, until all are there."""
     while len(list((box / "cur").iterdir())) < 2 * MAILS:
         for mail in list((box / "new").iterdir()):
             try:
@@ -49,7 +49,7 @@ def read(box: Path, _name: str) -> None:
 
 
 def swap() -> None:
-    """What a symlink leads to changes, at once."""
+    """Change the target of a symlink atomically, again and again."""
     for at in range(100):
         (root / f"state.{at}").write_text(str(at))
         (root / "next").symlink_to(f"state.{at}")

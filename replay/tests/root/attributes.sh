@@ -1,9 +1,9 @@
-# Changes of modes, owners, times, sizes, contents and attributes below $1, each by a process of its own;
-# and what user 1000 is denied by them.
+# Changes of modes, owners, times, sizes, contents and attributes below $1, each by a process of its
+# own; and calls of user 1000 that these changes make fail.
 set -eu
 cd "$1"
 other() { setpriv --reuid 1000 --regid 1000 --clear-groups "$@" >/dev/null 2>&1 || true; }
-# Give user 1000 a right to a file of others by an ACL, and take all ACLs away.
+# Give user 1000 a right to another user's file by an ACL, and remove all ACLs.
 allow() {
 	python3 -Sc '
 import os, struct, sys

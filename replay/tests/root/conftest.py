@@ -1,4 +1,4 @@
-"""What several tests replay, and the disks that they replay on."""
+"""Traces that several tests replay, and disks that they replay on."""
 
 import struct
 import subprocess
@@ -57,12 +57,12 @@ def loop(tmp_path: Path, require: Callable[..., None]) -> Iterator[Loop]:
 
 @pytest.fixture
 def parted(loop: Loop, require: Callable[..., None]) -> tuple[Path, Path]:
-    """Return a disk with a partition of 32 MiB, and that."""
+    """Return a disk, and its partition of 32 MiB."""
     disk = loop("disk", 64 * MIB, "--partscan")
     entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, 65536)
     with disk.open("r+b") as file:
         file.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
-    # A kernel may know partitions that it is told of, and no partition table.
+    # A kernel may have partitions that are added by hand, but read no partition table.
     told = subprocess.run(["addpart", disk, "1", "2048", "65536"], capture_output=True, check=False)
     partition = Path(f"{disk}p1")
     if told.returncode or not partition.exists():

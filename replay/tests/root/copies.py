@@ -2,8 +2,8 @@
 
 copies.py DIRECTORY
 
-What each call must return, where it leaves the positions, and what files hold in the end is worked
-out here, apart from any trace.
+The expected results of calls, positions and contents of files are computed here, independently of
+any trace.
 """
 
 import os
@@ -51,7 +51,7 @@ def copy(source: Path, target: Path, data: bytes) -> None:
 
 
 def work(directory: Path) -> None:
-    """Make files, copy them, and the directory with them."""
+    """Make files and copy them, then the directory with them."""
     directory.mkdir()
     for number in range(FILES):
         data = os.urandom(1_000 + 997 * number)
@@ -65,7 +65,7 @@ def work(directory: Path) -> None:
 
 
 def main() -> None:
-    """Run the threads; a failed assertion in one is a failure of all."""
+    """Run the threads; fail if an assertion in one of them fails."""
     failed: list[threading.ExceptHookArgs] = []
     threading.excepthook = failed.append
     places = [Path(sys.argv[1], f"user{number}") for number in range(THREADS)]

@@ -1,6 +1,6 @@
-"""Deadlocks of processes over locks of one file: the kernel refuses the one that closes a circle.
+"""Deadlocks of processes over locks of one file: the kernel refuses a call that closes a circle.
 
-Usage: deadlock.py SPOOL. Prints how often a lock was refused so.
+Usage: deadlock.py SPOOL. Prints how often a lock was refused.
 """
 
 import errno
@@ -15,7 +15,7 @@ ROUNDS, FCNTL = 10, "72"
 
 
 def locked(fd: int, byte: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Wait for one byte; False: that would be a circle."""
+    """Wait for the lock of one byte; return False if that would close a circle."""
     try:
         fcntl.lockf(fd, kind, 1, byte)
     except OSError as error:
@@ -26,12 +26,12 @@ def locked(fd: int, byte: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def sleeps_in_fcntl(pid: int) -> bool:
-    """Tell whether a process is in that call, asleep."""
+    """Return whether a process sleeps in fcntl."""
     return Path(f"/proc/{pid}/syscall").read_text().split()[0] == FCNTL
 
 
 def take_turns(fd: int, number: int, of: int, meet, pids: list[int]) -> None:
-    """Hold the byte of one's number and ask for the next; the last asks when all others sleep."""
+    """Hold byte ``number`` and ask for the next; the last process asks when all others sleep."""
     for turn in range(ROUNDS):
         locked(fd, number)
         meet.wait()
@@ -47,7 +47,7 @@ def take_turns(fd: int, number: int, of: int, meet, pids: list[int]) -> None:
 
 
 def circle(path: Path, of: int) -> None:
-    """Have some processes make a circle again and again."""
+    """Let some processes make a circle again and again."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     meet, pids = Barrier(of), []
     kept.append(meet)
@@ -60,7 +60,7 @@ def circle(path: Path, of: int) -> None:
 
 if __name__ == "__main__":
     processes: list[Process] = []
-    kept: list[object] = []  # else the next barrier lies in the memory of the last
+    kept: list[object] = []  # else the next barrier would lie in the memory of the last
     spool = Path(sys.argv[1])
     circle(spool / "two", 2)
     circle(spool / "three", 3)

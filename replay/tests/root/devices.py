@@ -1,7 +1,7 @@
-"""Makes device nodes, and does with them what can be done; run in the spool to be recorded.
+"""Makes device nodes, and makes all possible calls on them; run in the spool to be recorded.
 
-It prints how many it made ("stand_in"), and how many calls open one, or need one that is open
-("not_a_file").
+It prints how many nodes it made ("stand_in"), and how many calls open one, or need one that is
+open ("not_a_file").
 """
 
 # ruff: noqa: PTH101, PTH102, PTH104, PTH108, PTH116, PTH208
@@ -20,7 +20,7 @@ left_out = Counter[str]()
 
 
 def fails(error: int, call: Callable[..., Any], *args: Any, **more: Any) -> None:
-    """Make a call that must fail so."""
+    """Make a call that must fail with this error."""
     found = 0
     try:
         call(*args, **more)
@@ -30,7 +30,7 @@ def fails(error: int, call: Callable[..., Any], *args: Any, **more: Any) -> None
 
 
 def by_name() -> None:
-    """Do what needs only a name."""
+    """Make calls that need only a name."""
     fails(17, os.mknod, "null", stat.S_IFCHR, os.makedev(1, 3))
     fails(2, os.mknod, "no/null", stat.S_IFCHR, os.makedev(1, 3))
     fails(17, os.mkdir, "null")
@@ -52,7 +52,7 @@ def by_name() -> None:
 
 
 def opened() -> None:
-    """Open them, which the replay leaves out, and whatever follows from that."""
+    """Open them, and use the descriptors; the replay leaves all of that out."""
     fails(6, os.open, "white", os.O_RDONLY)
     fails(6, os.open, "before/white", os.O_RDWR)
     fd = os.open("null", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -74,7 +74,7 @@ def opened() -> None:
 
 
 def white_out() -> None:
-    """Leave devices where something was moved away, as overlayfs does."""
+    """Leave devices in the place of renamed files, as overlayfs does."""
     libc = ctypes.CDLL(None)
     for name in ("a", "b"):
         Path(name).write_text(name)

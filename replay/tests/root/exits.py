@@ -1,4 +1,4 @@
-"""Children below DIRECTORY end, or execute, with a lock; who tries for it then does not wait."""
+"""Children below DIRECTORY end, or execute, with a lock; a later try for it does not wait."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ ROUNDS = 150
 
 
 def child(take: Callable[[int, int], None], name: str, threaded: bool) -> None:
-    """End without giving up the lock, nor closing the file; perhaps with a thread."""
+    """End a child that holds the lock and has the file open; perhaps with a thread."""
     if not os.fork():
         if threaded:
             threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
@@ -24,7 +24,7 @@ def child(take: Callable[[int, int], None], name: str, threaded: bool) -> None:
 
 
 def executes(fd: int, kept: bool) -> None:
-    """Try for the POSIX lock of a child that executed: it has it unless exec closed the file."""
+    """Try for the POSIX lock of a child that executed: exec keeps it unless it closed the file."""
     told, tell = os.pipe()
     stay, go = os.pipe()
     if not os.fork():
@@ -57,4 +57,4 @@ for name, take in (("posix", fcntl.lockf), ("flock", fcntl.flock)):
         executes(fd, kept=bool(at % 2))
 with contextlib.suppress(OSError):
     os.dup2(fd, 1 << 30)  # past any limit
-subprocess.run(["true"], check=True)  # CPython has close_range close all up to INT_MAX
+subprocess.run(["true"], check=True)  # CPython calls close_range up to INT_MAX

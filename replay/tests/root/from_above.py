@@ -1,4 +1,4 @@
-"""Goes down to DIRECTORY from the root, name by name, as rsync does, and works in it from there.
+"""Descends from the root to DIRECTORY, name by name, as rsync does, and works in it from there.
 
 from_above.py DIRECTORY
 """
@@ -11,7 +11,7 @@ FILES = 20
 
 
 def main() -> None:
-    """Give directories inode numbers of files that are gone, and modes by descriptor."""
+    """Make directories with inode numbers of removed files, and set modes by descriptor."""
     place = os.open("/", os.O_PATH | os.O_DIRECTORY)
     for part in Path(sys.argv[1]).parts[1:]:
         os.stat(part, dir_fd=place, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""Names in files as if these were directories; run in the spool to be recorded.
+"""Uses names below files as if these were directories; run in the spool to be recorded.
 
-Every call must fail with ENOTDIR, or the program does.
+The program fails unless every call fails with ENOTDIR.
 """
 
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def fails(call: Callable[..., Any], *args: Any, **more: Any) -> None:
-    """Make a call that must fail so."""
+    """Make a call that must fail with ENOTDIR."""
     found = 0
     try:
         call(*args, **more)
@@ -22,7 +22,7 @@ def fails(call: Callable[..., Any], *args: Any, **more: Any) -> None:
 
 
 def by_descriptor(fd: int, box: int) -> None:
-    """Give all calls a name that begins at a file, also one that goes back from there."""
+    """Give all calls names that begin at a file, also names that go back from there."""
     for name in ("x", "f", ".", "..", "x/y", "../g", "../missing"):
         for flags in (0, os.O_DIRECTORY, os.O_CREAT, os.O_CREAT | os.O_EXCL):
             fails(os.open, name, flags, dir_fd=fd)

@@ -1,7 +1,7 @@
-"""Calls that fail for lack of space, names, descriptors and a disk that works.
+"""Calls that fail for lack of space, inodes, descriptors and a disk that works.
 
-lacking.py DIRECTORY IMAGE - the directory is a small filesystem by itself, in that file. Prints how
-many calls failed by a broken or read-only disk, and how many for lack of something.
+lacking.py DIRECTORY IMAGE - the directory is the mount point of a small filesystem in that file.
+Prints how many calls failed by a broken or read-only disk, and how many for lack of something.
 """
 
 # The calls themselves are the test, so they are made by their own names.
@@ -75,7 +75,7 @@ def use_all_names(failed: Failed) -> None:
 
 
 def use_all_descriptors(failed: Failed) -> None:
-    """An open that would have made the file."""
+    """Fail for lack of descriptors, also in an open that would have made a file."""
     os.unlink("name1")
     fd = os.open("big", os.O_RDONLY)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -88,7 +88,7 @@ def use_all_descriptors(failed: Failed) -> None:
 
 
 def read_only(failed: Failed, directory: str) -> None:
-    """As a filesystem becomes that found itself damaged."""
+    """Make the filesystem read-only, as it becomes when it finds itself damaged."""
     os.closerange(3, 20)
     subprocess.run(["mount", "-o", "remount,ro", directory], check=True)
     with fails(failed, errno.EROFS):
@@ -99,7 +99,7 @@ def read_only(failed: Failed, directory: str) -> None:
 
 
 def broken(failed: Failed, image: str) -> None:
-    """Read what the disk has lost."""
+    """Read a block that the disk has lost."""
     fd = os.open("big", os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     whole = os.stat(image).st_size

@@ -1,4 +1,4 @@
-"""Holds a lease below DIRECTORY; goes on when its input says so. Who opens the file waits for it.
+"""Holds leases below DIRECTORY, for which opens of the files wait; goes on at a line of its input.
 
 Prints how long each open took, in ns.
 """
@@ -18,7 +18,7 @@ def opened(name: str) -> int:
 
 
 def give_up(fd: int, name: str, flags: int) -> None:
-    """Have a child open the file, and give up the lease a while after the kernel asks for it."""
+    """Let a child open the file, and release the lease a while after the kernel asks for it."""
     if not os.fork():
         began = time.monotonic_ns()
         os.close(os.open(f"{directory}/{name}", flags))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that spend their time waiting for locks, and write down how long and who got them.
+ * Processes that spend their time waiting for locks, and log how long each wait was.
  *
  *	locks SPOOL LOG ROUNDS
  *
- * Each appends a line of a length of its own to a file under a lock, asks for the size, and lets
- * go: the sizes tell in which order the lock was had. LOG/<number> is a line for every lock call:
+ * Each appends a line of its own length to a file under a lock, asks for the size, and releases
+ * the lock: the sizes show the order of the holders. LOG/<number> has a line for every lock call:
  *
  *	pid lock wait_ns		(CLOCK_MONOTONIC around the call)
  */
@@ -33,7 +33,7 @@ static long now(void)
 	return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-/* POSIX locks, locks of open files, and flock. */
+/* Kinds: POSIX locks, locks of open files, and flock. */
 static int change(int kind, int fd, int type)
 {
 	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
@@ -48,7 +48,7 @@ static void pause_up_to(int us)
 	usleep(1 + rand_r(&seed) % us);
 }
 
-/* One in four only looks. */
+/* One in four takes a shared lock and only reads. */
 static void visit(int kind, int fd, int number)
 {
 	static const char line[PROCESSES + 1] = "......";

@@ -1,6 +1,6 @@
-"""Mounts and unmounts below a spool, too fast for anybody to look meanwhile, in every way.
+"""Mounts and unmounts below a spool in every way, too fast for a look at the mounts meanwhile.
 
-Usage: mounting.py SPOOL. Prints how often it called what in, or about, other filesystems.
+Usage: mounting.py SPOOL. Prints the number of its calls in, or about, other filesystems, by name.
 """
 
 # ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH108
@@ -23,7 +23,7 @@ counted: Counter[str] = Counter()
 
 
 def checked(result: int) -> int:
-    """Return what a call returned, or raise its error."""
+    """Return the result of a call, or raise its error."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
@@ -37,13 +37,13 @@ def mount(place: str, source: str = "none", kind: bytes = b"tmpfs", flags: int =
 
 
 def umount(place: str, flags: int = 0) -> None:
-    """Unmount the last that was mounted there."""
+    """Unmount the last mount at a place."""
     counted["umount2"] += 1
     checked(LIBC.umount2(place.encode(), flags))
 
 
 def move_mount(descriptor: int, place: str) -> None:
-    """Mount what a descriptor stands for."""
+    """Mount the tree or filesystem of a descriptor."""
     counted["move_mount"] += 1
     to = ctypes.c_char_p(place.encode())
     checked(LIBC.syscall(MOVE_MOUNT, descriptor, b"", AT_FDCWD, to, EMPTY_PATH))
@@ -61,7 +61,7 @@ def touch(path: str) -> None:
 
 
 def quickly() -> None:
-    """Use one directory in turn as it is and with a filesystem on it."""
+    """Use one directory in turn without and with a filesystem on it."""
     os.mkdir("quick")
     for turn in range(20):
         mount(f"{SPOOL}/quick")
@@ -84,7 +84,7 @@ def quickly() -> None:
 
 
 def one_on_another() -> None:
-    """Mount on what is mounted, show the spool there, and rename what lies above."""
+    """Mount on a mount, bind the spool there, and rename directories above."""
     os.makedirs("n/a/b")
     os.mkdir("shown")
     mount("n/a")
@@ -139,7 +139,7 @@ def by_descriptors() -> None:
 
 
 def alone() -> None:
-    """Mount in a namespace that this process makes for itself, and its child is in."""
+    """Mount in a namespace that this process makes for itself and its child."""
     os.mkdir("alone")
     if not (child := os.fork()):
         checked(LIBC.unshare(NEWNS))
@@ -159,14 +159,14 @@ def alone() -> None:
 
 
 def refused() -> None:
-    """Fail to unmount what is no mount."""
+    """Fail to unmount a directory that is no mount point."""
     with suppress(OSError):
         umount("alone")
 
 
 if __name__ == "__main__":
     os.chdir(SPOOL)
-    # As systemd has them, mounts are shared: such ones cannot be moved.
+    # systemd makes mounts shared, and shared mounts cannot be moved.
     checked(LIBC.unshare(NEWNS))
     checked(LIBC.mount(b"none", b"/", None, ctypes.c_ulong(PRIVATE | 1 << 14), None))
     for act in (quickly, one_on_another, moved, by_descriptors, alone, refused):

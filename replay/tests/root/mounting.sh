@@ -1,6 +1,6 @@
-# Mounts other filesystems below the spool $1, works in them, and takes them away; shows a directory
-# of the spool at another place of it; and does so where others do not see it. Before it began, a
-# tmpfs was mounted on `sub` and `src` on `early`.
+# Mounts other filesystems below the spool $1, works in them, and unmounts them; binds a directory
+# of the spool at another place of it; and does both in mount namespaces of its own. Before it
+# began, a tmpfs was mounted on `sub` and `src` on `early`.
 set -e
 cd "$1"
 mkdir over bound
@@ -17,7 +17,7 @@ ls over > /dev/null
 umount over
 [ "$(cat over/own)" = under ]
 mv over/own over/was
-# The same number of a mount, and the same place.
+# A new mount at the same place, with the same mount number.
 mount -t tmpfs none over
 touch over/was over/other
 umount over
@@ -31,7 +31,7 @@ mkdir "$1/bound/d"
 umount bound
 rmdir bound src/d
 
-# What was mounted before.
+# Filesystems that were mounted before.
 mkdir sub/d
 touch "$1/early/1"
 umount "$1/sub"
@@ -42,7 +42,7 @@ umount early
 mkdir early/own
 touch "$1/early/own/2" src/last
 
-# For a process and its children alone, and with the number of a namespace that is gone.
+# Mounts of one process and its children, then a namespace with the number of one that is gone.
 for turn in 1 2; do
     unshare -m sh -ec 'mount -t tmpfs none "$1/sub"; mkdir "$1/sub/d"; touch sub/d/f
         mv "$1/sub/d/f" sub/d/g; (cd sub; touch r ../side); umount "$1/sub"

@@ -1,4 +1,4 @@
-"""Calls of programs that work on mailboxes besides the server's, each with the answer it must get.
+"""Calls of programs that work on mailboxes beside the server; each must have its expected result.
 
 others.py DIRECTORY
 """
@@ -15,7 +15,7 @@ def main() -> None:
     outside = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     box = directory / "box"
     box.mkdir()
-    # rsync sets the times of the directory that it is in by ".", and follows no symlink.
+    # rsync sets the times of its working directory by ".", and follows no symlink.
     inside = os.open(box, os.O_RDONLY | os.O_DIRECTORY)
     os.utime(".", (1, 1), dir_fd=inside, follow_symlinks=False)
     assert box.stat().st_mtime == 1
@@ -25,7 +25,7 @@ def main() -> None:
         Path("mail").write_text("x")
         os.fchdir(outside)
         (box / "mail").unlink()
-    # lmtpd of Cyrus asks for a name that is not configured, in the directory of its configuration.
+    # lmtpd of Cyrus calls stat with an empty (unconfigured) name, in its configuration directory.
     os.chdir(box)
     try:
         os.stat("")  # noqa: PTH116 - a Path has a name
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def with_a_mask(directory: Path) -> None:
-    """Begin with umask, as the children do that deliver for Exim."""
+    """Begin with umask, as the delivering children of Exim do."""
     child = os.fork()
     if not child:
         before = os.umask(0o027)
@@ -51,10 +51,10 @@ def with_a_mask(directory: Path) -> None:
 
 
 def as_somebody(directory: Path) -> None:
-    """Become a user as servers do, and ask as one who may not write, as doveadm then does."""
+    """Become a user as servers do, and make calls without write permission, as doveadm does."""
     child = os.fork()
     if not child:
-        os.chdir(directory)  # those above are not for everybody
+        os.chdir(directory)  # directories above it are closed to the user
         os.setgroups([])
         os.setgid(SOMEBODY)
         os.setuid(SOMEBODY)
@@ -71,7 +71,7 @@ def as_somebody(directory: Path) -> None:
 
 
 def as_member(directory: Path) -> None:
-    """Work in what belongs to a group, which is not recorded, and be denied what does not."""
+    """Work in a directory of a group, which is not recorded, and be denied other calls."""
     (directory / "shared").mkdir()
     os.chown(directory / "shared", 0, GROUP)
     (directory / "shared").chmod(0o770)
@@ -82,7 +82,7 @@ def as_member(directory: Path) -> None:
         os.setgid(SOMEBODY)
         os.setuid(SOMEBODY)
         Path("shared/mail").write_text("x")
-        # As Dovecot, which may not make a dotlock beside an mbox.
+        # Like Dovecot, which may not make a dotlock beside an mbox.
         denied = [lambda: Path("other").mkdir(), lambda: os.setuid(0)]
         for call in denied:
             try:

@@ -1,6 +1,6 @@
-"""Opens a file in DIRECTORY and sends it to a child, which goes on where the parent was.
+"""Opens a file in DIRECTORY and sends it to a child, which goes on at the parent's position.
 
-The parent has closed it before the child uses it. Both look for programs that are not there.
+The parent has closed it before the child uses it. Both look for programs that do not exist.
 """
 
 import os

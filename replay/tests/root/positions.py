@@ -1,7 +1,7 @@
 """Locks of bytes that are counted from the position, as lockf(3) does; run in the spool.
 
-Two processes have a position each, and print where they lock; then two share one, and
-take whatever that gives them. It holds one lock at a time, so that none is a deadlock.
+Two processes have a position each, and print where they lock; then two share one, and lock
+wherever that happens to be. Each holds one lock at a time, so that there is no deadlock.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ def locks(fd: int, seed: int, *, told: bool) -> None:
 
 
 def two(path: str, *, shared: bool) -> None:
-    """Do so in two processes at once."""
+    """Lock in two processes at once."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     for seed in range(2):
         if not os.fork():

@@ -77,7 +77,7 @@ def read(number: int) -> None:
 
 
 def append(path: str, size: int) -> None:
-    """Append under a record lock, as index logs are."""
+    """Append under a record lock, as servers do to index logs."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     os.write(fd, b"i" * size)
@@ -92,7 +92,7 @@ def tail(path: str) -> None:
 
 
 def rewrite(number: int) -> None:
-    """Replace a file under a dotlock, as uidlists are."""
+    """Replace a file under a dotlock, as servers do with uidlists."""
     for _ in range(200):
         try:
             fd = os.open("list.lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

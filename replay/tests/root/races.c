@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that race for names, as hard as they can, and write down who won.
+ * Processes that race for names, as hard as they can, and log the winners.
  *
  *	races SPOOL LOG SEED ROUNDS
  *
@@ -62,7 +62,7 @@ static void make(const char *path, int bytes)
 		exit(3);
 }
 
-/* One name that everybody replaces, and that everybody takes away. */
+/* One name that all processes replace and remove. */
 static void replace(int number, int round)
 {
 	char own[64];
@@ -109,7 +109,7 @@ static void append(void)
 	close(fd);
 }
 
-/* A folder that everybody makes, fills, empties and removes. */
+/* A folder that all processes make, fill, empty and remove. */
 static void folder(int number)
 {
 	char inside[64], moved[64];

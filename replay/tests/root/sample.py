@@ -1,4 +1,4 @@
-"""The shipped sample, and what a replay of it leaves behind."""
+"""The shipped sample, and the tree that a replay of it leaves."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ Tree = dict[str, tuple[int, ...]]
 
 
 def mailboxes() -> list[str]:
-    """Return the directories of users, those first that most calls name something in."""
+    """Return the directories of users; the first is the one with names in most calls."""
     connection = Trace.open(SAMPLE).connect()
     found = connection.execute(
         "SELECT regexp_extract(p.path, '^(mail/[^/]+)/', 1) box, count(s.path_id) n"
@@ -21,7 +21,7 @@ def mailboxes() -> list[str]:
 
 
 def tree(root: Path) -> Tree:
-    """Return what lstat shows of every name; sizes and links of files only."""
+    """Return facts of lstat for every name; sizes and link counts of files only."""
     found = {}
     for directory, below, files in os.walk(root):
         for name in (*below, *files):

@@ -1,4 +1,5 @@
-# What scripts of operators do below $1: redirections, locks, copies with their modes, edits in place.
+# Calls of operators' scripts below $1: redirections, locks, copies with their modes, edits in
+# place.
 set -eu
 cd "$1"
 mkdir -p users/a/{tmp,new,cur} users/b/{tmp,new,cur} boxes

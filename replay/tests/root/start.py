@@ -1,4 +1,4 @@
-"""Holds files, a lock and a mapping below DIRECTORY; goes on when its input says so.
+"""Holds files, a lock and a mapping below DIRECTORY; goes on at a line of its input.
 
 A child shares the position of a file without a name, another waits for the lock.
 """
@@ -21,7 +21,7 @@ def opened(name: str, size: int) -> int:
 
 
 def reader() -> None:
-    """Read after the parent has."""
+    """Read after the parent has read."""
     os.read(ready[0], 1)
     assert os.lseek(gone, 0, os.SEEK_CUR) == 200
     assert len(os.read(gone, 100)) == 100

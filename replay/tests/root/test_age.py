@@ -1,4 +1,4 @@
-"""Aged images: as filefrag (e2fsprogs) shows them, by the seed, and free of what aged them."""
+"""Aged images: their extents by filefrag (e2fsprogs), and their churn, which the seed decides."""
 
 import os
 import re
@@ -26,7 +26,7 @@ AGE = Age(7, 1.0)
 
 @pytest.fixture
 def trace(script, tmp_path) -> Path:
-    """Directories with mails of some KiB, mailboxes of 8 MiB, and calls on one of each."""
+    """Return a trace of mails of some KiB, mailboxes of 8 MiB, and calls on one of each."""
     ino = 100
     for box in ("box", "box/cur"):
         script.entry(box, ino=ino, mode=DIR)
@@ -105,7 +105,7 @@ def test_the_seed_makes_the_churn(trace, tmp_path, require):
         assert told["bytes_made"] <= told["free_bytes_before"]
         assert told["files_made"] - told["files_removed"] == told["files_kept"]
     (first, refused), (again, refused_again), (other, _) = found
-    # Where a directory hashes names by the filesystem's own seed, room may end a file earlier.
+    # If directories hash names with the filesystem's own seed, space may end one file earlier.
     assert len(first ^ again) <= refused + refused_again < len(first) / 50
     assert len(first ^ other) > len(first)
 

@@ -1,4 +1,4 @@
-"""Six processes reach one mailbox by four names, through symlinks: who wins, what is left."""
+"""Six processes reach one mailbox by four names, through symlinks: same winners, same tree."""
 
 import json
 import sys
@@ -30,5 +30,5 @@ def test_names_through_symlinks_are_put_in_order_with_those_they_stand_for(
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
     assert row["final_state"]["checked"] > MAILS
     plan = json.loads((tmp_path / "out/plan.json").read_text())
-    # One of the two who deliver has another name, for four calls a mail.
+    # One of the two delivering processes uses another name, in four calls for each mail.
     assert row["syscalls"] > plan["followed"] > 2 * MAILS

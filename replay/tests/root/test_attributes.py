@@ -1,4 +1,4 @@
-"""Modes, owners, times and attributes: only their changes put one process after another."""
+"""Modes, owners, times and attributes: only changes of these order the processes."""
 
 from pathlib import Path
 

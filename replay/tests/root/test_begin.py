@@ -1,4 +1,4 @@
-"""The state in which a replay begins: kept images, caches, and what the data is like."""
+"""The state in which a replay begins: kept images, caches, and properties of the data."""
 
 import json
 import os
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def trace(script, tmp_path) -> Path:
-    """Directories, files of 1 MiB, a link, a symlink, and a call that reads a file."""
+    """Return a trace of directories, files of 1 MiB, links, and a call that reads a file."""
     script.entry("box", ino=2, mode=DIR)
     for number in range(40):
         script.entry(f"box/m{number}", ino=100 + number, mode=REG, size=MIB, mtime_ns=10**18)
@@ -56,7 +56,7 @@ def test_a_copied_image_is_the_one_that_was_kept(fstype, trace, tmp_path, requir
         engine.fixture(target.mount)
         target.cool(kept)
         first = tree(target.mount)
-        (target.mount / "box" / "m3").unlink()  # nothing done later gets into what was kept
+        (target.mount / "box" / "m3").unlink()  # later changes do not reach the kept image
     with prepared(candidate, tmp_path, SMALLEST_BYTES, kept) as target:
         assert target.copied
         assert tree(target.mount) == first
@@ -73,12 +73,12 @@ def test_later_rounds_begin_with_a_copy(trace, tmp_path, require):
 
 
 def in_memory(mount: Path) -> int:
-    """Bytes of the files below a directory that are in the page cache."""
+    """Return how many bytes of the files below a directory are in the page cache."""
     return sum(resident(mount).values())
 
 
 def resident(mount: Path) -> dict[str, int]:
-    """Bytes of each file below a directory that are in the page cache, if any, by fincore(1)."""
+    """Return by fincore(1) how many bytes of each file are in the page cache, if any."""
     files = sorted(str(path) for path in mount.rglob("m*"))
     done = subprocess.run(
         ["fincore", "--noheadings", "--bytes", "--output", "RES,FILE", *files],
@@ -105,7 +105,7 @@ def test_caches_are_what_was_asked_for(cache, trace, tmp_path, require):
 
 
 def of_waits(trace: Path, kind: str) -> Path:
-    """Have a trace say that its recorder saw waits, and which snapshot it took."""
+    """Change meta.json: the recorder saw waits, and took a snapshot of this kind."""
     meta = json.loads((trace / "meta.json").read_text())
     meta |= {"programs": {"attached": ["on_switch"]}, "snapshot": {"kind": kind}}
     (trace / "meta.json").write_text(json.dumps(meta))
@@ -114,7 +114,7 @@ def of_waits(trace: Path, kind: str) -> Path:
 
 @pytest.fixture
 def looked_at(script, tmp_path) -> Callable[[str], Path]:
-    """Names that are looked at, and two files that are read: for m1 the recording had to wait."""
+    """Return a trace of stats of names, and reads of two files; the read of m1 had to wait."""
     script.entry("box", ino=2, mode=DIR)
     for number in range(300):
         script.entry(f"box/m{number}", ino=100 + number, mode=REG, size=64 * 1024)
@@ -133,14 +133,14 @@ def looked_at(script, tmp_path) -> Callable[[str], Path]:
 
 
 def reads_of(mount: Path) -> int:
-    """Sectors that were read of the disk below a directory, as the kernel counts them."""
+    """Return the kernel's count of sectors that were read from the disk below a directory."""
     dev = mount.stat().st_dev
     disk = Path(f"/sys/dev/block/{os.major(dev)}:{os.minor(dev)}/stat")
     return int(disk.read_text().split()[2])
 
 
 def test_names_are_in_memory_that_the_recorder_had_read(looked_at, tmp_path, require):
-    """As the disk's own count of reads has it: fewer than from cold caches, by the names."""
+    """By the disk's count of reads, names are not read; from cold caches they are."""
     require("ext4")
     trace, reads = looked_at("full"), {}
 
@@ -159,12 +159,12 @@ def test_names_are_in_memory_that_the_recorder_had_read(looked_at, tmp_path, req
     cached = watched("recorded")["cached"]
     assert (cached["names"], cached["files"], cached["data_bytes"]) == (301, 1, 65536)
     assert reads["recorded"] == 65536 // 512  # m1 alone
-    # m0 as well, and the names of the directory; the mount has read the first 512 inodes.
+    # m0 is read, too, and the names of the directory; the mount has read the first 512 inodes.
     assert reads["cold"] >= 2 * 65536 // 512 + 4096 // 512
 
 
 def test_data_is_in_memory_that_no_call_waited_for(looked_at, tmp_path, require):
-    """As fincore has it; without a snapshot names are those that no call waited for."""
+    """By fincore; without a snapshot, the names in memory are those that no call waited for."""
     require("ext4")
     held: dict[str, int] = {}
 
@@ -178,7 +178,7 @@ def test_data_is_in_memory_that_no_call_waited_for(looked_at, tmp_path, require)
 
 
 def used(trace: Path, place: Path, content: Content) -> int:
-    """Bytes that the fixture takes on btrfs with compress=zstd."""
+    """Return the bytes that the fixture takes on btrfs with compress=zstd."""
     place.mkdir()
     build(Trace.open(trace), place / "plan")
     engine = Engine(place / "plan", content)
@@ -193,7 +193,7 @@ def used(trace: Path, place: Path, content: Content) -> int:
 
 
 def test_data_compresses_as_asked_for(trace, tmp_path, require):
-    """By the space that btrfs says is gone: all of it, and a fifth and its bookkeeping."""
+    """By the used space of btrfs: all of the data, and a fifth of it with bookkeeping."""
     require("btrfs")
     noise = used(trace, tmp_path / "noise", Content())
     easy = used(trace, tmp_path / "easy", Content(compressible=80))

@@ -11,7 +11,7 @@ from spoolscope.replay.run import replay
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
-# exec is not repeated when it failed, an unknown fcntl command cannot be trusted to be harmless.
+# A failed exec is not repeated, and an unknown fcntl command may do harm.
 SKIPPED = {"execve", "execveat", "fcntl"}
 
 

@@ -1,4 +1,4 @@
-"""The certificate against a second clock, and with a fault that it must tell."""
+"""The certificate against a second clock, and with a fault that it must show."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_pa
         end = np.sort(outcomes["end_ns"].to_numpy()[mine])
         calls = np.sort(np.array(calls))
         assert len(calls) == len(issue)
-        # 50 us: two clocks are compared that are set against each other at other moments.
+        # 50 us: the offset of the two clocks was measured at other moments.
         assert (calls >= issue - 50_000).all()
         assert (calls <= end + 50_000).all()
         expected = np.sort(due[outcomes["call"].to_numpy()[mine]])
@@ -68,13 +68,13 @@ def test_the_recorder_sees_calls_issued_when_the_certificate_says(script, tmp_pa
     by_recorder, by_engine = np.concatenate(late), np.concatenate(told)
     assert row["lateness_p50_ns"] == np.percentile(by_engine, 50, method="higher")
     assert row["lateness_p99_ns"] == np.percentile(by_engine, 99, method="higher")
-    # What lies between the two is the way into the kernel, and a CPU lost on it now and then.
+    # The difference is the way into the kernel, on which the CPU is sometimes lost.
     assert abs(np.median(by_recorder) - row["lateness_p50_ns"]) < 100_000
 
 
 @pytest.mark.times
 def test_a_stopped_task_is_told(script, tmp_path):
-    """SIGSTOP for 300 ms: the calls of that task are late, and the machine is to blame."""
+    """After SIGSTOP for 300 ms the calls of that task are late, because of the machine."""
     for n in range(400):
         for tid in (10, 11):
             script.call(tid, 5 * n, "stat", "x", ret=-2)
@@ -94,10 +94,10 @@ def test_a_stopped_task_is_told(script, tmp_path):
     assert len(stopped) == 1
     told = row["certificate"]
     late = told["lateness"]
-    # Due calls are 5 ms apart: it was stopped at most that long before one was due.
+    # Calls are due every 5 ms: the stop began at most that long before one was due.
     assert late["longest_stall"]["ns"] >= STOP_NS - 5 * MS
     assert late["max_ns"] >= STOP_NS - 5 * MS
-    # 60 calls of its 400 came due meanwhile; those of the last ms may be under 1 ms late.
+    # 60 of its 400 calls were due meanwhile; those of the last ms may be less than 1 ms late.
     assert late["over_1ms_by_machine"] >= 57
     assert late["parts"]["machine"]["share"] > 0.5
     assert told["verdict"] == "unfaithful"

@@ -21,12 +21,12 @@ def test_copies_begin_and_end_where_they_did(spool, tmp_path, require):
     mount = spool("ext4")
     command = [sys.executable, str(Path(__file__).with_name("copies.py")), str(mount)]
     done = record(Request([mount], tmp_path / "trace", command=command))
-    assert done.command_status == 0  # results, positions and contents were as the program expects
+    assert done.command_status == 0  # results, positions and contents were as expected
     given = duckdb.sql(
         f"""SELECT count("offset"), count(arg) FROM '{done.trace}/syscalls.parquet'
         WHERE syscall IN ('sendfile', 'copy_file_range', 'splice') AND ret > 0"""
     ).fetchall()
-    # From: two of sendfile, one of each other; to: one of copy_file_range, one of splice.
+    # Input offsets: two of sendfile, one of each other call; output: one each of the others.
     assert given[0][0] >= 4 * COPIES
     assert given[0][1] == 2 * COPIES
     for row in replay(done.trace, list(FILESYSTEMS), tmp_path / "out", pace="afap"):
@@ -64,7 +64,7 @@ def test_what_cp_clones_has_the_contents_of_its_source(spool, tmp_path, require,
         WHERE syscall = 'ioctl' AND fd2 IS NOT NULL GROUP BY errno"""
     ).fetchall()
     shares = fstype != "ext4"
-    # From outside it cannot be cloned.
+    # A file outside the filesystem cannot be cloned.
     assert dict(cloned) == {0: 3, errno.EXDEV: 1} if shares else {errno.EOPNOTSUPP: 3}
     rows = replay(done.trace, list(FILESYSTEMS), tmp_path / "out", pace="afap")
     for row in rows:

@@ -1,4 +1,4 @@
-"""Locks that were refused as they would have closed a circle are refused so again."""
+"""Locks that were refused because they would have closed a circle are refused again."""
 
 import errno
 import sys

@@ -1,4 +1,4 @@
-"""Calls that were denied to a root without all capabilities: a backup that may only read."""
+"""Calls that were denied to root without all capabilities, as to a backup that may only read."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ OF_ALICE = {"uid": 5000, "gid": 5000}
 
 @pytest.fixture
 def mailbox(script, require):
-    """A mailbox of a user, in which root can read by CAP_DAC_READ_SEARCH alone."""
+    """A mailbox of a user, in which root can read with CAP_DAC_READ_SEARCH only."""
     require("root")
     script.entry("alice", ino=2, mode=DIR, **OF_ALICE)
     script.entry("alice/m", ino=5, mode=REG, size=9000, **OF_ALICE)
@@ -69,7 +69,7 @@ def test_what_modes_forbid_is_denied_to_a_root_without_capabilities(mailbox, tmp
     script.call(10, 5, "rename", "alice/m", ret=EACCES, path2="mine/m")
     script.call(10, 6, "access", "alice/m", ret=EACCES, mode=2)
     script.call(10, 7, "truncate", "alice/m", ret=EACCES, offset=0)
-    # What was permitted is permitted afterwards as before.
+    # Calls that were permitted before are permitted afterwards, too.
     script.call(10, 8, "access", "alice/m", mode=2, **file)
     script.call(10, 9, "stat", "alice/m", **file)
     assert replayed(script, tmp_path) == []

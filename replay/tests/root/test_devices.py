@@ -1,4 +1,4 @@
-"""Device nodes are not made: sockets stand in, and only what needs the device is left out."""
+"""Device nodes are replaced by sockets, and only calls that need the device are left out."""
 
 import json
 import os

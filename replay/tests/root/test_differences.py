@@ -1,4 +1,4 @@
-"""Classes of differences against what filesystems really do, and one in a whole replay."""
+"""Classes of differences against real results of filesystems, and one in a whole replay."""
 
 import ctypes
 import errno
@@ -111,7 +111,7 @@ def clone(offset: int) -> Callable[[Path], None]:
     return make
 
 
-# Call, what it is asked, and a function that makes it.
+# By name: the call, its arguments that matter, and a function that makes it.
 CASES: dict[str, tuple[str, dict[str, int], Callable[[Path], None]]] = {
     "rename": ("rename", {}, onto_full),
     "symlink": ("symlink", {"text": 1024}, lambda at: (at / "s").symlink_to("t" * 1024)),
@@ -149,7 +149,7 @@ def asked(call: str, what: dict[str, int], recorded: int, replayed: int) -> Answ
 
 
 def test_classes_say_what_these_filesystems_do(tmp_path, require):
-    """Every pair of types that answer differently is allowed to, and by a class of its answers."""
+    """For every pair of types with different results there is a class with both results."""
     found: dict[str, dict[str, int]] = {}
     for fstype in TYPES:
         require("ext4" if fstype.startswith("ext") else fstype)

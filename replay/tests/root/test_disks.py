@@ -27,14 +27,14 @@ def run(*words: object) -> str:
 
 
 def twice(*paths: Path, overwritten: tuple[str, ...] = ()) -> Disks:
-    """Ask for a device, and perhaps one for journals, in the way that is asked for."""
+    """Ask for a device, and perhaps one for journals, and confirm both."""
     found = given(Asked(paths[0], paths[1] if len(paths) > 1 else None, paths, overwritten))
     assert found is not None
     return found
 
 
 def refusal(*paths: Path) -> str:
-    """Return why a device is not formatted, having looked that nothing on it has changed."""
+    """Return why a device is not formatted, after a check that nothing on it has changed."""
     held = [begin_of(path) for path in paths]
     with pytest.raises(SpoolscopeError) as caught:
         twice(*paths)
@@ -87,7 +87,7 @@ def test_what_is_no_block_device(tmp_path: Path) -> None:
 def test_a_mounted_one(
     fstype: str, loop: Loop, tmp_path: Path, require: Callable[..., None]
 ) -> None:
-    """The number of a btrfs file or mount is not that of its device."""
+    """The device number of a file or mount on btrfs is not that of its device."""
     require(fstype)
     device = loop(size_bytes=128 * MIB)
     run(f"mkfs.{fstype}", "-q", device)
@@ -145,7 +145,7 @@ def test_one_below_a_loop_device(loop: Loop) -> None:
 def test_what_other_devices_are_made_of(
     files: dict[str, str], said: str, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a copy of what /sys says of a disk: here is no kernel that makes them."""
+    """Imitate the files of /sys, as this kernel may have no such devices."""
     device = loop()
     place = tmp_path / "sys" / "loop"
     made = tmp_path / "sys" / "dm-0"
@@ -176,7 +176,7 @@ def test_a_part_of_a_mapped_device_or_an_array(kind: str, loop: Loop) -> None:
         "dm": ["dmsetup", "remove", "spsc-test"],
         "md": ["mdadm", "--stop", "/dev/md/spsc-test"],
     }[kind]
-    # Not by trying: the programs would leave special files behind.
+    # A try would leave special files behind.
     if {"dm": "device-mapper", "md": " md\n"}[kind] not in devices_of_the_kernel():
         pytest.skip(f"this kernel has no {kind}, or has not loaded it")
     try:
@@ -194,7 +194,7 @@ def test_a_part_of_a_mapped_device_or_an_array(kind: str, loop: Loop) -> None:
 
 
 def test_one_that_a_program_has_open(loop: Loop) -> None:
-    """As a virtual machine or a database does, without asking the kernel for it alone."""
+    """A virtual machine or a database opens it like this, without O_EXCL."""
     device = loop()
     words = [sys.executable, "-c", "import sys; f = open(sys.argv[1], 'rb'); print(); input()"]
     pipe = subprocess.PIPE
@@ -206,7 +206,7 @@ def test_one_that_a_program_has_open(loop: Loop) -> None:
 
 
 def test_one_that_the_kernel_has_given_away(loop: Loop, tmp_path: Path) -> None:
-    """A use that cannot be seen otherwise: the second device of a filesystem names the first."""
+    """The use of a filesystem's second device is seen by O_EXCL only: mounts name the first."""
     first, second = loop(size_bytes=128 * MIB), loop("second", 128 * MIB)
     run("mkfs.btrfs", "-q", "-d", "raid1", "-m", "raid1", first, second)
     run("btrfs", "device", "scan", first, second)
@@ -274,7 +274,7 @@ def test_a_part_of_lvm_or_md_that_is_not_active(kind: str, loop: Loop) -> None:
 
 
 def lvm_label() -> bytes:
-    """Return the label of a physical volume, as lvm2's lib/label/label.h has it."""
+    """Return the label of a physical volume, by lvm2's lib/label/label.h."""
     rest = struct.pack("<I8s", 32, b"LVM2 001") + b"x" * 32 + bytes(440)
     crc = 0xF597A6CF
     for byte in rest[: 512 - 20]:
@@ -285,7 +285,7 @@ def lvm_label() -> bytes:
 
 
 def md_superblock() -> bytes:
-    """Return a superblock of version 1.2, as the kernel's md_p.h has it, with its checksum."""
+    """Return a superblock of version 1.2, by the kernel's md_p.h, with its checksum."""
     block = bytearray(256 + 2 * 128)
     struct.pack_into("<III", block, 0, 0xA92B4EFC, 1, 0)
     block[16:32] = bytes(range(16))
@@ -298,7 +298,7 @@ def md_superblock() -> bytes:
 
 
 def test_what_spoolscope_left_is_no_obstacle(loop: Loop, require: Callable[..., None]) -> None:
-    """Its label, and a log, which has none, of a filesystem that has it."""
+    """Its label is recognized, and a log without a label by its filesystem, which has one."""
     require("xfs")
     main, log = loop(size_bytes=320 * MIB), loop("log", 64 * MIB)
     run("mkfs.xfs", "-q", "-L", LABEL, "-l", f"logdev={log}", main)

@@ -20,7 +20,7 @@ CALLS = 50_000
 
 
 def left_behind(place: Path) -> list[str]:
-    """Return loop devices of files in a directory, which are there as long as a mount is."""
+    """Return loop devices of files in a directory; they exist as long as a mount of them."""
     done = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if str(place) in line]
 
@@ -72,7 +72,7 @@ def test_recording_a_replay_sees_the_same_calls(race, tmp_path):
         return record(request).command_status or 0
 
     calls = wrong = seed = 0
-    # One wrong result in 50,000 is allowed (see test_races.py): whether it is more shows over more.
+    # One wrong result in 50,000 is allowed (see test_races.py): more calls show if it is more.
     while not calls or (wrong > calls // CALLS and calls < 4 * CALLS):
         seed += 1
         trace, out = race(2 + seed), tmp_path / f"out{seed}"
@@ -86,7 +86,7 @@ def test_recording_a_replay_sees_the_same_calls(race, tmp_path):
         for path in (trace, Path(row["run"]) / "trace"):
             names = pc.value_counts(Trace.open(path).table("syscalls")["syscall"].cast("string"))
             counts.append({n["values"]: n["counts"] for n in names.to_pylist()})
-        # Who got a lock too early gave it back, and asked again.
+        # A process that got a lock too early released it, and asked again.
         counts[0]["fcntl"] += 2 * row["locks_given_back"]
         for name in ("rename", "unlink", "fcntl", "fsync", "fdatasync", "link", "mkdir", "rmdir"):
             assert counts[1][name] == counts[0][name], name

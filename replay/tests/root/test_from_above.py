@@ -1,4 +1,4 @@
-"""A program comes to the spool from the root, by descriptors of directories above it."""
+"""A program descends to the spool from the root, by descriptors of directories above it."""
 
 import sys
 from pathlib import Path

@@ -25,7 +25,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 PLANS, ORDERS = 100, 40
 ORDER_HEADER = 64
-"""Bytes that tell which plan an order is of, and where its parts end."""
+"""Bytes that identify the plan of an order, and the ends of its parts."""
 # Exit statuses of the engine; see refusal.rs.
 REFUSED, NO_ROOM = 1, 4
 INTERESTING = (0, 1, -1, 2, 3, 4, 5, 255, 4095, 4096, 65_535, 65_536, 2**31 - 1, -(2**31), 2**32,
@@ -42,14 +42,14 @@ NAMES = (
 
 @pytest.fixture
 def plan(every_call, tmp_path) -> np.ndarray:
-    """The bytes of the plan of a program that makes every call."""
+    """Return the bytes of the plan of a program that makes every call."""
     build(Trace.open(every_call), tmp_path / "plan")
     return np.fromfile(tmp_path / "plan", np.uint8)
 
 
 @pytest.fixture
 def canary(tmp_path) -> Path:
-    """A tree beside the target with one thing of each kind."""
+    """Return a tree beside the target with one file of each kind."""
     place = tmp_path / "canary"
     (place / "sub").mkdir(parents=True)
     (place / "kept").write_text("kept")
@@ -60,7 +60,7 @@ def canary(tmp_path) -> Path:
 
 
 def looks(place: Path) -> list[tuple]:
-    """All that a change would change; reading is no change."""
+    """Return all facts of a tree that a change would alter; reading alters none."""
     found = []
     for path in sorted([place, *place.rglob("*")]):
         stat = path.lstat()
@@ -76,7 +76,7 @@ LEFT_OUT = ("start_ns", "end_ns", "call", "thread", "path", "path2", "target", "
 
 
 def mutated(plan: np.ndarray, random: np.random.Generator) -> bytes:
-    """Some members of some records get values that a program would not give."""
+    """Return a plan in which some members of some records have values of no program."""
     hostile = plan.copy()
     header = hostile[: DTYPES["plan_header"].itemsize].view(DTYPES["plan_header"])[0]
     for _ in range(random.integers(1, 40)):
@@ -98,7 +98,7 @@ def mutated(plan: np.ndarray, random: np.random.Generator) -> bytes:
 
 
 def _rename(hostile: np.ndarray, header: np.void, random: np.random.Generator) -> None:
-    """Write over a part of the names, without regard to where each ends."""
+    """Overwrite a part of the names, across their ends."""
     name = NAMES[random.integers(len(NAMES))]
     start, length = int(header["string_bytes_at"]), int(header["string_bytes"])
     place = start + int(random.integers(length - min(len(name), length - 1)))
@@ -107,7 +107,7 @@ def _rename(hostile: np.ndarray, header: np.void, random: np.random.Generator) -
 
 
 def inside(target: Path) -> list[str]:
-    """Processes whose root directory is the target."""
+    """Return the processes whose root directory is the target."""
     found = []
     for link in Path("/proc").glob("[0-9]*/root"):
         try:
@@ -142,7 +142,7 @@ def test_nothing_outside_is_touched_whatever_the_plan_says(plan, canary, tmp_pat
 
 
 def test_nothing_outside_is_touched_whatever_the_order_says(plan, canary, tmp_path):
-    """As with plans: the plan is good, and its stored order is changed."""
+    """The same with a good plan whose stored order is changed."""
     file, order, ends = tmp_path / "good", tmp_path / "good.order", Counter[str]()
     file.write_bytes(plan.tobytes())
     Engine(file).order()
@@ -171,7 +171,7 @@ def test_nothing_outside_is_touched_whatever_the_order_says(plan, canary, tmp_pa
 
 
 def test_a_disk_that_fills_by_files_without_names_ends_the_replay(script, tmp_path):
-    """What it takes is reckoned by names: one process writes, another one takes the names away."""
+    """Space is estimated by names: here one process writes, and another removes the names."""
     target, size = tmp_path / "target", 64 << 20
     target.mkdir()
     for n in range(90):

@@ -1,4 +1,4 @@
-"""What was asked for inside of a file is no evidence of a name there."""
+"""A call on a name inside of a file is no evidence that the name exists."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A candidate whose journal or log has a device of its own, by what the filesystem's tools say."""
+"""A candidate whose journal or log has a device of its own, by the filesystem's own tools."""
 
 import re
 import subprocess

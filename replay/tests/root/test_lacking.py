@@ -1,4 +1,4 @@
-"""A disk that was full, read-only, broken: what failed for that is not made again."""
+"""A disk that was full, read-only or broken: calls that failed for that are not repeated."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ SIZE, INODES = 16 << 20, 64
 
 @pytest.fixture
 def small(tmp_path, require):
-    """Return the image of a small ext4 and where it is mounted."""
+    """Return the image of a small ext4 and its mount point."""
     require("bpf")
     require("ext4")
     image, mount = tmp_path / "small.img", tmp_path / "small"

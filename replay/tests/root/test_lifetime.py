@@ -1,4 +1,4 @@
-"""The life of a filesystem in run.json, held against other sources and planted faults."""
+"""The life of a filesystem in run.json, compared with other sources and planted faults."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ MAIL, MAILS = 64 << 10, 40
 
 @pytest.fixture
 def trace(script, tmp_path) -> Path:
-    """A box of 40 files of 1 MiB, into which 40 mails of 64 KiB are written and synced."""
+    """Return a trace that adds 40 synced mails of 64 KiB to a box of 40 files of 1 MiB."""
     script.entry("box", ino=2, mode=DIR)
     for number in range(40):
         script.entry(f"box/m{number}", ino=100 + number, mode=REG, size=MIB)
@@ -34,7 +34,7 @@ def trace(script, tmp_path) -> Path:
 
 
 def sectors_written(mount: Path) -> int:
-    """Return them as iostat counts them, in /proc/diskstats."""
+    """Return the sectors written, from /proc/diskstats, the source of iostat."""
     device = mount.stat().st_dev
     number = f"{os.major(device)} {os.minor(device)}".split()
     lines = Path("/proc/diskstats").read_text().splitlines()
@@ -59,7 +59,7 @@ def test_what_is_written_is_what_diskstats_and_du_say(trace, tmp_path, require):
     life = row["life"]
     assert life["mail_bytes"] == {"fill": seen["fixture"], "replay": MAILS * MAIL}
     assert life["device"]["fill"]["written_bytes"] >= seen["fixture"]
-    # Umount has the superblock, and what the journal held, written in addition.
+    # The unmount also writes the superblock, and blocks that only the journal had.
     more = life["device"]["replay"]["written_bytes"] - seen["written"]
     assert 0 <= more < 0.2 * seen["written"]
     assert seen["written"] >= MAILS * MAIL

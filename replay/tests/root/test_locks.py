@@ -1,4 +1,4 @@
-"""Six processes that spend their time waiting for locks: who gets them in a replay, and when."""
+"""Six processes that spend their time waiting for locks: order and times of the locks."""
 
 import errno
 import subprocess
@@ -19,13 +19,13 @@ SOURCE = Path(__file__).with_name("locks.c")
 ROUNDS = 300
 LOCK_COMMANDS = (7, 38)  # F_SETLKW, F_OFD_SETLKW
 UNLOCK = 2
-# A holder keeps a lock for up to 1.5 ms: who asks later than a few of these does not wait as long.
+# A holder keeps a lock for up to 1.5 ms: a call later than a few of these does not wait as long.
 LATE_NS = 5_000_000
 
 
 @pytest.fixture
 def recorded(spool, tmp_path) -> tuple[Path, int]:
-    """The trace, and the time in lock calls by the program's own clock, ns."""
+    """Return the trace, and the time in lock calls by the program's own clock, ns."""
     program, log, mount = tmp_path / "locks", tmp_path / "log", spool("ext4")
     subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-o", program, SOURCE], check=True)
     log.mkdir()
@@ -47,11 +47,11 @@ def asks(trace: Path) -> "np.ndarray":
 
 
 def on_time(trace: Path, out: Path) -> dict[str, Any]:
-    """Replay; up to four times if others had the machine so that the replay was late."""
+    """Replay, up to four times if the replay was late because other programs had the machine."""
     for n in range(4):
         (row,) = replay(trace, ["ext4"], out / str(n))
         listed = (Path(row["run"]) / "divergences.json").read_text()
-        # Each asked for the size of the file under its lock: another order has other sizes.
+        # Each process asks for the file's size under its lock: another order has other sizes.
         assert row["executed"] == row["syscalls"], listed
         assert row["divergent"] == 0, listed
         assert row["final_state"]["mismatched"] == 0, row["final_state"]
@@ -85,7 +85,7 @@ def test_waits_for_locks_are_those_of_the_recording(recorded, tmp_path):
     if row["lateness_p99_ns"] < LATE_NS:
         assert 0.9 < share[1] / share[0] < 1.1
         assert again_ns == pytest.approx(waited_ns, rel=0.1)
-    else:  # what asks late waits for another time, which must be said
+    else:  # a late call waits for another time, which the reasons must state
         assert row["certificate"]["verdict"] == "unfaithful"
         assert "late" in " ".join(row["certificate"]["reasons"])
 
@@ -104,7 +104,7 @@ def test_what_exit_and_exec_give_up_can_be_had_at_once_and_nothing_else(spool, t
 
 @pytest.mark.parametrize("pace", ["afap", "original"])
 def test_an_alarm_ends_the_sleep_for_a_lock_again(spool, tmp_path, pace):
-    """As Dovecot gives up an mbox: 30 of 86 s that it slept for locks were left out before."""
+    """Dovecot gives up an mbox like this; earlier 30 of its 86 s of sleep were left out."""
     mount, log = spool("ext4"), tmp_path / "log"
     program = Path(__file__).with_name("alarms.py")
     command = [sys.executable, str(program), str(mount), str(log)]
@@ -124,6 +124,6 @@ def test_an_alarm_ends_the_sleep_for_a_lock_again(spool, tmp_path, pace):
         assert sum(again_ns) < sum(by_program_ns) / 4
     else:
         assert sum(again_ns) == pytest.approx(sum(by_program_ns), rel=0.1)
-        # Nobody gave a lock up later, or asked for one later, for the sake of who slept.
+        # No process released a lock later, or asked later, because of the sleeper.
         waited = row["certificate"]["lateness"]["parts"]["dependencies"]
         assert waited["max_ns"] < 25_000_000, waited

@@ -1,4 +1,4 @@
-"""A matrix that was killed and resumed is the one that was not."""
+"""A matrix that was killed and resumed equals one that was not."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_a_killed_matrix_goes_on_and_equals_one_that_was_not(script, tmp_path, r
     assert (len(before["runs"]), before["finished"]) == (1, False)
     (scratch,) = killed.glob(".spoolscope-*")
 
-    # What it is held against may be another then, but no candidate.
+    # On resuming, the reference may be another one, but the candidates may not.
     other = spoolscope(*words(tmp_path, "killed"), "--on", "btrfs", "--resume")
     assert other.returncode == 2
     assert "was made otherwise: candidates" in other.stderr

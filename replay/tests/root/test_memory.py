@@ -20,7 +20,7 @@ pytestmark = pytest.mark.root
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 CALLS = 1_000_000
 STEPS = {"check and order": 8, "fixture": 8, "run (no calls made)": 32}
-"""Most MiB that the kernel cannot reclaim; with all in memory it was 54, 55 and 66."""
+"""Limit of MiB that the kernel cannot reclaim; with all in memory it was 54, 55 and 66."""
 
 SAMPLE = Path(__file__).parents[3] / "traces" / "samples" / "postfix-dovecot"
 FILE = 8703
@@ -41,7 +41,7 @@ def test_what_a_replay_needs_in_memory_does_not_grow_with_the_trace(tmp_path: Pa
 
 def test_what_a_plan_needs_in_memory_does_not_grow_with_the_names(tmp_path: Path) -> None:
     few, many = (_planning_mib(_with_names(n, tmp_path / str(n))) for n in (200_000, 1_000_000))
-    # In memory, 800,000 names took 347 MiB.
+    # When they were kept in memory, 800,000 names took 347 MiB.
     assert many < few + 32, (few, many)
 
 
@@ -68,7 +68,7 @@ def _with_names(n: int, out: Path) -> Path:
 
 
 def _planning_mib(trace: Path) -> float:
-    """Return what planning needs at most that the kernel cannot reclaim."""
+    """Return the peak memory of planning that the kernel cannot reclaim, MiB."""
     used = memory.limited(4 << 30, sys.executable, "-c", memory.BUILD, trace, trace / "plan")
     assert used.status == 0
     return used.peak_bytes / 2**20

@@ -1,4 +1,4 @@
-"""Replays on a device model: as slow as it says, as faithful as without it, and called so."""
+"""Replays on a device model: as slow as the model, as faithful as without it, and named so."""
 
 import json
 import subprocess
@@ -30,8 +30,8 @@ def test_a_replay_on_a_modelled_disk_is_slow_true_and_named(tmp_path, require):
         assert (run["divergent"], run["final_state"]["mismatched"]) == (0, 0)
     assert slow["candidate"] == "ext4@hdd10k"
     assert (plain["device_model"], slow["device_model"]) == ("", "hdd10k")
-    # Each flush on ext4 writes a journal block at another place than the one before: by the disk's
-    # counter there are so many writes, and most of them wait for half a turn at least.
+    # Each flush on ext4 writes a journal block at another place than the one before. So there are
+    # as many writes as the disk counts flushes, and most of them wait for half a turn at least.
     flushes = slow["life"]["device"]["replay"]["flushes"]
     assert slow["makespan_ns"] > plain["makespan_ns"] + flushes * 1e6
     told = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is mounted below the spool during a recording is none of it; its own directories are."""
+"""Filesystems mounted below the spool during a recording are no part of it."""
 
 import json
 import subprocess
@@ -18,10 +18,10 @@ HERE = Path(__file__).parent
 
 
 def replayed(mount: Path, place: Path, command: list[str]) -> tuple[Trace, dict[str, int]]:
-    """Record a command and replay it; return the trace and what became of its calls."""
+    """Record a command and replay it; return the trace and the outcomes of its calls."""
     done = record(Request([mount], place / "trace", command=command))
-    assert done.command_status == 0  # every answer was as expected
-    # Names by the kernel's own word; lost+found is not compared, nor the top.
+    assert done.command_status == 0  # every result was as expected
+    # Names as find lists them; lost+found is not compared, nor the top.
     found = subprocess.check_output(["find", mount, "-xdev", "-printf", "x"])
     (row,) = replay(done.trace, ["ext4"], place / "out", pace="afap")
     assert row["divergent"] == 0, (Path(row["run"]) / "divergences.json").read_text()

@@ -1,4 +1,4 @@
-"""Replays on devices, loop devices in the place of disks: fresh each round, empty at last."""
+"""Replays on devices (here loop devices): each round makes them anew, the end leaves them empty."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ def lsblk(device: Path) -> dict[str, object]:
 
 
 def looking(seen: list[str]) -> Callable[..., int]:
-    """Return what runs a replay, and sees what blkid finds on its devices meanwhile."""
+    """Return a recorder that runs a replay, and notes the label that blkid finds meanwhile."""
 
     def look(mount: Path, command: list[str], _output: Path, _show: object) -> int:
         source = run("findmnt", "-no", "SOURCE", mount).strip()
@@ -171,7 +171,7 @@ def test_candidates_and_devices_belong_together(
 def test_what_a_replay_has_is_not_wiped_by_another_command(
     disks: tuple[Path, Path], trace: Path, tmp_path: Path
 ) -> None:
-    """``clean`` may know the disk from a replay that was killed before this one began."""
+    """``clean`` may have the disk in a note of a replay that was killed before this one."""
     disk, refusals = disks[0], []
 
     def clean(_mount: Path, command: list[str], _output: Path, _show: object) -> int:

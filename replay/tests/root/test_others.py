@@ -1,4 +1,4 @@
-"""What doveadm, rsync, find and rm do on a spool, in small."""
+"""Calls of doveadm, rsync, find and rm on a spool, in small."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_what_programs_besides_the_server_do_is_replayed(spool, tmp_path):
     mount = spool("ext4")
     command = [sys.executable, str(Path(__file__).with_name("others.py")), str(mount)]
     done = record(Request([mount], tmp_path / "trace", command=command))
-    assert done.command_status == 0  # every answer was as expected
+    assert done.command_status == 0  # every result was as expected
     (row,) = replay(done.trace, ["ext4"], tmp_path / "out", pace="afap")
     told = (Path(row["run"]) / "divergences.json").read_text()
     assert row["executed"] == row["syscalls"] > 20, told

@@ -1,4 +1,4 @@
-"""A descriptor sent through a socket, and programs that are not there, in a recorded replay."""
+"""A descriptor sent through a socket, and programs that do not exist, in a recorded replay."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("passed.py")
 
 @pytest.fixture
 def recorded(spool, tmp_path) -> Path:
-    """The trace of the program."""
+    """Return the trace of the program."""
     command = [sys.executable, str(PROGRAM), str(spool("ext4"))]
     done = record(Request([Path(command[-1])], tmp_path / "trace", command=command))
     assert done.command_status == 0
@@ -27,7 +27,7 @@ def recorded(spool, tmp_path) -> Path:
 
 
 def writes(trace: Path) -> list[tuple[int, int]]:
-    """Position and bytes of each write."""
+    """Return position and bytes of each write."""
     calls = Trace.open(trace).table("syscalls").to_pylist()
     return [(row["offset"], row["ret"]) for row in calls if row["syscall"] == "write"]
 
@@ -45,7 +45,7 @@ def test_sent_descriptors_are_had_again(recorded, tmp_path):
     assert row["divergent"] == 0, (run / "divergences.json").read_text()
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
     assert row["descriptors_passed"] == 1
-    # The kernel's own word: one position for both, in the recording and in the replay.
+    # By the kernel both share one position, in the recording and in the replay.
     assert writes(recorded) == writes(run / "trace") == [(0, 10), (10, 100), (110, 50)]
 
 

@@ -1,4 +1,4 @@
-"""Locks that are counted from the position are those of the recording, whoever moves that."""
+"""Locks counted from the position are the recorded ones, whichever process moves that."""
 
 import sys
 from pathlib import Path

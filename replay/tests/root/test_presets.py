@@ -1,4 +1,4 @@
-"""Every candidate that can run here is made and mounted; of the others it is known why not."""
+"""Every candidate that can run here is made and mounted; the others have a known reason."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ from spoolscope.traces.filesystems import FILESYSTEMS
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 SIZE = 1 << 30
 HERE = ("ext4", "xfs", "btrfs")
-# Options that the kernel takes and does not list, and what it lists for others.
+# Options that the kernel takes and does not list, and the form in which it lists others.
 UNLISTED = {"logbufs=8", "nodiratime", "data=ordered", "noatime", "strictatime", "vers=3"}
 LISTED = {
     "logbsize=131072": "logbsize=128k",
@@ -34,7 +34,7 @@ def said(*words: object) -> str:
 
 
 def mounted(place: Path) -> tuple[str, str, set[str]]:
-    """Return type, device and options of what is mounted last at a place, by the kernel."""
+    """Return type, device and options of the last mount at a place, by the kernel."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     fields = [line.split(" ") for line in lines if line.split(" ")[4] == str(place)][-1]
     fstype, source, options = fields[fields.index("-") + 1 :]
@@ -47,7 +47,7 @@ def words_after(candidate, option: str) -> str:
 
 
 def check_ext(candidate, device: str) -> None:
-    """What was asked of mke2fs is in the superblock, as dumpe2fs reads it."""
+    """Check by dumpe2fs that the superblock has the options given to mke2fs."""
     told = said("dumpe2fs", "-h", device)
     (line,) = re.findall(r"^Filesystem features: +(.*)$", told, re.M)
     features = set(line.split())
@@ -60,7 +60,7 @@ def check_ext(candidate, device: str) -> None:
 
 
 def check_xfs(candidate, place: Path) -> None:
-    """What was asked of mkfs.xfs is in its geometry, as the kernel tells xfs_info."""
+    """Check by xfs_info that the geometry has the options given to mkfs.xfs."""
     told = said("xfs_info", place)
     log = re.search(r"^log +=(\S+)(?: log)? +bsize=(\d+) +blocks=(\d+)", told, re.M)
     assert log
@@ -142,7 +142,7 @@ def test_what_only_other_kernels_mount_is_made_here(fstype, tmp_path, require):
 
 
 def test_a_run_says_how_its_filesystem_was_made(script, tmp_path):
-    """The log has its own disk; an overlay has two mounts: as published, in full, and clean."""
+    """The log has its own disk; the overlay has two mounts; all commands are in run.json."""
     script.call(10, 1, "mkdir", "box", mode=0o700)
     script.call(10, 2, "openat", "box/1", ret=3, flags=0o301, mode=0o600, ino=9)
     out = tmp_path / "out"

@@ -1,6 +1,6 @@
-"""Who won each race in the recorded run wins it in the replay.
+"""The process that won a race in the recorded run wins it in the replay.
 
-The racing program writes down, outside the spool, who won: a source apart from the trace.
+The racing program logs the winners outside the spool: a source apart from the trace.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.root, pytest.mark.steady]
 PROGRAM = Path(__file__).with_name("races.c")
 CALLS = 50_000
 ROUNDS = 170
-# Calls as the program names them, and as they reach the kernel.
+# Kernel's names of calls, and the program's names of them.
 NAMES = {"openat": "open", "unlinkat": "unlink", "mkdirat": "mkdir", "linkat": "link"}
 RACING = ("open", "rename", "unlink", "mkdir", "rmdir", "link")
 
@@ -36,7 +36,7 @@ Race = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Recorded:
-    """A trace, and for every process what it says of its races, in its order."""
+    """A trace, and for every process its log of races, in its order."""
 
     trace: Path
     log: dict[int, list[Race]]
@@ -71,7 +71,7 @@ def run_races(program: Path, fstype: str, place: Path, seed: int) -> Recorded:
 
 
 def replayed_races(recorded: Recorded, run: Path) -> dict[int, list[Race]]:
-    """Return for each recorded process what the logged calls gave in the replay."""
+    """Return for each recorded process the results of its logged calls in the replay."""
     trace = Trace.open(recorded.trace)
     calls = trace.table("syscalls")
     names = [NAMES.get(name, name) for name in calls["syscall"].cast("string").to_pylist()]
@@ -110,8 +110,8 @@ def test_the_recorded_process_wins_each_race(program, fstype, tmp_path, require)
     require("bpf")
     require(fstype)
     calls = wrong = swapped = races = seed = 0
-    # Who is mistaken for another makes two results wrong: whether that is more than one in 50,000
-    # shows over more calls.
+    # Two processes in the wrong order make two results wrong: more calls show if that is more than
+    # one in 50,000.
     while calls < CALLS or (wrong > calls // CALLS and calls < 4 * CALLS):
         seed += 1
         recorded = run_races(program, fstype, tmp_path / str(seed), seed)
@@ -130,7 +130,7 @@ def test_the_recorded_process_wins_each_race(program, fstype, tmp_path, require)
 
 
 def overtaken(ops: np.ndarray, outcomes: pa.Table) -> int:
-    """Count calls issued before one had ended that had ended before them in the recording."""
+    """Count calls issued while a call was under way that had ended before them when recorded."""
     issue, end = (outcomes[name].to_numpy() for name in ("issue_ns", "end_ns"))
     calls = ops["call"] != NO_CALL_ROW
     ended = np.flatnonzero(calls)[np.argsort(ops["end_ns"][calls], kind="stable")]

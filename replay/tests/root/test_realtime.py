@@ -1,4 +1,4 @@
-"""Real-time priority, as /proc and ionice see it: on request, and only while CPUs are to spare."""
+"""Real-time priority, by /proc and ionice: only on request, and while CPUs are to spare."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
-# Fields of /proc/PID/stat after the name of the command, which may hold spaces.
+# Indices of fields of /proc/PID/stat after the name of the command, which may hold spaces.
 REALTIME_PRIORITY, POLICY = 40 - 3, 41 - 3
 
 

@@ -11,7 +11,7 @@ from spoolscope.replay.whatif import parse
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 PLACE = Path(__file__).resolve().parents[3] / "traces" / "samples"
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
-# The other one is replayed by many tests.
+# Many other tests replay the sample of Postfix.
 SAMPLES = sorted(f.parent.name for f in PLACE.glob("*/meta.json") if "postfix" not in f.parent.name)
 
 

@@ -1,4 +1,4 @@
-"""More users than were recorded: all of theirs is done once more, later, on files of its own."""
+"""More users than were recorded: copies repeat all calls, later, on files of their own."""
 
 import re
 import statistics
@@ -25,15 +25,15 @@ from sample import SAMPLE, Tree, mailboxes, tree
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 USERS = 3
-# Of directories of users and files of queues, also as seen from there: the number of a copy.
+# The number of a copy, in names of users' directories and queue files, absolute or relative.
 OF_COPY = re.compile(r"^/?((?:queue/)?\w+/[^/]+?)\.([12])(?=/|$)")
-# Its copies begin some seconds apart.
+# With this seed the copies begin some seconds apart.
 SEED = 40
 COUNTED = ("rename", "link", "fsync", "fdatasync")
 
 
 def of_copies(found: Tree) -> list[Tree]:
-    """Return the tree of each copy, under the names that the recording has."""
+    """Return the tree of each copy, under the names of the recording."""
     copies: list[Tree] = [{} for _ in range(USERS)]
     for name, shown in found.items():
         tag = OF_COPY.search(name)
@@ -49,7 +49,7 @@ def into(
     pace: str = "afap",
     log: Path | None = None,
 ) -> tuple[Tree, Tree, dict]:
-    """Replay the sample; return the trees before and after, and what is said of it."""
+    """Replay the sample; return the trees before and after, and the entry of run.json."""
     target = scratch / "target"
     target.mkdir(parents=True)
     _, told = plan(Trace.open(SAMPLE), scratch / "plan", parse([], 1, part, (), scale))
@@ -103,7 +103,7 @@ def test_copies_make_the_same_calls_each_at_its_own_time(tmp_path: Path, require
     assert {name: made[name] for name in COUNTED} == {
         name: USERS * recorded[name] for name in COUNTED
     }
-    # Names are given to rename and link: what a copy does to a name, it does so much later.
+    # rename and link have names: a copy makes the same call on its name, later by its phase.
     times: list[dict[tuple[str, ...], list[float]]] = [{} for _ in range(USERS)]
     for ts, call, arguments in calls:
         names = re.findall(r'"([^"]+)"', arguments)

@@ -1,4 +1,4 @@
-"""Shell scripts: each step reads what the one before wrote, and only that puts them in order."""
+"""Shell scripts: each step reads the output of the one before, and only that orders them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from spoolscope.tracers.session import Request, record
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
-# ACLs of directories: the mode that they set is not told by a descriptor.
+# ACLs of directories: no descriptor shows the mode that they set.
 MOST_SKIPPED = 0.001
 
 

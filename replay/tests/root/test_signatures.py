@@ -1,4 +1,4 @@
-"""What a device holds at its end, in parts and in journals apart: found, and gone after a wipe."""
+"""Signatures at a device's end, in partitions and in separate journals: found, and wiped."""
 
 import hashlib
 import struct
@@ -59,7 +59,7 @@ def test_what_is_at_the_end_only_is_not_overwritten(what: str, loop: Loop) -> No
 def test_a_journal_of_reiserfs_is_known_by_its_filesystem(
     label: str, wiped: bool, loop: Loop, require: Callable[..., None]
 ) -> None:
-    """Neither wipefs nor blkid knows one, nor what has one: debugreiserfs does."""
+    """debugreiserfs reads such a journal; wipefs and blkid know neither it nor its filesystem."""
     try:
         subprocess.run(["mkfs.reiserfs", "-V"], capture_output=True, check=False)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def test_a_journal_of_reiserfs_is_known_by_its_filesystem(
     main, journal = loop("main", 96 * MIB), loop("journal")
     run("mkfs.reiserfs", "-q", "-f", "-l", label, "-j", journal, "-s", "8193", main)
     assert f"LABEL: {label}" in run("debugreiserfs", "-J", "-j", journal, main)
-    put(journal, 0, b"a transaction")  # as the kernel writes them, from the begin on
+    put(journal, 0, b"a transaction")  # the kernel writes them from the begin on
     assert [one.type for one in signatures(Device.at(journal))] == ["data"]
     assert wipe_left([main, journal]) == ([main, journal] if wiped else [])
     for device in (main, journal):
@@ -78,7 +78,7 @@ OPEN_FOR_A_WHILE = "import sys, time; file = open(sys.argv[1]); print(flush=True
 
 
 def test_a_part_that_a_program_looks_at_is_gone_after_a_wipe(parted: tuple[Path, Path]) -> None:
-    """The kernel does not forget parts of which one is open, as udev has it after a write."""
+    """The kernel keeps partitions while one is open, as udev has one after a write."""
     disk, partition = parted
     words = [sys.executable, "-c", OPEN_FOR_A_WHILE, partition]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as looking:
@@ -90,7 +90,7 @@ def test_a_part_that_a_program_looks_at_is_gone_after_a_wipe(parted: tuple[Path,
 
 
 def test_flushes_of_a_part_are_not_known(parted: tuple[Path, Path]) -> None:
-    """The kernel counts them for the whole disk: for a part it has 0, whatever happens."""
+    """The kernel counts flushes for the whole disk: for a partition it always has 0."""
     lives = []
     for device in parted:
         life = Lifetime()

@@ -1,4 +1,4 @@
-"""Parts of a recording: in time, in the state that earlier calls left behind; and of some."""
+"""Parts of a recording: in time, with the state that earlier calls left; and of some processes."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_a_part_in_the_middle_on_ext4(tmp_path: Path, require) -> None:
     (row,) = replay(SAMPLE, ["ext4"], tmp_path / "out", what_if=parse([], 1, "10s..14s"))
     assert is_true(row), row["final_state"]
     assert row["syscalls"] > 10_000
-    # At the recorded pace: four seconds, and what a loaded machine adds.
+    # At the recorded pace it takes four seconds, and longer on a loaded machine.
     assert row["makespan_ns"] > 3.9e9
     sentence = row["what_if"]["sentence"]
     assert sentence.startswith("WHAT IF: only what took effect from 10 s to 14 s")

@@ -1,4 +1,4 @@
-"""What processes held when the recording began, in replays that are recorded themselves."""
+"""Files, locks and mappings held when the recording began, in replays that are recorded."""
 
 import subprocess
 import sys
@@ -18,13 +18,13 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 HERE = Path(__file__).parent
 SETLKW, WRLCK, UNLCK = 7, 1, 2
-# Its neighbours may be dirty with it: large folios.
+# Neighbours of this page may become dirty with it, in one large folio.
 FIRST_PAGE = 3
 
 
 @pytest.fixture
 def recorded(spool, when_ready, tmp_path) -> Callable[[str], tuple[Path, str]]:
-    """Return ``recorded(program)``: a trace from when it holds all it wants, and what it says."""
+    """Return ``recorded(program)``: a trace from its line "ready" on, and its output."""
 
     def run(program: str) -> tuple[Path, str]:
         mount, output = spool("ext4"), tmp_path / "trace"
@@ -99,6 +99,6 @@ def test_leases_keep_out_who_opens_the_file(recorded, tmp_path):
     for at, program_ns in zip(opens, told, strict=True):
         took_ns = made[at]["end_ns"] - made[at]["issue_ns"]
         print(f"program {program_ns} recorded {calls[at]['dur_ns']} replayed {took_ns}")
-        # The kernel asks the holder as soon as the file is opened: nobody else ends the wait.
+        # The kernel asks the holder as soon as the file is opened: only the holder ends the wait.
         assert 3e8 < calls[at]["dur_ns"] <= program_ns
         assert took_ns > 2e8

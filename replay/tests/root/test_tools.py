@@ -1,4 +1,4 @@
-"""Calls of backup tools, indexers and programs with many threads have their results again."""
+"""Calls of backup tools, indexers and programs with many threads get their recorded results."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def test_what_other_tools_do_is_replayed(spool, tmp_path, require):
     words = [sys.executable, Path(__file__).with_name("tools.py"), *mounts, outside]
     work = f"{' '.join(map(str, words))} > {said}"
     done = record(Request(mounts, tmp_path / "trace", command=["sh", "-c", work]))
-    assert done.command_status == 0  # every answer was as expected
+    assert done.command_status == 0  # every result was as expected
     (row,) = replay(done.trace, ["ext4"], tmp_path / "out", pace="afap")
     told = (Path(row["run"]) / "divergences.json").read_text()
     assert row["divergent"] == 0, told

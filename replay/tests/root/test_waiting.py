@@ -1,4 +1,4 @@
-"""The edges that are explained are those that a replay keeps."""
+"""The explained edges are those that a replay keeps."""
 
 from pathlib import Path
 

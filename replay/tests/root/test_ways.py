@@ -29,13 +29,13 @@ def test_a_name_leads_where_it_led(spool, tmp_path):
     told = (Path(row["run"]) / "divergences.json").read_text()
     assert row["divergent"] == 0, told
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
-    # The mount point cannot be removed, which is no matter of its filesystem.
+    # The kernel refuses to remove a mount point, on any filesystem.
     assert row["skipped"] <= 2, told
     assert replayed(done.trace, row, tmp_path) == told_by_program(seen)
 
 
 def told_by_program(seen: Path) -> dict[str, set[str]]:
-    """Return the errors of each case as the program saw them."""
+    """Return the errors of each case from the program's log."""
     results = json.loads(seen.read_text())
     errors = {case: {got} if str(got).startswith("E") else set() for case, _, _, got in results}
     assert len(errors) > 3000
@@ -44,7 +44,7 @@ def told_by_program(seen: Path) -> dict[str, set[str]]:
 
 
 def replayed(trace: Path, row: dict[str, object], place: Path) -> dict[str, set[str]]:
-    """Return the errors of each case as the replay got them."""
+    """Return the errors of each case in the replay."""
     build(Trace.open(trace), place / "plan")
     plan = read_plan(place / "plan")
     failed = pq.read_table(Path(str(row["run"])) / "outcomes.parquet").column("errno").to_pylist()

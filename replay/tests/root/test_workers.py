@@ -1,4 +1,4 @@
-"""Work waits for its busy process, or is handed on: with a disk whose flushes take 100 ms."""
+"""Jobs wait for their busy process, or are handed on: with a disk whose flushes take 100 ms."""
 
 import os
 
@@ -13,9 +13,9 @@ JOBS, APART_MS, FLUSH_MS = 6, 30, 100
 
 
 def test_a_pool_has_no_work_wait_for_its_own_process(script, slow_spool, tmp_path):
-    """Jobs come each 30 ms and take 100 ms: the sixth begins 350 ms late, or on time.
+    """Jobs come every 30 ms and take 100 ms: the sixth begins 350 ms late, or with a pool on time.
 
-    How long flushes took the disk says itself.
+    The disk reports how long flushes took.
     """
     mount, disk = slow_spool("ext4")
     for number in range(JOBS):

@@ -1,4 +1,4 @@
-"""Extended attributes after a replay: as getfattr shows them where the calls were recorded."""
+"""Extended attributes after a replay: getfattr shows the same ones as after the recording."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
-# What is never made, and on xfs what it shows besides an ACL.
+# Attributes that are never made, and those that xfs shows besides an ACL.
 LEFT_OUT = ("security.", "system.posix_acl_default", "trusted.SGI_")
 
 WORK = """
@@ -62,7 +62,7 @@ os.removexattr("box/alone", "system.posix_acl_access")
 
 
 def acl(named: int) -> bytes:
-    """Return an access ACL that names so many users."""
+    """Return an access ACL that names ``named`` users."""
     users = [(2, 4, 2000 + at) for at in range(named)]
     entries = [(1, 6, 0xFFFFFFFF), *users, (4, 4, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF)]
     entries.append((32, 0, 0xFFFFFFFF))
@@ -103,7 +103,7 @@ def modes(mount: Path) -> dict[str, int]:
 
 @contextmanager
 def replayed(trace: Path, fstype: str, scratch: Path) -> Iterator[tuple[Path, Engine]]:
-    """Replay as fast as possible; give what is left, and what compares it."""
+    """Replay as fast as possible; yield the tree that is left, and an engine to verify it."""
     plan(Trace.open(trace), scratch / "plan", WHOLE)
     engine = Engine(scratch / "plan")
     with prepared(parse(fstype), scratch, SMALLEST_BYTES) as target:

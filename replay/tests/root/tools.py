@@ -1,6 +1,6 @@
-"""What backup tools, indexers and multi-threaded programs do: tools.py SPOOL OTHER_SPOOL OUTSIDE.
+"""Calls of backup tools, indexers and multi-threaded programs: tools.py SPOOL OTHER_SPOOL OUTSIDE.
 
-Prints as JSON how many calls failed by what was around the spool, and how many by a limit.
+Prints as JSON how many calls failed because of things around the spool, and how many by a limit.
 """
 
 # The calls themselves are the test, so they are made by their own names.
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def surroundings(other: str, outside: str) -> None:
-    """Two filesystems, and a program that runs."""
+    """Fail because of another filesystem, or a program that runs."""
     with open("mail", "wb") as file:
         file.write(b"m" * 5000)
     for call in (os.rename, os.link):
@@ -67,7 +67,7 @@ def surroundings(other: str, outside: str) -> None:
 
 
 def times() -> None:
-    """Who may write may set the present time, but no other."""
+    """Set times as a user that may write: the present time is allowed, no other one is."""
     with open("shared", "wb") as file:
         os.fchmod(file.fileno(), 0o666)
     child = os.fork()
@@ -82,7 +82,7 @@ def times() -> None:
 
 
 def pieces() -> None:
-    """More of them than the recorder adds up."""
+    """Read and write with more pieces than the recorder adds up."""
     fd = os.open("pieces", os.O_CREAT | os.O_RDWR)
     assert os.writev(fd, [b"p" * 100] * 200) == 20_000
     assert os.preadv(fd, [bytearray(100)] * 200, 0) == 20_000
@@ -90,7 +90,7 @@ def pieces() -> None:
 
 
 def direct() -> None:
-    """Without the page cache, from memory that is aligned."""
+    """Read and write without the page cache, with aligned memory."""
     fd, room = os.open("direct", os.O_CREAT | os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 8192)
     assert os.write(fd, room) == 8192
     assert os.pwritev(fd, [room], 8192) == 8192
@@ -98,7 +98,7 @@ def direct() -> None:
 
 
 def take_turns() -> None:
-    """One file, read and written by whichever thread comes next, as Go programs do."""
+    """Read and write one file by whichever thread comes next, as Go programs do."""
     orders = [queue.Queue[Callable[[], int] | None]() for _ in range(2)]
     answers = queue.Queue[int]()
 
@@ -131,7 +131,7 @@ def take_turns() -> None:
 
 
 def sockets(spool: str) -> None:
-    """As a master of servers makes them at its start: Postfix has them in its spool."""
+    """Make sockets as the master of Postfix does at its start, in its spool."""
     private = Path("private")
     private.mkdir()
     for path in (private / "smtp", Path(spool, private, "cleanup")):
@@ -152,7 +152,7 @@ def sockets(spool: str) -> None:
 
 
 def limit() -> None:
-    """As Postfix sets it for mailboxes."""
+    """Fail by the limit of file sizes, which Postfix sets for mailboxes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
     fd = os.open("mbox", os.O_CREAT | os.O_WRONLY | os.O_APPEND)

@@ -3,7 +3,7 @@
 ``ways.py ROOT SEEN`` works below ROOT and writes what each call returned to SEEN.
 """
 
-# Names as the kernel is given them: a Path would tidy them up.
+# Names must reach the kernel as they are: a Path would tidy them up.
 # ruff: noqa: PTH102, PTH123, PTH211
 
 import ctypes
@@ -125,7 +125,7 @@ CALLS: dict[str, Call] = {
 
 
 def made(case: str, name: str) -> None:
-    """Make what there is to lead through, and what has this name."""
+    """Make the directories and files to lead through, and the file or link with this name."""
     for directory in ("", "/d", "/e") if name == "e" else ("", "/d"):
         os.mkdir(f"{case}{directory}")
     for file in ("f", "o", "d/in"):
@@ -135,7 +135,7 @@ def made(case: str, name: str) -> None:
 
 
 def tried(call: Call, name: str, at: int) -> object:
-    """Return what a call gave, or the error it ended with."""
+    """Return the result of a call, or the error that it ended with."""
     try:
         return call(name, at)
     except OSError as error:
@@ -143,7 +143,7 @@ def tried(call: Call, name: str, at: int) -> object:
 
 
 def main(root: str, seen: str) -> None:
-    """Go through all; each in a directory of its own, by another kind of name each time."""
+    """Make all calls, each in a directory of its own, with kinds of names in turn."""
     results = []
     os.chdir(root)
     os.mkdir("beside")
@@ -154,7 +154,7 @@ def main(root: str, seen: str) -> None:
         base, directory = ((root + "/", at), ("./", at), (f"{case}/../", at))[number % 3]
         given = f"{base}{case}/{name}{end}"
         results.append((case, call, given, tried(CALLS[call], given, directory)))
-    # The root of a replay is no directory of another: it cannot be asked for by a name and a slash.
+    # The root of a replay has no directory above it, so it has no name that a slash can follow.
     for call, end in product(CALLS.keys() - OF_TWO, ("", "/.", "/./beside/..")):
         tried(CALLS[call], f"{root}{end}", at)
     inside = os.open("beside", os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""How old a filesystem is made: what is understood, and what is refused."""
+"""Options of ageing that are accepted, and those that are refused."""
 
 import json
 

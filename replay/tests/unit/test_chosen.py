@@ -1,4 +1,4 @@
-"""Whose calls are replayed, and what of others comes with them."""
+"""Choice of the calls to replay, and the calls of others that they need."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from spoolscope.traces.trace import Trace
 
 @pytest.fixture
 def trace(script, tmp_path: Path) -> Trace:
-    """One delivers into two mailboxes, one reads a mailbox, a third has nothing to do with it."""
+    """A process delivers into two mailboxes, one reads a mailbox, a third one does neither."""
     for tid, comm in ((10, "lmtp"), (20, "imap"), (30, "imap-login")):
         script.thread(tid, comm=comm)
     script.call(10, 1, "mknod", "u1/new/1", mode=0o100600)

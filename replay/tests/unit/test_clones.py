@@ -47,13 +47,13 @@ def open_both(script) -> None:
 
 
 def clone(script, at: float, cmd: int, after: int, ret: int = 0, **values) -> None:
-    """A clone that leaves ``after`` bytes."""
+    """Add a clone that leaves ``after`` bytes."""
     script.call(10, at, "ioctl", "copy", ret=ret, base=0, fd=4, fd2=3, cmd=cmd, ino=6,
                 obj_mode=REG, obj_size=after, **values)  # fmt: skip
 
 
 def test_what_cannot_be_cloned_is_copied_and_told(script, tmp_path, unshared):
-    """Later calls find what they found, so that one difference is one."""
+    """Later calls find the recorded data, so that one difference causes no more."""
     open_both(script)
     clone(script, 3, FICLONE, 90_000)
     script.call(10, 4, "pread64", "copy", ret=4096, base=0, fd=4, offset=81_920, size=4096, ino=6,
@@ -67,7 +67,7 @@ def test_what_cannot_be_cloned_is_copied_and_told(script, tmp_path, unshared):
 
 
 def test_a_copy_has_the_holes_of_what_was_cloned(script, execute, unshared):
-    """Or one of a file of a terabyte would take that on every filesystem."""
+    """Without holes the copy of a file of a terabyte would take as much on every filesystem."""
     size, tail = 1 << 40, (1 << 40) - 4096
     script.call(10, 1, "openat", "map", ret=3, flags=CREATE, mode=0o600, ino=5, obj_mode=REG,
                 obj_size=0)  # fmt: skip

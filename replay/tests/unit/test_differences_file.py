@@ -1,4 +1,4 @@
-"""Groups of filesystems in differences.toml mean what they say."""
+"""Groups of filesystems in differences.toml have the members that they should have."""
 
 import errno
 
@@ -11,7 +11,7 @@ from spoolscope.traces.flat import DTYPES
 
 
 def name_of(call: str, before: tuple[str, int], after: tuple[str, int], **what: int) -> str | None:
-    """Return the class of a call that had one answer on one type and another on another."""
+    """Return the class of a call that had different results on two types."""
     op = np.zeros(1, DTYPES["plan_op"])[0]
     op["op"], op["offset"], op["size"] = CALLS[call].id, what.get("offset", -1), -1
     answer = Answer(op, before[1], after[1], 0, direct=False)
@@ -22,7 +22,7 @@ def name_of(call: str, before: tuple[str, int], after: tuple[str, int], **what: 
 @pytest.mark.parametrize(
     ("call", "before", "after", "name"),
     [
-        # Most links to one file: 32,000, 64,535, 65,000, 65,535, 2^31 - 1.
+        # Limits of links to one file: 32,000, 64,535, 65,000, 65,535, 2^31 - 1.
         ("link", ("xfs", 0), ("nilfs2", errno.EMLINK), "links to one file"),
         ("link", ("ext4", 0), ("reiserfs", errno.EMLINK), "links to one file"),
         ("link", ("reiserfs", errno.EMLINK), ("btrfs", 0), "links to one file"),

@@ -1,4 +1,4 @@
-"""A run that others disturb is told apart, and made again as often as is allowed."""
+"""A disturbed run is recognized, and made again as often as is allowed."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ START = Reading(1000 * S, 500 * S, 7 * S, 50 * S, {2: 9 * S}, {"cpu": 100, "io":
 
 
 def after_ten_seconds(own_s: float, kernel_s: float, others_s: float, steal_s: float) -> Reading:
-    """Two CPUs, which the replay, kernel threads, other programs and the host had for so long."""
+    """Return a reading of two CPUs, with times of the replay, kernel threads, others, the host."""
     busy = own_s + kernel_s + others_s
     return Reading(
         all_ns=1020 * S,
@@ -54,7 +54,7 @@ def cpu_s(pid: int) -> float:
 
 
 def test_a_program_that_takes_a_cpu_is_seen():
-    """As much as the scheduler says that it had; other programs may have more."""
+    """Its time is at least that of the scheduler's count; other programs may add to it."""
     hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         before, watch = cpu_s(hog.pid), Watch()
@@ -76,7 +76,7 @@ def test_a_disturbed_run_is_made_again_a_few_times(monkeypatch, tmp_path, distur
     seen: list[int] = []
 
     def run_once(_job: object, _slot: object, _show: object, repeated: list) -> dict:
-        (tmp_path / "ext4-r1").mkdir()  # which must not be there any more
+        (tmp_path / "ext4-r1").mkdir()  # fails if it is still there
         seen.append(len(repeated))
         why = ["noise"] if len(seen) in disturbed else []
         return {"disturbance": {"why": why}, "repeated": list(repeated)}

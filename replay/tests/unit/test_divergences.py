@@ -1,4 +1,4 @@
-"""First causes of divergences, and what filesystems may answer differently."""
+"""First causes of divergences, and results in which filesystems may differ."""
 
 import errno
 
@@ -80,7 +80,7 @@ def test_a_directory_that_was_not_made_explains_all_below(script, judged):
 @pytest.mark.parametrize("types", [EXT4, XFS])
 def test_a_documented_difference_is_of_the_filesystem_between_types_only(script, judged, types):
     script.call(10, 1, "rename", "a", ret=-errno.ENOTEMPTY, path2="b")
-    script.call(10, 2, "rename", "a", ret=-errno.ENOENT, path2="b")  # no class says so
+    script.call(10, 2, "rename", "a", ret=-errno.ENOENT, path2="b")  # in no class
     verdicts, found = judged(types, {0: (-errno.EEXIST, ERRNO), 1: (-errno.EEXIST, ERRNO)})
     allowed = types is XFS
     assert verdicts == {0: OF_FILESYSTEM if allowed else DIVERGED, 1: DIVERGED}

@@ -1,4 +1,4 @@
-"""How replays end, and what they leave alone: signals, other replays, other people's files."""
+"""Ends of replays by signals; other replays and files of others stay untouched."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
     [(signal.SIGINT, os.killpg), (signal.SIGHUP, os.killpg), (signal.SIGTERM, os.kill)],
 )
 def test_an_ended_replay_keeps_what_was_done(script, tmp_path, target, number, send):
-    """Whether the signal comes from the terminal, to all, or to the process that began it."""
+    """The signal comes from the terminal to all processes, or to the first process only."""
     script.call(10, 1, "mkdir", "made", mode=0o700)
     script.call(10, 60_000, "stat", "made", obj_mode=DIR)
     with begun(script, tmp_path, target) as process:
@@ -60,7 +60,7 @@ def test_a_replay_whose_beginner_is_killed_ends(script, tmp_path, target):
 
 
 def test_without_an_order_a_lock_is_not_kept_from_those_who_had_it_before(script, tmp_path, target):
-    """Who has it at the end of the recording may be there first, and never gives it up."""
+    """The process that has it at the end may get it first here, and then never releases it."""
     opened = {"ret": 3, "flags": 0o102, "mode": 0o600, "ino": 5, "obj_mode": 0o100600}
     lock = {"base": 0, "fd": 3, "cmd": 2, "ino": 5, "obj_mode": 0o100600}
     for at in range(2000):
@@ -72,7 +72,7 @@ def test_without_an_order_a_lock_is_not_kept_from_those_who_had_it_before(script
     script.call(11, 51, "flock", "lock", **lock)
     trace, began = script.write(tmp_path / "trace"), time.monotonic()
     (row,) = replay(trace, [f"dir:{target}"], tmp_path / "out", pace="afap", order="none")
-    assert time.monotonic() - began < 8  # who does not move for 10 s is given up
+    assert time.monotonic() - began < 8  # a process without progress for 10 s is given up
     assert (row["divergent"], row["orders_given_up"]) == (0, 0)
 
 
@@ -80,7 +80,7 @@ def test_two_replays_do_not_share_a_target(script, tmp_path, target):
     script.call(10, 1, "mkdir", "made", mode=0o700)
     script.call(10, 60_000, "stat", "made", obj_mode=DIR)
     with begun(script, tmp_path, target) as first:
-        (target / "made").rmdir()  # an empty directory, but another's
+        (target / "made").rmdir()  # empty now, but in use by the first replay
         with pytest.raises(SpoolscopeError, match="another replay uses"):
             replay(tmp_path / "trace", [f"dir:{target}"], tmp_path / "second", pace="afap")
         (target / "made").mkdir()
@@ -147,7 +147,7 @@ def test_a_killed_engine_takes_its_tasks_along(script, tmp_path, target):
 
 
 def engine(script, tmp_path: Path, target: Path, members: int) -> "subprocess.Popen[bytes]":
-    """Begin the engine alone, and wait until it has so many processes with its own."""
+    """Begin the engine alone, and wait until it has ``members`` processes, its own included."""
     plan_file = tmp_path / "plan"
     build(Trace.open(script.write(tmp_path / "trace")), plan_file)
     words = [find_binary("spoolscope-replay"), "run", plan_file, "--target", target]
@@ -160,7 +160,7 @@ def engine(script, tmp_path: Path, target: Path, members: int) -> "subprocess.Po
 
 
 def ended(session: int) -> bool:
-    """Tell whether all processes of a session end within 10 s."""
+    """Return whether all processes of a session end within 10 s."""
     deadline = time.monotonic() + 10
     while (left := _members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -168,7 +168,7 @@ def ended(session: int) -> bool:
 
 
 def _members(session: int) -> list[int]:
-    """Live processes of a session."""
+    """Return the live processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

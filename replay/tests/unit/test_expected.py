@@ -1,4 +1,4 @@
-"""How long the runs that are left will take, and that there is room for them."""
+"""The time that the remaining runs will take, and the check that there is room for them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_a_clock_that_counts_instructions_tells_no_times(said):
 
 
 def test_the_worst_candidate_is_named_when_there_is_no_room_for_it(job, monkeypatch):
-    """Ext2 has its whole image written when it is aged, ext4 half of it."""
+    """Ageing writes the whole image of ext2, and half of that of ext4."""
     runs = slots([parse("ext4"), parse("ext2")], 2, 0)
     free = SimpleNamespace(free=3 * GIB)
     monkeypatch.setattr(expected.shutil, "disk_usage", lambda _place: free)

@@ -20,7 +20,7 @@ CLEAN = {"tasks_crashed": 0, "orders_given_up": 0, "cpu_idle": 0.5, "cpu_steal":
 
 
 def ops(*rows: tuple[int, int, int]) -> np.ndarray:
-    """Calls of (thread, start, end), ns."""
+    """Return calls of (thread, start, end), ns."""
     made = np.zeros(len(rows), DTYPES["plan_op"])
     made["thread"], made["start_ns"], made["end_ns"] = np.array(rows, np.int64).T
     made["call"] = np.arange(len(rows))
@@ -28,7 +28,7 @@ def ops(*rows: tuple[int, int, int]) -> np.ndarray:
 
 
 def results(*rows: tuple[int, int, int]) -> np.ndarray:
-    """Outcomes of (ready, issue, end), ns; all the same as recorded."""
+    """Return outcomes of (ready, issue, end), ns, all with the recorded result."""
     made = np.zeros(len(rows), DTYPES["outcome"])
     made["ready_ns"], made["issue_ns"], made["end_ns"] = np.array(rows, np.int64).T
     made["verdict"] = SAME
@@ -54,7 +54,7 @@ def judged(calls, outcomes, pace=ORIGINAL, *, same=True, mismatched=0, **summary
 
 
 def steady(n: int, late_ns: object = 0) -> tuple[np.ndarray, np.ndarray]:
-    """n calls of 0.1 ms, one each ms, by one thread, issued late."""
+    """Return n calls of 0.1 ms, one per ms, of one thread, and their outcomes, issued late."""
     at = np.arange(n) * MS
     issue = at + np.asarray(late_ns, np.int64)
     calls = ops(*((0, t, t + MS // 10) for t in at.tolist()))
@@ -116,7 +116,7 @@ def test_lateness_is_divided_exactly_among_its_causes():
     late = lateness.lateness(calls, outcomes, np.ones(5, np.bool_), ORIGINAL)
     assert late.total(slice(None)).tolist() == [4, 15, 25, 6, 0]
     assert late.dependencies.tolist() == [0, 0, 23, 0, 0]
-    # What is behind is divided as 4 : 10, and once more by what came after as 5 : 10.
+    # The lateness before a call is divided as 4 : 10; for the last late call, as 5 : 10.
     assert late.machine.tolist() == [4, 14 * 4 // 14 + 1, 2, 5 * 5 // 15 + 1, 0]
     assert late.idle.tolist() == [4, 1, 2, 1, 0]
     assert late.slower_calls.tolist() == [0, 10, 0, 4, 0]
@@ -195,7 +195,7 @@ def test_makespan_and_overlap_count_on_the_same_filesystem_only():
 
 @pytest.mark.parametrize("pace", ["original", "think", "afap"])
 def test_a_long_run_is_judged_piece_by_piece(pace, monkeypatch):
-    """Whatever the pieces, the certificate is the one of the whole, forks and waits included."""
+    """With pieces of any size the certificate is that of the whole, forks and waits included."""
     generator = np.random.default_rng(11)
     n = 500
     start = np.sort(generator.integers(0, 50 * MS, n))
@@ -288,7 +288,7 @@ def test_paces_name_their_loop():
 def forking(
     rows: list[tuple[int, int, int]], made: list[tuple[int, int, int]]
 ) -> lateness.Lateness:
-    """The first operation forks thread 1."""
+    """Return the lateness of these calls, of which the first forks thread 1."""
     calls = ops(*rows)
     calls["op"][0], calls["arg"][0] = FORK, 1
     return lateness.lateness(calls, results(*made), np.ones(len(rows), np.bool_), ORIGINAL)
@@ -305,7 +305,7 @@ def test_what_a_thread_is_late_by_when_it_begins_is_divided_as_its_fork():
 
 @pytest.mark.parametrize("generations", [1, 9])
 def test_what_a_thread_is_late_by_goes_over_generations_and_pieces(monkeypatch, generations):
-    """Each forks the next one, all as late as the first, by the machine."""
+    """Each thread forks the next one; all are as late as the first, because of the machine."""
     monkeypatch.setattr(on_disk, "CHUNK", generations + 2)
     rows = [(n, 100 + n, 100 + n) for n in range(generations)]
     rows += [(generations, 150, 160), (0, 150, 160), (0, 170, 180)]

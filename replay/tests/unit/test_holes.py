@@ -1,4 +1,4 @@
-"""Files with holes: in the plan, in the fixture, and the room that they take."""
+"""Files with holes: their plan, their fixture, and the room that they take."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_what_the_walk_met(script, tmp_path, size, blocks, extents, holes) -> No
 
 @pytest.fixture
 def trace(script, tmp_path: Path) -> Path:
-    """Two files of 1 TiB with 8 KiB of data; calls look for that of one, and write into it."""
+    """Two files of 1 TiB with 8 KiB of data; calls search the data of one, and write into it."""
     file = {"ino": 7, "obj_mode": 0o100644, "obj_size": TB}
     script.entry("untouched", 8, size=TB, blocks=16, extents=1)
     script.entry("a", 7, size=TB, blocks=16, extents=2)

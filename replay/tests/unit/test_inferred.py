@@ -1,4 +1,4 @@
-"""A recording without a snapshot: its calls prove what was there."""
+"""A recording without a snapshot: its calls prove which files existed."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def test_a_recording_without_its_snapshot_is_replayed_all_the_same(tmp_path):
 
 
 def test_what_calls_prove(script, tmp_path):
-    """Sizes by reads, directories by what is below them, contents of what might be new."""
+    """Sizes by reads, directories by names below them, contents of files that might be new."""
     target = tmp_path / "target"
     target.mkdir()
     script.call(10, 1, "openat", "box/index", ret=3, flags=0)

@@ -1,4 +1,4 @@
-"""A signal that ends is never lost: not in a clean-up, nor when a program has just done all."""
+"""Termination signals are never lost: not in a clean-up, nor when a program has just ended."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def test_a_signal_in_a_clean_up_ends_what_follows_it(number):
         with undisturbed():
             with undisturbed():
                 os.kill(os.getpid(), number)
-                # As from a terminal, which sends it to the programs that clean up, too.
+                # A terminal sends the signal to the programs that clean up, too.
                 words = ["sh", "-c", f"kill -{number.value} $$; exit 7"]
                 done.append(subprocess.run(words, check=False).returncode)
             done.append("inner")
@@ -63,7 +63,7 @@ def test_without_a_signal_nothing_is_changed():
 
 
 def interrupted(program: str) -> int:
-    """Interrupt ourselves once the program says on its standard output that it has begun."""
+    """Interrupt ourselves once the program has written to a pipe that it has begun."""
     read, write = os.pipe()
     os.set_inheritable(write, True)
 
@@ -74,7 +74,7 @@ def interrupted(program: str) -> int:
     watcher = threading.Thread(target=interrupt)
     watcher.start()
     try:
-        # Descriptors other than the standard ones are not inherited: by its name instead.
+        # Only the standard descriptors are inherited: the pipe is opened by its name instead.
         ready = f"open('/proc/{os.getpid()}/fd/{write}', 'w').write('.')"
         words = [sys.executable, "-c", f"import signal, time\n{program.format(ready=ready)}"]
         return to_its_end(words)

@@ -17,7 +17,7 @@ from spoolscope.traces.trace import Trace
 
 REG, DIR = 0o100600, 0o040700
 LATE_MS = 1500
-# Waits for a name that the replay makes, then does what it is told in its directory.
+# This program waits for a name that the replay makes, then runs a command in its directory.
 MEDDLER = """
 import os, sys, time
 sign, do, what = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Directories to mount at: one for each command, those of killed ones taken again or removed."""
+"""Mount points: one for each command; those of killed commands are used again or removed."""
 
 from pathlib import Path
 

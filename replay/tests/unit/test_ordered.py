@@ -1,4 +1,4 @@
-"""The order of a plan is found once, and read by every later step."""
+"""The order of a plan is computed once, and read by every later step."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ TOLD_BY_CLOCKS = {"start_epoch_ns", "makespan_ns", "cpu_idle", "cpu_steal"}
 
 @pytest.fixture
 def plan(script, tmp_path) -> Path:
-    """Two deliver into a directory that a third lists, and rename what the others made."""
+    """Two threads deliver into a directory that a third lists, and rename each other's files."""
     script.entry("new", ino=2, mode=DIR)
     script.entry("new/old", ino=3, mode=REG, size=5000)
     for n, thread in enumerate((10, 11)):
@@ -37,7 +37,7 @@ def plan(script, tmp_path) -> Path:
 
 
 def steps(plan: Path, target: Path) -> list[object]:
-    """Return what every step makes of a plan."""
+    """Return the results of every step on a plan."""
     engine, outcomes = Engine(plan), plan.with_name("outcomes")
     told = [engine.explain(order, [3, 6, 7]) for order in ("resource", "recorded", "none")]
     built = engine.fixture(target)
@@ -62,7 +62,7 @@ def test_every_step_finds_the_same_with_and_without_a_stored_order(plan, tmp_pat
 
 @pytest.mark.parametrize("step", ["fixture", "run", "verify", "explain"])
 def test_every_step_reads_the_stored_order(step, plan, target):
-    """One that walked again would not meet that its own part of the order is broken."""
+    """A step that computed the order again would not notice that its part is broken."""
     Engine(plan).order()
     file = plan.with_name("plan.order")
     whole = np.fromfile(file, np.uint8)
@@ -91,7 +91,7 @@ def test_the_order_of_a_plan_written_anew_is_refused(plan, target):
 
 
 def test_a_replay_finds_the_order_once(script, tmp_path, target, monkeypatch):
-    """Whatever number of candidates and rounds there is."""
+    """The order is computed for the replay, not for each run."""
     script.call(10, 1, "mkdir", "d", mode=0o700)
     asked: list[str] = []
     real = Engine._json

@@ -21,7 +21,7 @@ def test_what_is_no_pace(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["scaled=1e-300", "scaled=1e300"])
 def test_times_stay_numbers(text: str) -> None:
-    """Slowed down so much, a replay at full speed was called faithful."""
+    """With such a pace a replay at full speed was once called faithful."""
     with pytest.raises(SpoolscopeError) as caught:
         parse_pace(text)
     assert "0.001 to 1,000,000" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""Candidates that have a name: ours say why and from where; files and options that are wrong."""
+"""Named candidates: the shipped ones have a reason and a source; wrong files and options."""
 
 import re
 import tomllib
@@ -142,7 +142,7 @@ def test_a_bare_word_names_no_file_of_the_directory_one_is_in(tmp_path, monkeypa
 
 
 def test_a_shell_has_no_part_in_it():
-    """What a shell would take for more is one word of mkfs."""
+    """Text that a shell would expand is one word of mkfs."""
     candidate = parse("ext4[-L $(reboot);noatime]")
     (words,) = formatting(candidate, "DEVICE")
     assert words[-3:] == ("-L", "$(reboot)", "DEVICE")
@@ -229,7 +229,7 @@ def test_a_file_that_is_not_there(tmp_path):
     assert error.value.exit_code == USAGE
 
 
-# As the programs of Debian 12 said it.
+# Messages of the programs of Debian 12.
 WORDS = {
     "Total journal size too big for filesystem.": ("mke2fs 1.47.0 (5-Feb-2023)\n\n", "\n"),
     "Log size must be at least 64MB.": ("", "\nUsage: mkfs.xfs\n/* blocksize */\n"),

@@ -1,4 +1,4 @@
-"""Memory when a recording began, as its calls tell; and nothing else is read."""
+"""Names and data in memory when a recording began, by its calls; nothing else is read."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def memory(script, tmp_path: Path, kind: str, *, sees_waits: bool = True) -> Mem
 
 @pytest.fixture
 def spool(script):
-    """Four files: read without a wait, read after one, first written, only looked at."""
+    """Four files: read without a wait, read after a wait, first written, only looked at."""
     script.entry("box", ino=2, mode=DIR)
     for number, name in enumerate(("free", "waited", "written", "seen")):
         script.entry(f"box/{name}", ino=10 + number, mode=REG, size=SIZE)

@@ -71,7 +71,7 @@ def test_a_delivery_leaves_what_the_trace_left(script, tmp_path, target):
 
 def test_a_result_that_differs_is_listed_with_its_cause(script, tmp_path, target):
     script.call(10, 1, "mkdir", "d", mode=0o700)
-    script.call(10, 2, "rmdir", "d", ret=-39)  # the trace lies: it was empty
+    script.call(10, 2, "rmdir", "d", ret=-39)  # the trace is wrong: it was empty
     script.call(10, 3, "stat", "d", ret=0, obj_mode=DIR)
     row, out = run(script, tmp_path, target)
     assert row["divergent"] == 2
@@ -83,7 +83,7 @@ def test_a_result_that_differs_is_listed_with_its_cause(script, tmp_path, target
 
 
 def test_results_hold_no_path_of_this_machine(script, tmp_path, target):
-    """They are read wherever they are copied to; where the target was is its name."""
+    """They may be copied and read elsewhere; only the candidate's name holds the target's path."""
     script.call(10, 1, "mkdir", "d", mode=0o700)
     row, out = run(script, tmp_path, target)
     files = [*out.parent.glob("*.json"), *out.glob("*.json")]
@@ -190,7 +190,7 @@ def test_the_recorded_pace_is_kept(script, tmp_path, target):
 
 
 def test_thinking_keeps_pauses_after_the_call_before(script, tmp_path, target):
-    # Recorded as if writing took no time: whoever keeps times instead of pauses would not wait.
+    # Recorded as if writing took no time: a replay that kept times, not pauses, would not wait.
     script.call(10, 1, "openat", "f", ret=3, flags=CREATE, mode=0o600, ino=7, obj_mode=REG,
                 obj_size=0, dur_ms=0)  # fmt: skip
     size = 1 << 20
@@ -273,7 +273,7 @@ def test_a_fixture_beyond_the_free_space_is_refused(script, tmp_path, target):
     ],
 )
 def test_calls_that_may_fill_the_disk_are_refused(script, tmp_path, target, syscall, values):
-    """Whatever they did when recorded: here the disk has room, or the size is not told."""
+    """Their recorded result does not matter: here the disk may have room."""
     for at in range(10_000 if syscall == "write" else 1):
         script.call(10, at, syscall, "big", base=0, fd=3, ino=5, obj_mode=REG, obj_size=0, **values)
     with pytest.raises(SpoolscopeError, match="free"):
@@ -303,7 +303,7 @@ def test_a_used_directory_and_the_production_spool_are_refused(script, tmp_path,
 
 
 def test_what_lies_outside_can_take_the_number_of_a_file(script, tmp_path, target):
-    """As a shell does that takes back its output: the file is closed, and its lock given up."""
+    """A shell restores its output like this: the file is closed, and its lock released."""
     opened = {"ret": 3, "flags": 0o102, "mode": 0o600, "ino": 5, "obj_mode": REG}
     script.call(10, 1, "openat", "log", **opened)
     script.call(10, 2, "dup2", "log", ret=1, base=0, fd=3, fd2=1, ino=5, obj_mode=REG)
@@ -327,7 +327,7 @@ def test_the_name_of_a_socket_is_made(script, execute, target):
 
 
 def test_an_acl_that_is_no_more_than_a_mode_is_set(script, execute, target):
-    """As cp -p sets it. Where its mode was not recorded the next call on the file tells it."""
+    """Set as by cp -p. If its mode was not recorded, the next call on the file shows it."""
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "size": 28, "base": 0, "ino": 5}
     script.entry("mail", ino=5, mode=0o100600)
     script.call(10, 1, "openat", "mail", ret=3, flags=2, ino=5, obj_mode=REG)
@@ -341,7 +341,7 @@ def test_an_acl_that_is_no_more_than_a_mode_is_set(script, execute, target):
 
 
 def test_an_acl_is_as_long_as_it_was_and_comes_to_the_same_mode(script, execute, target):
-    """Three entries are no more than a mode, seven name somebody."""
+    """Three entries are no more than a mode; seven name users or groups."""
     acl = {"path2": "system.posix_acl_access", "kind2": "text", "base": 0, "obj_mode": REG}
     for number, (size, mode) in enumerate([(28, 0o604), (60, 0o751), (28, 0)]):
         name, ino = f"mail{number}", 5 + number
@@ -367,7 +367,7 @@ def test_an_acl_of_a_mode_that_nothing_tells_is_skipped(script, execute, target)
 
 
 def test_who_reads_a_file_waits_for_what_is_copied_to_it(script, tmp_path):
-    """Only its descriptor tells where copy_file_range and sendfile write to."""
+    """Only the descriptor shows where copy_file_range and sendfile write to."""
     for at, call in enumerate(("copy_file_range", "sendfile")):
         copied, ino, when = f"copy.{at}", 6 + at, 100 * at
         script.entry(f"mail.{at}", ino=16 + at, mode=REG, size=9000)
@@ -394,7 +394,7 @@ def test_a_slice_that_begins_after_the_end_is_refused(script, tmp_path, target):
 
 
 def test_lost_and_found_is_there_if_the_trace_has_it(script, tmp_path, target):
-    """As on ext4: `find` and backups look into it; no other filesystem makes it."""
+    """Only ext filesystems have it from mkfs, and `find` and backups look into it."""
     script.entry("lost+found", ino=11, mode=0o040700)
     script.call(10, 1, "newfstatat", "lost+found", obj_mode=DIR, ino=11)
     script.call(10, 2, "openat", "lost+found", ret=3, flags=0o200000, obj_mode=DIR, ino=11)

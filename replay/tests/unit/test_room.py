@@ -1,4 +1,4 @@
-"""How much room a replay asks for: bytes that are written, not the size of files with holes."""
+"""The room that a replay asks for: bytes that are written, not the size of files with holes."""
 
 import pytest
 
@@ -16,7 +16,7 @@ FILLED = 14_000 + 2 * 2 * 4096
 
 
 def huge(script) -> None:
-    """A file as LMDB makes it for its map: as long as it may ever be, and hardly used."""
+    """Make a file as LMDB does for its map: as long as it may ever be, and hardly used."""
     script.call(10, 1, "openat", "f", ret=3, flags=CREATE, mode=0o600, ino=7, obj_mode=REG,
                 obj_size=0)  # fmt: skip
     same = {"base": 0, "fd": 3, "ino": 7, "obj_mode": REG, "obj_size": HUGE}
@@ -32,7 +32,7 @@ def peak_bytes(script, tmp_path) -> int:
 
 
 def test_a_huge_file_of_holes_is_replayed_and_read_again_at_once(script, tmp_path, target):
-    """Its terabyte was asked for, and at the end every byte of it would be read."""
+    """Earlier a terabyte of room was asked for, and every byte was read at the end."""
     huge(script)
     script.call(10, 9, "fstat", "f", base=0, fd=3, ino=7, obj_mode=REG, obj_size=HUGE)
     (row,) = replay(

@@ -1,4 +1,4 @@
-"""More users than were recorded: what is copied, when it begins, and what is said of it."""
+"""More users than were recorded: the copied files, the begin of copies, and their report."""
 
 from collections import Counter
 from pathlib import Path
@@ -22,7 +22,7 @@ SECOND = 10**9
 
 @pytest.fixture
 def trace(script, tmp_path: Path) -> Trace:
-    """One process delivers a queue file to one user, another one looks at another user's mail."""
+    """One process delivers a queue file to a user, another one looks at another user's mail."""
     for path, ino in (("mail", 2), ("mail/u1", 3), ("mail/u1/new", 4), ("mail/u2", 5)):
         script.entry(path, ino, mode=0o040755)
     for path, ino in (("mail/u2/cur", 6), ("queue", 7)):
@@ -124,7 +124,7 @@ def test_nonsense_is_refused(n: int, window: str, why: str) -> None:
 
 
 def test_a_listing_shows_the_names_of_all_copies(script, tmp_path: Path) -> None:
-    """Those of one copy fit into two buffers, those of three do not."""
+    """Names of one copy fit into two buffers, those of three copies do not."""
     script.snapshot = "full"
     script.entry("queue", ino=2, mode=0o040700)
     for at in range(400):

@@ -1,4 +1,4 @@
-"""What was open, locked and mapped when the recording began is so again."""
+"""Files that were open, locked or mapped when the recording began are so again."""
 
 import subprocess
 
@@ -111,7 +111,7 @@ def test_a_waiter_waits_for_a_lock_held_before(script, tmp_path):
 
 
 def test_locks_changed_while_they_were_read(script, tmp_path):
-    """The snapshot is later: one lock was given up meanwhile, another taken."""
+    """The snapshot is later: one lock was released meanwhile, another taken."""
     script.entry("f", ino=7, mode=REG, size=100)
     script.entry("g", ino=8, mode=REG, size=100)
     for pid in (10, 11):
@@ -164,7 +164,7 @@ def fault(pid: int, at_ms: float, ino: int, page: int | None, **values) -> dict:
 
 
 def test_recorded_faults_touch_pages_of_a_mapping(script, tmp_path):
-    """Two within the file, one past its end: the last finds no page, and nothing dies of it."""
+    """Faults past the end of the file find no page, and no task dies of them."""
     script.thread(10)
     script.entry("f", ino=7, mode=REG, size=3 * 4096 - 10)
     script.more["mappings"] = [mapping(script, 10, "f", 7)]
@@ -185,7 +185,7 @@ def test_recorded_faults_touch_pages_of_a_mapping(script, tmp_path):
 
 
 def test_an_open_file_that_the_snapshot_missed_has_its_mode_and_moves_with_it(script, tmp_path):
-    """A delivery under way: its name went while the snapshot listed the directory."""
+    """A delivery was under way: its name went while the snapshot listed the directory."""
     opened(script, 10, 5, "tmp/m", 7, obj_mode=0o100640)
     script.more["missed_names"] = [{"path_id": script.path("tmp/m"), "ino": 7, "directory": False}]
     script.entry("new", ino=2, mode=0o040755)
@@ -196,7 +196,7 @@ def test_an_open_file_that_the_snapshot_missed_has_its_mode_and_moves_with_it(sc
 
 
 def test_a_directory_that_the_snapshot_missed_has_the_mode_of_its_open(script, tmp_path):
-    """Only its type is known from its name."""
+    """The entry of its name has only its type."""
     script.more["missed_names"] = [{"path_id": script.path("box"), "ino": 7, "directory": True}]
     script.call(10, 1, "openat", "box", ret=3, flags=0o200000, ino=7, obj_mode=0o040700)
     assert ends_with_mode(script, tmp_path, "box") == 0o040700
@@ -211,7 +211,7 @@ def test_a_directory_that_was_removed_while_it_was_open_is_gone_again(script, tm
 
 
 def test_a_file_without_a_name_from_the_beginning_is_open_again(script, tmp_path):
-    """What O_TMPFILE made has a name here until it is open."""
+    """A file made with O_TMPFILE has a name here until it is open."""
     opened(script, 10, 5, "box", 7, flags=0o20200002, deleted=True)
     script.call(10, 1, "pwrite64", "box", ret=9, base=0, fd=5, ino=7, obj_mode=REG, size=9,
                 offset=0, obj_size=9)  # fmt: skip
@@ -223,7 +223,7 @@ def test_a_file_without_a_name_from_the_beginning_is_open_again(script, tmp_path
     "how", [("fstat", {"fd": 5, "base": 0}), ("newfstatat", {"dirfd": 5, "base": 3, "flags": 4096})]
 )
 def test_a_file_that_only_its_descriptor_tells_of_is_the_one_that_calls_use(script, tmp_path, how):
-    """Without a snapshot, as in an import: its name is known by nothing else."""
+    """Without a snapshot, as in an import, only the table of open files has its name."""
     opened(script, 10, 5, "box", 7)
     script.call(10, 1, how[0], "box", **how[1], ino=7, obj_mode=REG, obj_size=700)
     script.call(10, 2, "pread64", "box", ret=100, base=0, fd=5, ino=7, obj_mode=REG, size=100,

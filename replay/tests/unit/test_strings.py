@@ -1,4 +1,4 @@
-"""Names of a plan: what Arrow makes of the table of paths, against one name at a time."""
+"""Names of a plan, made by Arrow from the table of paths, compared with one name at a time."""
 
 import random
 from itertools import pairwise
@@ -47,7 +47,7 @@ def strings(rows: list[Row], spools: int, first: int = 0) -> Strings:
 
 
 def below(row: Row, spools: int) -> bytes:
-    """What a name is called below the target."""
+    """Return a row's name below the target."""
     path, kind, spool = row
     if kind == "text" or spools == 1:
         return path if kind == "text" else path.lstrip(b"/")

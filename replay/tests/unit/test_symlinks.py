@@ -1,4 +1,4 @@
-"""Names through symlinks: those of the plan against those that the kernel finds, and by moment."""
+"""Names through symlinks at each moment: those of the plan, compared with the kernel's."""
 
 import os
 import random
@@ -56,7 +56,7 @@ def grow(root: Path, chance: random.Random) -> None:
 
 
 def found(path: Path, *, follow: bool) -> str | int:
-    """Return the name of what a path leads to, or -errno."""
+    """Return the name that a path leads to, or -errno."""
     try:
         fd = os.open(path, os.O_PATH | (0 if follow else os.O_NOFOLLOW))
     except OSError as error:
@@ -112,7 +112,7 @@ def test_a_name_leads_on_from_when_its_symlink_was_made_until_it_was_removed(scr
 
 
 def test_a_symlink_is_swapped_by_a_rename(script, tmp_path):
-    """As `ln -sfn` does, and deployments do."""
+    """`ln -sfn` and deployments do that."""
     script.call(10, 1, "symlink", "now", path2="one", kind2="text")
     script.call(10, 2, "openat", "now/f", ret=3, obj_mode=REG)
     script.call(10, 3, "symlink", "new", path2="two", kind2="text")
@@ -121,7 +121,7 @@ def test_a_symlink_is_swapped_by_a_rename(script, tmp_path):
     script.call(10, 6, "fstat", "now/f", base=0, fd=3, obj_mode=REG)
     script.call(10, 7, "openat", "new/f", ret=-2)
     names = planned(script, tmp_path)
-    # A descriptor carries the name that it was opened by: what that led to by then is no matter.
+    # A descriptor keeps the name that it was opened by, even if that leads elsewhere now.
     assert [names[at] for at in (1, 4, 6)] == ["one/f", "two/f", "new/f"]
 
 

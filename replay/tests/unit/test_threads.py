@@ -1,4 +1,4 @@
-"""What threads of one process share, and what their children get of it."""
+"""Resources that threads of one process share, and those that their children get."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_children_have_what_other_threads_had_opened_and_not_closed_yet(script, 
 
 
 def test_a_fork_has_descriptors_and_their_numbers_as_they_belong_together(script, execute, target):
-    """What the other thread opens during a fork must not take the child's output away."""
+    """A file that another thread opens during a fork must not replace the child's output."""
     script.thread(10)
     script.thread(11, pid=10)
     for number in range(3000):

@@ -1,4 +1,4 @@
-"""Traces without a snapshot whose calls tell of links, of the spool itself, or of types late."""
+"""Traces without a snapshot whose calls show links, the spool itself, or file types late."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ LNK, REG, DIR, FIFO = 0o120777, 0o100644, 0o040755, 0o010600
 
 @pytest.fixture
 def replayed(script, target: Path, execute):
-    """Return ``replayed()``: replay what was written, want no divergence; the target."""
+    """Return ``replayed()``: replay the script, check that nothing diverges, return the target."""
 
     def run() -> Path:
         outcomes, verified = execute(script, target)
@@ -42,7 +42,7 @@ def test_a_link_has_the_length_that_was_read(script, replayed) -> None:
 
 
 def test_what_was_reached_through_a_link_is_beside_it(script, replayed) -> None:
-    """lstat tells a link of 13 bytes, stat what it leads to; later calls go through it, too."""
+    """lstat shows a link of 13 bytes, stat the file behind it; later calls go through it, too."""
     script.call(10, 1, "stat", "a", obj_mode=DIR)
     script.call(10, 2, "lstat", "a/b/c/link", obj_mode=LNK, obj_size=13)
     script.call(10, 3, "stat", "a/b/c/link", obj_mode=REG, obj_size=729)

@@ -1,4 +1,4 @@
-"""Calls that no plan has are counted in the part that is asked for."""
+"""Calls that no plan can have are counted in the part that is asked for."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ IN_FLIGHT = 8
 
 @pytest.fixture
 def trace(script, tmp_path: Path) -> Trace:
-    """Two servers with a call that never returned each, and two calls of unknown threads."""
+    """Two servers, each with a call that never returned, and two calls of unknown threads."""
     script.thread(10, comm="lmtp")
     script.thread(20, comm="imap")
     for at_ms in (1, 11, 21):

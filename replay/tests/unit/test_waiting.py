@@ -1,4 +1,4 @@
-"""Why a call waits for which, of traces by hand."""
+"""Reasons why calls wait for others, in traces by hand."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def asked(script, tmp_path: Path, call: str, order: str = "resource") -> list[di
 
 
 def delivery(script) -> None:
-    """10 delivers, 20 looks in vain and then finds."""
+    """Thread 10 delivers a mail; thread 20 looks for it before and after that."""
     script.entry("tmp/1", ino=7)
     script.entry("new", ino=8, mode=0o040755)
     script.call(20, 1, "stat", "new/1", ret=-2)
@@ -107,7 +107,7 @@ def test_each_kind_of_edge_has_a_reason_of_its_own() -> None:
 
 
 def test_the_last_copy_of_a_descriptor_with_a_lock_waits_for_the_others(script, tmp_path) -> None:
-    """A child has a copy of what its parent locked: the lock goes with the last of both."""
+    """A child has a copy of its parent's locked descriptor: the lock ends with the last copy."""
     script.entry("box", ino=7)
     script.thread(10)
     script.call(10, 1, "openat", "box", ret=3, flags=2, ino=7, obj_mode=0o100644)

@@ -1,4 +1,4 @@
-"""Where names lead that are given with symlinks, dots and slashes in them."""
+"""Walks of names that have symlinks, dots and slashes in them."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ LINKS = {b"l": b"d/sub", b"up": b"d/../e", b"far": b"/mnt/e", b"d/back": b"..", 
 
 
 def below(target: bytes) -> bytes | None:
-    """The spool was mounted at /mnt."""
+    """Return a symlink's target below the spool, which was mounted at /mnt."""
     return (
         target.removeprefix(b"/mnt").lstrip(b"/")
         if target.startswith(b"/mnt")

@@ -33,7 +33,7 @@ def started(
     target.mkdir()
     engine = [str(find_binary("spoolscope-replay")), "run", str(tmp_path / "plan")]
     places = ["--target", str(target), "--outcomes", str(tmp_path / "outcomes")]
-    # A pipe would stay open as long as a task that cannot die.
+    # A pipe would stay open as long as a task exists that cannot die.
     with (tmp_path / "told").open("w") as told:
         return subprocess.Popen(
             [*engine, *places, *words], stdout=subprocess.DEVNULL, stderr=told,
@@ -42,12 +42,12 @@ def started(
 
 
 def ended(engine: subprocess.Popen[bytes], tmp_path: Path) -> tuple[int, str]:
-    """Return the exit code, and what was said."""
+    """Return the exit code, and the messages."""
     return engine.wait(40), (tmp_path / "told").read_text()
 
 
 def tasks(engine: int) -> list[int]:
-    """Children of the engine."""
+    """Return the children of the engine."""
     children = Path(f"/proc/{engine}/task/{engine}/children").read_text()
     return [int(child) for child in children.split()]
 
@@ -72,7 +72,7 @@ def test_a_lock_that_took_as_long_in_the_recording_is_waited_for(script, tmp_pat
     locked(script, 11, 10, LOCK_EX, dur_ms=1992)
     locked(script, 10, 2000, LOCK_UN)
     script.call(11, 2010, "mkdir", "made", mode=0o700)
-    # It waits for the one above, who waits for the lock: for longer than the patience with both.
+    # It waits for the call above, and that for the lock: each for longer than the patience.
     script.call(12, 20, "stat", "made", obj_mode=0o040700, dur_ms=2000)
     engine = started(script, tmp_path, "--stall", "0.4")
     assert ended(engine, tmp_path) == (0, "")
@@ -80,7 +80,7 @@ def test_a_lock_that_took_as_long_in_the_recording_is_waited_for(script, tmp_pat
 
 
 def test_who_is_to_begin_later_is_waited_for(script, tmp_path):
-    # It asks long before the process comes that makes the name: for longer than the patience.
+    # It asks for the name longer than the patience before the process begins that makes it.
     script.call(10, 1, "stat", "made", obj_mode=0o040700, dur_ms=2500)
     script.thread(11, start_ns=START + 1_990_000_000)
     script.call(11, 2000, "mkdir", "made", mode=0o700)
@@ -103,7 +103,7 @@ def test_a_killed_task_is_named_and_the_others_go_on(script, tmp_path):
     for tid in (10, 11):
         script.call(tid, 1, "stat", "x", ret=-2)
         script.call(tid, 3000, "stat", "x", ret=-2)
-    # It waits for a name that the dead one would have made.
+    # It waits for a name that the dead task would have made.
     script.call(11, 3100, "mkdir", "made", mode=0o700)
     script.call(10, 3200, "stat", "made", obj_mode=0o040700)
     engine = started(script, tmp_path, "--stall", "0.4")
@@ -115,13 +115,13 @@ def test_a_killed_task_is_named_and_the_others_go_on(script, tmp_path):
     code, told = ended(engine, tmp_path)
     assert code == 1
     assert "task of thread 11 died (status 0x9)" in told
-    # Of five calls the dead one made one; who wanted its name did not find it.
+    # The dead task made one of its calls; the call that wanted its name did not find it.
     assert sorted(verdicts(tmp_path)) == ["diverged", "pending", "pending", "same", "same", "same"]
 
 
 @contextmanager
 def without_forks(name: str, require) -> Iterator[Callable[[list[int]], None]]:
-    """Yield what puts processes into a control group in which no fork succeeds."""
+    """Yield a function that puts processes into a control group in which no fork succeeds."""
     known = CGROUPS / "cgroup.subtree_control"
     if (CGROUPS / "pids" / "cgroup.procs").exists():
         place = CGROUPS / "pids"
@@ -214,7 +214,7 @@ def test_a_call_that_does_not_return_ends_the_replay_by_name(script, spool, tmp_
     assert "nothing moves: thread 10 has been in mkdir(made) for 0 s" in first
     assert "nothing moves any more: thread 10 has been in mkdir(made) for 3 s" in last
     assert "1 threads wait for others" in last
-    # What was done until then is kept, and nothing is said of the rest.
+    # Outcomes until then are kept; the other call stays pending.
     assert sorted(verdicts(tmp_path)) == ["pending", "pending", "same"]
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{task}").exists() for task in members) and time.monotonic() < deadline:

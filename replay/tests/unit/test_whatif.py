@@ -54,7 +54,7 @@ def test_a_class_of_calls(script, tmp_path: Path) -> None:
 def test_every_third_fsync_of_each_thread_is_made(script, tmp_path: Path) -> None:
     durable(script)
     made, gone = left(script, tmp_path, [], every=3)
-    # 14 of the first thread, of which the 3rd, 6th, 9th and 12th are made; 2 of the second.
+    # The first thread has 14, of which the 3rd, 6th, 9th and 12th are made; the second has 2.
     assert [name for name in made if "sync" in name] == [
         *("fsync", "fdatasync", "fsync", "fdatasync"),
         "sync",
@@ -138,7 +138,7 @@ def test_the_time_of_a_call_that_is_left_out_is_no_pause(script, tmp_path: Path)
     places = [f"dir:{tmp_path / 'target'}"]
     trace, what_if = script.write(tmp_path / "trace"), parse(["fsync"], 1)
     (row,) = replay(trace, places, tmp_path / "out", pace="think", what_if=what_if)
-    # Of 1,990 ms four fsync took 1,920; the rest are pauses.
+    # Four fsync took 1,920 of 1,990 ms; the rest are pauses.
     assert 50e6 < row["makespan_ns"] < 500e6
 
 
@@ -167,7 +167,7 @@ def test_a_part_counts_from_the_begin_of_the_trace(script, tmp_path: Path) -> No
     summary, _ = plan(Trace.open(path), tmp_path / "plan", parse([], 1, "4ms..6ms"))
     assert (summary.syscalls, summary.duration_ns) == (1, 2 * 10**6)
     whole = build(Trace.open(path), tmp_path / "plan")
-    assert (whole.syscalls, whole.before_start) == (3, 1)  # what the first did is in the snapshot
+    assert (whole.syscalls, whole.before_start) == (3, 1)  # the snapshot shows the first's effect
 
 
 def test_a_part_without_calls_is_not_replayed(script, tmp_path: Path) -> None:

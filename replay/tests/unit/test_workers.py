@@ -1,4 +1,4 @@
-"""Jobs that another process could do, and what ties one to its own."""
+"""Jobs that another process could do, and reasons that tie a job to its own."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_a_job_ends_at_a_pause_with_nothing_open(script, tmp_path):
     delivery(script, 10.6, "b")  # at once: the same job
     delivery(script, 20, "c")
     script.call(10, 30, "openat", "d", ret=3, flags=CREATES, mode=0o600, ino=99)
-    script.call(10, 40, "close", fd=3)  # a pause with something open ends none
+    script.call(10, 40, "close", fd=3)  # a pause with an open file ends no job
     jobs = [[10, 10.2, 10.4, 10.6, 10.8, 11.0], [20, 20.2, 20.4], [30, 40]]
     assert found(script, tmp_path) == jobs
 
@@ -57,10 +57,10 @@ def test_taking_turns_to_accept_ends_a_job_and_stays(script, tmp_path):
 def test_what_needs_its_process_stays(script, tmp_path):
     delivery(script, 10, "a")
     script.call(10, 20, "write", "old", ret=5, base=0, fd=8, size=5, offset=0)  # open before
-    script.call(10, 30, "umask", ret=0o022, mode=0o077)  # and so it remains
+    script.call(10, 30, "umask", ret=0o022, mode=0o077)  # not restored in this job
     script.call(10, 40, "umask", ret=0o077, mode=0)
     script.call(10, 40.2, "umask", ret=0, mode=0o077)  # balanced: it moves
-    script.call(10, 50, "close_range", fd=3, fd2=9)  # what it has left is not followed
+    script.call(10, 50, "close_range", fd=3, fd2=9)  # descriptors after it are not followed
     delivery(script, 60, "b")
     assert found(script, tmp_path) == [[10, 10.2, 10.4], [40, 40.2]]
 
@@ -96,7 +96,7 @@ def test_a_worker_is_as_its_process_was(script, tmp_path):
 
 
 def test_jobs_are_done_by_processes_of_their_own(script, tmp_path, target):
-    """With the same results and the same tree, as the replay verifies; tids are the kernel's."""
+    """The replay verifies that results and tree are the same; tids are the kernel's."""
     for number in range(4):
         delivery(script, 10 + 10 * number, f"m{number}")
     trace = script.write(tmp_path / "trace")

@@ -1,6 +1,6 @@
-"""Access ACLs that are no more than a mode, as cp -p, install and sed -i set: which mode it was.
+"""Modes that are set as access ACLs which hold no more, as by cp -p, install and sed -i.
 
-Recordings tell it, and strace where it did not cut it; older recordings do not.
+Recordings hold the mode, and so does strace output that is not cut; older recordings lack it.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ _BYTES = 28
 
 
 def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
-    """Tell which operations set an attribute of the length of such an ACL, of no known mode."""
+    """Return which operations set an attribute as long as such an ACL, with unknown mode."""
     found = are(ops["op"], SET_ACL)
     if found.any():
         known = (ops["ino"] != 0) & (ops["path2"] != NONE)
@@ -29,7 +29,7 @@ def may_be_modes(ops: Ops) -> npt.NDArray[np.bool_]:
 
 
 def learn_modes(plan_file: Path) -> None:
-    """Give each such operation of a plan the mode that the next call on its file tells.
+    """Give each such operation of a plan the mode that the next call on its file shows.
 
     The value of an attribute is never recorded.
     """

@@ -1,4 +1,4 @@
-"""What becomes of a used filesystem: unmounted, checked, mounted again, emptied."""
+"""The end of a used filesystem: it is unmounted, checked, mounted again and emptied."""
 
 import fcntl
 import os
@@ -26,8 +26,8 @@ def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
 
     Args:
         target: A mounted target after its replay and verification.
-        life: Where it is told; the devices are being watched.
-        whole: Check and empty it; both take longer the more files there are.
+        life: Receives the measurements; it already watches the devices.
+        whole: Check and empty it, too; both take longer the more files there are.
     """
     if target.storage is not None:
         with life.step("umount"):
@@ -45,7 +45,7 @@ def aftermath(target: Target, life: Lifetime, *, whole: bool) -> None:
 
 
 def check(storage: Storage, life: Lifetime) -> None:
-    """Have its own program look at an unmounted filesystem with cold caches; it changes nothing."""
+    """Check an unmounted filesystem with its own program, read-only and with cold caches."""
     if not (words := storage.fsck_words()):
         life.left_out("check", "no program that checks it is known")
         return
@@ -86,10 +86,10 @@ def _remove_all(target: Target, life: Lifetime) -> None:
 
 
 def _inactivate(mount: Path) -> None:
-    """Have XFS free what removed files had.
+    """Make XFS free the blocks of removed files now.
 
-    Since 5.14 its workers do that when the name is long gone. Neither syncfs nor statfs waits for
-    them; of what waits, this leaves nothing behind if we are killed, as a freeze would.
+    Since Linux 5.14 its workers do that long after the removal. Neither syncfs nor statfs waits
+    for them. This ioctl does; a freeze would, too, but stays if this process is killed.
     """
     descriptor = os.open(mount, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 HELP = "Churn each image first: write FACTOR times its room, e.g. 2; see 'spoolscope help cache'."
-# How much more room a replay is given: two thirds of it stay taken by files of the churn.
+# Factor by which the room of a replay grows: files of the churn keep two thirds of it.
 GROWTH = 3
 # Bounds of the factor.
 LEAST, MOST = 1.0, 100.0
@@ -11,16 +11,16 @@ LEAST, MOST = 1.0, 100.0
 
 @dataclass(frozen=True)
 class Age:
-    """How old a filesystem is made.
+    """Ageing of a filesystem.
 
     Attributes:
         seed: The churn follows from it, and from the size of the image.
-        factor: Bytes of all files that are made, by the bytes that were free before.
+        factor: Bytes of all files that are made, divided by the bytes that were free before.
     """
 
     seed: int
     factor: float
 
     def words(self) -> list[str]:
-        """Return it as spoolscope-replay is told."""
+        """Return it as options of spoolscope-replay."""
         return [f"--age={self.seed}:{self.factor}"]

@@ -1,4 +1,4 @@
-"""The files that a replay leaves about its runs; none names a place of this machine."""
+"""Files that a replay leaves about its runs; none holds a path of this machine."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from spoolscope.traces.typed_json import decode, decoded, encode
 
 READ_LATER = OUTCOMES_FILE, DIVERGENCES_FILE
 ABOUT = PLAN_FILE, REPLAY_FILE
-"""Files about all runs, and of none."""
+"""Files about the whole replay, not about one run."""
 
 # Facts of replay.json that change while runs are added, or when the replay goes on.
 _MOVING = ("trace", "rounds", "reference", "order", "finished", "runs")
@@ -49,7 +49,7 @@ def result_of(
     state: dict[str, Any],
     options: str,
 ) -> RunResult:
-    """Return what is known of a run that has ended without looking at its calls."""
+    """Return what is known of an ended run without a look at its calls."""
     candidate = slot.candidate
     return RunResult(
         version=VERSION,
@@ -104,12 +104,12 @@ def _cache(job: Job, slot: Slot) -> str:
 
 
 def write_plan(job: Job, checked: dict[str, Any]) -> None:
-    """Write what is known of the plan, which itself does not stay."""
+    """Write what is known of the plan; the plan file itself is removed."""
     write_json(job.out / PLAN_FILE, _summary(job) | checked)
 
 
 def write_header(job: Job, slots: Sequence[Slot], rows: list[dict[str, Any]], seed: int) -> None:
-    """Write replay.json; after every run again, so that an interrupted replay keeps what it has."""
+    """Write replay.json, again after every run: an interrupted replay keeps what it has."""
     write_json(job.out / REPLAY_FILE, sealed(_header(job, slots, rows, seed)))
 
 
@@ -149,12 +149,12 @@ def _header(
         runs=[],
     )
     whole: dict[str, Any] = encode(header)
-    del whole[OWN_KEY]  # of what is written, see sealed
+    del whole[OWN_KEY]  # sealed() adds it
     return whole | {"runs": [_carried(row) for row in rows]}
 
 
 def _described(slots: Sequence[Slot]) -> dict[str, Any]:
-    """Return what each candidate is made of; where a directory lies is in its name alone."""
+    """Return the fields of each candidate; only its name holds the path of a directory."""
     chosen = {slot.candidate.name: slot.candidate for slot in slots}
     return {
         name: {key: value for key, value in asdict(chosen[name]).items() if key != "directory"}
@@ -163,7 +163,7 @@ def _described(slots: Sequence[Slot]) -> dict[str, Any]:
 
 
 def _where(slots: Sequence[Slot]) -> tuple[str, Machine | None]:
-    """Return the kernel of all runs and their machine; their kernels if these are compared."""
+    """Return the kernel and machine of all runs; all kernels if these are compared."""
     machine = guest_facts()
     compared = sorted({slot.candidate.kernel for slot in slots})
     if machine is not None and any(compared):
@@ -173,7 +173,7 @@ def _where(slots: Sequence[Slot]) -> tuple[str, Machine | None]:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """Return what the plan holds; its file is gone when the replay has ended."""
+    """Return the summary of the plan without its path: the file is removed after the replay."""
     return {key: value for key, value in job.summary.as_dict().items() if key != "path"}
 
 
@@ -183,22 +183,22 @@ def write_row(directory: Path, row: dict[str, Any]) -> None:
 
 
 def digests_of(directory: Path) -> dict[str, str]:
-    """Return the digests of what is read of a run later."""
+    """Return the digests of those files of a run that are read later."""
     return {name: digest_of(directory / name) for name in READ_LATER}
 
 
 def _carried(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as files hold it: a replay is read wherever it was copied to."""
+    """Return a row with a relative path, as in files: a replay may be copied elsewhere."""
     return row | {"run": Path(row["run"]).name}
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, which appears when it is whole."""
+    """Write a JSON file, which appears only when it is complete."""
     write_file(path, json.dumps(value, indent=1) + "\n")
 
 
 def finished_runs(out: Path) -> tuple[int, int] | None:
-    """Return how many runs of a replay are finished, and of how many; None if it has none."""
+    """Return how many runs are finished, and how many are wanted; None if none or all are."""
     try:
         header = json.loads(regular(out / REPLAY_FILE).read_text())
         done, wanted = len(header["runs"]), len(header["order"])
@@ -211,7 +211,7 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     """Return the rows of an interrupted replay, and remove what its last run had begun.
 
     Raises:
-        SpoolscopeError: it was asked for otherwise, or on another kernel, or is damaged.
+        SpoolscopeError: it was begun with other options or on another kernel, or is damaged.
     """
     try:
         before = json.loads(regular(job.out / REPLAY_FILE).read_text())
@@ -222,9 +222,9 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
             f"{job.out / REPLAY_FILE} is damaged: {error}",
             remedy="give another -o, without --resume",
         ) from error
-    # As a file holds it: tuples are lists there.
+    # In the form of a file, where tuples are lists.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))
-    # Earlier versions did not tell all of it.
+    # Headers of earlier versions lack some keys.
     told = [key for key in now if key not in _MOVING and key in before]
     differing = [key for key in told if now[key] != before[key]]
     if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:

@@ -1,4 +1,4 @@
-"""What was there when the recording attached: open files, and files that had lost their name."""
+"""Files that were open when the recording attached, also those that had lost their name."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +16,16 @@ S_IFREG = 0o100600
 
 
 class Attached:
-    """Descriptors at start, and what it takes to have them.
+    """Descriptors at start, and the names and operations that are needed to open them.
 
     A file that is open but deleted gets a name for the moment in which it is opened.
 
     Attributes:
         fds: Descriptors (plan_fd).
-        inos: Inode number of the file of each.
+        inos: Inode number of the file of each descriptor.
         entries: Names to make besides the tree (plan_entry).
-        nameless: Inode number of the file of each.
-        ops: Operations before all others, of no recorded call.
+        nameless: Inode number of the file of each entry.
+        ops: Operations that remove these names; of no recorded call, before all others.
     """
 
     def __init__(self, trace: Trace, lives: Lives, strings: Strings) -> None:
@@ -84,6 +84,6 @@ class Attached:
 
 
 def _numbered(descriptions: Int) -> Int:
-    """Numbers from 0 for open files, however they are told apart; NONE where they are not."""
+    """Return numbers from 0 for open file descriptions; NONE where these are unknown."""
     _, number = np.unique(descriptions, return_inverse=True)
     return np.where(descriptions >= 0, number, NONE)

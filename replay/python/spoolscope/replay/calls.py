@@ -21,27 +21,27 @@ from spoolscope.traces.trace import Trace
 
 IN_FLIGHT, ELSEWHERE = 1 << 3, 1 << 9
 EXITING = ("exit", "exit_group")
-# Calls worked on at once.
+# Calls processed at once.
 PIECE = 1 << 15
 # The highest descriptor that a plan may hold: MAX_FD of plan.rs.
 HIGHEST_FD = 65_535
 UNKNOWN = 999  # no call has this id: skipped as unsupported
-# Half of the table: reading it is a good part of the time that planning takes.
+# Half of the columns: reading takes a good part of the time of planning.
 _COLUMNS = (
     "ts_ns", "dur_ns", "tid", "syscall", "flags_seen", "ret", "errno", "fd", "fd2", "dirfd",
     "dirfd2", "path_id", "path2_id", "given_id", "given2_id", "path_base", "path2_base", "flags",
     "mode", "cmd", "arg", "offset", "size", "ino", "obj_mode", "obj_size", "lock_type",
 )  # fmt: skip
-# Without an offset of their output they use its position.
+# Calls that write at the file position if they have no offset of their output.
 _PLACED = ("copy_file_range", "splice")
-# The recorder adds up no more than 64 lengths; no call moves more than was asked for.
+# Calls with an iovec. The recorder adds up at most 64 lengths: the size is at least the result.
 _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") is not None)
-# What bind and mknod fail with for the same reasons, 0 for success.
+# Results that bind and mknod have for the same reasons; 0 is success.
 _OF_NAMES = (
     0, errno.EADDRINUSE, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
     errno.ENOSPC, errno.EDQUOT, errno.EROFS,
 )  # fmt: skip
-# They may set an access ACL.
+# Calls that may set an access ACL.
 SET_ACL = tuple(name for name, call in CALLS.items() if call.position("acl") is not None)
 _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
@@ -52,11 +52,11 @@ class Calls:
 
     Attributes:
         rows: Calls read so far, in the last pass.
-        in_flight: Of what is asked for, those that never returned, left out.
-        strangers: Likewise those of threads that the trace does not know, left out.
-        elsewhere: Likewise those on other filesystems, mounted below the spool meanwhile, and
-            those that mounted and unmounted them.
-        before_start: Those that returned before the moment that the snapshot shows.
+        in_flight: Calls asked for that never returned; left out.
+        strangers: Calls asked for of threads that the trace does not know; left out.
+        elsewhere: Calls asked for on other filesystems, mounted below the spool meanwhile, and
+            those that mounted and unmounted them; left out.
+        before_start: Calls that returned before the moment that the snapshot shows; left out.
 
     Args:
         trace: An opened trace.
@@ -69,7 +69,7 @@ class Calls:
         self.rows = self.in_flight = self.strangers = self.elsewhere = self.before_start = 0
 
     def any_of(self, names: Iterable[str]) -> bool:
-        """Tell whether there may be calls of these names, without reading more than names."""
+        """Return whether there may be calls of these names, without reading more than names."""
         wanted = set(names)
         groups = self._trace.parts("syscalls", ("syscall",))
         return any(wanted & set(group["syscall"].unique().to_pylist()) for group in groups)
@@ -116,10 +116,10 @@ class Calls:
         return ops
 
     def _kept(self, table: pa.Table, ops: Ops) -> npt.NDArray[np.bool_]:
-        """Tell which calls are replayed, and count the others."""
+        """Return which calls are replayed, and count the others."""
         in_flight = column(table, "flags_seen", 0) & IN_FLIGHT > 0
         in_flight &= ~are(ops["op"], EXITING)  # never return
-        before = ops["end_ns"] <= 0  # the snapshot shows what they did
+        before = ops["end_ns"] <= 0  # the snapshot shows their effects
         before &= ~in_flight
         strangers = (ops["thread"] == NONE) & ~in_flight & ~before
         self.before_start += int(before.sum())
@@ -144,8 +144,8 @@ class Calls:
             ops[name] = strings.of(column(table, f"{name}_id"))
         for name in _PLAIN:
             ops[name] = filled(table, name, 0 if name in ("flags", "mode", "cmd") else -1)
-        # Closed up to INT_MAX, as CPython's subprocess asks, is all that follow; and a call that
-        # failed may name any number.
+        # close_range up to INT_MAX, as CPython's subprocess calls it, means all that follow; a
+        # call that failed may have any number.
         ranges = ops["op"] == CALLS["close_range"].id
         for name, end in (("fd", HIGHEST_FD), ("fd2", -1)):
             beyond = ops[name] > HIGHEST_FD
@@ -165,7 +165,7 @@ class Calls:
             _open_tree(ops, trees)
         if (acls := are(ops["op"], SET_ACL)).any():
             acls &= table["mode"].is_valid().to_numpy()
-            ops["mode"][acls] |= S_IFREG  # it is known: mode_by_acl() of attributes.rs
+            ops["mode"][acls] |= S_IFREG  # marks a known mode: mode_by_acl() of attributes.rs
         if (ioctls := ops["op"] == CALLS["ioctl"].id).any():
             _mark(ops, ioctls)
         ops["ino"] = identity(self._trace, table)
@@ -175,7 +175,7 @@ class Calls:
 
 
 def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
-    """The name of a socket is made as if by mknod: nothing else of sockets is replayed."""
+    """Turn bind into mknod, which makes the socket's name: no more of sockets is replayed."""
     alike = np.isin(-np.minimum(ops["ret"], 0), _OF_NAMES)
     ops["op"][binds] = np.where(alike[binds], CALLS["mknod"].id, UNKNOWN)
     ops["mode"][binds] = S_IFSOCK | 0o777
@@ -183,7 +183,7 @@ def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
 
 
 def _open_tree(ops: Ops, trees: npt.NDArray[np.bool_]) -> None:
-    """A directory, or a copy of its mount: as if by openat, for what is then done with it."""
+    """Turn open_tree into openat: later calls use the directory, or the copy of its mount."""
     given = ops["flags"][trees]
     ops["op"][trees] = np.where(given & _AT_EMPTY_PATH > 0, UNKNOWN, CALLS["openat"].id)
     link = np.where(given & _AT_SYMLINK_NOFOLLOW > 0, os.O_NOFOLLOW, 0)
@@ -191,7 +191,7 @@ def _open_tree(ops: Ops, trees: npt.NDArray[np.bool_]) -> None:
 
 
 def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:
-    """Close-on-exec that an ioctl sets or clears: as if by fcntl, which the engine follows."""
+    """Turn ioctls that set or clear close-on-exec into fcntl, which the engine follows."""
     for command, closes in MARKS.items():
         where = ioctls & (ops["cmd"] == command)
         ops["op"][where] = CALLS["fcntl"].id
@@ -199,7 +199,7 @@ def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:
 
 
 def _call_ids(table: pa.Table) -> npt.NDArray[np.uint16]:
-    """Ids of calls.txt; the column is a dictionary, so each name is looked up once."""
+    """Return ids of calls.txt; the column is a dictionary, so each name is looked up once."""
     names = table["syscall"].combine_chunks()
     if isinstance(names, pa.ChunkedArray):
         names = pa.concat_arrays(names.chunks)

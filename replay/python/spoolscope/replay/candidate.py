@@ -16,24 +16,24 @@ class Candidate:
     """A filesystem with its options, or an existing directory.
 
     Attributes:
-        name: As given on the command line.
+        name: The name given on the command line.
         fstype: Filesystem type; "dir" for a directory.
-        mkfs: Program and options; what ``ends`` of the type says follows them.
-        mount_options: For mount -o.
+        mkfs: Program and options; the words of ``ends`` of its type follow them.
+        mount_options: Options for mount -o.
         package: Debian package of the mkfs program.
         directory: The directory of a ``dir:`` candidate.
         journal: Bytes of a separate journal or log device; 0: it has none.
-        layers: What it lies on, lowest first: dm-crypt, md, ..., or the candidate below an overlay.
+        layers: Layers below it, lowest first: dm-crypt, md, ..., or the candidate below an overlay.
         below: That candidate.
-        export: How a server exports it: "sync", or more options of exports(5); empty without one.
+        export: Options of exports(5) for its server, such as "sync"; empty without a server.
         model: Name of a device model; empty: the device as it is.
         smallest: Bytes of the smallest device that it fits on.
-        reason: One sentence: why anybody compares it.
-        source: Where the configuration comes from.
-        instead: What differs from the published configuration, and why.
-        durability: ``SAME`` as ext4 by default, or what is weaker and why.
+        reason: One sentence that states why it is worth comparing.
+        source: Source of the configuration.
+        instead: Differences from the published configuration, and why.
+        durability: ``SAME`` as ext4 by default, or a text: in which way it is weaker, and why.
         kernels: Series of Debian's kernels that have it, for a machine that boots them.
-        kernel: The one of these that it is to run on where kernels are compared.
+        kernel: The one of these that it runs on, where kernels are compared.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Its name in names of files."""
+        """Its name in a form that fits in file names."""
         plain = re.sub(r"[^\w.+]+", "-", self.name.replace("/", "_")).strip("-")
         if len(plain) <= LONGEST_LABEL:
             return plain

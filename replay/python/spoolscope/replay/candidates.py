@@ -1,4 +1,4 @@
-"""Which candidate is meant, and whether it can be used."""
+"""Candidates as the command line names them, and checks that they can be used."""
 
 import os
 import re
@@ -17,7 +17,7 @@ __all__ = ["Candidate", "check", "parse"]
 
 INLINE = re.compile(r"(?P<base>[^\[\]]+)\[(?P<mkfs>[^;]*)(;(?P<mount>[^;]*))?\]")
 SERIES = re.compile(r"\d+\.\d+")
-"""Of kernels: "6.1"."""
+"""Series of kernels, such as "6.1"."""
 SUCH_AS = "such as 'ext3[-J size=256 -O dir_index; data=journal]'"
 
 
@@ -27,7 +27,7 @@ def parse(text: str, candidates: Candidates | None = None) -> Candidate:
     Args:
         text: A name, a name with options, ``NAME[words of mkfs; mount options]``, or
             ``dir:PATH``; ``ext4@6.1`` is ext4 on that kernel, ``ext4@hdd10k`` on that device model.
-        candidates: Those that have a name, ours if not given.
+        candidates: Candidates by name; the shipped ones if not given.
 
     Raises:
         SpoolscopeError: it is none of them, or its options are refused.
@@ -74,9 +74,9 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
     """Make sure, before anything is changed, that a candidate can be used.
 
     Args:
-        candidate: What to replay on.
+        candidate: The candidate to replay on.
         meta: meta.json of the trace; its spools are never written to.
-        ages: It is to be filled nearly up and left in pieces: only an image of our own is.
+        ages: It is to be aged, that is, filled nearly up: refused for a directory.
 
     Raises:
         SpoolscopeError: not root, mkfs or the filesystem missing, a directory not empty, to be

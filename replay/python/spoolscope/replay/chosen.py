@@ -1,4 +1,4 @@
-"""Whose calls are replayed: of some processes, or on some mailboxes."""
+"""Choice of the calls to replay: those of some processes, or on some mailboxes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def chosen(plan: Plan, only: Sequence[str]) -> Mask:
 
 
 def of_processes(pid: npt.NDArray[Any], comm: npt.NDArray[Any], only: Sequence[str]) -> Mask:
-    """Return which threads, of these processes and names, some words choose."""
+    """Return which threads, given by process id and name, some words choose."""
     names = [name.decode(errors="replace") for name in comm.tolist()] if only else []
     found = np.zeros(len(pid), np.bool_)
     for word in only:

@@ -1,4 +1,4 @@
-"""Removing what a replay, or any other command, was working in when it was killed."""
+"""Removal of the directory in which a killed replay, or other command, was working."""
 
 import shutil
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ def clear(place: Path) -> None:
 
 
 def _mounts_of(place: Path) -> list[Path]:
-    """Return where something is mounted in a directory, or an image that lies in it, oldest first.
+    """Return mount points in a directory, and of images that lie in it, oldest first.
 
-    They are seen where a program that uses this package was killed, and not the command itself:
-    that one has mounts of its own, which went with it.
+    There are some only if a program that uses this package was killed: the command itself has
+    a mount namespace of its own, whose mounts go with it.
     """
     loops = _loops_below(place)
     return [m.place for m in mounts() if m.place.is_relative_to(place) or m.source in loops]
@@ -62,7 +62,7 @@ def _loops_below(place: Path) -> list[str]:
 def wipe_left(paths: Sequence[Path]) -> list[Path]:
     """Wipe devices on which a killed command has left its filesystem; return those.
 
-    One that holds anything else now is left as it is.
+    A device that holds anything else by now is left as it is.
 
     Raises:
         SpoolscopeError: one is still in use.
@@ -72,7 +72,7 @@ def wipe_left(paths: Sequence[Path]) -> list[Path]:
         others = {device for device, _ in foreign(devices)}
         ours = (one for one in devices if others.isdisjoint([one, *one.partitions()]))
         wiped = [one for one in ours if signatures(one)]
-        for device in reversed(wiped):  # a journal is known as ours by what its filesystem says
+        for device in reversed(wiped):  # a journal is known to be ours by its filesystem
             wipe(device)
     return [device.path for device in wiped]
 
@@ -80,7 +80,7 @@ def wipe_left(paths: Sequence[Path]) -> list[Path]:
 def remove_left(left: Unfinished) -> list[Path]:
     """Remove what a killed command has left; return the devices that were wiped.
 
-    Devices come first: were one of them in use, the note of it would have to stay.
+    Devices come first: if one of them is in use, the note about it must stay.
 
     Raises:
         SpoolscopeError: something is in use, or cannot be removed.

@@ -31,15 +31,15 @@ def filled(table: pa.Table, name: str, missing: int) -> npt.NDArray[Any]:
 
 
 def are_several(trace: Trace) -> bool:
-    """Tell whether a trace is of several spools, each of which is a directory of the target.
+    """Return whether a trace has several spools, each of which is a directory of the target.
 
-    So it is one with what came into its spool, or left it: that has a directory beside.
+    A trace with files that entered or left its spool counts, too: they have a directory beside it.
     """
     return len(trace.meta.get("spools", [])) > 1 or has_crossings(trace)
 
 
 def has_crossings(trace: Trace) -> bool:
-    """Tell whether something was renamed or linked into the spool, or out of it."""
+    """Return whether something was renamed or linked into the spool, or out of it."""
     edge = trace.meta.get("edge") or {}
     return any(edge.get(f"{how}_{way}") for how in ("renamed", "linked") for way in ("in", "out"))
 
@@ -57,16 +57,16 @@ def numbers(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
 
 
 def identity(trace: Trace, table: pa.Table) -> npt.NDArray[np.uint64]:
-    """Return what tells objects apart: their numbers, or 0 where these do not."""
+    """Return inode numbers as identities of objects; 0 where numbers are not unique."""
     if have_subvolumes(trace):
         return np.zeros(table.num_rows, np.uint64)
     return numbers(trace, table)
 
 
 def have_subvolumes(trace: Trace) -> bool:
-    """Tell whether the snapshot shows several subvolumes of a btrfs below one spool.
+    """Return whether the snapshot shows several subvolumes of a btrfs below one spool.
 
-    Each numbers its inodes by itself, and one that is a snapshot repeats all of another's.
+    Each subvolume numbers its inodes by itself, and a snapshot repeats all of its origin's.
     """
     file = trace.file("tree")
     if not any(spool.get("fstype") in SUBVOLUMES for spool in trace.meta.get("spools", [])):
@@ -76,7 +76,7 @@ def have_subvolumes(trace: Trace) -> bool:
 
 @lru_cache(maxsize=4)
 def _subvolumes(directory: Path, _written_ns: int) -> bool:
-    """Look for the root directories of subvolumes: they all have the same number."""
+    """Look for several root directories of subvolumes: all have the same inode number."""
     roots: dict[int, int] = {}
     for tree in Trace.open(directory).parts("tree", ("dev", "ino", "mode")):
         found = column(tree, "ino") == BTRFS_FIRST_FREE_OBJECTID

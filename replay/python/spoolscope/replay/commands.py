@@ -1,4 +1,4 @@
-"""The commands that make and mount a candidate, in their order; no shell sees them."""
+"""Commands that make and mount a candidate, in their order; they run without a shell."""
 
 import os
 import re
@@ -16,13 +16,13 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import DEVICE, FILESYSTEMS, Filesystem
 
 BLOCK_BYTES = 4096
-"""Of the blocks in which filesystems.toml counts a journal."""
+"""Size of the blocks in which filesystems.toml counts a journal."""
 SAID_LINES = 3
 OVERLAY = "overlay"
 HOST = "127.0.0.1"
-# Besides what the candidate chooses; by fsid=0 it is the root of what NFS 4 sees.
+# Export options besides the candidate's; fsid=0 makes it the root of what NFS 4 sees.
 EXPORTED = "rw,no_root_squash,no_subtree_check,fsid=0"
-# What an overlay is made of, on the filesystem below.
+# Directories of an overlay on the filesystem below, by mount option.
 PARTS = {"lowerdir": "lower", "upperdir": "upper", "workdir": "work"}
 
 # "mke2fs 1.47.0 (5-Feb-2023)", "mkfs.jfs version 1.1.15, 04-Mar-2011", a guess of mkfs.reiserfs.
@@ -35,7 +35,7 @@ def formatting(
     """Return the commands that make a candidate's filesystem.
 
     Args:
-        candidate: What is to be made.
+        candidate: The candidate to make.
         device: Block device or image.
         journal: Block device of its separate journal or log, if it has one.
         label: Further words for mkfs.
@@ -66,12 +66,12 @@ def mounting(
     """Return the commands that mount a candidate.
 
     Args:
-        candidate: What is mounted.
+        candidate: The candidate to mount.
         device: Block device or image, as in ``formatting``.
         place: The mount point.
-        journal: As in ``formatting``.
+        journal: Block device of its journal, as in ``formatting``.
         loop: The device is an image: it gets a loop device that goes with the mount.
-        exported: Where the filesystem below is mounted that a server exports.
+        exported: Mount point of the filesystem below, which a server exports.
     """
     kind = FILESYSTEMS[candidate.fstype]
     if candidate.fstype == OVERLAY and candidate.below is not None:
@@ -105,7 +105,7 @@ def _mount(candidate: Candidate, source: str, place: PurePath, options: str = ""
 
 
 def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
-    """Return the program that checks it and changes nothing, with its words; or no words."""
+    """Return the program that checks it read-only, with its words; empty if there is none."""
     kind = formatted(candidate)
     words = list(kind.fsck)
     if words and journal and kind.journal is not None:
@@ -114,7 +114,7 @@ def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
 
 
 def formatted(candidate: Candidate) -> Filesystem:
-    """Return the type that mkfs makes: of an overlay or export that of the filesystem below."""
+    """Return the type that mkfs makes; for an overlay or export, that of the filesystem below."""
     return FILESYSTEMS[(candidate.below or candidate).fstype]
 
 
@@ -128,7 +128,7 @@ def _filled(words: Sequence[str], told: dict[str, object]) -> list[str]:
 
 
 def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
-    """Run commands one after the other and return each with what it printed, in full.
+    """Run commands one after the other and return each with its full output.
 
     Raises:
         SpoolscopeError: a program is missing or refused, with its own words.
@@ -137,7 +137,7 @@ def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
 
 
 def versions(candidate: Candidate) -> dict[str, str]:
-    """Return what the programs that make and mount a candidate say of their versions."""
+    """Return the versions of the programs that make and mount a candidate, as they print them."""
     programs = dict.fromkeys([*candidate.mkfs[:1], "mount"])
     return {program: _version_of(program) for program in programs}
 
@@ -164,7 +164,7 @@ def own_words(said: str) -> str:
 
 def _ended(words: Command) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": images.program_path(), "LC_ALL": "C"}
-    # A word without a directory names nothing there, whatever it was meant for.
+    # In an empty directory a word without a directory cannot name a file by mistake.
     with tempfile.TemporaryDirectory(prefix="spoolscope-empty-") as empty:
         return subprocess.run(
             words, capture_output=True, text=True, errors="replace", env=env, check=False,
@@ -189,7 +189,7 @@ def _run(words: Command) -> str:
 
 
 def _plain(said: str) -> str:
-    """Return a text without what its backspaces take back."""
+    """Return a text without the characters that its backspaces erase."""
     while "\b" in said:
         said = re.sub(r"(?:[^\b]|^)\x08", "", said)
     return said

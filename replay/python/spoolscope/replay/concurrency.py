@@ -1,8 +1,8 @@
-"""How many calls are in flight, in the recording and in a replay of it.
+"""Calls in flight, in the recording and in a replay of it.
 
-A call is in flight from its issue to its end. The *distribution* says for which part of the time
-k calls were in flight, from the first issue to the last end; the *earth mover's distance* of two
-distributions is how many calls, on average over the time, one would have to add or take away to
+A call is in flight from its issue to its end. The *distribution* is the share of the time in which
+k calls were in flight, from the first issue to the last end. The *earth mover's distance* of two
+distributions is the number of calls, on average over the time, that must be added or removed to
 make one the other: the sum of the absolute differences of their cumulative shares.
 """
 
@@ -30,7 +30,7 @@ def distribution(start: Int, end: Int, place: Path | None = None) -> Shares:
     n = len(start)
     moments = on_disk.array(2 * n, np.int64, place)
     for part in on_disk.parts(n):
-        # The lowest bit tells a start from an end.
+        # The lowest bit is 1 for a start and 0 for an end.
         moments[part] = start[part] * 2 + 1
         moments[n + part.start : n + part.stop] = end[part] * 2
     moments.sort()
@@ -41,7 +41,7 @@ def distribution(start: Int, end: Int, place: Path | None = None) -> Shares:
         levels = level + np.cumsum(np.where(keys[:-1] & 1, 1, -1))
         level = int(levels[-1])
         lasted = np.diff(keys >> 1)
-        # The order within one moment does not matter: nothing lasts no time.
+        # The order within one moment does not matter: these levels have no duration.
         held = np.pad(held, (0, max(int(levels.max()) + 1 - len(held), 0)))
         held += np.bincount(levels[lasted > 0], lasted[lasted > 0], len(held))
     return np.trim_zeros(held, "b") / held.sum() if held.any() else np.zeros(0)
@@ -64,7 +64,7 @@ def over_time(start: Int, end: Int, width_ns: int, bins: int, first_ns: int = 0)
     edges = np.arange(bins + 1, dtype=np.float64) * width_ns
 
     def passed(moments: Int) -> Shares:
-        """Time since each moment, summed over the moments, at every edge."""
+        """Return the time since each moment, summed over the moments, at every edge."""
         n, sums = np.zeros(bins + 2), np.zeros(bins + 2)
         for part in on_disk.parts(len(moments)):
             since = moments[part] - first_ns

@@ -12,14 +12,14 @@ from spoolscope.replay.devices import Device, refused
 from spoolscope.traces.mounts import Mount, mounts
 
 PATIENCE_S = 1.0
-"""How long a program such as udev may take to look at a new device."""
+"""Seconds that a program such as udev may take to look at a new device."""
 
 
 def check_unused(device: Device) -> None:
     """Make sure that nothing uses a device, a partition of it, or the disk that it is a part of.
 
     Raises:
-        SpoolscopeError: it is in use; the sentence says by what.
+        SpoolscopeError: it is in use; the message states by what.
     """
     if (device.place / "ro").read_text().strip() == "1":
         raise refused(f"device {device.path} is read-only", "give one that can be written to")
@@ -34,7 +34,7 @@ def check_unused(device: Device) -> None:
 
 @contextmanager
 def claimed(device: Device) -> Iterator[int]:
-    """Keep every other user from mounting a device, or using it in another way, for a while.
+    """Hold a device exclusively, so that nothing else can mount or use it meanwhile.
 
     Yields:
         A descriptor to write to it.
@@ -61,10 +61,10 @@ def claimed(device: Device) -> Iterator[int]:
 
 @contextmanager
 def locked(devices: Sequence[Device]) -> Iterator[None]:
-    """Keep other replays, ``clean`` and udev from devices, mounted or not, until the end.
+    """Lock devices, mounted or not, against other replays, ``clean`` and udev.
 
     Raises:
-        SpoolscopeError: another command has one.
+        SpoolscopeError: another command has locked one.
     """
     with ExitStack() as held:
         for device in devices:
@@ -87,7 +87,7 @@ def _lasting_use(device: Device) -> str | None:
 
 
 def _passing_use(device: Device) -> str | None:
-    """Name a use that may end soon. Programs that watch disks open the disk of a partition."""
+    """Return a use that may end soon; not of the disk of a partition, which monitors open."""
     for words, one in device.relatives():
         if not words.startswith("the disk") and (found := _opened(one)):
             return f"{words}{one.node} is {found}"
@@ -159,7 +159,7 @@ def _opened(device: Device) -> str | None:
     """Return the process that has it open: the kernel lets programs share a device."""
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            # The name comes first: a look at a file on a network may take long.
+            # The name is checked first: stat of a file on a network may take long.
             process = link.parts[2]
             if os.fspath(link.readlink()).startswith("/dev/") and _is(link, device):
                 if int(process) == os.getpid():

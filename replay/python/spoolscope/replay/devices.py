@@ -1,4 +1,4 @@
-"""Block devices to replay on: named by the user, known by the kernel, told of in results."""
+"""Block devices to replay on: found by name, and described for results."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from typing import Any
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 SECTOR_BYTES = 512
-"""Of a sector in /sys, whatever the device's own is."""
+"""Bytes of a sector in /sys, whatever the device's own is."""
 
 
 def refused(what: str, remedy: str) -> SpoolscopeError:
@@ -22,11 +22,11 @@ class Device:
     """A block device, or a partition of one.
 
     Attributes:
-        path: As it was named, absolute.
-        node: The special file that this led to.
-        number: Of the device, as major:minor.
-        sequence: Number of the disk since the machine was booted: another one that takes its name
-            and number has another. Empty where the kernel (before 5.15) does not tell.
+        path: The path that was given, made absolute.
+        node: The special file that this path led to.
+        number: Device number, as major:minor.
+        sequence: Number of the disk since the machine was booted: a later disk with the same name
+            and number has another one. Empty before Linux 5.15, which does not have it.
     """
 
     path: Path
@@ -76,7 +76,7 @@ class Device:
 
     @property
     def discards(self) -> bool:
-        """It can be told that its blocks are not needed (trim)."""
+        """True if it can discard blocks (trim)."""
         return int(self.of_disk("queue/discard_max_bytes") or 0) > 0
 
     def check_same(self) -> None:
@@ -99,7 +99,7 @@ class Device:
             return ""
 
     def facts(self) -> dict[str, Any]:
-        """Return what run.json says of it: what may make it fast or slow, and no serial number."""
+        """Return its facts for run.json: what may make it fast or slow, but no serial number."""
         scheduler = self.of_disk("queue/scheduler")
         return {
             "name": self.name,
@@ -118,7 +118,7 @@ class Device:
         return [_known(found.parent) for found in sorted(self.place.glob("*/partition"))]
 
     def relatives(self) -> list[tuple[str, "Device"]]:
-        """Return it, its partitions, or the disk that it is a partition of, each in words."""
+        """Return it, its partitions and the disk it is a partition of, each with a description."""
         found = [("", self), *(("its partition ", part) for part in self.partitions())]
         if self.disk != self.place.resolve():
             found.append(("the disk of this partition, ", _known(self.disk)))

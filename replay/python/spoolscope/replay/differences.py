@@ -1,4 +1,4 @@
-"""Answers that filesystems may give differently: the classes of ``differences.toml``."""
+"""Results in which filesystems may differ: the classes of ``differences.toml``."""
 
 import errno
 import tomllib
@@ -14,7 +14,7 @@ from spoolscope.traces.calls import CALLS
 from spoolscope.traces.filesystems import FILESYSTEMS, LACKING
 
 Groups = Mapping[str, Sequence[str]]
-"""Types of filesystem, and other groups, by the name of a group."""
+"""Members of groups by the group's name: types of filesystem, and other groups."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Types:
 
     @property
     def same(self) -> bool:
-        """Whether the replay ran on the recorded type."""
+        """True if the replay ran on the recorded type."""
         return self.candidate in self.recorded
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A call that was answered differently.
+    """A call with another result than recorded.
 
     Attributes:
         op: The operation, a plan_op record.
@@ -51,14 +51,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Difference:
-    """A class of answers that depend on the filesystem.
+    """A class of results that depend on the filesystem.
 
     Attributes:
-        name: What they are about.
+        name: Subject of the difference.
         source: Where it is documented.
-        calls: Ids of the calls that meet it.
+        calls: Ids of the calls that can have it.
         results: Filesystem types by the errno they may give, 0 for success.
-        conditions: What else must hold, see ``differences.toml``.
+        conditions: Further conditions, see ``differences.toml``.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Difference:
     conditions: dict[str, Any]
 
     def fits(self, answer: Answer, types: Types) -> bool:
-        """Tell whether both answers are those of their filesystems."""
+        """Return whether the two filesystem types explain both results."""
         if types.same or int(answer.op["op"]) not in self.calls:
             return False
         before = self.results.get(answer.recorded, frozenset())
@@ -115,7 +115,7 @@ def parse(text: str) -> tuple[Difference, ...]:
 
 
 def _differences(line: dict[str, Any], groups: Groups) -> Iterator[Difference]:
-    """Yield one class, or one for each step of what ascends."""
+    """Yield one class, or one for each step of an ``ascending`` list."""
     name, source = line.pop("name"), line.pop("source")
     calls = frozenset(CALLS[call].id for call in line.pop("calls"))
     steps = [_types(words, groups) for words in line.pop("ascending", ())]
@@ -133,7 +133,7 @@ def _differences(line: dict[str, Any], groups: Groups) -> Iterator[Difference]:
 
 
 def _types(words: Sequence[str], groups: Groups) -> frozenset[str]:
-    """Return the types that words mean: types, groups of types and of groups."""
+    """Return the types that words stand for: each word is a type, or a group, perhaps nested."""
     found: set[str] = set()
     for word in words:
         if word in groups:
@@ -150,5 +150,5 @@ def _errno(word: str) -> int:
 
 
 def difference_of(answer: Answer, types: Types) -> Difference | None:
-    """Return the class an answer is of; None if nothing excuses it, always so on the same type."""
+    """Return the class of a result; None if no class explains it, as always on the same type."""
     return next((one for one in known_differences() if one.fits(answer, types)), None)

@@ -69,7 +69,7 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 @contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Keep another replay out of an empty directory, which is emptied in the end."""
+    """Lock an empty directory against other replays, and empty it in the end."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _lock(descriptor, directory)
@@ -85,7 +85,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def _is(spool: dict[str, Any], directory: Path) -> bool:
-    """Tell whether a directory lies on the spool that was recorded, whatever its name is.
+    """Return whether a directory lies on the spool that was recorded, whatever its name is.
 
     The name may be a pseudonym, which keeps its length.
     """
@@ -107,7 +107,7 @@ def _is(spool: dict[str, Any], directory: Path) -> bool:
 
 
 def remove(top: Path) -> None:
-    """Remove a tree whose directories may be closed to who is not root."""
+    """Remove a tree, also if a user has no permissions on some of its directories."""
     shutil.rmtree(top, ignore_errors=True)
     if top.exists():
         top.chmod(0o700)
@@ -119,7 +119,7 @@ def remove(top: Path) -> None:
 
 
 def _empty(directory: Path, before: set[str]) -> None:
-    """Remove what the replay made: the directory was empty before, but for what mkfs made."""
+    """Remove what the replay made: the directory was empty before, except for lost+found."""
     for entry in directory.iterdir():
         if entry.name in before:
             continue

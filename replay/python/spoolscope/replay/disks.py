@@ -1,4 +1,4 @@
-"""The devices that the user lets a replay format, fresh for each run."""
+"""Devices that the user lets a replay format, anew for each run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,9 +23,9 @@ class Asked:
     """Devices as they are named on the command line.
 
     Attributes:
-        device: Where filesystems are made; None: on images.
-        journal: Where separate journals and logs are made.
-        formatted: The same devices once more: they may be formatted.
+        device: Device for filesystems; None: images are used.
+        journal: Device for separate journals and logs.
+        formatted: The same devices once more, to confirm that they may be formatted.
         overwritten: Signatures that may be overwritten although spoolscope did not write them.
     """
 
@@ -36,22 +36,22 @@ class Asked:
 
 
 class Disks:
-    """Devices that are ours until the replay ends; nothing on them is changed before ``fresh``.
+    """Devices of this replay until it ends; nothing on them is changed before ``fresh``.
 
     Attributes:
-        unwiped: Those that could not be wiped after a run: ``clean`` has to know of them.
+        unwiped: Devices that could not be wiped after a run: ``clean`` has to know them.
     """
 
     def __init__(self, main: Device, journal: Device | None, overwritten: Sequence[str]) -> None:
         """Check devices.
 
         Args:
-            main: Where filesystems are made.
-            journal: Where separate journals and logs are made.
-            overwritten: Signatures that may be overwritten at the first time.
+            main: Device for filesystems.
+            journal: Device for separate journals and logs.
+            overwritten: Signatures that may be overwritten by the first run.
 
         Raises:
-            SpoolscopeError: one may not be formatted; the sentence says why.
+            SpoolscopeError: one may not be formatted; the message states why.
         """
         self.main, self.journal = main, journal
         self._overwritten = overwritten
@@ -64,19 +64,19 @@ class Disks:
 
     @property
     def all(self) -> list[Device]:
-        """The devices, that of the filesystem first."""
+        """The devices; the one for the filesystem is first."""
         return [self.main] if self.journal is None else [self.main, self.journal]
 
     @property
     def paths(self) -> list[Path]:
-        """Their names, as they were given."""
+        """Their paths, as they were given."""
         return [device.path for device in self.all]
 
     def check_candidates(self, candidates: Sequence[Candidate]) -> None:
         """Make sure that there is a device for each journal, and a journal for the device.
 
         Raises:
-            SpoolscopeError: one is missing, or too small, or would have to play another one.
+            SpoolscopeError: a device is missing, unused, too small, or no match for a candidate.
         """
         if all(one.directory for one in candidates):
             raise refused(
@@ -130,10 +130,10 @@ class Disks:
 
     @contextmanager
     def fresh(self, candidate: Candidate) -> Iterator[Storage]:
-        """Lend the devices, trimmed and settled, for a candidate; they are wiped afterwards.
+        """Yield the devices, trimmed and settled, for a candidate; they are wiped afterwards.
 
         Raises:
-            SpoolscopeError: one has become something else, or has been put to use.
+            SpoolscopeError: one has become another device or holds other data, or is in use.
         """
         used = self.all if candidate.journal else [self.main]
         for device in self.all:
@@ -156,7 +156,7 @@ class Disks:
             yield replace(made, devices=tuple(facts))
         finally:
             with undisturbed(), ExitStack() as wiping:
-                for device in used:  # all of them, also after one has failed
+                for device in used:  # the others are wiped, too, if one fails
                     wiping.callback(self._wipe_at_last, device)
 
     def _wipe_at_last(self, device: Device) -> None:
@@ -170,16 +170,16 @@ class Disks:
         check_signatures(self.all, self._overwritten)
 
     def identity(self) -> list[dict[str, Any]]:
-        """Return facts about them that hold when their names change."""
+        """Return facts about them that stay true if their names change."""
         facts = (device.facts() for device in self.all)
         return [{key: value for key, value in one.items() if key != "name"} for one in facts]
 
 
 def given(asked: Asked) -> Disks | None:
-    """Return the devices that are asked for, checked; None if images are.
+    """Return the devices that are asked for, checked; None if images are used.
 
     Raises:
-        SpoolscopeError: they are not asked for twice, or may not be formatted.
+        SpoolscopeError: one is not confirmed by ``formatted``, or may not be formatted.
     """
     wanted = [path for path in (asked.device, asked.journal) if path is not None]
     if asked.device is None:

@@ -1,7 +1,7 @@
-"""Disturbed runs, in which others had the machine: they are told apart, and made again.
+"""Disturbed runs, in which other work used the machine: they are recognized, and made again.
 
-Time that the host of a virtual machine took (steal), and time that programs had which are no part
-of the replay. Kernel threads work for it, too, and are not among these.
+A run is disturbed by CPU time that the host of a virtual machine took (steal), and by CPU time of
+programs outside the replay. Kernel threads do not count: they work for the replay, too.
 """
 
 import os
@@ -15,9 +15,9 @@ from typing import Any
 from spoolscope.replay.lifetime import kernel_threads_ns
 
 STEAL, FOREIGN = 0.02, 0.10
-"""Shares of all CPUs' time from which on a run is disturbed."""
+"""Shares of all CPUs' time above which a run is disturbed."""
 SHORTEST_NS = 1_000_000_000
-"""In less time the kernel's ticks tell too little."""
+"""Shorter runs are not judged: the kernel's ticks are too coarse."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Reading:
     """Times since the machine started, ns.
 
     Attributes:
-        all_ns: Of all CPUs; programs_ns that in which they ran programs or the kernel for them.
-        steal_ns: That in which other machines of the host had them.
-        own_ns: Of this process, and of those it started that have ended.
-        kernel_ns: Of each kernel thread.
-        pressure_us: In which some task waited, by resource (PSI), where the kernel tells.
+        all_ns: Time of all CPUs; programs_ns: its part for programs, and the kernel for them.
+        steal_ns: Part of it that other machines of the host had.
+        own_ns: CPU time of this process, and of its children that have ended.
+        kernel_ns: CPU time of each kernel thread, by thread id.
+        pressure_us: Time in which some task waited, by resource, where the kernel has PSI.
     """
 
     all_ns: int
@@ -41,7 +41,7 @@ class Reading:
 
     @classmethod
     def now(cls) -> "Reading":
-        """Read them."""
+        """Read the present times."""
         tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         with Path("/proc/stat").open() as file:
             user, nice, system, *rest = (int(word) * tick for word in file.readline().split()[1:9])
@@ -66,11 +66,11 @@ def _pressure_us() -> dict[str, int]:
 
 
 def disturbance(before: Reading, after: Reading, took_ns: int) -> dict[str, Any]:
-    """Return what run.json has of it: shares of the CPUs' time, and why the run is disturbed.
+    """Return the entry of run.json: shares of the CPUs' time, and why the run is disturbed.
 
     Args:
-        before: The machine at the begin.
-        after: At the end.
+        before: The machine's times at the begin.
+        after: Those at the end.
         took_ns: Time between them.
     """
     whole = max(after.all_ns - before.all_ns, 1)
@@ -90,14 +90,14 @@ def disturbance(before: Reading, after: Reading, took_ns: int) -> dict[str, Any]
 
 
 class Watch:
-    """Reads the machine at its begin, and once at the end of what is watched."""
+    """Reads the machine's times when it is made, and at the first call of ``end``."""
 
     def __init__(self) -> None:
         self._before, self._began = Reading.now(), time.monotonic_ns()
         self._found: dict[str, Any] | None = None
 
     def end(self) -> dict[str, Any]:
-        """Return what happened until this was asked for the first time."""
+        """Return the disturbance until the first call of this method."""
         if self._found is None:
             self._found = disturbance(
                 self._before, Reading.now(), time.monotonic_ns() - self._began

@@ -1,4 +1,4 @@
-"""Results that were not the recorded ones: by first cause, and which are of the filesystem."""
+"""Divergences by first cause; those that the filesystem explains are set apart."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ LISTED = 200
 SHOWN = 20
 BASE, BASE_CWD = 0xF, 2
 _TWO_NAMES = ("rename", "link")
-# Prefixes of their names.
+# Prefixes of the names of calls.
 _CHANGE_NAMES = (*_TWO_NAMES, "unlink", "mkdir", "rmdir", "symlink", "mknod", "creat", "open")
 _CHANGE_DIRECTORIES = ("rename", "mkdir", "rmdir", "symlink")
 _READ_DIRECTORIES = ("rename", "rmdir", "unlinkat", "getdents")
@@ -45,8 +45,8 @@ class Divergence:
     """A call with another result.
 
     Attributes:
-        at: The operation; root is the first one it follows from, itself if from none.
-        difference: The class it is of by itself; None if its filesystem does not excuse it.
+        at: The operation; root: the first divergence it follows from, or itself.
+        difference: Its own class of difference; None if its filesystem does not explain it.
     """
 
     at: int
@@ -57,14 +57,15 @@ class Divergence:
 def judge(plan: Plan, outcomes: npt.NDArray[np.void], types: Types) -> list[Divergence]:
     """Find the first cause of every divergence, in the order in which the calls were made.
 
-    A divergence follows from an earlier one that met the same name, inode, open file, thread or
-    working directory, a directory above it, or names in a directory it is about. The verdict of
-    what is of the filesystem, or follows from that, becomes ``OF_FILESYSTEM`` in ``outcomes``.
+    A divergence follows from an earlier one that used the same name, inode, open file, thread or
+    working directory, a directory above it, or names in a directory that it reads. If the
+    filesystem explains it or its first cause, its verdict in ``outcomes`` becomes
+    ``OF_FILESYSTEM``.
     """
     wrong = judged(outcomes, DIVERGED)
     wrong = wrong[np.argsort(outcomes["issue_ns"][wrong], kind="stable")]
     objects = _Objects(plan)
-    first_at: dict[Key, int] = {}  # place of the first cause in ``found``
+    first_at: dict[Key, int] = {}  # index of the first cause in ``found``
     found: list[Divergence] = []
     for here, at in enumerate(wrong.tolist()):
         answer = objects.answer(at, int(outcomes["ret"][at]))
@@ -74,7 +75,7 @@ def judge(plan: Plan, outcomes: npt.NDArray[np.void], types: Types) -> list[Dive
         found.append(Divergence(at, at if first == here else found[first].at, difference))
         if difference or found[first].difference:
             outcomes["verdict"][at] = OF_FILESYSTEM
-        # Two ways to refuse the same leave the same behind.
+        # Refusals with different errors leave the same state.
         if not (difference and answer.recorded and answer.replayed):
             for key in objects.touches(at):
                 first_at.setdefault(key, first)
@@ -82,14 +83,14 @@ def judge(plan: Plan, outcomes: npt.NDArray[np.void], types: Types) -> list[Dive
 
 
 class _Objects:
-    """What a call depends on, and what it leaves in another state if it went wrong."""
+    """Objects that a call depends on, and those whose state differs if the call diverged."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._ops = plan, plan.ops
         self._openers = Openers(plan.ops, plan.threads)
 
     def answer(self, at: int, ret: int) -> Answer:
-        """Return both answers to an operation; ``ret`` is the replay's."""
+        """Return both results of an operation; ``ret`` is the replay's."""
         op = self._ops[at]
         second = self._plan.strings[int(op["path2"])] if op["path2"] != NONE else ""
         opened = self._opener(op, "fd", at) if op["fd"] >= 0 else None
@@ -98,7 +99,7 @@ class _Objects:
         return Answer(op, recorded, replayed, len(second.encode()), direct)
 
     def depends(self, at: int) -> Iterator[Key]:
-        """Yield what an earlier divergence may have changed for this call."""
+        """Yield the objects through which an earlier divergence may affect this call."""
         op = self._ops[at]
         yield from self._common(op, at)
         process = self._openers.process[int(op["thread"])]
@@ -111,7 +112,7 @@ class _Objects:
                 yield "entries", name
 
     def touches(self, at: int) -> Iterator[Key]:
-        """Yield what later calls may find changed."""
+        """Yield the objects that later calls may find changed."""
         op, call = self._ops[at], call_name(self._ops[at])
         yield from self._common(op, at)
         yield "file", at
@@ -155,11 +156,11 @@ def causes(
     types: Types,
     trace: Trace,
 ) -> dict[str, Any]:
-    """Return divergences by kind of first cause, as JSON knows them, the most frequent first.
+    """Return divergences by kind of first cause, in the form of JSON, the most frequent first.
 
     A kind is (syscall, recorded and replayed result, class of path, type of filesystem, class of
-    difference); ``n`` first causes are of it, ``followed`` divergences follow from these, and
-    ``example`` is the first, ``thread_seq`` its thread and number there.
+    difference); ``n`` first causes are of this kind, ``followed`` divergences follow from these,
+    and ``example`` is the first; ``thread_seq`` is its thread and number there.
     """
     kinds: dict[tuple[str, ...], dict[str, Any]] = {}
     for one in found:
@@ -188,7 +189,7 @@ def shown(caused: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(root: dict[str, Any]) -> str:
-    """Say what a first cause is, how often it came, what followed, and where to look."""
+    """Return a line on a first cause: its kind, its number, what followed, and an example."""
     example = root["example"]
     said = f"{root['cause']} ({root['path_class']}, {root['filesystem']}): {root['n']:,}"
     said += f", {root['followed']:,} followed" if root["followed"] else ""
@@ -226,7 +227,7 @@ def _new_kind(
 
 
 def _results(op: np.void, outcome: np.void) -> tuple[str, str]:
-    """Say in words what the recorded and the replayed result were."""
+    """Return the recorded and the replayed result in words."""
     before, after = int(op["ret"]), int(outcome["ret"])
     if outcome["reason"] == BAD_FD:
         return _result(before), "no descriptor"
@@ -244,7 +245,7 @@ def _result(ret: int) -> str:
 
 
 def describe(plan: Plan, outcomes: npt.NDArray[np.void], at: int) -> dict[str, Any]:
-    """Return one operation and its result as JSON knows it."""
+    """Return one operation and its result in the form of JSON."""
     op, outcome = plan.ops[at], outcomes[at]
     call = int(op["call"])
     path = plan.strings[int(op["path"])] if op["path"] != NONE else None
@@ -262,7 +263,7 @@ def describe(plan: Plan, outcomes: npt.NDArray[np.void], at: int) -> dict[str, A
 
 def _number(trace: Trace, examples: list[dict[str, Any]]) -> None:
     """Give calls their ``thread_seq``; only the row groups that hold them are read."""
-    # Copies of users have the same call.
+    # Operations of copied users have the same call.
     wanted: dict[int, list[dict[str, Any]]] = {}
     for example in examples:
         if example["call"] is not None:

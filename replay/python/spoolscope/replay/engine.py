@@ -1,4 +1,4 @@
-"""The native replayer, spoolscope-replay, as Python calls it."""
+"""Calls of the native replayer, spoolscope-replay."""
 
 import json
 import signal
@@ -16,12 +16,12 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.25
-# Exit status of a command that a signal ended, as Python and as a shell have it.
+# Exit statuses of a command that a signal ended, as Python and as a shell report them.
 INTERRUPTED = {s for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM) for s in (-n, 128 + n)}
-# What a call waits for: the calls on the same objects that explain its result; besides these every
-# call that had ended when it began; or nothing outside its thread.
+# In these orders a call waits for: the calls on the same objects that explain its result; besides
+# these every call that had ended when it began; or nothing outside its thread.
 ORDERS = ("resource", "recorded", "none")
-# By exit status, see replay/src/refusal.rs.
+# Remedies by exit status, see replay/src/refusal.rs.
 REMEDIES = {
     4: "give a bigger target",
     5: "give fewer --scale-users",
@@ -31,7 +31,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Files:
-    """What a run leaves: results, summary, and a line of progress while it lasts."""
+    """Files that a run writes: results, summary, and a line of progress while it lasts."""
 
     outcomes: Path
     summary: Path
@@ -40,18 +40,18 @@ class Files:
 
 @dataclass(frozen=True)
 class Content:
-    """What the data of files is like.
+    """Properties of the data of files.
 
     Attributes:
-        compressible: Percent of it that compress to nothing.
-        duplicate: Percent of files that hold the same data, as far as they reach.
+        compressible: Percent of the data that compresses to nothing.
+        duplicate: Percent of files that hold the same data, up to their length.
     """
 
     compressible: int = 0
     duplicate: int = 0
 
     def words(self) -> list[str]:
-        """Return it as spoolscope-replay is told."""
+        """Return it as options of spoolscope-replay."""
         return [f"--compressible={self.compressible}", f"--duplicate={self.duplicate}"]
 
 
@@ -64,15 +64,15 @@ class Engine:
         self._binary = find_binary("spoolscope-replay")
 
     def order(self) -> dict[str, Any]:
-        """Put the plan in order, once; return its statistics.
+        """Compute the order of the plan, once; return its statistics.
 
         The order is kept beside the plan, where `explain`, `fixture`, `verify` and runs read it;
-        without that each finds it again. A plan that is written anew needs a new one.
+        without it each computes it again. A plan that is written anew needs a new one.
         """
         return self._json("order", str(self._plan))
 
     def cut(self, out: Path, from_ns: int, to_ns: int | None) -> dict[str, Any]:
-        """Write the plan of what takes effect between two moments of this one."""
+        """Write the plan of the operations that take effect between two moments of this one."""
         until = () if to_ns is None else ("--to-ns", str(to_ns))
         since = ("--from-ns", str(from_ns))
         return self._json("cut", str(self._plan), "--out", str(out), *since, *until)
@@ -82,7 +82,7 @@ class Engine:
         return self._json("only", str(self._plan), "--chosen", str(chosen), "--out", str(out))
 
     def scale(self, out: Path, users: Path, phases_ns: Sequence[int]) -> dict[str, Any]:
-        """Write the plan with further copies of all users, each begun so much later.
+        """Write the plan with further copies of all users, each of which begins later.
 
         Args:
             out: The plan to write.
@@ -95,7 +95,7 @@ class Engine:
         )
 
     def explain(self, order: str, ops: Sequence[int]) -> dict[str, Any]:
-        """Return edges by kind, and for some operations whom they wait for and why."""
+        """Return edges by kind, and for some operations which ones they wait for, and why."""
         asked = (f"--op={op}" for op in ops)
         return self._json("explain", str(self._plan), "--order", order, *asked)
 
@@ -148,7 +148,7 @@ class Engine:
                     share = line["done"] / max(line["of"], 1)
                 except (OSError, ValueError, KeyError):
                     continue
-                # A replay that is over is not shown again: its recording is converted meanwhile.
+                # After its end a replay is not shown again: the conversion of its recording is.
                 if share != last:
                     show(share)
                 last = share
@@ -178,13 +178,13 @@ class Engine:
 
 
 def to_its_end(command: Sequence[str]) -> int:
-    """Run a command; on a signal it has to end in order too, on a second one at once.
+    """Run a command; a first signal makes it end in order, too, and a second one at once.
 
     Returns:
         Its exit status.
 
     Raises:
-        KeyboardInterrupt: the signal came when it had done all, so that its status does not tell.
+        KeyboardInterrupt: the signal came when it had done all, so that its status is 0.
     """
     process = subprocess.Popen(command)
     try:
@@ -200,7 +200,7 @@ def to_its_end(command: Sequence[str]) -> int:
 
 
 def ended_early(summary: dict[str, Any], outcomes: Path) -> SpoolscopeError:
-    """Return the error of a replay that failed or was interrupted, which names what it left."""
+    """Return the error of a failed or interrupted replay; it names the outcomes that are left."""
     done = summary["ops"] - summary["pending"]
     return SpoolscopeError(
         f"the replay was ended: {summary['failed'] or 'interrupted'}",

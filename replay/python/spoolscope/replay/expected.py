@@ -1,4 +1,4 @@
-"""What the runs of a replay will take: time, by what the finished ones took, and room."""
+"""Estimates for the runs of a replay: time, from the finished ones, and disk space."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +11,8 @@ from spoolscope.replay.one_run import image_size
 from spoolscope.replay.targets import MIB, grows_to
 from spoolscope.traces.errors import SpoolscopeError
 
-# What a run leaves, bytes a call: outcomes, and its trace if it is recorded. The sample's runs
-# leave 10 and 46.
+# Bytes that a run leaves for each call: outcomes, and its trace if it is recorded. The sample's
+# runs leave 10 and 46.
 OUTCOME_BYTES, TRACE_BYTES = 16, 64
 
 Row = Mapping[str, Any]
@@ -56,29 +56,29 @@ def check_room(job: Job, runs: Sequence[Slot]) -> None:
 
 
 class Timing(Protocol):
-    """What hears how far the runs of a replay are."""
+    """Receiver of the progress of a replay, run by run."""
 
     def begin(self, runs: Sequence[Slot], rows: Sequence[Row], guess_s: float) -> None:
-        """Hear of all runs before the first is made.
+        """Receive all runs before the first is made.
 
         Args:
             runs: All of them, in order.
-            rows: Of runs that were finished before.
-            guess_s: How long a run takes of which none was made yet.
+            rows: Rows of runs that were finished before.
+            guess_s: Estimated time of a run as long as none is finished.
         """
 
     def after(self, row: Row) -> None:
-        """Hear of the next run that is finished."""
+        """Receive the row of the next finished run."""
 
 
 class Expected:
-    """Tells how long the runs that are left will take: as long as those before, of each candidate.
+    """Estimates the time of the remaining runs: for each candidate, that of its runs before.
 
-    Machines that are booted for the runs of one round on one kernel take their time, too.
+    The time to boot machines, for the runs of one round on one kernel, is included.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        """Call ``tell`` with a line before the first of several runs, and after each."""
+        """Let ``tell`` be called with a line before the first of several runs, and after each."""
         self._tell = tell
         self._runs: Sequence[Slot] = []
         self._done = self._booted_for = 0
@@ -89,10 +89,10 @@ class Expected:
     def begin(
         self, runs: Sequence[Slot], rows: Sequence[Row], guess_s: float, boot_s: float = 0.0
     ) -> None:
-        """Tell of all runs; see ``Timing``. A machine that is up for the first took ``boot_s``."""
+        """Report all runs; see ``Timing``. Booting a machine for the first one took ``boot_s``."""
         self._runs, self._done, self._guess_s = runs, len(rows), guess_s
         for row in rows:
-            # A clock that counts instructions tells no times.
+            # A clock that counts instructions does not show real time.
             counted = (row.get("machine") or {}).get("icount")
             self._note(row["candidate"], guess_s if counted else row["wall_ns"] / 1e9)
         if boot_s:
@@ -109,11 +109,11 @@ class Expected:
         self._booted_for = self._done + len(next(blocks(self._runs[self._done :]), []))
 
     def after(self, row: Row) -> None:
-        """Tell of a run; see ``Timing``."""
+        """Report a finished run; see ``Timing``."""
         self.took(row["candidate"], row["wall_ns"] / 1e9)
 
     def took(self, candidate: str, seconds: float) -> None:
-        """Tell of the next run, which took so long."""
+        """Report the next run and the time that it took."""
         self._note(candidate, seconds)
         self._done += 1
         of = len(self._runs)

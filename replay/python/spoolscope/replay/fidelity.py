@@ -1,14 +1,14 @@
-"""The fidelity certificate of a run: what was kept of the recording, and what was not.
+"""The fidelity certificate of a run: which properties of the recording were kept.
 
-The word of a certificate is
+The verdict of a certificate is
 
 * ``faithful``: every goal that applies was met;
-* ``unfaithful``: one was not, and ``reasons`` says which, by how much, and what held calls up;
-* ``untimed``: results were the recorded ones, but as fast as possible no time was to be kept.
+* ``unfaithful``: one was not; ``reasons`` states which, by how much, and what held calls up;
+* ``untimed``: all goals of results were met, but the pace ``afap`` has no times to keep.
 
-Makespan and calls in flight are held against the recording only where the filesystem is of the
-recorded type, the users are as many and time passes as it did: elsewhere a difference is a result,
-not an error.
+Makespan and calls in flight are compared with the recording only where the filesystem type, the
+number of users and the speed of time are the recorded ones: elsewhere a difference is a result, not
+an error.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ from spoolscope.traces.results_certificate import (
     Makespan,
 )
 
-# With so much of the CPUs' time to spare a task that waits for one need not have waited.
+# With this share of the CPUs' time idle, a task that waited for a CPU need not have waited.
 OFTEN_IDLE = 0.5
 VERDICT_COUNTS = {
     "same": SAME,
@@ -68,13 +68,14 @@ VERDICT_COUNTS = {
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How true a run was; counts are of recorded calls, process life left out.
+    """Fidelity of a run; counts are of recorded calls, without process life.
 
     Attributes:
         syscalls: Calls in the trace.
         executed: Calls made for real.
-        divergent: Calls with another result, those of the filesystem not counted.
-        of_filesystem: Calls with another result that are of the filesystem, or follow from one.
+        divergent: Calls with another result that the filesystem does not explain.
+        of_filesystem: Calls with another result that the filesystem explains, directly or as the
+            consequence of such a one.
         skipped: Calls not made: deliberately, or never reached.
         lateness_p50_ns, lateness_p99_ns: Issue minus schedule; None without a schedule.
         certificate: See ``certify``.
@@ -92,14 +93,14 @@ class Fidelity:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a run is judged by, besides its outcomes.
+    """Conditions by which a run is judged, besides its outcomes.
 
     Attributes:
-        pace: How it was paced.
-        summary: What the engine says of it.
-        mismatched: Names of the final tree that differ.
+        pace: Pace of the run.
+        summary: The engine's summary of it.
+        mismatched: Number of names of the final tree that differ.
         same_filesystem: It ran on the recorded type of filesystem.
-        users: How many times the recorded users it had.
+        users: Number of users, as a multiple of the recorded ones.
     """
 
     pace: Pace
@@ -116,7 +117,7 @@ def fidelity(
     conditions: Conditions,
     late_calls: Late | None = None,
 ) -> Fidelity:
-    """Count verdicts, measure times and judge a run; ``late_calls`` gets how late each was."""
+    """Count verdicts, measure times and judge a run; ``late_calls`` gets each lateness."""
     counts = count(plan, outcomes, planned)
     made = _all_made(plan, outcomes)
     late = None
@@ -156,13 +157,13 @@ def _all_made(plan: Plan, outcomes: npt.NDArray[np.void]) -> npt.NDArray[np.bool
 
 
 def count(plan: Plan, outcomes: npt.NDArray[np.void], planned: PlanSummary) -> Calls:
-    """Count recorded calls by what became of them.
+    """Count recorded calls by their outcome.
 
     ``same``, ``diverged``, ``of_filesystem`` (see ``divergences.judge``), ``skipped`` and
     ``never_reached`` are calls of the plan, as are ``skipped_for`` by reason. Not in the plan are
     ``never_returned``, ``of_unknown_threads``, ``left_out_on_purpose`` and ``elsewhere``: calls on
-    other filesystems that were mounted below the spool. ``reconstructed`` calls are in no record:
-    they bring about what was so at the start. Of the recorded ones are not those
+    other filesystems that were mounted below the spool. ``reconstructed`` operations belong to no
+    recorded call: they restore the state at the start. ``recorded`` does not include calls
     ``before_start``.
     """
     n = Counter[str]()
@@ -226,7 +227,7 @@ def certify(
         late: See ``lateness.summary``; None without a schedule.
         span: See ``_makespan``.
         flight: See ``concurrency.summary``.
-        given: What else the run is judged by.
+        given: Other conditions by which the run is judged.
     """
     goals = _goals(counts, late, span, flight, given)
     reasons = [_reason(goal, counts, late, given) for goal in goals if goal.met is False]
@@ -287,7 +288,7 @@ def _goals(
 
 
 def _reason(one: Judged, counts: Calls, late: Lateness | None, given: Conditions) -> str:
-    """Say in a sentence which goal was missed, and why."""
+    """Return a sentence that states which goal was missed, and why."""
     details = {
         NOT_EXECUTED.name: _skipped(counts),
         LATE_BY_MACHINE.name: f"{_stall(late)}{_cpus(given)}",
@@ -306,14 +307,14 @@ def _accidents(summary: dict[str, Any]) -> list[str]:
 
 
 def _skipped(counts: Calls) -> str:
-    """Say for which reasons calls were skipped."""
+    """Return the reasons for which calls were skipped, in words."""
     named = counts.skipped_for.items()
     said = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in named)
     return f" ({said})" if said else ""
 
 
 def _mostly(late: Lateness | None) -> str:
-    """Say which part of the lateness is the largest."""
+    """Return the largest part of the lateness, in words."""
     if late is None:
         return ""
     name, part = max(late.parts.items(), key=lambda item: item[1].ns)
@@ -333,7 +334,7 @@ def _stall(late: Lateness | None) -> str:
 
 
 def _cpus(given: Conditions) -> str:
-    """Say what the CPUs did, and what helps if they were free."""
+    """Return in words how idle the CPUs were, and what helps if they were idle."""
     idle, steal = given.summary.get("cpu_idle"), given.summary.get("cpu_steal")
     if idle is None:
         return ""

@@ -1,6 +1,6 @@
-"""What was held when the recording attached: file locks, and files in memory.
+"""File locks and mappings that were held when the recording attached.
 
-Each becomes operations before all others, of no recorded call, of the process that held it.
+Each becomes operations of the process that held it, of no recorded call and before all others.
 """
 
 import fcntl
@@ -34,18 +34,18 @@ _NEEDED = (
     "ts_ns", "dur_ns", "pid", "syscall", "errno", "fd", "cmd", "lock_type", "offset", "size",
     "ino", "dev",
 )  # fmt: skip
-# Calls read at once, of those before everything else was read: some milliseconds.
+# Calls read at once: only those before the snapshot's moment are needed, of some milliseconds.
 AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True)
 class Held:
-    """Operations that take again what was held, and what could not be had.
+    """Operations that take again what was held, and the number of those that cannot be had.
 
     Attributes:
         ops: In order; mappings first, as closing a file gives up locks on it.
-        skipped: Locks and mappings that are not made again: those of processes or files that
-            the trace does not know.
+        skipped: Number of locks and mappings that are not made again: the trace does not know
+            their process or file.
     """
 
     ops: Ops
@@ -53,7 +53,7 @@ class Held:
 
 
 def held(trace: Trace, lives: Lives, strings: Strings, attached: Attached) -> Held:
-    """Return what takes again the locks and mappings that were there at start."""
+    """Return operations that take again the locks and mappings of the start."""
     spare = int(attached.fds["fd"].max(initial=2)) + 1
     mappings, unmapped = _mappings(trace, lives, strings, attached, spare)
     locks, unlocked = _locks(trace, lives, attached)
@@ -66,13 +66,13 @@ def held(trace: Trace, lives: Lives, strings: Strings, attached: Attached) -> He
 def _mappings(
     trace: Trace, lives: Lives, strings: Strings, attached: Attached, spare: int
 ) -> tuple[Ops, int]:
-    """An open of the file, the mmap and a close for each; the descriptor is the first unused."""
+    """Return open, mmap and close for each mapping; the descriptor is the first unused one."""
     table = trace.table("mappings")
     pid, ino = column(table, "pid"), numbers(trace, table)
     thread = lives.find(pid, np.zeros(len(pid), np.int64))
     path = strings.of(column(table, "path_id"))
     for number, entry in zip(attached.nameless, attached.entries["path"], strict=True):
-        path[ino == number] = entry  # it has lost its name
+        path[ino == number] = entry  # the file has lost its name
     known = (thread >= 0) & (path != NONE)
     ops = np.repeat(pseudo(0, np.maximum(thread, 0), thread * 0), 3)
     opens, maps, closes = ops[0::3], ops[1::3], ops[2::3]
@@ -91,10 +91,10 @@ def _mappings(
 
 
 def _locks(trace: Trace, lives: Lives, attached: Attached) -> tuple[Ops, int]:
-    """One call for each lock, through a descriptor that its process had open at that file.
+    """Return one call for each lock, through a descriptor that its process had for that file.
 
-    Locks are read shortly before the moment that everything else shows: what calls did to them
-    in between is done once more.
+    Locks are read shortly before the moment that everything else shows: calls that changed them
+    in between are repeated.
     """
     table = trace.table("held_locks")
     inos = numbers(trace, table).tolist()
@@ -117,7 +117,7 @@ def _locks(trace: Trace, lives: Lives, attached: Attached) -> tuple[Ops, int]:
 
 
 def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int, Ops | None]]:
-    """Calls that changed locks after these were read: process, file and call (None: a close)."""
+    """Return later calls that changed these locks: process, file and call (None: a close)."""
     if not locks.num_rows:
         return []
     begin, read = begin_ns(trace), int(column(locks, "ts_ns").min())
@@ -142,7 +142,7 @@ def _between(trace: Trace, lives: Lives, locks: pa.Table) -> list[tuple[int, int
 
 
 def _again(call: dict[str, Any], ino: int, thread: int) -> Ops:
-    """A call that changed a lock, without waiting."""
+    """Return an operation that repeats a call on a lock, without waiting."""
     op = pseudo(CALLS[call["syscall"]].id, np.array([thread]), np.zeros(1, np.int64))
     kind = call["lock_type"] or 0
     op["fd"], op["ino"], op["obj_mode"] = call["fd"], ino, S_IFREG
@@ -161,7 +161,7 @@ def _lock(row: dict[str, Any], ino: int, attached: Attached) -> Ops | None:
     elif kind != "flock":
         fds = fds[(access != 0) if exclusive else (access != O_WRONLY)]
     own = fds[attached.pids_of(fds) == row["pid"]]
-    # Only POSIX locks belong to a process; it may have passed on the others with the file.
+    # Only POSIX locks belong to a process; others may have been passed on with the open file.
     fds = own if len(own) or kind == "posix" else fds
     if not len(fds):
         return None
@@ -181,7 +181,7 @@ def _lock(row: dict[str, Any], ino: int, attached: Attached) -> Ops | None:
 
 
 def faults(trace: Trace, lives: Lives) -> Iterator[Ops]:
-    """Yield operations that touch the mapped pages that recorded page faults touched."""
+    """Yield operations that touch the same mapped pages as the recorded page faults."""
     for table in trace.parts("faults"):
         since = column(table, "ts_ns") - begin_ns(trace)
         thread = lives.find(column(table, "tid"), since)
@@ -192,7 +192,7 @@ def faults(trace: Trace, lives: Lives) -> Iterator[Ops]:
         ops["end_ns"] += column(table, "dur_ns", 0)[known]
         ops["ino"], ops["obj_mode"] = identity(trace, table)[known], S_IFREG
         ops["offset"], ops["size"] = page[known] * 4096, 1
-        ops["arg"] = table["absent"].to_numpy()[known]  # the engine does not look at it
+        ops["arg"] = table["absent"].to_numpy()[known]  # the engine ignores it
         ops["flags"] = table["write"].to_numpy().astype(np.uint32)[known]
         ops["path"] = NONE
         yield ops

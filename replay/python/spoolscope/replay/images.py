@@ -1,4 +1,4 @@
-"""Loop images: the programs of the system make, format, mount and unmount them."""
+"""Loop images, which programs of the system format, mount and unmount."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ def program_path() -> str:
 
 
 def run(*command: str | Path) -> str:
-    """Run a program and return what it printed.
+    """Run a program and return its output.
 
     Raises:
         SpoolscopeError: it is missing or failed.
@@ -74,12 +74,12 @@ def loop_device(place: Path) -> Path:
         SpoolscopeError: findmnt failed.
     """
     said = run("findmnt", "--noheadings", "--output", "SOURCE", "--target", place)
-    # An overlay is on top of what it lies on.
+    # An overlay, which has no device, is mounted over a filesystem that has one.
     return Path([source for source in said.split() if source.startswith("/dev/")][-1])
 
 
 def serve_at_once(place: Path) -> None:
-    """Let the loop device below a mount pass requests on at once, not one after the other.
+    """Let the loop device below a mount pass requests on concurrently, with direct I/O.
 
     Raises:
         SpoolscopeError: its backing file cannot be read and written directly.
@@ -88,7 +88,7 @@ def serve_at_once(place: Path) -> None:
 
 
 def unmount(place: Path) -> None:
-    """Unmount all that is mounted there; a straggler may still be closing a file."""
+    """Unmount all that is mounted there; retry, as a process may still be closing a file."""
     for _ in range(UMOUNT_TRIES):
         if not os.path.ismount(place):
             return
@@ -116,8 +116,8 @@ def copy(image: Path, to: Path) -> None:
 def read_all(place: Path) -> None:
     """Read every name, attribute and byte below a directory, so that caches are warm.
 
-    What lies in lost+found is no part of the spool, and a hole has no bytes: to read those of a
-    file of a terabyte takes minutes, and puts as much into memory.
+    lost+found is no part of the spool. Holes are skipped: reading those of a file of a terabyte
+    takes minutes, and fills as much memory.
 
     Raises:
         SpoolscopeError: something could not be read.
@@ -154,7 +154,7 @@ def _read_data(path: str, buffer: bytearray) -> None:
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return
-                if error.errno != errno.EINVAL:  # some filesystems mean that they cannot do it
+                if error.errno != errno.EINVAL:  # EINVAL: without SEEK_DATA
                     raise
             got = file.readinto(buffer)
             if not got:

@@ -1,4 +1,4 @@
-"""Ending in order: a termination signal becomes an exception, and does not disturb what follows."""
+"""Orderly ends: a termination signal becomes an exception, and does not disturb the cleanup."""
 
 import signal
 import threading
@@ -23,14 +23,14 @@ def ending_on_signals() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put off signals that end until the block, which takes away what was made, has run."""
+    """Put off termination signals until the block, which cleans up, has run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
     try:
         with _handled(_ENDING, lambda number, _frame: came.append(number)):
-            # Programs that the block runs inherit this: Ctrl-C goes to all of a terminal.
+            # Programs that the block runs inherit this: Ctrl-C goes to all processes of a terminal.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             try:
                 yield

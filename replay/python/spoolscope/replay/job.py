@@ -1,4 +1,4 @@
-"""One replay: the plan, the candidates in their rounds, what all runs share."""
+"""One replay: the plan, the candidates in their rounds, and all that the runs share."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ class Begin:
     Attributes:
         cache: recorded: what the recording found in memory is there (see ``recorded_cache``);
             cold: nothing of the filesystem is; warm: everything was read once.
-        content: What the data of files is like.
+        content: Properties of the data of files.
         age: Churn before the fixture is built; none by default.
     """
 
@@ -47,11 +47,11 @@ class Job:
 
     Attributes:
         whole_life: A used filesystem is checked and emptied.
-        reference: Candidate that the others are to be held against, None if that is left open.
+        reference: Candidate that the others are compared with; None if that is left open.
         player: Plays device models.
-        repeats: How often a run is made again that others disturbed.
-        workers: Jobs that have workers of their own; None where processes keep theirs.
-        memory: What was in memory when the recording began, if a replay is to begin so.
+        repeats: How often a disturbed run is made again at most.
+        workers: Result of ``workers.pool``; None if jobs stay with their processes.
+        memory: Names and data in memory when the recording began, if replays begin with them.
     """
 
     trace: Trace
@@ -79,14 +79,14 @@ class Job:
 
     @property
     def users(self) -> int:
-        """How many times the recorded users there are."""
+        """Number of users, as a multiple of the recorded ones."""
         scale = self.what_if and self.what_if["scale"]
         return int(scale["users"]) if scale else 1
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One run: which candidate, in which round, at which place of the round."""
+    """One run: its candidate, its round, and its position in the round."""
 
     candidate: Candidate
     round: int
@@ -101,7 +101,7 @@ class Slot:
 def slots(candidates: list[Candidate], rounds: int, seed: int) -> list[Slot]:
     """Return every candidate once per round, in an order the seed fixes.
 
-    Within a round, those of one kernel follow each other: they run in one machine.
+    Within a round, candidates of one kernel follow each other: they run in one machine.
     """
     generator = random.Random(seed)
     made = []

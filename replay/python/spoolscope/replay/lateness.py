@@ -1,4 +1,4 @@
-"""How late each call was issued, and what made it late.
+"""Lateness of each call, and its causes.
 
 A call is *due* at its recorded time (open loop) or some pause after its thread's previous call
 (closed loop). Until it is issued three things can hold it up, one after the other:
@@ -8,17 +8,16 @@ A call is *due* at its recorded time (open loop) or some pause after its thread'
 * nothing is in the way any more, but the task does not run: a timer fires late, it is woken late,
   it gets no CPU, or the replayer itself takes the time.
 
-What the first is due to is told by the calls that came late in one go before it in the same
-thread: it is divided in proportion to how much longer than recorded they took, how long they
-waited for other threads, and how long the machine did not run them. What a thread is late by when
-it begins is divided as the lateness of its fork. So the lateness of every call is the sum of three
-parts, in integer nanoseconds:
+The first has its cause in the series of late calls just before it in the same thread: it is divided
+in proportion to how much longer than recorded they took, how long they waited for other threads,
+and how long the machine did not run them. The lateness with which a thread begins is divided as
+that of its fork. So the lateness of every call is the sum of three parts, in integer nanoseconds:
 
 * ``slower_calls``: calls of its thread took longer than recorded;
 * ``dependencies``: calls of other threads had to end first;
 * ``machine``: the machine, or the replayer, did not run the task in time.
 
-The last is the replay's own error. The others are what the target does to the load, as far as
+The last is the replay's own error. The others are effects of the target on the load, as far as
 calls are not slower because the machine is busy.
 """
 
@@ -37,22 +36,22 @@ from spoolscope.traces.flat import NONE
 
 Int = npt.NDArray[np.int64]
 MS = 1_000_000
-# The drift is told from the medians of this many groups: one stall is no drift.
+# The drift is computed from the medians of this many groups: one stall is no drift.
 GROUPS = 128
-# Threads that fork threads that fork, within the operations looked at together.
+# Longest chain of forks that is followed within the operations processed together.
 GENERATIONS = 16
-# And from this many calls, evenly spread; it need not be more exact.
+# The drift is computed from this many calls, evenly spread; it need not be more exact.
 SAMPLE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """Of the calls asked for, ns; each array has one element per call, mapped from a file.
+    """Lateness of the calls asked for, ns; each array has one element per call, from a file.
 
     Attributes:
-        due: When it was due, since the start.
+        due: When the call was due, since the start.
         slower_calls, dependencies, machine: Parts of issue - due; they add up to it exactly.
-        idle: How long it was not run although nothing was in its way: its own part of machine.
+        idle: Time in which nothing but the machine held it up: its own part of ``machine``.
         slept: Its task had slept until it was due, and waited for nothing else.
         waited: Its task had waited for a call of another thread.
     """
@@ -72,12 +71,12 @@ class Lateness:
 
 
 class _Threads:
-    """What the operations seen so far leave to the next one of their thread, ns.
+    """State that the operations seen so far leave to the next one of their thread, ns.
 
     Attributes:
-        ended, recorded: What the next operation follows: its end here, its recorded end. At first
-            the issue of the thread's fork, or the start.
-        waits, idle, longer: Sums since the begin of the present run of late calls.
+        ended, recorded: End of the thread's last operation: in the replay, and as recorded. At
+            first the issue of the thread's fork, or the start.
+        waits, idle, longer: Sums since the begin of the present series of late calls.
     """
 
     def __init__(self, n: int) -> None:
@@ -92,13 +91,13 @@ def lateness(
     pace: Pace,
     place: Path | None = None,
 ) -> Lateness:
-    """Take the lateness of calls apart.
+    """Split the lateness of calls into its parts.
 
     Args:
         ops: All operations of the plan.
         outcomes: Their results.
-        made: Which operations are asked for: those executed.
-        pace: How they were paced; it must have a schedule.
+        made: Mask of the operations that are asked for: those executed.
+        pace: Pace of the run; it must have a schedule.
         place: Directory for arrays of their length.
     """
     slices = list(on_disk.parts(len(ops)))
@@ -118,7 +117,7 @@ def lateness(
 
 
 def _apart(ops: Ops, outcomes: npt.NDArray[np.void], pace: Pace, threads: _Threads) -> Lateness:
-    """Take the lateness of operations apart that follow those which ``threads`` has seen."""
+    """Split the lateness of operations that follow those which ``threads`` has seen."""
     issue, ready, end = outcomes["issue_ns"], outcomes["ready_ns"], outcomes["end_ns"]
     order = np.argsort(ops["thread"], kind="stable")
     before, recorded = _previous(ops, issue, end, order, threads)
@@ -146,14 +145,14 @@ def _apart(ops: Ops, outcomes: npt.NDArray[np.void], pace: Pace, threads: _Threa
 
 
 def _firsts(thread: Int) -> npt.NDArray[np.bool_]:
-    """Tell which elements, sorted by thread, are the first of theirs."""
+    """Return which elements, sorted by thread, are the first of their thread."""
     first = np.ones(len(thread), np.bool_)
     first[1:] = thread[1:] != thread[:-1]
     return first
 
 
 def _previous(ops: Ops, issue: Int, end: Int, order: Int, threads: _Threads) -> tuple[Int, Int]:
-    """Return what each operation follows in its thread, ns: (its end here, its recorded end).
+    """Return the end of the operation before each in its thread, ns: (replayed, recorded).
 
     ``order`` sorts by thread.
     """
@@ -170,7 +169,7 @@ def _previous(ops: Ops, issue: Int, end: Int, order: Int, threads: _Threads) -> 
 
 
 def _forks(ops: Ops, threads: _Threads) -> tuple[Int, Int]:
-    """Return where threads are forked that do something, and these threads."""
+    """Return the operations that fork a thread with operations of its own, and these threads."""
     forks = np.flatnonzero((ops["op"] == FORK) & (ops["arg"] != NONE))
     forks = forks[ops["arg"][forks] < len(threads.ended)]
     return forks, ops["arg"][forks].astype(np.int64)
@@ -179,9 +178,9 @@ def _forks(ops: Ops, threads: _Threads) -> tuple[Int, Int]:
 def _divided(
     ops: Ops, spans: tuple[Int, Int, Int, Int], order: Int, threads: _Threads
 ) -> tuple[Int, Int]:
-    """Return what ``_inherited`` does, with threads that begin as late as they were forked.
+    """Return the same as ``_inherited``, where each thread begins with the lateness of its fork.
 
-    A fork may itself be late by an earlier one: one more round for each generation.
+    A fork may itself be late because of an earlier one: each generation takes one more round.
     """
     behind, waited, idle, _ = spans
     forks, children = _forks(ops, threads)
@@ -203,13 +202,13 @@ def _inherited(
     """Return the parts of ``behind`` that are due to waits and to the machine, ns.
 
     Each array has one element per operation, in order of time within each thread; ``order`` sorts
-    by thread. A run of late calls begins where nothing is behind.
+    by thread. A series of late calls begins where ``behind`` is 0.
 
     Args:
-        thread: Whose operation it is.
+        thread: Thread of each operation.
         spans: How long it was behind, waited and idle, and how much longer it took.
         order: Operations by thread.
-        threads: What came before.
+        threads: State that earlier operations left.
     """
     behind, *causes = (span[order] for span in spans)
     thread = thread[order]
@@ -219,7 +218,7 @@ def _inherited(
     carried = behind[begin] > 0
 
     def so_far(values: Int, carry: Int) -> npt.NDArray[np.float64]:
-        """Sum from the begin of the run of late calls to the call before, ns."""
+        """Sum from the begin of the series of late calls to the call before, ns."""
         sums = np.cumsum(values) - values
         found = sums - sums[begin] + np.where(carried, carry[thread], 0)
         carry[thread[last]] = (found + values)[last]
@@ -278,7 +277,7 @@ def summary(late: Lateness, place: Path | None = None) -> certificate.Lateness:
 
 
 def quantiles(parts: Iterator[Int], scratch: Int) -> dict[str, int | None]:
-    """Return p50, p90, p99 and the maximum, ns; None of nothing.
+    """Return p50, p90, p99 and the maximum, ns; None without values.
 
     Args:
         parts: The values.
@@ -299,7 +298,7 @@ def quantiles(parts: Iterator[Int], scratch: Int) -> dict[str, int | None]:
 def drift_ppm(due: Int, late: Int) -> float | None:
     """Return the slope of lateness over due time, in ns per ms of the run; None if too short.
 
-    The median of all slopes between the medians of up to 128 groups of equally many calls, in
+    It is the median of all slopes between the medians of up to 128 groups of equally many calls, in
     order of due time (Theil and Sen): steady drift shows as it is, single stalls do not.
     """
     order = np.argsort(due, kind="stable")
@@ -315,7 +314,7 @@ def drift_ppm(due: Int, late: Int) -> float | None:
 
 
 def _longest(late: Lateness) -> certificate.Stall | None:
-    """Return for how long the machine held one call up at most, and when."""
+    """Return the longest time for which the machine held up one call, and when it was due."""
     if not len(late.idle):
         return None
     at = int(late.idle.argmax())

@@ -1,4 +1,4 @@
-"""What a filesystem may lie on besides a disk; it is set up in a machine of its own."""
+"""Layers between a filesystem and disks; they are set up in a virtual machine only."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ NFS = ("nfs", "nfs4")
 class Layer:
     """One kind of block device that is made of others.
 
-    In commands "{devices}" are the devices below, a word each, "{name}" is what it is called,
+    In commands "{devices}" are the devices below, a word each, "{name}" is the layer's name,
     "{key}" a file with a key, and "{bytes}" the size of a thin volume.
 
     Attributes:
         package: Debian packages of its programs.
-        module: Of the kernel.
+        module: Its kernel module.
         make: Commands that make it, in their order.
-        device: The device that it is.
+        device: Path of its device.
         undo: Commands that take it down.
-        devices: Of how many disks it is made here.
-        data: As many of them hold data.
+        devices: Number of disks that it is made of here.
+        data: Number of disks' worth of data that these hold.
     """
 
     package: str
@@ -33,7 +33,7 @@ class Layer:
     data: int = 1
 
 
-# What lies on it is thrown away: a key is tried once instead of for seconds.
+# The data is thrown away: few iterations are enough, instead of seconds of them.
 _LUKS = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
 _NEW_LV = ("lvcreate", "--yes", "--wipesignatures", "n")
 _GROUP = (
@@ -44,7 +44,7 @@ _UNGROUP = (("vgremove", "--yes", "--force", "{name}"),)
 
 
 def _md(level: str, module: str, devices: int, data: int) -> Layer:
-    # A fresh array is clean: its first resync would go on during the replay.
+    # Without --assume-clean the first resync would go on during the replay.
     make = ("mdadm", "--create", "/dev/md/{name}", "--run", "--assume-clean", "--metadata=1.2")
     more = ("--bitmap=internal", f"--level={level}", f"--raid-devices={devices}", "{devices}")
     undo = (("mdadm", "--stop", "/dev/md/{name}"),)
@@ -87,5 +87,5 @@ LAYERS = {
 
 
 def device_layers(layers: tuple[str, ...]) -> bool:
-    """Tell whether layers are block devices, not the filesystem below an overlay or a server."""
+    """Return whether layers are block devices, not the filesystem below an overlay or a server."""
     return bool(layers) and layers[0] in LAYERS

@@ -20,7 +20,7 @@ _CAUSES = {
     EXEC: ("execve", "execveat"),
     EXIT: EXITING,
 }
-# By kind of operation, what it causes; 0 is nothing.
+# Event that each kind of operation causes; 0 is none.
 _CAUSED = np.zeros(KINDS, np.uint16)
 for _event, _names in _CAUSES.items():
     _CAUSED[[CALLS[name].id for name in _names]] = _event
@@ -45,7 +45,7 @@ class _Causes:
     """Puts events in the place of the calls that caused them.
 
     Attributes:
-        left: Which operations stand in no call's place so far.
+        left: Mask of operations that stand in no call's place so far.
     """
 
     def __init__(self, added: Ops) -> None:
@@ -60,12 +60,12 @@ class _Causes:
     def _keys_of(
         self, event: npt.NDArray[np.uint16], thread: npt.NDArray[np.uint32], ts_ns: Int
     ) -> Int:
-        """Number what has a kind, thread and time so that events from a time on are not below."""
+        """Return a key for each kind, thread and time; later times have no lower keys."""
         whose = thread.astype(np.int64) * len(_CAUSES) + (event - FORK)
         return whose * (len(self._moments) + 1) + np.searchsorted(self._moments, ts_ns)
 
     def settle(self, ops: Ops) -> None:
-        """Make events of calls that caused one, and forks of unknown children of other forks."""
+        """Turn calls into the events they caused; other forks become those of unknown children."""
         caused = _CAUSED[ops["op"]]
         at = np.flatnonzero((caused > 0) & (ops["ret"] >= 0))
         caused = caused[at]
@@ -77,9 +77,9 @@ class _Causes:
         at, caused, event = at[known], caused[known], self._at[next_[known]]
         added = self._added[event]
         hit = (added["op"] == caused) & (added["thread"] == ops["thread"][at]) & self.left[event]
-        # Exits do not end.
+        # Exits have no end.
         hit &= (caused == EXIT) | (added["start_ns"] <= ops["end_ns"][at])
-        # Of several calls that may have caused one event the last did.
+        # If several calls may have caused one event, the last one did.
         event, last = np.unique(event[hit][::-1], return_index=True)
         at, added = at[hit][::-1][last], added[hit][::-1][last]
         added["call"], added["start_ns"] = ops["call"][at], ops["start_ns"][at]
@@ -93,7 +93,7 @@ def in_order(
     """Yield all operations in order of time, piece by piece.
 
     Args:
-        calls: Those of calls, in that order.
+        calls: Operations of calls, in that order.
         others: Process events and other operations that are no calls.
         n_threads: Number of threads.
         place: Directory for unlinked files.
@@ -108,7 +108,7 @@ def in_order(
     waiting, done = added[:0], 0
     for ops in calls:
         causes.settle(ops)
-        # What begins with the last of these may have company in the next piece.
+        # The next piece may have more calls that begin at the same time as the last of these.
         cut = int(np.searchsorted(ops["start_ns"], ops["start_ns"][-1])) if len(ops) else 0
         if not cut:
             waiting = _sorted(waiting, ops)
@@ -123,7 +123,7 @@ def in_order(
 
 
 def _sorted(*parts: Ops) -> Ops:
-    """Put parts in order; records are copied as bytes, and once: that is what takes the time."""
+    """Put parts in order; records are copied as bytes and only once, as that takes the time."""
     parts = tuple(part for part in parts if len(part)) or parts[:1]
     order = _order(*(np.concatenate([part[name] for part in parts]) for name in ("op", "start_ns")))
     if len(parts) == 1 and (order[1:] > order[:-1]).all():
@@ -139,13 +139,13 @@ def _sorted(*parts: Ops) -> Ops:
 
 
 def _order(kind: npt.NDArray[np.uint16], start_ns: Int) -> Int:
-    """By time; exits come last and forks first among operations of one moment."""
+    """Return the order by time; at one moment forks come first and exits last."""
     rank = np.where(kind == FORK, 0, np.where(kind == EXIT, 2, 1)).astype(np.int8)
     return np.lexsort((rank, start_ns))
 
 
 def _within_life(ops: Ops, exits_left: Int, finished: npt.NDArray[np.bool_]) -> Ops:
-    """Drop what a thread seems to do after its exit: clocks of two sources can disagree.
+    """Drop operations of a thread after its exit: clocks of two sources can disagree.
 
     Args:
         ops: Operations in order of time.

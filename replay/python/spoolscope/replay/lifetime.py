@@ -21,7 +21,7 @@ SECTOR = 512
 """Bytes of a sector in /sys/block/*/stat, whatever the device's own is."""
 
 KINDS = ("data", "metadata_awaited", "metadata_later")
-"""Of requests that write: REQ_META with or without REQ_SYNC (journals and logs are awaited)."""
+"""Kinds of writes: metadata is REQ_META, awaited with REQ_SYNC (as journals and logs are)."""
 
 SAMPLE_S = 0.1
 _KERNEL_THREADS = 2
@@ -29,7 +29,7 @@ _KERNEL_THREADS = 2
 
 
 class Lifetime:
-    """What the steps of one filesystem took, and what they wrote to its devices.
+    """Costs of the steps of one filesystem's life, and what they wrote to its devices.
 
     Attributes:
         steps: {step: ns, cpu_ns, kernel_cpu_ns}: wall-clock time, CPU time of the programs that
@@ -37,7 +37,7 @@ class Lifetime:
             filesystem leaves work to these; None where they cannot be seen).
         device: {phase: written_bytes, read_bytes, writes, flushes, discarded_bytes}; flushes are
             None where the kernel counts those of a whole disk only.
-        facts: What else is known: see ``as_dict``.
+        facts: Further facts: see ``as_dict``.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lifetime:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step; one that failed was none."""
+        """Measure a step; a step that fails is not kept."""
         programs, kernel, began = _programs_ns(), kernel_threads_ns(), time.monotonic_ns()
         yield
         took = time.monotonic_ns() - began
@@ -61,12 +61,12 @@ class Lifetime:
     def watch(self, devices: Sequence[Path]) -> None:
         """Count from now on what is written to devices, which are held until ``count``.
 
-        A loop device, with its counters, would go with the mount.
+        Without a holder a loop device, with its counters, would go with the mount.
         """
         self._watched = [_Device(path) for path in devices]
 
     def count(self, phase: str) -> None:
-        """End the watch and keep what was counted as that of a phase."""
+        """End the watch and add what was counted to a phase."""
         for one in self._watched:
             found = self.device.setdefault(phase, {})
             for name, value in one.end().items():
@@ -75,13 +75,13 @@ class Lifetime:
         self.release()
 
     def release(self) -> None:
-        """Let devices go whose watch never came to its end."""
+        """Close the watched devices, also those whose watch did not come to its end."""
         for one in self._watched:
             one.close()
         self._watched = []
 
     def capacity(self, when: str, mount: Path) -> None:
-        """Keep how large a filesystem is, and how much of it can be used, in bytes and files."""
+        """Keep the size of a filesystem, and the usable part of it, in bytes and files."""
         size = os.statvfs(mount)
         self.facts.setdefault("capacity", {})[when] = {
             "total_bytes": size.f_blocks * size.f_frsize,
@@ -91,7 +91,7 @@ class Lifetime:
 
     @contextmanager
     def dirty(self) -> Iterator[None]:
-        """Keep how much of the machine's page cache was to be written at the most meanwhile."""
+        """Keep the largest amount of dirty page cache of the machine meanwhile."""
         before = _dirty_bytes()
         peak, over = before, threading.Event()
 
@@ -111,11 +111,11 @@ class Lifetime:
             self.facts["dirty"] = {"before_bytes": before, "peak_bytes": peak}
 
     def by_kind(self, trace: Path, devices: Sequence[Path]) -> None:
-        """Keep what a recorded replay had written to the devices, by the requests in its trace."""
+        """Keep the bytes of each kind that a replay wrote, by the requests in its recording."""
         if not devices or not (trace / "meta.json").is_file():
             return
         if parts := [path for path in devices if not _has_requests(path)]:
-            # Requests are those of the disk, and of what lies below md and device-mapper.
+            # Requests are recorded for whole disks, and below md and device-mapper.
             self.left_out("written_while_recorded", f"{parts[0]} has no requests of its own")
             return
         numbers = [path.stat().st_rdev for path in devices]
@@ -129,11 +129,11 @@ class Lifetime:
         self.facts["written_while_recorded"] = written
 
     def ran(self, commands: Sequence[dict[str, Any]]) -> None:
-        """Keep commands, and all that they printed."""
+        """Keep commands with their full output."""
         self.facts.setdefault("commands", []).extend(commands)
 
     def left_out(self, step: str, why: str) -> None:
-        """Keep why a step was not made."""
+        """Keep the reason why a step was not made."""
         self.facts.setdefault("left_out", {})[step] = why
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,12 +144,12 @@ class Lifetime:
 def block_devices(mount: Path) -> list[Path]:
     """Return the block devices that a mounted filesystem lies on, as far as the mount names them.
 
-    None for a filesystem without one, or whose device is not in /sys.
+    The list is empty if the filesystem has none, or if its device is not in /sys.
     """
     words = ["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", str(mount)]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     # A subvolume stands in brackets behind the device; of several mounts the last is on top.
-    # An overlay is on top of what it lies on.
+    # An overlay, which has no device, is mounted over a filesystem that has one.
     devices = [Path(re.sub(r"\[.*\]$", "", name)) for name in found]
     return [path for path in devices if _stat_of(path).is_file()][-1:]
 
@@ -179,7 +179,7 @@ class Counters:
 
 
 class _Device:
-    """A device whose counters are read now and at the end."""
+    """A device whose counters are read when it is made and at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -224,7 +224,7 @@ def kernel_threads_ns() -> dict[int, int]:
 
 
 def _gained(before: dict[int, int], after: dict[int, int]) -> int | None:
-    """Return how much those that are there in the end have gained; others are not known."""
+    """Return how much threads that exist at the end have gained; that of others is unknown."""
     gained = [max(ns - before.get(thread, 0), 0) for thread, ns in after.items()]
     return sum(gained) if gained else None
 

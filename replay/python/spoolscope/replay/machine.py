@@ -1,4 +1,4 @@
-"""The machine that a replay runs on: one that was booted for it says so itself."""
+"""The machine that a replay runs on: one that was booted for it states so in a file."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any
 FACTS = Path("/run/spoolscope-vm/machine.json")
 """Written by the lab's machine when it starts."""
 
-# A run in an emulated machine, and in one whose clock counts instructions, takes as many times as
-# long, by the clock of the machine that emulates.
+# Factors by which a run takes longer in an emulated machine, and in one whose clock counts
+# instructions, by the clock of the host.
 EMULATED, COUNTED = 4.0, 8.0
 
 
 def guest_facts() -> dict[str, Any] | None:
     """Return series and release of the kernel, accelerator, host ... of a lab's machine.
 
-    None: this is no such machine.
+    None is returned if this is no such machine.
     """
     try:
         told: dict[str, Any] = json.loads(FACTS.read_text())
@@ -25,7 +25,7 @@ def guest_facts() -> dict[str, Any] | None:
 
 
 def slowness() -> float:
-    """Return about how many times as long as elsewhere a run takes here."""
+    """Return the approximate factor by which a run takes longer here than elsewhere."""
     facts = guest_facts() or {}
     if facts.get("accelerator") != "tcg":
         return 1.0

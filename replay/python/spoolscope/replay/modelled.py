@@ -1,4 +1,4 @@
-"""Candidates on a device model: a disk that plays its times is given from outside."""
+"""Candidates on a device model: the caller supplies a disk that has the model's times."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ class ModelledDisk(Protocol):
     path: Path
 
     def play(self, device: Path) -> None:
-        """Begin, given the loop device over the file."""
+        """Begin to play, on the loop device over the file."""
 
 
 Player = Callable[[Path, Path, str], AbstractContextManager[ModelledDisk]]
@@ -26,7 +26,7 @@ Player = Callable[[Path, Path, str], AbstractContextManager[ModelledDisk]]
 
 
 def on_model(candidate: Candidate, model: str) -> Candidate:
-    """Return a candidate on a device model, unless it names one itself; the name says so.
+    """Return a candidate on a device model, its own if it names one; the model joins its name.
 
     Raises:
         SpoolscopeError: there is no such model, or the candidate is a directory.

@@ -1,4 +1,4 @@
-"""Mount points with short paths: each belongs to one command, which alone sees its mounts."""
+"""Mount points with short paths; each belongs to one command, and only it sees its mounts."""
 
 import ctypes
 import fcntl
@@ -25,10 +25,10 @@ _MNT_DETACH = 2
 def enter_private_mounts(needed: Iterable[Path]) -> None:
     """Give this command a mount namespace of its own, which is gone with its last process.
 
-    A program that uses this package keeps its namespace: it could not go back with all threads.
+    A program that uses this package keeps its namespace: its threads could not all go back.
 
     Args:
-        needed: Files and directories that are used besides those of programs.
+        needed: Files and directories that are used, besides programs.
     """
     if command_line() is None:
         return
@@ -45,10 +45,10 @@ def enter_private_mounts(needed: Iterable[Path]) -> None:
 
 
 def _would_be_held(mount: Mount) -> bool:
-    """Tell whether a mount seems made for a while, and to be unmounted outside does not reach us.
+    """Return whether a mount seems temporary, and our copy of it would stay if it is unmounted.
 
-    Its disk would be in use as long as our copy of it. Where mounts are shared, as systemd has
-    them, none is held.
+    Our copy would keep its disk in use. Where mounts are shared, as systemd has them, an unmount
+    reaches our namespace, too.
     """
     for_a_while = mount.fstype.startswith("fuse") or mount.source.startswith("/dev/loop")
     return for_a_while and not mount.propagates
@@ -56,7 +56,7 @@ def _would_be_held(mount: Mount) -> bool:
 
 @contextmanager
 def mount_point() -> Iterator[Path]:
-    """Lend an empty directory; what is mounted there has to be unmounted before the end.
+    """Yield an empty directory; what is mounted there has to be unmounted before the end.
 
     Raises:
         OSError: it cannot be made.
@@ -81,8 +81,8 @@ def remove_unused() -> None:
 def taken(place: Path) -> tuple[Path, int] | None:
     """Make and lock a directory, or take one that a killed command has left; None if in use.
 
-    To remove one that is in use is not refused, if it is a mount point in another namespace only:
-    what is mounted there would go with it.
+    The lock is needed: rmdir succeeds if a directory is a mount point in another namespace only,
+    and what is mounted there goes with it.
     """
     descriptor = -1
     try:

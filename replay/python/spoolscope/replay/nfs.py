@@ -1,4 +1,4 @@
-"""An NFS server of this machine, for as long as a filesystem is exported; taken down again."""
+"""An NFS server on this machine that runs only as long as a filesystem is exported."""
 
 import shutil
 import subprocess
@@ -16,23 +16,23 @@ from spoolscope.traces.mounts import mounts
 PACKAGES = "nfs-kernel-server rpcbind"
 PROGRAMS = ("rpcbind", "rpc.statd", "exportfs", "rpc.mountd", "rpc.nfsd", "mount.nfs")
 SERVER = RUN / "nfs"
-"""A directory of this name says that the server is ours; its command has it locked."""
+"""This directory exists while the server is ours; the command that runs it holds its lock."""
 THREADS = 8
-"""Of the server, as Debian's has them."""
+"""Threads of the server, as many as in Debian."""
 
 _NFSD = Path("/proc/fs/nfsd")
-# A server that was just booted waits for locks that clients had before.
+# These end the grace period, in which a new server waits for locks that clients had before.
 _NO_GRACE = (_NFSD / "v4_end_grace", Path("/proc/fs/lockd/nlm_end_grace"))
-# They go into the background by themselves, and are gone with the first process of their namespace.
+# The daemons go into the background, and end with the first process of their namespace.
 _DAEMONS = "rpcbind && rpc.statd && rpc.mountd && echo up && exec sleep infinity"
 _TOGETHER = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child")
 
 
 @contextmanager
 def serving() -> Iterator[Path]:
-    """Lend a directory that the server can export, and have the server run meanwhile.
+    """Yield a directory that the server can export, and run the server meanwhile.
 
-    What is mounted there has to be withdrawn before the end.
+    A filesystem mounted there has to be withdrawn before the end.
 
     Raises:
         SpoolscopeError: another server runs, or a program is missing or refuses.
@@ -63,7 +63,7 @@ def serving() -> Iterator[Path]:
 
 
 def withdraw(place: Path) -> None:
-    """Export a directory no more, and unmount what is mounted there."""
+    """Stop exporting a directory, and unmount what is mounted there."""
     words = ["exportfs", "-u", f"127.0.0.1:{place}"]
     env = {"PATH": images.program_path()}
     subprocess.run(words, capture_output=True, check=False, env=env)
@@ -79,7 +79,7 @@ def stop_left() -> None:
     if not SERVER.exists() or (held := taken(SERVER)) is None:
         return
     try:
-        # Those that a program made, which has no mounts of its own.
+        # Mounts of a program that used this package, which has no mount namespace of its own.
         for mount in reversed(mounts()):
             if mount.fstype in NFS and mount.place.parent == RUN:
                 images.unmount(mount.place)
@@ -89,7 +89,7 @@ def stop_left() -> None:
 
 
 def missing_program() -> str:
-    """Return a program that is needed and not here; empty if all are."""
+    """Return a program that is needed and missing; empty if all are there."""
     path = images.program_path()
     return next((name for name in PROGRAMS if not shutil.which(name, path=path)), "")
 
@@ -101,14 +101,14 @@ def _threads() -> int:
 
 
 def _stop() -> None:
-    """Stop the kernel's threads, which then hold nothing that is exported any more."""
+    """Stop the kernel's threads, so that they hold no exported filesystem any more."""
     if _threads():
         images.run("rpc.nfsd", "0")
 
 
 @contextmanager
 def _daemons() -> Iterator[None]:
-    """Have the programs run that a server needs; they end with this process, however it ends."""
+    """Run the programs that a server needs; they end with this process, however it ends."""
     with subprocess.Popen(
         [*_TOGETHER, "sh", "-c", _DAEMONS],
         stdin=subprocess.DEVNULL,

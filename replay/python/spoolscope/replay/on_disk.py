@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Elements worked on at once.
+# Elements processed at once.
 CHUNK = 1 << 17
 
 
@@ -22,13 +22,13 @@ def array(n: int, dtype: Any, place: Path | None) -> npt.NDArray[Any]:
     if n == 0:
         return np.zeros(0, dtype)
     with tempfile.TemporaryFile(dir=place) as file:
-        # Taken now: on a full disk a store to the mapping would kill.
+        # Allocated now: on a full disk a store to the mapping would raise SIGBUS.
         os.posix_fallocate(file.fileno(), 0, n * np.dtype(dtype).itemsize)
         return np.memmap(file, dtype, "r+", shape=(n,))
 
 
 def gathered(pieces: Iterable[npt.NDArray[Any]], dtype: Any, place: Path | None) -> Any:
-    """Return arrays one after the other, as one that is mapped from such a file.
+    """Return arrays joined into one, which is mapped from a file without a name.
 
     Raises:
         OSError: there is no room for it.

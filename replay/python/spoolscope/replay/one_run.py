@@ -73,9 +73,9 @@ def image_size(job: Job) -> int:
 def run_once(
     job: Job, slot: Slot, show: Phases, repeated: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Make, fill, replay, verify, check, empty and remove one candidate; return the row of it.
+    """Make, fill, replay, verify, check, empty and remove one candidate; return its row.
 
-    ``repeated`` is what disturbed the runs before, in whose place this one is made.
+    ``repeated`` holds the disturbances of the earlier runs that this one replaces.
     """
     directory = job.out / slot.name
     directory.mkdir(parents=True)
@@ -142,7 +142,7 @@ def _fill(
     life: Lifetime,
     show: Phases,
 ) -> dict[str, Any]:
-    """Build the fixture, or know what a copied one holds; begin with caches as asked for."""
+    """Build the fixture, or read what a copied one holds; then set the caches as asked for."""
     note = keep.with_suffix(".json") if keep else None
     if note is not None and target.copied:
         built: dict[str, Any] = json.loads(note.read_text())
@@ -183,7 +183,7 @@ def _recorded_types(trace: Trace) -> frozenset[str]:
 def _execute(
     job: Job, engine: Engine, target: Target, directory: Path, show: Phases
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Replay, recorded or not; return what the engine tells, and what others did meanwhile."""
+    """Replay, recorded or not; return the engine's summary, and the disturbance meanwhile."""
     files = engine.files(directory, job.work)
     command = engine.command(target.mount, job.pace, job.order, files)
 
@@ -210,6 +210,6 @@ def _execute(
 
 
 def is_true(row: dict[str, Any]) -> bool:
-    """Tell whether a run reproduced everything: no divergence, nothing left out."""
+    """Return whether a run reproduced everything: no divergence, nothing left out."""
     missing = to_make(decode(Calls, row["certificate"]["calls"])) - row["executed"]
     return int(row["divergent"] + missing + row["final_state"]["mismatched"]) == 0

@@ -1,4 +1,4 @@
-"""Which operation opened the descriptor that a call uses, in a process or its ancestors."""
+"""The operation that opened the descriptor of a call, in its process or an ancestor."""
 
 from functools import cached_property
 
@@ -17,7 +17,7 @@ _MOST = 1 << 16
 
 
 class Openers:
-    """Answers for the operations and threads of a plan."""
+    """Finds these operations in a plan."""
 
     def __init__(self, ops: Ops, threads: npt.NDArray[np.void]) -> None:
         self._ops, self._parent = ops, threads["parent"].tolist()
@@ -25,7 +25,7 @@ class Openers:
 
     @cached_property
     def _made(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return (process and descriptor, operation) of all that were made, in that order."""
+        """Return (process and descriptor, operation) of all new descriptors, in that order."""
         ops, found = self._ops, [np.zeros(0, np.int64)]
         for part in on_disk.parts(len(ops)):
             some = ops[part]
@@ -60,7 +60,7 @@ class Openers:
 
 
 def _processes(threads: npt.NDArray[np.void]) -> list[int]:
-    """Return by thread the one that stands for its process: the first with its pid in one life."""
+    """Return for each thread the one that stands for its process: the oldest with its pid."""
     parent, pid = threads["parent"].tolist(), threads["pid"].tolist()
     found = []
     for at in range(len(pid)):

@@ -1,4 +1,4 @@
-"""Operations of a plan as arrays: how they are made, picked and told apart."""
+"""Operations of a plan as arrays: making, picking and classifying them."""
 
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 # Operations that are no calls.
 FORK, EXEC, EXIT, FAULT, LEFT_OUT = 1000, 1001, 1002, 1003, 1004
 BASE_ROOT = 1
-# Ids of calls and of those above are below this.
+# The ids of calls, and those above, are below this.
 KINDS = 1 << 10
 
 
@@ -39,7 +39,7 @@ def pseudo(kind: int, thread: Int, ts_ns: Int) -> Ops:
 
 
 def are(kinds: npt.NDArray[np.uint16], names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Tell which kinds of operations are calls of these names."""
+    """Return which kinds of operations are calls of these names."""
     return _table(names)[kinds]
 
 

@@ -1,4 +1,4 @@
-"""Options of mkfs and mount as people write them; no shell sees them."""
+"""Options of mkfs and mount as users write them; they are split without a shell."""
 
 import re
 import shlex
@@ -6,18 +6,18 @@ import shlex
 from spoolscope.replay.candidate import SAFE
 
 ATIMES = ("noatime", "atime", "relatime", "strictatime")
-# What would have a replay write elsewhere, or not at all.
+# Options by which a replay would write elsewhere, or not at all.
 REFUSED = (
     *("ro", "bind", "rbind", "move", "remount", "suid", "dev", "helper", "uhelper", "fd"),
     *("loop", "offset", "sizelimit", "encryption", "logdev", "rtdev", "jdev", "journal_dev"),
     *("journal_path", "device", "user", "users", "owner", "group", "defaults"),
 )
-# By these words mkfs finds another device than the candidate's: mke2fs(8), mkfs.xfs(8).
+# With these words mkfs uses another device than the candidate's: mke2fs(8), mkfs.xfs(8).
 ANOTHER = re.compile(r"(^|,)(device|logdev|rtdev|name|file)=|(^|=)(UUID|LABEL|PARTUUID|PARTLABEL)=")
 
 
 class WrongError(Exception):
-    """What is wrong with a candidate: the key and why."""
+    """Error in a candidate: its message is the key and why it is wrong."""
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -48,11 +48,11 @@ def split_options(text: str) -> tuple[str, ...]:
     """Return the options for mount -o.
 
     Raises:
-        WrongError: one names a path, has a blank in it, or is not for a replay to choose.
+        WrongError: one names a path, has a blank in it, or may not be chosen by a candidate.
     """
     options = tuple(option.strip() for option in text.split(",") if option.strip())
     for option in options:
-        # mount(8) takes a quote for the begin of a value that may hold all options that follow.
+        # For mount(8) a quote begins a value that may hold all options that follow.
         if re.search(r"""[/"'\\\x00-\x20\x7f]""", option) or option.startswith("-"):
             raise WrongError(f"mount: {option!r} is no plain option, such as data=journal")
         if _key(option) in REFUSED or _key(option).lower().startswith("x-"):
@@ -61,7 +61,7 @@ def split_options(text: str) -> tuple[str, ...]:
 
 
 def joined_options(before: str, more: tuple[str, ...]) -> str:
-    """Return the text for mount -o: of options that exclude one another the last one counts."""
+    """Return the text for mount -o; the last of options that exclude one another counts."""
     given = [option for option in before.split(",") if option not in SAFE.split(",")]
     kept: dict[str, str] = {}
     for option in (*given, *more):
@@ -71,6 +71,6 @@ def joined_options(before: str, more: tuple[str, ...]) -> str:
 
 
 def _key(option: str) -> str:
-    """What options that exclude one another have in common."""
+    """Return the key that options which exclude one another have in common."""
     name = option.split("=", 1)[0]
     return "atime" if name in ATIMES else name

@@ -1,4 +1,4 @@
-"""Outcomes of a run, as the engine and Parquet have them."""
+"""Outcomes of a run, in the engine's file and in Parquet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from spoolscope.traces.calls import BY_ID
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
 
-# The engine knows the first four; the last is a divergence that filesystems are allowed.
+# The engine has the first four; the last is a divergence that the filesystem explains.
 VERDICTS = ("pending", "same", "diverged", "skipped", "of_filesystem")
 REASONS = (
     "none",
@@ -42,7 +42,7 @@ _PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault", LEFT_OUT: "
 
 
 class Texts(Sequence[str]):
-    """Strings of a plan, decoded when asked for."""
+    """Strings of a plan, which are decoded on access."""
 
     def __init__(self, ends: npt.NDArray[np.uint64], text: npt.NDArray[np.uint8]) -> None:
         self._ends, self._text = ends, text
@@ -56,7 +56,7 @@ class Texts(Sequence[str]):
         return self.raw(at).decode(errors="replace")
 
     def raw(self, at: int) -> bytes:
-        """Return a string by its index, as it is."""
+        """Return the bytes of a string by its index."""
         if not 0 <= at < len(self):
             raise IndexError(at)
         first, past = self._ends[at : at + 2].tolist()
@@ -65,10 +65,10 @@ class Texts(Sequence[str]):
 
 @dataclass(frozen=True)
 class Plan:
-    """The sections of a plan file that judging a run needs.
+    """The sections of a plan file that are needed to judge a run.
 
     Attributes:
-        ops: Operations, mapped.
+        ops: Operations, mapped from the file.
         entries: Names that are there at the start.
         strings: Names below the target.
         threads: Recorded threads.
@@ -83,11 +83,11 @@ class Plan:
 
 
 class Late:
-    """How late each operation of a plan was, ns; -1 where it was not made or no time was kept.
+    """Lateness of each operation of a plan, ns; -1 where it was not made or no time was kept.
 
     Attributes:
-        target: Because calls of its own thread took longer, or others had to end first.
-        machine: Because the machine, or the replayer, did not run it in time.
+        target: Part because calls of its own thread took longer, or others had to end first.
+        machine: Part because the machine, or the replayer, did not run it in time.
     """
 
     def __init__(self, n: int, place: Path | None) -> None:
@@ -97,7 +97,7 @@ class Late:
             self.target[part] = self.machine[part] = -1
 
     def keep(self, late: Lateness, made: npt.NDArray[np.bool_]) -> None:
-        """Take over what was found of the operations that were made, in their order."""
+        """Take over the lateness of the operations that were made, in their order."""
         filled = 0
         for part in on_disk.parts(len(made)):
             past = filled + int(made[part].sum())
@@ -131,9 +131,9 @@ def _section(
 
 
 def read_outcomes(path: Path) -> npt.NDArray[np.void]:
-    """Map what spoolscope-replay wrote: one record per operation of the plan.
+    """Map the outcomes of spoolscope-replay: one record per operation of the plan.
 
-    What is written to the array goes to the file.
+    Changes of the array go to the file.
     """
     if not path.stat().st_size:
         return np.zeros(0, DTYPES["outcome"])
@@ -149,11 +149,11 @@ def write_parquet(
 ) -> None:
     """Write outcomes.parquet: one row per operation, joined to the trace by ``call``.
 
-    With several times the users ``copy`` tells these apart; 0 is the recording. ``late`` is null
-    where no time was kept.
+    With several times the users ``copy`` is the number of the copy; 0 is the recording. The columns
+    of ``late`` are null where no time was kept.
     """
     schema = _table(plan, outcomes, slice(0, 0), users, late).schema
-    # Numbers that grow with time are stored as differences: 8 bytes a row instead of 19.
+    # Numbers that grow with time are stored as differences: 8 bytes per row instead of 19.
     growing = ("op", "call", "issue_ns", "ready_ns", "end_ns", *_LATE)
     with (
         replacing(path) as file,
@@ -214,7 +214,7 @@ def judged(outcomes: npt.NDArray[np.void], *verdicts: int) -> npt.NDArray[np.int
 
 
 def written_bytes(plan: Plan, outcomes: npt.NDArray[np.void]) -> int:
-    """Return how many bytes calls wrote to files; what went through mappings is not in it."""
+    """Return how many bytes calls wrote to files; writes through mappings are not in it."""
     total = 0
     for part in on_disk.parts(len(outcomes)):
         results = outcomes[part]

@@ -1,8 +1,8 @@
 """Files renamed or linked into a spool, or out of it, and their places in a replay meanwhile.
 
-Only a spool that is a directory of its filesystem has an edge that can be crossed. Outside it lies
-beside the spool in the target, under a name of its own for each time that it came or went: what
-happened there between is not in the trace.
+Only a spool that is a directory of its filesystem has an edge that can be crossed. In the target
+such a file lies beside the spool while it is outside, with a new name for each time that it came
+or went: changes to it in between are not in the trace.
 """
 
 from typing import NamedTuple
@@ -31,10 +31,10 @@ class _Call(NamedTuple):
 
 
 class Outside:
-    """Names for what lies outside.
+    """Names for files that lie outside.
 
     Attributes:
-        entries: What must be there at the start (plan_entry).
+        entries: Files that must be there at the start (plan_entry).
     """
 
     def __init__(self, trace: Trace, strings: Strings) -> None:
@@ -48,7 +48,7 @@ class Outside:
             self._read(trace)
         self.entries = np.zeros(len(self._at_start), DTYPES["plan_entry"])
         self.entries["path"], self.entries["target"] = self._at_start, NONE
-        # The calls tell more of files (mode 0: unknown).
+        # The calls show more about files (mode 0: unknown).
         self.entries["mode"][:1], self.entries["flags"][:1] = _DIRECTORY, _TYPE_ONLY
 
     def _read(self, trace: Trace) -> None:

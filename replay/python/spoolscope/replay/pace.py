@@ -1,4 +1,4 @@
-"""Paces: when calls are due."""
+"""Paces, which determine when calls are due."""
 
 import re
 from dataclasses import dataclass, replace
@@ -15,20 +15,20 @@ REALTIME_HELP = (
     "Give tasks real-time priority (SCHED_RR) while a quarter of the CPUs' time or more is free: "
     "calls come on time where the scheduler would have them wait for a CPU."
 )
-# Beyond these the times of a long recording are no numbers of ns, or all the same.
+# Beyond these the times of a long recording do not fit into ns, or are all the same.
 SLOWEST, FASTEST = 0.001, 1_000_000
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How time passes in a replay.
+    """Pace of a replay.
 
     In an open loop calls come at recorded times, however slow the target is: it falls behind
     visibly. In a closed loop a thread's next call waits for the one before, so that load falls
     as the target slows down.
 
     Attributes:
-        text: As given.
+        text: The text that was given.
         loop: "open" or "closed".
         factor: Recorded start times are divided by this; None in a closed loop.
         thinks: Recorded pauses are kept in a closed loop.
@@ -43,20 +43,20 @@ class Pace:
 
     @property
     def is_original(self) -> bool:
-        """Whether recorded time passes as it did, so that a run can be held against it."""
+        """True if time passes as recorded, so that a run can be compared with the recording."""
         return self.factor == 1.0 or self.thinks
 
     @property
     def has_schedule(self) -> bool:
-        """Whether a call can be late."""
+        """True if calls have due times, so that they can be late."""
         return self.factor is not None or self.thinks
 
     def words(self) -> list[str]:
-        """Return it as spoolscope-replay is told."""
+        """Return it as options of spoolscope-replay."""
         return ["--pace", self.text, *(["--realtime"] if self.realtime else [])]
 
     def estimate_s(self, duration_ns: int) -> float | None:
-        """Return how long a replay of a recording takes at least; None if nobody knows."""
+        """Return how long a replay of a recording takes at least; None if that is unknown."""
         factor = 1.0 if self.thinks else self.factor
         return None if factor is None else duration_ns / 1e9 / factor
 

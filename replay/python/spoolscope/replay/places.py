@@ -1,4 +1,4 @@
-"""Where a replay leaves its results and works, and that nothing else is hurt there."""
+"""Directories in which a replay works and leaves its results, and checks of them."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ def check_places(candidates: Sequence[Candidate], out: Path, work: Path | None) 
     """Make sure, before anything is changed, that runs do not get into each other's way.
 
     Args:
-        candidates: What is replayed on.
+        candidates: The candidates of the replay.
         out: Directory for the results.
         work: Directory for images; None is the same.
 
@@ -62,15 +62,15 @@ def scratch(
     disks: Disks | None = None,
     kind: unfinished.Kind = "replay",
 ) -> Iterator[Path]:
-    """A directory for the plan and the images of what goes to ``out``; gone afterwards.
+    """Yield a directory for the plan and the images of a replay; it is removed afterwards.
 
     It stays, with its note, if a disk could not be wiped.
 
     Args:
-        parent: Where it is made.
+        parent: Directory in which it is made.
         out: Directory for the results.
         disks: Block devices that are formatted meanwhile, for ``clean``.
-        kind: What ``clean`` calls it.
+        kind: The name that ``clean`` uses for it.
     """
     path = Path(tempfile.mkdtemp(prefix=".spoolscope-", dir=parent))
     unfinished.begin(path, kind, out, disks.paths if disks else [])
@@ -84,7 +84,7 @@ def scratch(
 
 @contextmanager
 def results(out: Path) -> Iterator[None]:
-    """Make the directory of the results; take it away if it holds nothing of a run in the end."""
+    """Make the directory of the results; after a failure, remove it if it has nothing of a run."""
     made = not out.exists()
     out.parent.mkdir(parents=True, exist_ok=True)
     place_of(out).mkdir(exist_ok=True)

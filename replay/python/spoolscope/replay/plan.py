@@ -42,13 +42,13 @@ _COPIES = ("sendfile", "splice", "copy_file_range")
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """What a plan holds.
+    """Contents of a plan, in numbers.
 
     Attributes:
         path: The plan file.
         syscalls: Calls since the moment that the snapshot shows, or in the part that is asked
             for.
-        before_start: Calls of the trace before that: what they did is in the snapshot.
+        before_start: Calls of the trace before that: their effects are in the snapshot.
         ops: Operations in the plan, process life included.
         in_flight: Calls that never returned, left out.
         strangers: Calls of threads the trace does not know, left out.
@@ -57,7 +57,7 @@ class PlanSummary:
         followed: Calls through symlinks, planned by the names that these stood for.
         threads: Recorded threads.
         faults: Page faults on mapped files.
-        held_skipped: Locks and mappings at start that cannot be had again.
+        held_skipped: Locks and mappings at start that cannot be taken again.
         left_out: Calls left out on purpose, by name.
         duration_ns: Length of the recording.
         tree_bytes: Bytes of all files in the snapshot, without holes.
@@ -81,7 +81,7 @@ class PlanSummary:
     written_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as JSON knows it."""
+        """Return the summary in the form of JSON."""
         return {**asdict(self), "path": str(self.path)}
 
 
@@ -96,7 +96,7 @@ def build(
     Args:
         trace: An opened trace.
         out: The plan file to write.
-        what_if: Which calls are left out on purpose.
+        what_if: Calls that are left out on purpose.
         show: Called with the share that is done.
 
     Raises:
@@ -157,7 +157,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
 
 @contextmanager
 def _lean() -> Iterator[None]:
-    """Have Arrow take memory from glibc: its own pool keeps several times what is in use."""
+    """Let Arrow take memory from glibc: its own pool keeps several times what is in use."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -174,9 +174,9 @@ def written_bytes(ops: Ops) -> int:
 
 
 def _emptied(ops: Ops, gone: npt.NDArray[np.bool_]) -> Ops:
-    """Put what does nothing in the place of some: a thread pauses before a call, and after it.
+    """Replace some operations by empty ones, so that the pauses before and after them stay.
 
-    It tells what it stands for, as a part of the plan has only some of them.
+    Each holds the id of the call that it replaces, as a part of the plan has only some of them.
     """
     made: Ops = ops.copy()
     made[gone] = pseudo(LEFT_OUT, ops["thread"][gone], ops["start_ns"][gone])
@@ -202,7 +202,7 @@ class _Stream:
         self.faults = self.written_bytes = self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
-        """Yield them, with nothing in the place of those that are left out."""
+        """Yield them, with empty operations in the place of those that are left out."""
         gone_by = 0
         for ops in pieces:
             self._show(gone_by)
@@ -237,7 +237,7 @@ def _led(pieces: Iterator[Ops], outside: Outside, links: Symlinks) -> Iterator[O
 
 
 def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
-    """Yield what the snapshot shows, and what it missed."""
+    """Yield the entries of the snapshot, and the names that it missed."""
     full = trace.meta["complete"] and trace.meta.get("snapshot", {}).get("kind") == "full"
     for tree in trace.parts("tree"):
         entries = np.zeros(tree.num_rows, DTYPES["plan_entry"])
@@ -251,7 +251,7 @@ def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
             entries["flags"] = np.where(entries["mode"] & S_IFMT == S_IFDIR, LISTED, 0)
         yield entries[entries["path"] != NONE]
     for names in trace.parts("missed_names"):
-        # Of files the calls tell more (mode 0: unknown).
+        # The calls show more about files (mode 0: unknown).
         entries = np.zeros(names.num_rows, DTYPES["plan_entry"])
         entries["path"], entries["target"] = strings.of(column(names, "path_id")), NONE
         entries["ino"] = identity(trace, names)
@@ -262,9 +262,9 @@ def _entries(trace: Trace, strings: Strings, links: Symlinks) -> Iterator[Ops]:
 
 
 def _holes(tree: pa.Table) -> npt.NDArray[np.int64]:
-    """Return how many bytes of each file are in holes, where the walk met any.
+    """Return how many bytes of each file are in holes, where the walk found any.
 
-    A file that has data and no block has it in its inode.
+    A file that has data but no block has the data in its inode.
     """
     extents, size = column(tree, "extents"), column(tree, "size", 0)
     taken = column(tree, "blocks", 0) * 512
@@ -283,7 +283,7 @@ def _xattrs(trace: Trace, strings: Strings) -> Iterator[Ops]:
 
 
 def _above(entries: Ops, strings: Strings) -> Ops:
-    """Return directories that must have been there although the snapshot did not meet them."""
+    """Return directories that must have existed although the snapshot does not have them."""
     may_hold = np.flatnonzero(np.isin(entries["mode"] & S_IFMT, (S_IFDIR, S_IFLNK)))
     directories = strings.directories(entries["path"], may_hold)
     index = strings.known(list(dict.fromkeys(chain.from_iterable(map(_up, directories)))))
@@ -337,7 +337,7 @@ def _write(
 
 
 def _append(file: BinaryIO, pieces: Iterable[npt.NDArray[Any]]) -> int:
-    """Write arrays one after the other, filled up to 8 bytes; return how long they are."""
+    """Write arrays one after the other, padded to 8 bytes; return their total length."""
     n = 0
     for values in pieces:
         file.write(np.ascontiguousarray(values).data)

@@ -1,4 +1,4 @@
-"""The plan of what is to be replayed: a whole trace, or a part, for as many users as asked for."""
+"""The plan of a replay: of a whole trace, or a part, for as many users as asked for."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ from spoolscope.traces.trace import Trace
 def plan(
     trace: Trace, out: Path, what_if: WhatIf, show: Show = lambda _share: None
 ) -> tuple[PlanSummary, dict[str, Any] | None]:
-    """Write the plan of what is asked for; return its summary, and what run.json says of it.
+    """Write the plan that is asked for; return its summary, and the entry of run.json for it.
 
     Args:
         trace: An opened trace.
         out: The plan file to write.
-        what_if: What is done otherwise on purpose.
+        what_if: Deliberate changes of the recording.
         show: Called with the share that is done.
 
     Raises:
@@ -59,7 +59,7 @@ def plan(
 
 
 def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
-    """Count again what a part of a plan holds."""
+    """Return the summary with the counts of a changed plan."""
     made = read_plan(plan_file)
     gone = made.ops["arg"][made.ops["op"] == LEFT_OUT]
     not_planned = summary.in_flight + summary.strangers + summary.elsewhere
@@ -94,7 +94,7 @@ def _only(plan_file: Path, only: Sequence[str]) -> dict[str, Any]:
 def _scaled(
     summary: PlanSummary, plan_file: Path, scale: Scale
 ) -> tuple[PlanSummary, dict[str, Any]]:
-    """Replace a plan by one with copies of its users; return its summary, and what they are."""
+    """Replace a plan by one with copies of its users; return its summary, and facts of these."""
     with _replaced(plan_file) as whole:
         listed, mailboxes = plan_file.with_suffix(".users"), users(read_plan(whole))
         try:
@@ -121,7 +121,7 @@ def _scaled(
 
 @contextmanager
 def _replaced(plan_file: Path) -> Iterator[Path]:
-    """Give the plan another name while the block makes a new one of it."""
+    """Rename the plan while the block makes a new one from it; the old one is then removed."""
     whole = plan_file.rename(plan_file.with_suffix(".whole"))
     try:
         yield whole

@@ -1,4 +1,4 @@
-"""Candidates that have a name: ours, the operator's, and those of a file."""
+"""Named candidates: the shipped ones, the operator's, and those of a file."""
 
 import os
 import re
@@ -24,26 +24,26 @@ TEXTS = (
 KEYS = {LIKE, "on", "durability", *TEXTS}
 EXPORTS = ("sync", "async", "wdelay", "no_wdelay")
 """Options of exports(5) that a candidate may choose."""
-# Filesystems that lie on another one; what they lie on is a candidate.
+# Filesystems that lie on another one, which is a candidate, too.
 ON_ANOTHER = ("overlay", *NFS)
 
 Candidates = Mapping[str, Candidate]
 
 
 def config_file() -> Path:
-    """Return where the operator's own candidates are kept."""
+    """Return the file with the operator's own candidates."""
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(config) / "spoolscope" / "candidates.toml"
 
 
 @cache
 def presets() -> Candidates:
-    """Return our own candidates by name, in file order."""
+    """Return the shipped candidates by name, in file order."""
     return _load(OURS, {})
 
 
 def known(files: tuple[Path, ...] = ()) -> Candidates:
-    """Return all candidates that have a name: ours, the operator's, those of more files.
+    """Return all named candidates: the shipped ones, the operator's, those of more files.
 
     Raises:
         SpoolscopeError: a file cannot be read, or a block of it is wrong.
@@ -91,7 +91,7 @@ def _line(text: str, name: str) -> str:
 
 
 class _File:
-    """The blocks of one file, and what has been made of them."""
+    """The blocks of one file, and the candidates made of them so far."""
 
     def __init__(self, blocks: dict[str, Any], others: Candidates, *, ours: bool) -> None:
         self.blocks = blocks
@@ -100,7 +100,7 @@ class _File:
         self.made: dict[str, Candidate] = {}
 
     def make(self, name: str, above: tuple[str, ...] = ()) -> Candidate:
-        """Make the candidate of a block, and first the one it is like."""
+        """Make the candidate of a block, and before it the one named by its ``like``."""
         if name in self.made:
             return self.made[name]
         block = self.blocks[name]
@@ -197,7 +197,7 @@ def _below(kind: Filesystem, layers: tuple[str, ...], others: Candidates) -> Can
 
 
 def _export(kind: Filesystem, block: dict[str, Any], base: Candidate | None) -> str:
-    """Return the options by which a server exports it, empty if no server does."""
+    """Return the options with which a server exports it; empty if no server does."""
     served = kind.type in NFS
     text = str(block.get("export", base.export if base else "sync" if served else ""))
     if text and not served:

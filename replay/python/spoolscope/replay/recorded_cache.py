@@ -2,9 +2,9 @@
 
 A full snapshot reads every name and its attributes just before: the recording ran with these in
 memory, however cold the server was. Without one, a name was in memory if the first call on it
-waited for nothing. So it is with data in any case: what calls read or write of a file was in
-memory if the first of them, or the first touch of a mapped page, waited for nothing; else the
-replay has to wait for it as well.
+waited for nothing. The same holds for data in any case: the range of a file that calls read or
+write was in memory if the first of them, or the first touch of a mapped page, waited for nothing;
+else the replay has to wait for it as well.
 """
 
 import errno
@@ -34,7 +34,7 @@ _DATA = tuple(
 _DATA += tuple(name for name in CALLS if "write" in name)
 _PAGE = 4096
 _PIECE = 1 << 20
-# Without it no trace tells whether a call waited.
+# Without this program a trace does not show if a call waited.
 _SEES_WAITS = "on_switch"
 
 
@@ -44,9 +44,9 @@ class Memory:
 
     Attributes:
         why: How that is known, in words.
-        all_names: Every name with its attributes.
-        names: These, where not all were: paths below the spool.
-        data: (path, first byte, past the last) of what calls use of a file.
+        all_names: Every name was, with its attributes.
+        names: The names that were, if not all: paths below the spool.
+        data: (path, first byte, past the last) of the range of a file that calls use.
     """
 
     why: str
@@ -65,12 +65,12 @@ class Cached:
     data_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as run.json has it."""
+        """Return its entry in run.json."""
         return asdict(self)
 
 
 def memory_of(trace: Trace, plan: Plan) -> Memory:
-    """Tell what was in memory when the recording of a plan began."""
+    """Return the names and data that were in memory when the recording of a plan began."""
     told = trace.meta.get("snapshot") or {
         "kind": "full" if trace.meta.get("tree", True) else "none"
     }
@@ -94,7 +94,7 @@ def memory_of(trace: Trace, plan: Plan) -> Memory:
 
 
 class _Firsts:
-    """The first operation on each of some things, of a plan in order of time."""
+    """Finds if the first operation on each of some objects waited; ``free``: it did not."""
 
     def __init__(self, keys: npt.NDArray[Any]) -> None:
         self.keys = np.unique(keys)
@@ -102,13 +102,13 @@ class _Firsts:
         self._seen = np.zeros(len(self.keys), np.bool_)
 
     def at(self, keys: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], Int]:
-        """Return which of these are among the things, and where."""
+        """Return which of these keys are among the objects, and their places."""
         at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
         known = self.keys[at] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
         return known, at
 
     def see(self, at: Int, waited: npt.NDArray[np.bool_]) -> None:
-        """Note operations, in order of time, on things at these places."""
+        """Note operations, in order of time, on the objects at these places."""
         met, first = np.unique(at, return_index=True)
         new = ~self._seen[met]
         self._seen[met] = True
@@ -159,7 +159,7 @@ def _names(plan: Plan, waited: npt.NDArray[np.bool_]) -> list[bytes]:
 
 
 def remember(memory: Memory, place: Path) -> Cached:
-    """Read below a directory what was in memory, and nothing else.
+    """Read those names and data below a directory that were in memory, and nothing else.
 
     Raises:
         OSError: the directory, or a name in it, cannot be read.
@@ -178,7 +178,7 @@ def remember(memory: Memory, place: Path) -> Cached:
 
 
 def _walk(place: Path, cached: Cached) -> None:
-    """Look at every name, as the recorder does; what ageing left in lost+found is no part of it."""
+    """Look at every name, as the recorder does, except for lost+found, where ageing has files."""
     device = os.lstat(place).st_dev
     for directory, names, files, at in os.fwalk(place, onerror=_fail):
         if os.fstat(at).st_dev != device:
@@ -195,7 +195,7 @@ def _fail(error: OSError) -> None:
 
 
 def _there(place: Path, path: bytes, use: Callable[[int, bytes], int]) -> int:
-    """Use a name in its directory; 0 if it is not there. No symlink is followed."""
+    """Return ``use`` of a name in its directory, 0 if it is not there; follow no symlink."""
     *above, last = path.split(b"/")
     if b".." in (*above, last):
         return 0
@@ -217,7 +217,7 @@ def _there(place: Path, path: bytes, use: Callable[[int, bytes], int]) -> int:
 
 
 def _look(at: int, name: bytes) -> int:
-    """Read attributes of a name; and extended ones, which the recorder reads as well."""
+    """Read the attributes of a name, also the extended ones, as the recorder does."""
     found = os.stat(name, dir_fd=at, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         os.readlink(name, dir_fd=at)

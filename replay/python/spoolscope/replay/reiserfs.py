@@ -1,7 +1,7 @@
-"""reiserfs with a journal on a device of its own, which wipefs does not know.
+"""reiserfs with a journal on a device of its own, which wipefs does not recognize.
 
-Its blkid takes no superblock for one that lies behind the begin of the journal; such a journal
-begins at 0. See struct reiserfs_super_block and reiserfs_journal_header in fs/reiserfs/reiserfs.h.
+blkid ignores a superblock that lies behind the begin of the journal, and a separate journal begins
+at 0. See struct reiserfs_super_block and reiserfs_journal_header in fs/reiserfs/reiserfs.h.
 """
 
 import struct
@@ -14,14 +14,14 @@ REISERFS = "reiserfs"
 _AT = 64 << 10
 _JOURNAL = struct.Struct("<5I")  # first block, device, blocks, longest transaction, magic
 _BEFORE_JOURNAL = 12
-"""Bytes before these in the superblock, and in the header that is behind the journal."""
+"""Bytes before these fields in the superblock, and in the header that is behind the journal."""
 _BLOCK_BYTES = struct.Struct("<H")
 _MAGIC = b"ReIsEr3Fs"
 
 
 @dataclass(frozen=True)
 class Superblock:
-    """What a superblock says: its label, its UUID, and how the header of its journal reads."""
+    """A superblock: its label, its UUID, and the header that its journal must have, and where."""
 
     label: str
     uuid: str
@@ -51,7 +51,7 @@ def with_journal_apart(device: Device) -> Superblock | None:
 
 
 def has_journal(main: Device, journal: Device) -> bool:
-    """Tell whether a device holds the journal of the filesystem on another one.
+    """Return whether a device holds the journal of the filesystem on another one.
 
     Raises:
         OSError: one cannot be read.

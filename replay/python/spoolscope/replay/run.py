@@ -29,7 +29,7 @@ from spoolscope.traces.trace import Trace
 
 PLAN, RUNS = "the plan", "the runs"
 BUILDING, CHECKING = "building the plan", "checking the plan"
-# Time a run takes besides the replay itself, for the ETA only.
+# Time that a run takes besides the replay itself, for the ETA only.
 OVERHEAD_S = 4.0
 
 
@@ -63,27 +63,27 @@ def replay(
 
     Args:
         trace: Trace directory.
-        candidates: What they are, or what they are called: see ``candidates.parse``.
+        candidates: Candidates, or their names: see ``candidates.parse``.
         out: Directory for the results; must not exist or be empty, but for ``resume``.
         rounds: How often each candidate is replayed, each time on a fresh filesystem.
         pace: See ``pace.HELP``.
-        seed: Of the random order of candidates within a round.
+        seed: Seed of the random order of candidates within a round.
         recorder: Runs a command while recording a mount into a trace; None records nothing.
         progress: Called with a sentence and the fraction done.
         work: Directory for images; the output directory by default.
-        begin: The state in which every replay begins; what the recording had in memory by default.
-        what_if: Which calls are left out on purpose.
+        begin: The state in which every replay begins; by default, with the memory of the recording.
+        what_if: Deliberate changes of the recording.
         order: What a call waits for, one of ``engine.ORDERS``.
         realtime: Tasks have real-time priority while CPUs are to spare.
         resume: An interrupted replay in ``out`` goes on: its finished runs stay.
-        reference: Candidate that the others are to be held against.
+        reference: Candidate that the others are compared with.
         whole_life: Used filesystems are checked and emptied.
-        timing: Hears how long runs take.
+        timing: Receives the times of runs.
         device_model: Name of the device model of candidates that name none.
-        player: Plays device models, from when a fixture is filled in to the end.
+        player: Plays device models, from the end of the fixture's building on.
         devices: Block devices to make filesystems on, instead of images.
-        repeats: How often a run is made again that others disturbed.
-        workers: Whether jobs are kept for the recorded process (``workers.OWN``), or ``POOL``.
+        repeats: How often a disturbed run is made again at most.
+        workers: ``workers.OWN``: jobs stay with the recorded process; or ``POOL``.
         one_block: Only the next runs of one round on one kernel are made, as in a machine.
 
     Raises:
@@ -128,7 +128,7 @@ def replay(
         rows = finished_rows(job, order_of_runs, seed) if resume else []
         check_room(job, order_of_runs[len(rows) :])
         write_plan(job, checked)
-        # Already now: what an interrupted replay leaves can be told from a stranger's directory.
+        # Already now: the header marks the directory as that of an interrupted replay.
         write_header(job, order_of_runs, rows, seed)
         left = order_of_runs[len(rows) :]
         now = next(blocks(left), []) if one_block else left
@@ -139,13 +139,13 @@ def replay(
 def check_asked(
     trace: Trace, chosen: Sequence[Candidate], reference: str | None, what_if: WhatIf, workers: str
 ) -> None:
-    """Refuse what cannot be done on any machine; a replay asks this itself.
+    """Refuse what cannot be done on any machine; ``replay`` calls this itself.
 
     Args:
         trace: The trace.
         chosen: All candidates.
-        reference: Candidate that the others are to be held against.
-        what_if: What is done otherwise on purpose.
+        reference: Candidate that the others are compared with.
+        what_if: Deliberate changes of the recording.
         workers: ``workers.OWN`` or ``POOL``.
 
     Raises:
@@ -178,8 +178,8 @@ def _make_runs(
     phases: Phases,
     timing: Timing | None,
 ) -> None:
-    """Make the runs whose turn it is, of all, and add their rows."""
-    # Finished runs are no part of what is under way: no time went by for them.
+    """Make the runs ``now`` out of all ``runs``, and add their rows."""
+    # Progress does not include finished runs: no time went by for them.
     shown = phases.within(RUNS, {slot.name: 1.0 for slot in now})
     steps = running_s(job)
     if timing is not None:
@@ -193,7 +193,7 @@ def _make_runs(
 
 
 def _undisturbed(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
-    """Make a run; again, as often as is allowed, if others disturbed it. The last one stays."""
+    """Make a run; repeat it, as often as is allowed, if it was disturbed. The last one stays."""
     tried: list[dict[str, Any]] = []
     while True:
         row = run_once(job, slot, show, tried)

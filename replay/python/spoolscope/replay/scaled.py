@@ -1,4 +1,4 @@
-"""More users than were recorded: when each copy of them begins, and what belongs to one user."""
+"""More users than were recorded: the begin of each copy of them, and the files of one user."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from spoolscope.replay.outcomes import Plan
 from spoolscope.traces.pathclass import user_of
 
-# Most times the recorded users: every copy has all of their processes.
+# Largest multiple of the recorded users: every copy has all of their processes.
 MOST = 1000
 WINDOW = 0.1
 LISTED = 8
@@ -18,11 +18,11 @@ class Scale:
     """Copies of all recorded users.
 
     Attributes:
-        users: How many times the recorded users; the recording itself is the first.
+        users: Multiple of the recorded users; the recording itself is the first.
         window_ns: Each further copy begins at a random time in it; None is a tenth of the
             recording: long enough that copies do not act together, short enough that they are all
             at work for most of the time.
-        seed: Of these times.
+        seed: Seed of these times.
     """
 
     users: int = 1
@@ -30,7 +30,7 @@ class Scale:
     seed: int = 0
 
     def phases_ns(self, duration_ns: int) -> list[int]:
-        """Return how long after the recording each further copy begins.
+        """Return the delay, after the recording's begin, of each further copy, ns.
 
         Args:
             duration_ns: Length of the recording.
@@ -42,17 +42,17 @@ class Scale:
 
 def users(plan: Plan) -> list[bytes]:
     """Return the directories below the spool that belong to one user each."""
-    # Every byte is a character: names need not be valid text, and must come back as they were.
+    # In latin-1 every byte is a character: names need not be valid text, and must not change.
     names = (plan.strings.raw(at).decode("latin-1") for at in range(len(plan.strings)))
     found = {user_of(name) for name in names} - {None}
     return sorted(name.encode("latin-1") for name in found if name is not None)
 
 
 def told(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
-    """Add to what the replayer says of copies from when to when all of them are at work.
+    """Return the replayer's facts of copies, and the time in which all of them are at work.
 
     Args:
-        scaled: What it says.
+        scaled: The replayer's facts.
         recorded_ns: Length of the recording.
     """
     all_from = max(scaled["phases_ns"], default=0)
@@ -60,7 +60,7 @@ def told(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
 
 
 def sentence(scaled: dict[str, Any]) -> str:
-    """Say what was done to have more users."""
+    """Return a sentence on how the users were multiplied."""
     phases = [ns / 1e9 for ns in scaled["phases_ns"]]
     late = ", ".join(f"{s:.2f}" for s in phases)
     if len(phases) > LISTED:

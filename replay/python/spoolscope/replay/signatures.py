@@ -1,4 +1,4 @@
-"""Signatures: what a device says that it holds, whether spoolscope wrote it, and their removal."""
+"""Signatures on devices: finding them, recognizing those of spoolscope, and removing them."""
 
 import json
 import os
@@ -13,31 +13,31 @@ from spoolscope.replay.reiserfs import REISERFS, has_journal, with_journal_apart
 from spoolscope.traces.errors import SpoolscopeError
 
 LABEL = "spsc-replay"
-"""The name of filesystems and journals that spoolscope makes on devices; xfs has room for 12."""
+"""Label of filesystems and journals that spoolscope makes on devices; xfs has room for 12."""
 
 DATA = "data"
-"""What a device holds that has no known signature, and is not empty where one would be."""
+"""Type for a device that has no known signature, but is not empty where one would be."""
 
 XFS_LOG = "xfs_external_log"
 
 _ENDS = 1 << 20
-"""Bytes at the begin and at the end of a device that are looked at, and made empty."""
+"""Bytes at the begin and at the end of a device that are read, and overwritten with zeros."""
 QUIET_S, MOST_S = 0.5, 30.0
-"""Devices have settled if they did nothing for so long; seconds that it may take."""
+"""Devices have settled if they did nothing for the first time; the second is the limit."""
 PATIENCE_S = 5.0
-"""A program that only looks, as udev does at a disk that was written to, may have a part open."""
+"""A program may have a partition open for a while, as udev has after a disk was written to."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What wipefs finds on a device: type, label and UUID, empty where it has none."""
+    """One find of wipefs on a device: type, label and UUID, empty where it has none."""
 
     type: str
     label: str
     uuid: str
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return it in words."""
         return f"{self.type} ({self.label})" if self.label else self.type
 
 
@@ -60,7 +60,7 @@ def signatures(device: Device) -> list[Signature]:
 
 
 def _has_data(device: Device) -> bool:
-    """Look at both ends: the last MiB has what is left of GPT, md and zfs without the first."""
+    """Look at both ends: the last MiB may hold remains of GPT, md and zfs without the first."""
     with device.node.open("rb", buffering=0) as file:
         if any(file.read(_ENDS)):
             return True
@@ -69,17 +69,17 @@ def _has_data(device: Device) -> bool:
 
 
 def _uuid_of_log(device: Device, kind: str) -> str:
-    """Return the UUID of the filesystem that a log belongs to, which wipefs does not tell."""
+    """Return the UUID of the filesystem that a log belongs to, which wipefs does not show."""
     if kind != XFS_LOG:
         return ""
     return images.run("blkid", "-p", "-s", "LOGUUID", "-o", "value", device.node).strip()
 
 
 def foreign(devices: Sequence[Device]) -> list[tuple[Device, Signature]]:
-    """Return what spoolscope did not write on devices and their partitions.
+    """Return signatures on devices and their partitions that spoolscope did not write.
 
-    Some logs have no label: they are known by the UUID of their filesystem, or by what that says
-    of its journal.
+    Some logs have no label: they are recognized by the UUID of their filesystem, or by its facts
+    about its journal.
     """
     parts = (part for device in devices for part in device.partitions())
     found = [(device, one) for device in (*devices, *parts) for one in signatures(device)]
@@ -99,7 +99,7 @@ def check_signatures(devices: Sequence[Device], overwritten: Sequence[str]) -> N
     """Make sure that devices hold nothing but what spoolscope wrote, or what may be overwritten.
 
     Raises:
-        SpoolscopeError: there is something else; it is named.
+        SpoolscopeError: there is something else; the message names it.
     """
     wrong = [found for found in foreign(devices) if found[1].type not in overwritten]
     if not wrong:
@@ -118,19 +118,19 @@ def _words(one: Signature) -> str:
 
 
 def wipe(device: Device) -> bool:
-    """Remove all signatures of a device, and trim it where it can be; tell whether it was.
+    """Remove all signatures of a device, and trim it if possible; return whether it was trimmed.
 
     Raises:
         SpoolscopeError: it is in use, or cannot be written to.
     """
     parts = device.partitions()
     with claimed(device) as descriptor:
-        # The begin, with our name, goes last: were we killed before, there would be data without a
-        # signature, which is not ours to wipe.
+        # The begin, with our label, goes last: if we were killed in between, there would be data
+        # without a signature, which we may not wipe.
         empty, size = bytes(_ENDS), device.size_bytes
         os.pwrite(descriptor, empty[:size], max(size - _ENDS, 0))
         os.fsync(descriptor)
-        # Forced, which would not heed that it is in use: we have it alone.
+        # --force ignores that the device is in use: it is, by us alone.
         if device.discards:
             images.run("blkdiscard", "--force", device.node)
         os.pwrite(descriptor, empty[:size], 0)
@@ -142,7 +142,7 @@ def wipe(device: Device) -> bool:
 
 
 def _forget_parts(device: Device) -> None:
-    """Have the kernel see that a disk has no partitions any more; it does not while one is open."""
+    """Make the kernel drop the partitions of a disk; it refuses while one is open."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

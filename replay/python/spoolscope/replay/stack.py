@@ -15,23 +15,23 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import write_file
 
 THIN_PART = 0.85
-"""Of a disk: a thin pool has its own metadata, and leaves some room."""
+"""Share of a disk for a thin volume: the pool has its own metadata, and leaves some room."""
 
 
-_STEP = 4 << 20  # of the sizes of logical volumes
+_STEP = 4 << 20  # sizes of logical volumes are multiples of it
 
 
 @contextmanager
 def stacked(
     layers: Sequence[str], devices: Sequence[Path], place: Path, said: list[dict[str, Any]]
 ) -> Iterator[Path]:
-    """Set layers up over block devices, and take them down in the end.
+    """Set up layers over block devices, yield the top one, and take them down in the end.
 
     Args:
         layers: Names, lowest first; the lowest takes all devices.
         devices: Block devices.
         place: Directory for a key.
-        said: Where the commands and what they printed are added.
+        said: List to which the commands and their output are added.
 
     Raises:
         SpoolscopeError: a program is missing, or refused.
@@ -49,7 +49,7 @@ def stacked(
             try:
                 said += carried_out(_filled(layer.make, devices, told))
             except BaseException:
-                with suppress(SpoolscopeError):  # of what was made so far
+                with suppress(SpoolscopeError):  # not all of it was made
                     _taken_down(undo)
                 raise
             down.callback(_taken_down, undo)
@@ -58,12 +58,12 @@ def stacked(
 
 
 def disks_of(layers: Sequence[str]) -> int:
-    """Return of how many disks the lowest layer is made; 1 without layers."""
+    """Return the number of disks that the lowest layer is made of; 1 without layers."""
     return LAYERS[layers[0]].devices if layers else 1
 
 
 def share_of(layers: Sequence[str], size_bytes: int) -> int:
-    """Return how large each disk has to be, so that the top has so many bytes."""
+    """Return the size that each disk must have, so that the top layer has ``size_bytes``."""
     data = LAYERS[layers[0]].data if layers else 1
     return _whole(size_bytes / data / THIN_PART) + _STEP
 
@@ -75,7 +75,7 @@ def _whole(size: float) -> int:
 def _filled(
     commands: Sequence[Command], devices: Sequence[Path], told: dict[str, str]
 ) -> list[Command]:
-    """Return commands with names for what stands in braces; "{devices}" is a word for each."""
+    """Return commands with values for words in braces; "{devices}" becomes a word for each."""
     filled: list[Command] = []
     for command in commands:
         words: list[str] = []
@@ -86,7 +86,7 @@ def _filled(
 
 
 def _key(place: Path) -> Path:
-    """Return a file with a key for this disk alone: what lies on it is thrown away."""
+    """Return a file with a key for this disk alone, whose data is thrown away."""
     file = place / "key"
     if not file.exists():
         write_file(file, secrets.token_bytes(32), private=True)

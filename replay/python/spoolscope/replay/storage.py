@@ -1,4 +1,4 @@
-"""What a filesystem is made on: an image or a device, perhaps with another one for its journal."""
+"""Storage of a filesystem: an image or a device, perhaps with another one for its journal."""
 
 import shutil
 import tempfile
@@ -20,19 +20,19 @@ from spoolscope.replay.stack import disks_of, share_of, stacked
 
 @dataclass(frozen=True)
 class Storage:
-    """What one filesystem is made on.
+    """Storage of one filesystem.
 
     Attributes:
-        candidate: What is made.
+        candidate: The candidate that is made on it.
         main: An image, or a block device.
         journal: Block device of its separate journal or log; None: it has none.
         images: Files that hold all of it; empty on devices.
         copied: The images are copies of those of a filesystem that holds the fixture already.
-        label: What the filesystem is called, if it is.
+        label: Label of the filesystem; empty for none.
         disk: The modelled disk whose file ``main`` is.
-        devices: Of block devices that were given: what run.json says of each.
-        exported: Where it is mounted for the server that exports it; None without one.
-        set_up: Commands that made the layers below it, with what they printed.
+        devices: Entries of run.json for the block devices that were given.
+        exported: Mount point that a server exports; None without a server.
+        set_up: Commands that made the layers below it, with their output.
     """
 
     candidate: Candidate
@@ -47,11 +47,11 @@ class Storage:
     exported: Path | None = None
 
     def played(self, player: Player, until: ExitStack) -> "Storage":
-        """Return it on a disk that plays the candidate's device model, if that names one.
+        """Return it on a disk that plays the candidate's device model, if the candidate has one.
 
         Args:
             player: Makes the disk over the image.
-            until: The disk ends with it: it must be unmounted before.
+            until: The disk ends with this stack: the filesystem must be unmounted before.
 
         Raises:
             SpoolscopeError: the disk cannot be made.
@@ -63,7 +63,7 @@ class Storage:
         return replace(self, main=disk.path, disk=disk)
 
     def format(self) -> list[dict[str, Any]]:
-        """Make a fresh filesystem; return the commands and what they said.
+        """Make a fresh filesystem; return the commands and their output.
 
         Raises:
             SpoolscopeError: mkfs is missing or failed.
@@ -87,27 +87,27 @@ class Storage:
         return done
 
     def unmount(self, place: Path) -> None:
-        """Unmount it, and what it lies on."""
+        """Unmount it, and the filesystem below that a server exports."""
         images.unmount(place)
         if self.exported is not None:
             withdraw(self.exported)
 
     def below(self, place: Path) -> Path:
-        """Return where that is mounted which lies on the devices, if the whole is at a place."""
+        """Return the mount point of the filesystem on the devices, if the whole is at ``place``."""
         return self.exported or place
 
     def fsck_words(self) -> list[str]:
-        """Return the program that checks it and changes nothing, with its words; or no words."""
+        """Return the program that checks it read-only, with its words; empty if there is none."""
         return checking(self.candidate, str(self.main), self._journal())
 
     def forget(self) -> None:
-        """Write it back, once it is unmounted, and let the kernel forget its pages."""
+        """Write it back, after its unmount, and let the kernel forget its pages."""
         for part in (self.journal, self.main, *self.images):
             if part is not None:
                 images.drop_cached(part)
 
     def keep(self, to: Path) -> None:
-        """Copy it, once it is unmounted.
+        """Copy its images, after its unmount.
 
         Raises:
             SpoolscopeError: no space left.
@@ -129,10 +129,10 @@ def on_images(
     """Make images for a candidate, removed afterwards; nothing is formatted yet.
 
     Args:
-        candidate: What is to be made on them.
+        candidate: The candidate to make on them.
         work: Directory for the images.
-        size_bytes: Size of the main one.
-        kept: Images to copy instead, if they are there.
+        size_bytes: Size of the main image.
+        kept: Images to copy instead, if they exist.
 
     Raises:
         SpoolscopeError: no space left, or no loop device for the journal.
@@ -186,9 +186,9 @@ def _copies(kept: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def _attached(image: Path) -> Iterator[Path]:
-    """Give an image a loop device that goes with its last user."""
+    """Yield a loop device of an image; it goes with its last user."""
     device = Path(images.run("losetup", "--find", "--show", image).strip())
     with device.open("rb"):
-        # It is in use, and is freed when it is not any more: also if we are killed.
+        # The device is in use, so it is freed with its last user: also if we are killed.
         images.run("losetup", "--detach", device)
         yield device

@@ -21,7 +21,7 @@ Rows = npt.NDArray[np.void]
 _COLUMNS = ("path_id", "path", "kind", "spool")
 _DIGEST = np.dtype("S16")
 _ROW = np.dtype([("path_id", "i8"), ("spool", "i2"), ("inside", "?"), ("digest", "u8", 2)])
-# Names read at once, and those compared at once.
+# Numbers of names that are read at once, and that are compared at once.
 _PIECE, _GROUP = 1 << 15, 1 << 18
 
 
@@ -55,7 +55,7 @@ class Strings:
                 yield group.slice(at, _PIECE)
 
     def _rows(self) -> Iterator[Rows]:
-        """Yield what there is to know of each path; names are told apart by their digests."""
+        """Yield one row for each path; names are compared by their digests."""
         for paths in self._read():
             inside = pc.not_equal(paths["kind"].cast(pa.string()), "outside")
             names = _names(paths.filter(inside), self._several)
@@ -67,7 +67,7 @@ class Strings:
             yield rows
 
     def _number(self, rows: Rows, first: Int) -> int:
-        """Number the names as they come, by path id; return how many there are."""
+        """Number the names in the order of the table, by path id; return how many there are."""
         numbers = on_disk.array(len(rows), np.uint32, self._place)
         n, size = 0, 0
         for part in on_disk.parts(len(rows)):
@@ -76,7 +76,7 @@ class Strings:
             n += int(new.sum())
             self._check(rows["path_id"][part], 0, NONE - 1)
             size = max(size, int(rows["path_id"][part].max()) + 1)
-        # The last of these is that of path id -1: none.
+        # The last element is that of path id -1: none.
         self._index = on_disk.array(size + 1, np.uint32, self._place)
         self._spools = on_disk.array(size + 1, np.int16, self._place)
         self._index[:], self._spools[:] = NONE, -1
@@ -121,7 +121,7 @@ class Strings:
         return found
 
     def below(self, path: bytes, spool: int) -> bytes:
-        """Return what a name of a spool is called below the target."""
+        """Return the name below the target of a name of a spool."""
         return b"spool%d/%s" % (spool, path) if self._several else path
 
     def text(self, index: int) -> bytes:
@@ -130,7 +130,7 @@ class Strings:
         return text
 
     def below_any(self, roots: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Tell which names of the trace are one of some, or below one."""
+        """Return which names of the trace are one of ``roots``, or below one."""
         wanted, found = pa.array(roots, pa.large_binary()), np.zeros(len(self._names), np.bool_)
         for part in on_disk.parts(len(self._names) if roots else 0):
             names = self._names[part]
@@ -151,7 +151,7 @@ class Strings:
         return found
 
     def add(self, name: bytes) -> int:
-        """Return the index of a name below the target that is new."""
+        """Add a new name below the target; return its index."""
         self._added[name] = len(self._names) + len(self._added)
         return self._added[name]
 
@@ -160,9 +160,9 @@ class Strings:
 
         Args:
             indices: The names.
-            there: Which of them stand for directories that are not wanted.
+            there: Places of those names that are directories which are not wanted.
         """
-        # The first stands for none and is not after any.
+        # The first digest stands for none, and is not after any other.
         parts = on_disk.parts(len(there))
         known = (self._names.take(pa.array(indices[there[part]])) for part in parts)
         digests = np.unique(np.concatenate([np.zeros(1, _DIGEST), *map(_digests, known)]))
@@ -179,7 +179,7 @@ class Strings:
         return found
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of strings."""
         return len(self._names) + len(self._added)
 
     def packed(self) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.uint8]]]:
@@ -196,7 +196,7 @@ def _above(names: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 
 def _digests(names: pa.LargeBinaryArray) -> npt.NDArray[np.bytes_]:
-    """Return 128 bits of SipHash for each, with the key of this process."""
+    """Return 128 bits of SipHash for each name, with the key of this process."""
     texts = names.to_pylist()
     halves = [map(hash, texts), (hash(text + b"/") for text in texts)]
     both = [np.fromiter(half, np.int64, len(texts)) for half in halves]
@@ -215,7 +215,7 @@ def _first_alike(rows: Rows, place: Path | None) -> Int:
             found.append(np.flatnonzero(chosen) + part.start)
         at = np.concatenate(found)
         digest = rows["digest"][at]
-        # Two names with one first half would have to be met (2**-64) to lie mixed.
+        # Only two names with the same first half (2**-64) could lie mixed.
         order = np.argsort(digest[:, 0], kind="stable")
         at, digest = at[order], digest[order]
         other = (digest[1:] != digest[:-1]).any(axis=1)
@@ -237,7 +237,7 @@ def _names(paths: pa.Table, several: bool) -> pa.LargeBinaryArray:  # noqa: FBT0
     path = pc.if_else(is_text, text, path)
     names = path.cast(pa.large_binary())
     *_, joined = names.buffers()
-    # Most have none: to look for it in each takes as long as all that is above.
+    # Most names have none: to search each takes as long as all that is above.
     if joined is None or b"%" not in joined.to_pybytes():
         return names
     escaped = pc.match_substring(path, "%")

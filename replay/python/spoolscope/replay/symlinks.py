@@ -1,4 +1,4 @@
-"""Names that lead through symlinks: which names they stood for, at each moment.
+"""Names that lead through symlinks, and the names that they stood for at each moment.
 
 Two names of one file would be two files for the order of calls and for the final tree; and absolute
 symlinks lead elsewhere in a replay. So a call is planned by the name without symlinks.
@@ -29,13 +29,13 @@ _RENAME = ("rename", "renameat", "renameat2")
 _LINK = ("link", "linkat")
 _OPEN = ("open", "openat", "openat2")
 _STAT = ("lstat", "newfstatat", "statx")
-# These work on a symlink itself.
+# These calls work on a symlink itself.
 _ON_LINKS = (
     *_MAKE, *_REMOVE, *_RENAME, *_LINK,
     "lstat", "lchown", "readlink", "readlinkat", "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
     "lgetxattr", "llistxattr", "lsetxattr", "lremovexattr",
 )  # fmt: skip
-# These do so even if a slash follows its name.
+# These calls do so even if a slash follows its name.
 _ON_LAST = (
     *_MAKE, *_REMOVE, *_RENAME, "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
 )  # fmt: skip
@@ -44,7 +44,7 @@ S_IFMT = 0o170000
 AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW = 0x100, 0x400
 AT_REMOVEDIR, RENAME_EXCHANGE = 0x200, 2
 O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
-# Times that the calls are read for renamed ones.
+# Limit of passes over the calls in search of renamed symlinks.
 PASSES = 20
 _TIMES = ("start_ns", "end_ns")
 _FIRST, _SECOND = ("path", "given", "base"), ("path2", "given2", "base2")
@@ -53,14 +53,14 @@ _ALWAYS = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class _Span:
-    """A symlink from a call that made it until one that removed it, each from begin to end."""
+    """A symlink from the call that made it to the one that removed it, each (begin, end)."""
 
     target: bytes
     made: tuple[int, int]
     gone: tuple[int, int] = (_ALWAYS, _ALWAYS)
 
     def holds(self, start_ns: int, end_ns: int, *, succeeded: bool) -> bool:
-        """Tell if a call met it; one that failed while it came or went did not."""
+        """Return if a call met it; a call that failed while it was made or removed did not."""
         if succeeded:
             return self.made[0] <= end_ns and start_ns <= self.gone[1]
         return self.made[1] <= start_ns and end_ns <= self.gone[0]
@@ -71,7 +71,7 @@ class Symlinks:
 
     Attributes:
         followed: Calls that got another name so far.
-        entries: Links at the start that only calls tell of, as the snapshot would have shown them.
+        entries: Links at the start that only calls show, as the snapshot would have shown them.
     """
 
     def __init__(self, trace: Trace, calls: Calls, strings: Strings) -> None:
@@ -101,7 +101,7 @@ class Symlinks:
     def follow(self, ops: Ops) -> None:
         """Give calls that lead through symlinks the names that they stood for.
 
-        Those whose names were given with ``..`` or an end learn what these make of the way.
+        Names that were given with ``..`` or an end, such as a slash, are walked as the kernel does.
         """
         special = [ops[given] != NONE for given in ("given", "given2")]
         pairs = are(ops["op"], (*_RENAME, *_LINK))
@@ -120,7 +120,7 @@ class Symlinks:
         """Work out where names lead that were given with ``..`` or an end.
 
         Returns:
-            Which of them lead through symlinks.
+            Mask of those that lead through symlinks.
         """
         member, given, base = _SECOND if second else _FIRST
         some = ops[rows]
@@ -145,7 +145,7 @@ class Symlinks:
         return np.array([way.links > 0 for way in found])
 
     def stood_at_start(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Tell which names led nowhere else when the recording began."""
+        """Return which names led to no other name of the spool when the recording began."""
         stood = np.ones(len(paths), np.bool_)
         if self._spans:
             for at in np.flatnonzero(self._leads(paths)):
@@ -155,7 +155,7 @@ class Symlinks:
         return stood
 
     def _leads(self, paths: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Tell which names may lead through a symlink."""
+        """Return which names may lead through a symlink."""
         known = paths < len(self._through)
         known[known] = self._through[paths[known]]
         return known
@@ -206,7 +206,7 @@ class Symlinks:
         return walk(name, target_of, self._below, final=final, floor=self._depth, failed=failed)
 
     def _below(self, target: bytes) -> bytes | None:
-        """Return what a symlink says, as a name below the target if it is absolute."""
+        """Return a symlink's target; an absolute one below the replay's, or None if outside."""
         if not target.startswith(b"/"):
             return target
         for mount, name in self._mounts:
@@ -225,7 +225,7 @@ class Symlinks:
         return spans
 
     def _changes(self, calls: Calls, names: set[bytes]) -> Ops:
-        """Return calls that make symlinks, or change these names or those above, as they end."""
+        """Return calls that make symlinks, or change these names or those above, by end time."""
         above = {b"/".join(parts[:n]) for parts in _split(names) for n in range(1, len(parts) + 1)}
         numbers = list(self._strings.known(list(above)).values())
         found = []
@@ -237,7 +237,7 @@ class Symlinks:
         return changes[np.argsort(changes["end_ns"], kind="stable")]
 
     def _lived(self, at_start: dict[bytes, bytes], changes: Ops) -> dict[bytes, list[_Span]]:
-        """Go through the changes: from when until when which name was a symlink."""
+        """Apply the changes in order; return the spans in which names were symlinks."""
         before = -_ALWAYS, -_ALWAYS
         living = {name: _Span(target, before) for name, target in at_start.items()}
         spans = defaultdict[bytes, list[_Span]](list)
@@ -254,7 +254,7 @@ class Symlinks:
     def _done(
         self, op: np.void, living: dict[bytes, _Span]
     ) -> tuple[set[bytes], dict[bytes, bytes]]:
-        """Return the names that a call took from symlinks, and those given, with what they say."""
+        """Return the names at which a call removed symlinks, and those it made, with targets."""
         kind = int(op["op"])
         path, path2 = (self._name(op[member]) for member in ("path", "path2"))
         if kind in _ids(*_MAKE):
@@ -290,14 +290,14 @@ def _is_below(name: bytes, directory: bytes) -> bool:
 def _moved(
     living: dict[bytes, _Span], path: bytes, to: bytes
 ) -> tuple[set[bytes], dict[bytes, bytes]]:
-    """Return the symlinks at a name and below, and what they are called after a rename."""
+    """Return the symlinks at a name and below, and their names and targets after a rename."""
     gone = {name for name in living if _is_below(name, path)}
     come = {to + name[len(path) :]: living[name].target for name in gone if to}
     return gone, come
 
 
 def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
-    """Tell which calls follow a symlink that they name."""
+    """Return which calls follow a symlink that they name."""
     kind, flags = ops["op"], ops["flags"]
     itself = are(kind, _ON_LINKS)
     itself |= are(kind, _IF_TOLD) & (flags & AT_SYMLINK_NOFOLLOW > 0)
@@ -305,14 +305,14 @@ def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
     itself &= ~((kind == CALLS["linkat"].id) & (flags & AT_SYMLINK_FOLLOW > 0))
     itself |= are(kind, _OPEN) & (new | (flags & O_NOFOLLOW > 0))
     seen = ops["obj_mode"] & S_IFMT
-    # With a slash at its end a name is followed in any case; older traces do not tell it.
+    # With a slash at its end a name is always followed; older traces do not have that slash.
     itself &= ~(are(kind, _STAT) & (seen != 0) & (seen != S_IFLNK))
     follows: npt.NDArray[np.bool_] = ~(itself | (seen == S_IFLNK))
     return follows
 
 
 def _at_start(trace: Trace, strings: Strings) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the symlinks of the snapshot, and what they say."""
+    """Yield the symlinks of the snapshot, and their targets."""
     for tree in trace.parts("tree", ("path_id", "target_id", "mode")):
         links = column(tree, "mode", 0) & S_IFMT == S_IFLNK
         paths = strings.of(column(tree, "path_id")[links])
@@ -323,7 +323,7 @@ def _at_start(trace: Trace, strings: Strings) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _mounts(trace: Trace, strings: Strings) -> list[tuple[bytes, bytes]]:
-    """Return where spools are mounted, the deepest first, and their names below the target."""
+    """Return the mount points of spools, the deepest first, and their names below the target."""
     spools = trace.meta.get("spools", [])
     found = [(decoded(spool["mount"]), strings.below(b"", at)) for at, spool in enumerate(spools)]
     return sorted(found, key=lambda mount: -len(mount[0]))

@@ -32,9 +32,9 @@ class Target:
     Attributes:
         mount: Directory that becomes the spool.
         options: Mount options as the kernel lists them.
-        storage: What it was made on; None for a directory.
-        player: Plays the candidate's device model from when the caches are cold.
-        disks: What it plays on, until the end.
+        storage: Its storage; None for a directory.
+        player: Plays the candidate's device model, from ``cool`` on.
+        disks: Holds the modelled disk until the end.
     """
 
     mount: Path
@@ -45,16 +45,16 @@ class Target:
 
     @property
     def copied(self) -> bool:
-        """It holds the fixture already."""
+        """True if it holds the fixture already."""
         return self.storage is not None and self.storage.copied
 
     @property
     def filled_at(self) -> Path:
-        """Where the fixture is built: with a server, in what that exports."""
+        """The directory to build the fixture in: with a server, the one that it exports."""
         return self.mount if self.storage is None else self.storage.below(self.mount)
 
     def written(self) -> Path:
-        """Have a server get all that its client holds; return where the tree can be verified."""
+        """Send all that an NFS client holds to its server; return the directory to verify."""
         if self.filled_at != self.mount:
             images.run("sync", "-f", self.mount)
         return self.filled_at
@@ -70,8 +70,8 @@ class Target:
         """Write everything back and forget it, so that the replay starts with cold caches.
 
         Args:
-            keep: Where to leave a copy of the image as it is then.
-            life: Where it is told what that took.
+            keep: Path for a copy of the image as it is then.
+            life: Receives the measurements.
         """
         life = life or Lifetime()
         if self.storage is None:
@@ -101,12 +101,12 @@ def prepared(
     """Make a candidate ready and remove every trace of it afterwards, whatever happens.
 
     Args:
-        candidate: What to make.
+        candidate: The candidate to make.
         work: Directory for images.
         size_bytes: Size of the image, unless the candidate needs a larger one.
         kept: Image to copy instead of making one, if it is there.
-        life: Where it is told what that took.
-        player: Plays device models; without it an image is as fast as it is.
+        life: Receives the measurements.
+        player: Plays device models; without it an image has its own speed.
         devices: Devices to make it on, instead of an image.
 
     Raises:
@@ -153,9 +153,9 @@ def image_bytes(content_bytes: int, names: int, age: Age | None = None) -> int:
 
 
 def grows_to(candidate: Candidate, size_bytes: int, age: Age | None) -> int:
-    """Return how much of a sparse image a replay may come to use.
+    """Return how many bytes of a sparse image a replay may come to use.
 
-    What ages it takes room without being written, except on ext2 and ext3.
+    The files of ageing take room without being written, except on ext2 and ext3.
     """
     written = age is not None and candidate.fstype in ("ext2", "ext3")
     return size_bytes if written else size_bytes // 2

@@ -1,4 +1,4 @@
-"""Lives of recorded threads: who forked whom, and which life a call belongs to."""
+"""Lives of recorded threads: the parent of each, and the life that a call belongs to."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +24,12 @@ class Lives:
     """Threads of a trace; a reused tid has one life per fork.
 
     Attributes:
-        tid, pid, uid, gid, umask, cwd_id: Per life; cwd_id is -1 if unknown.
-        start_ns: Since the replay's begin; 0 if alive then.
-        forked: The life began after that.
+        tid, pid, uid, gid, umask, cwd_id: Facts of each life; cwd_id is -1 if unknown.
+        start_ns: Start since the replay's begin; 0 if alive then.
+        forked: The life began after the replay's begin.
         parent: Index of the life that forked it, or NONE.
-        flags: enum spsc_task_flags: what is shared with the parent.
-        comm: Last name.
+        flags: Resources shared with the parent (enum spsc_task_flags).
+        comm: Its last name.
     """
 
     tid: Int
@@ -54,13 +54,13 @@ class Lives:
 
 
 class Births:
-    """Finds the life of a tid at a moment, in a time that hardly grows with their number."""
+    """Finds the life of a tid at a moment; the time hardly grows with the number of lives."""
 
     def __init__(self, tid: Int, start_ns: Int) -> None:
         self._order = np.lexsort((start_ns, tid))
         self._tids, self._moments = tid[self._order], np.unique(start_ns)
         self._again = len(np.unique(tid)) < len(tid)
-        # A birth is known by its tid and how many moments of birth are not after it.
+        # The key of a birth is its tid, and the number of moments of birth that are not after it.
         self._keys = self._key(self._tids, start_ns[self._order])
 
     def _key(self, tid: Int, ts_ns: Int) -> Int:
@@ -75,14 +75,14 @@ class Births:
         known = self._tids[np.minimum(first, len(self._tids) - 1)] == tid
         last = first
         if self._again:
-            # What is before the first life of a tid is taken for a part of it.
+            # A time before the first life of a tid counts as part of it.
             birth = np.searchsorted(self._keys, self._key(tid, ts_ns), "right") - 1
             last = np.maximum(birth, first)
         return np.where(known, self._order[np.where(known, last, 0)], -1)
 
 
 def begin_ns(trace: Trace) -> int:
-    """Return when the replay begins, since the epoch: at the moment that the snapshot shows."""
+    """Return the begin of the replay since the epoch: the moment that the snapshot shows."""
     return int(trace.meta.get("snapshot_ns", trace.meta["start_ns"]))
 
 
@@ -92,7 +92,7 @@ def late_ns(trace: Trace) -> int:
 
 
 def read_lives(trace: Trace) -> Lives:
-    """Put together the lives of all recorded threads of user space that the replay has."""
+    """Return the lives of all recorded threads of user space that were alive in the replay."""
     threads = trace.table("threads", _COLUMNS)
     begin = begin_ns(trace)
     lived = column(threads, "end_ns", begin + 1) > begin
@@ -109,7 +109,7 @@ def read_lives(trace: Trace) -> Lives:
     leader = births.find(pid, start_ns)
     joined = (parent == NONE) & (pid != tid) & (leader >= 0)
     parent = np.where(joined, leader, parent)
-    # A leader that was forked itself can do so only then.
+    # A leader that was forked itself can start it only after that.
     late = joined & forked[leader]
     return Lives(
         tid=tid,
@@ -147,7 +147,7 @@ def execs(trace: Trace) -> tuple[Int, Int]:
 
 
 def _split(threads: pa.Table, base: int) -> tuple[Int, Int, Int]:
-    """Rows of the threads table by start; start (below 0: alive then) and forking tid of each."""
+    """Return rows of the table by start; the start (below 0: alive then) and parent of each."""
     starts = column(threads, "start_ns", base - 1) - base
     rows = np.argsort(starts, kind="stable")
     return rows, starts[rows], column(threads, "parent_tid", 0)[rows]

@@ -1,7 +1,7 @@
-"""Symlinks that calls tell of and no snapshot shows: that they are links, and how long.
+"""Symlinks that calls show and no snapshot has, with the lengths of their targets.
 
-Their targets are not recorded. They get one of the same length beside them that no recorded
-name is; what was reached through them is then planned under that name (see ``symlinks.py``).
+Their targets are not recorded. Each gets a target of the same length in its directory that is no
+recorded name; files reached through the link are planned under that name (see ``symlinks.py``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _READING = ("readlink", "readlinkat")
 _TELLING = (*_READING, "lstat", "newfstatat", "statx")
 _READ_IDS = [CALLS[name].id for name in _READING]
 _UNKNOWN_LENGTH = 8
-# A component of a name has no more bytes than 255.
+# A component of a name has at most 255 bytes.
 _LONGEST_NAME = 200
 # ENTRY_TYPE_ONLY: owner, mode and times are not known.
 _TYPE_ONLY = 2
@@ -29,10 +29,10 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def told(trace: Trace, calls: Calls, strings: Strings) -> Ops:
-    """Return the first call that tells of each link, in order of time.
+    """Return the first call that shows each link, in order of time.
 
-    ``size`` is the length of what the link says, as far as a call tells it. A full snapshot shows
-    all links: then none is returned.
+    ``size`` is the length of the link's target, as far as a call shows it. A full snapshot has all
+    links: then none is returned.
     """
     nothing: Ops = np.zeros(0, DTYPES["plan_op"])
     if trace.meta.get("snapshot", {}).get("kind") == "full" or not calls.any_of(_TELLING):
@@ -42,7 +42,7 @@ def told(trace: Trace, calls: Calls, strings: Strings) -> Ops:
         reads = are(ops["op"], _READING)
         link = (ops["obj_mode"] & S_IFMT == S_IFLNK) | reads
         for op in ops[link & (ops["ret"] >= 0) & (ops["path"] != NONE)]:
-            # A name that was read to the end tells the length; stat's is exact, too.
+            # A target that was read to its end has a known length; stat's is exact, too.
             read = op["op"] in _READ_IDS
             whole = op["ret"] < op["size"]
             length = int(op["ret"]) if read and whole else int(op["obj_size"])
@@ -56,11 +56,11 @@ def told(trace: Trace, calls: Calls, strings: Strings) -> Ops:
 
 
 def at_start(links: Ops, changes: Ops, strings: Strings) -> Ops:
-    """Return those links that nothing had put there when a call told of them.
+    """Return those links that no call had put there before the first one that shows them.
 
     Args:
-        links: As ``told`` returns them.
-        changes: Calls that make, move or remove these names or those above them, as they end.
+        links: Calls that ``told`` returned.
+        changes: Calls that make, move or remove these names or those above them, by end time.
         strings: Names by number.
     """
     changed: dict[bytes, int] = {}
@@ -77,7 +77,7 @@ def at_start(links: Ops, changes: Ops, strings: Strings) -> Ops:
 
 
 def targets(links: Ops, strings: Strings) -> dict[bytes, bytes]:
-    """Return what each link is made to say: nothing that the trace knows."""
+    """Return a target for each link that is no name of the trace."""
     found: dict[bytes, bytes] = {}
     taken: dict[bytes, int] = {}
     for op in links:
@@ -111,7 +111,7 @@ def _with_size(op: np.void, length: int) -> np.void:
 
 
 def _text(number: int, length: int) -> bytes:
-    """Return a relative name of a length, another for each number."""
+    """Return a relative name of the given length, a different one for each number."""
     digits = ""
     while number or not digits:
         number, digit = divmod(number, len(_DIGITS))

@@ -1,4 +1,4 @@
-"""Calls that no plan has, counted in the part that is asked for: the plan cannot tell of them."""
+"""Counting of calls that belong to the part that is asked for, but that no plan can have."""
 
 import numpy as np
 
@@ -12,16 +12,16 @@ from spoolscope.traces.slices import Slice
 
 
 class Asked:
-    """Which calls belong to a part of the recording: by their beginning, and by who made them.
+    """A part of the recording; calls belong to it by their beginning, process and mailbox.
 
-    What a call did decides on which side of a cut it is; of these nobody knows what they did.
+    Elsewhere the effect of a call decides on which side of a cut it is; here it is unknown.
 
     Args:
         part: The part in time, since the plan's begin; None is all.
         only: Processes and mailboxes, as in ``chosen.chosen``; none means all.
 
     Attributes:
-        by_process: Who made a call counts.
+        by_process: The process of a call matters.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Asked:
         self._names = np.append(strings.below_any(roots), False)
 
     def count(self, ops: Ops, pids: Int | None) -> int:
-        """Return how many of some calls belong to it.
+        """Return how many of some calls belong to the part.
 
         Args:
-            ops: The calls; of those of unknown threads the thread is NONE.
-            pids: The process of each, as the trace has it, if ``by_process``.
+            ops: The calls; an unknown thread is NONE.
+            pids: The process of each, from the trace, if ``by_process``.
         """
         asked = np.ones(len(ops), np.bool_)
         if self._part is not None:
@@ -55,6 +55,6 @@ class Asked:
         thread = np.where(ops["thread"] == NONE, len(self._threads) - 1, ops["thread"])
         of: Mask = self._threads[thread] | np.isin(pids, list(self._pids))
         for name in ("path", "path2"):
-            # Names that were added later are of no call.
+            # Names that were added later belong to no call.
             of |= self._names[np.minimum(ops[name], len(self._names) - 1)]
         return of

@@ -1,4 +1,4 @@
-"""Why a call waits for which: the engine's own edges, in the words of the trace."""
+"""Reasons why a call waits for others: the engine's own edges, in the words of the trace."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from spoolscope.traces.trace import Trace
 
 LISTED = 10
 _COLUMNS = ["ts_ns", "pid", "tid", "seq", "comm", "syscall"]
-# What a call needs of a name, and what the one before it did to that.
+# The need of a call for a name, and below it the effect of an earlier call on that name.
 _NEEDS = {
     "present": "needs the name '{what}' to exist",
     "absent": "needs the name '{what}' to be free",
@@ -54,14 +54,14 @@ class Calls:
 
     @classmethod
     def of(cls, trace: Trace) -> "Calls":
-        """Read what tells the calls of a trace apart."""
+        """Read the columns that identify the calls of a trace."""
         table = trace.table("syscalls", _COLUMNS)
         return cls(trace, {name: table[name].combine_chunks() for name in _COLUMNS})
 
     def find(self, text: str) -> list[int]:
         """Return the rows of ``TID:SEQ``, or of ``SEQ`` where only one thread has that number.
 
-        A number that a later thread of the same id has again gives several rows.
+        Several rows are found if a later thread with the same id has this number, too.
 
         Raises:
             SpoolscopeError: no such call, or the calls of several threads.
@@ -91,7 +91,7 @@ class Calls:
         return f"{self.rows['comm'][row].as_py()}, {self.rows['syscall'][row].as_py()}"
 
     def describe(self, plan: Plan, at: int) -> dict[str, Any]:
-        """Return an operation of the plan as JSON knows it; time in ns since the trace began."""
+        """Return an operation of the plan in the form of JSON; time in ns since the trace began."""
         op, row = plan.ops[at], int(plan.ops[at]["call"])
         path, path2 = (
             None if op[name] == NONE else plan.strings[int(op[name])] for name in ("path", "path2")
@@ -108,17 +108,17 @@ class Calls:
 def explain(
     trace: Trace, plan: Plan, engine: Engine, order: str, call: str
 ) -> list[dict[str, Any]]:
-    """Return for a recorded call whom it waits for and why, and who waits for it.
+    """Return for a recorded call which calls it waits for and why, and which wait for it.
 
-    ``waits`` are the engine's edges; what is ``covered`` comes first too, but the thread has
-    waited for that, or for a later call of the same thread, before.
+    ``waits`` are the engine's edges. Calls in ``covered`` come first, too, but the thread has
+    already waited for them, or for a later call of their thread.
 
     Args:
         trace: The trace.
         plan: Its plan.
         engine: The replayer, for that plan.
         order: One of ``engine.ORDERS``.
-        call: ``TID:SEQ``, or ``SEQ`` if that is unambiguous.
+        call: ``TID:SEQ``, or ``SEQ`` if only one thread has that number.
 
     Raises:
         SpoolscopeError: there is no such call, or it is not replayed.
@@ -157,7 +157,7 @@ def _in_words(calls: Calls, plan: Plan, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def reason(plan: Plan, edge: dict[str, Any]) -> str:
-    """Say why the later of two calls must come after the earlier one."""
+    """Return why the later of two calls must come after the earlier one, in words."""
     what, need, did = edge["what"], edge["need"], edge["did"]
     path = plan.ops["path"][edge["op"]]
     inode = "unknown inode" if what is None else f"inode {what}"

@@ -1,26 +1,26 @@
-"""The way that a name leads, as the kernel walks it: through symlinks, ``..`` and what ends it."""
+"""Walks of names as the kernel does them: through symlinks, ``..``, and slashes or dots at ends."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-# What a name leads to, if it is a symlink.
+# Returns the target of a name if that is a symlink, else None.
 Lookup = Callable[[bytes], bytes | None]
-# What a symlink says as a name below the target; None if that lies outside.
+# Returns the target of a symlink as a name below the replay's target; None if it lies outside.
 Below = Callable[[bytes], bytes | None]
 
-# As many as the kernel follows (MAXSYMLINKS).
+# Limit of symlinks that the kernel follows (MAXSYMLINKS).
 MOST = 40
 END_NONE, END_SLASH, END_DOT, END_UP = 0, 1, 2, 4
 _DOT, _UP = b".", b".."
 
 
 class Walked(NamedTuple):
-    """Where a name led.
+    """Result of a walk.
 
     Attributes:
-        path: The name without symlinks, ``..`` and what ended it.
+        path: The name without symlinks, ``..`` and its end.
         given: The name without symlinks only.
-        end: What makes it lead through its last component (enum spsc_path_end).
+        end: Its end, which makes it lead through the last component (enum spsc_path_end).
         links: Symlinks that were followed.
     """
 
@@ -31,7 +31,7 @@ class Walked(NamedTuple):
 
 
 def end_of(name: bytes) -> int:
-    """Tell what makes a name lead through its last component, as if that were a directory."""
+    """Return the end of a name that makes it lead through its last part as a directory."""
     last = name.rpartition(b"/")[2]
     return END_DOT if last in (_DOT, _UP) else END_NONE if last or not name else END_SLASH
 
@@ -48,20 +48,20 @@ def walk(
     """Return where a name leads, or None if it leaves the spool.
 
     Args:
-        name: Below the target.
-        target_of: What a name leads to.
-        below: What a symlink says, as a name below the target.
-        final: The last of its parts is followed, too.
-        floor: How deep below the target the spool lies.
-        failed: The call failed: it is about what its name leads through, not what a ``..`` at its
-            end would have led to.
+        name: A name below the replay's target.
+        target_of: Returns the target of a symlink.
+        below: Returns a symlink's target as a name below the replay's target.
+        final: The last part of the name is followed, too.
+        floor: Depth of the spool below the replay's target.
+        failed: The call failed: the result is the directory before a ``..`` at the end of the
+            name, not the one that this would have led to.
     """
     end = end_of(name)
     parts = [part for part in name.split(b"/") if part not in (b"", _DOT)]
     up = failed and parts[-1:] == [_UP]
     if up:
         parts.pop()
-    # Each with whether it is of the name itself, not of a symlink.
+    # Each part has a flag: it belongs to the name itself, not to a symlink.
     left = [(part, True) for part in reversed(parts)]
     final |= end == END_DOT
     done, kept, links = list[bytes](), list[bytes](), 0

@@ -1,4 +1,4 @@
-"""What a replay does otherwise on purpose: without some calls, a part only, or for more users."""
+"""Deliberate changes in a replay: without some calls, a part only, or for more users."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.slices import Slice, parse_slice, parse_time, time_text
 
 FSYNCS = ("fsync", "fdatasync")
-# Nothing that another call finds depends on these: no name, no byte, no descriptor, no lock.
+# These calls change nothing that another call finds: no name, no byte, no descriptor, no lock.
 HARMLESS = {
     *(call.name for call in CALLS.values() if call.klass == "sync"),
     *("msync", "fadvise64", "readahead"),
@@ -27,15 +27,15 @@ HARMLESS = {
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What is left out, or added.
+    """Calls that are left out, or added.
 
     Attributes:
-        skip: Calls of these names.
-        fsync_every: Of each thread's fsync and fdatasync, only every N-th is made.
-        part: Only what took effect then is replayed; None is the whole recording.
+        skip: Names of calls that are left out.
+        fsync_every: Only every N-th fsync or fdatasync of each thread is made.
+        part: Only calls that took effect in it are replayed; None is the whole recording.
         only: Processes and mailboxes whose calls are replayed (``chosen.chosen``), with what they
             depend on; none means all.
-        scale: Copies of the users of what is left.
+        scale: Copies of the users in the remaining calls.
     """
 
     skip: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class WhatIf:
     scale: Scale = field(default_factory=Scale)
 
     def since(self, late_ns: int) -> Slice | None:
-        """Return the part since the replay's begin, that much later than the recording's."""
+        """Return the part since the replay's begin, which is ``late_ns`` after the recording's."""
         if self.part is None:
             return None
         to_ns = None if self.part.to_ns is None else max(self.part.to_ns - late_ns, 0)
@@ -79,13 +79,13 @@ class WhatIf:
         chosen: Mapping[str, int] | None = None,
         scaled: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Return what run.json says of it, None if nothing was asked for.
+        """Return the entry of run.json; None if nothing was asked for.
 
         Args:
             left_out: How many calls were left out, by name.
-            cut: What the replayer says of the part that it cut out.
-            chosen: What it says of the calls that were chosen.
-            scaled: What it says of copies of the users.
+            cut: The replayer's facts of the part that it cut out.
+            chosen: Those of the calls that were chosen.
+            scaled: Those of copies of the users.
         """
         words = [f"without {name}" for name in sorted(self.skip)]
         if self.fsync_every > 1:
@@ -123,7 +123,7 @@ class WhatIf:
         }
 
     def options(self) -> list[str]:
-        """Return the words of the command line that ask for it; the seed of copies is not here."""
+        """Return the options of the command line that ask for it, without the seed of copies."""
         words = [word for name in sorted(self.skip) for word in ("--skip", name)]
         if self.fsync_every > 1:
             words += ["--fsync-every", str(self.fsync_every)]
@@ -147,11 +147,11 @@ def parse(
     only: Sequence[str] = (),
     scale: Scale | None = None,
 ) -> WhatIf:
-    """Read names of calls, or a class all of whose calls may be left out; and a part to keep.
+    """Parse names of calls, or of classes whose calls may all be left out, and a part to keep.
 
     Raises:
-        SpoolscopeError: a name is unknown, or other calls depend on what that call does; the part
-            is no ``T0..T1``.
+        SpoolscopeError: a name is unknown, or other calls depend on that call; the part is no
+            ``T0..T1``.
     """
     names: set[str] = set()
     for word in skip:
@@ -169,10 +169,10 @@ def parse(
 
 
 def parse_scale(users: int, window: str | None, seed: int) -> Scale:
-    """Read how many times the users, and the time within which their copies begin.
+    """Parse the time within which copies of the users begin.
 
     Raises:
-        SpoolscopeError: that is no time, or nothing begins in it.
+        SpoolscopeError: it is no time, or there are no copies.
     """
     if window is None:
         return Scale(users, None, seed)
@@ -192,6 +192,6 @@ def parse_scale(users: int, window: str | None, seed: int) -> Scale:
 
 
 def by_name(counted: Mapping[int, int]) -> dict[str, int]:
-    """Return by name, the most frequent first, how many calls of each id there are."""
+    """Return counts of calls by name instead of id, the most frequent first."""
     ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return {BY_ID[number].name: n for number, n in ranked}

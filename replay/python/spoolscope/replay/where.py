@@ -1,4 +1,4 @@
-"""Where a candidate can run: here, or in a machine that boots another kernel."""
+"""Machines on which a candidate can run: this one, or one that boots another kernel."""
 
 import shutil
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.kernel import can_mount
 
 LAB = Path("/run/spoolscope-vm")
-"""It is there in a machine that lab vm has booted, and nowhere else."""
+"""This directory exists in a machine that lab vm has booted, and nowhere else."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a candidate cannot be used here, and what mends it."""
+    """Reason why a candidate cannot be used here, and a remedy."""
 
     reason: str
     remedy: str
@@ -45,7 +45,7 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
 def why_not_there(candidate: Candidate, series: str) -> Refusal | None:
     """Return why a candidate cannot be made in a machine with a Debian kernel of a series.
 
-    Such a machine has the programs of this one. Only what is certain before it boots is said.
+    Such a machine has the programs of this one. Only reasons known before it boots are found.
     """
     if candidate.directory is not None:
         return None
@@ -61,7 +61,7 @@ def why_not_there(candidate: Candidate, series: str) -> Refusal | None:
 
 
 def why_no_program(candidate: Candidate) -> Refusal | None:
-    """Return which program that makes a candidate is missing; None if none is."""
+    """Return the refusal if the program that makes a candidate is missing, else None."""
     while candidate.below is not None:
         candidate = candidate.below
     if candidate.mkfs and not shutil.which(candidate.mkfs[0], path=images.program_path()):
@@ -73,7 +73,7 @@ def why_no_program(candidate: Candidate) -> Refusal | None:
 
 def _no_server(elsewhere: str) -> Refusal | None:
     if not LAB.exists():
-        # A production host may have a server of its own, of which there can be but one.
+        # A production host may have a server of its own, and a machine can have only one.
         return Refusal("an NFS server is set up in a lab VM only", elsewhere)
     if program := missing_program():
         return Refusal(f"program {program} is missing", f"apt-get install {PACKAGES}")
@@ -82,7 +82,7 @@ def _no_server(elsewhere: str) -> Refusal | None:
 
 def _no_layers(layers: tuple[str, ...], elsewhere: str) -> Refusal | None:
     if not LAB.exists():
-        # What a killed command left would be device-mapper tables and arrays of a production host.
+        # A killed command would leave device-mapper tables and arrays on a production host.
         return Refusal(f"{layers[0]} is set up in a lab VM only", elsewhere)
     for name in layers:
         layer = LAYERS[name]

@@ -1,15 +1,16 @@
-"""``--workers pool``: work does not wait for the process that did it in the recording.
+"""``--workers pool``: a job does not wait for the process that did it in the recording.
 
-A server hands what comes next to a worker that is idle, or starts one. A replay keeps it for the
+A server hands the next job to a worker that is idle, or starts one. A replay keeps it for the
 recorded process, where it waits if that is slower here. With a pool every *job* has a worker of its
-own, which begins when the job was due: none ever waits for a worker, as long as a server's limit of
-processes is not reached.
+own, which begins when the job was due: no job waits for a worker. That is true to the server as
+long as its limit of processes is not reached.
 
-A job is what a process of one thread does between two moments at which nothing is open, or mapped,
-that it opened: a pause of 1 ms, or a flock on a descriptor from before, by which Postfix's workers
-take turns to accept. It goes to a worker if it needs nothing of the process: no descriptor from
-before, no fork, and user, group, umask and directory in the end as at the begin, which the worker
-has, too. Locks end with what is open. A process with one job is no worker, and keeps it.
+A job is the work of a single-threaded process between two moments at which nothing that it opened
+or mapped is left. Such a moment is a pause of 1 ms, or a flock on a descriptor from before, by
+which Postfix's workers take turns to accept. The job goes to a worker if it needs nothing of the
+process: no descriptor from before, no fork, and the same user, group, umask and directory at its
+end as at its begin; the worker gets these. Locks end when their files are closed. A process with
+one job is no worker, and keeps it.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ from spoolscope.traces.flat import DTYPES, NONE
 OWN, POOL = "own", "pool"
 WORKERS = (OWN, POOL)
 PAUSE_NS = 1_000_000
-# Above what Linux gives to processes: threads of a plan are told apart by these.
+# Pids from here on identify added threads of a plan: Linux gives lower ones to processes.
 _FIRST_PID = 1 << 22
 _TO_DIRFD = 3
 _DUPLICATES = (0, 1030)  # F_DUPFD, F_DUPFD_CLOEXEC
@@ -56,7 +57,7 @@ class State:
     cwd: int
 
     def after(self, op: Op) -> "State":
-        """Return what it is after an operation."""
+        """Return the state after an operation."""
         kind = op["op"]
         if op["ret"] < 0:
             return self
@@ -74,9 +75,9 @@ class Job:
     """Operations of a process between two pauses.
 
     Attributes:
-        begin: What the process was then; now is what it has become.
+        begin: State of the process at the begin; ``now``: its present state.
         ops: Places of its operations in the plan.
-        opened: Descriptors that it opened and has not closed; mapped counts mappings likewise.
+        opened: Descriptors that it opened and has not closed; ``mapped``: number of mappings.
         tied: It needs something of its process.
     """
 
@@ -89,12 +90,12 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Nothing is open or mapped that it opened or mapped."""
+        """True if nothing that it opened or mapped is open or mapped any more."""
         return not self.opened and not self.mapped
 
     @property
     def moves(self) -> bool:
-        """Another process can do it, and its own one is then as it would have been."""
+        """True if another process can do it, with the same state of its own process after it."""
         return bool(self.ops) and self.over and not self.tied and self.now == self.begin
 
     def add(self, at: int, op: Op) -> None:
@@ -118,7 +119,7 @@ class Job:
 
 
 class _Process:
-    """Finds the jobs of one process; each is given to ``found`` if it moves."""
+    """Finds the jobs of one process; those that can move are in ``found``."""
 
     def __init__(self, begin: State) -> None:
         self.found: list[Job] = []
@@ -127,18 +128,18 @@ class _Process:
         self._lost = False
 
     def see(self, at: int, op: Op) -> None:
-        """Look at its next operation."""
+        """Take in the next operation of the process."""
         takes_turns = op["op"] == CALLS["flock"].id and op["fd"] not in self._job.opened
         if self._job.over and (takes_turns or op["start_ns"] - self._ended_ns >= PAUSE_NS):
             self.end()
         self._ended_ns = op["end_ns"]
         if takes_turns and self._job.over:
-            return  # stays with the process
+            return  # the flock stays with the process
         self._job.add(at, op)
-        self._lost |= op["op"] in _TIES  # from here on it is not known what it is
+        self._lost |= op["op"] in _TIES  # from here on the state is unknown
 
     def end(self) -> None:
-        """Its present job ends."""
+        """End the present job."""
         job = self._job
         self.begun += bool(job.ops)
         if job.moves and not self._lost:
@@ -149,8 +150,8 @@ class _Process:
 def jobs_of(plan: Plan) -> dict[int, list[Job]]:
     """Return the jobs that can go to other workers, by thread of the plan.
 
-    A process with one job is no worker; one with several threads, or that shares what it has open,
-    keeps all.
+    A process with one job is no worker and keeps it; a process with several threads, or that shares
+    its descriptors, keeps all.
     """
     threads = plan.threads
     shared = Counter(threads["pid"].tolist())
@@ -173,7 +174,7 @@ def jobs_of(plan: Plan) -> dict[int, list[Job]]:
 
 
 def pool(plan_file: Path) -> dict[str, Any]:
-    """Give every job in a plan a worker of its own; return what run.json says of it.
+    """Give every job in a plan a worker of its own; return the entry of run.json.
 
     Raises:
         SpoolscopeError: the trace has no such jobs.
@@ -205,7 +206,7 @@ def pool(plan_file: Path) -> dict[str, Any]:
 
 
 def _write(plan_file: Path, added: Ops, ops: Ops) -> None:
-    """Write a plan anew, with more threads, and operations of theirs."""
+    """Write a plan anew, with more threads and changed operations."""
     raw = plan_file.read_bytes()
     size = DTYPES["plan_header"].itemsize
     header = np.frombuffer(raw[:size], DTYPES["plan_header"]).copy()
