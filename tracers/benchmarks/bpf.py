@@ -1,6 +1,6 @@
-"""What the kernel says of BPF programs and ring buffers, through bpf(2).
+"""Statistics of BPF programs and ring buffers, read from the kernel through bpf(2).
 
-Works on any process's programs, so that nothing measured is the recorder's own word.
+It works on any process's programs, so that no figure comes from the recorder itself.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ PROG_GET_NEXT_ID, PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 11, 
 RAW_TRACEPOINT_OPEN, ENABLE_STATS = 17, 32
 MAP_TYPE_RINGBUF = 27
 TRACING = {2, 5, 7, 17, 26}  # kprobe, tracepoint, perf event, raw tracepoint, tracing
-NAME_AT, NAME_BYTES, INFO_BYTES = 64, 16, 256  # of struct bpf_prog_info, linux/bpf.h
+NAME_AT, NAME_BYTES, INFO_BYTES = 64, 16, 256  # struct bpf_prog_info, linux/bpf.h
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,7 +39,7 @@ class RunTime:
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """Do one command of the system call; attributes are copied into a zeroed union."""
+    """Make one bpf system call; attributes are copied into a zeroed union."""
     union = ctypes.create_string_buffer(attributes, 128)
     result: int = libc.syscall(NR_BPF, command, union, len(union))
     if result < 0:
@@ -77,7 +77,7 @@ def run_time(fdinfo: str) -> RunTime:
 
 @contextmanager
 def attached(numbers: Iterable[int]) -> Iterator[None]:
-    """Attach loaded tp_btf programs, by id, to the places they were loaded for."""
+    """Attach loaded tp_btf programs, by id, to the tracepoints they were loaded for."""
     fds: list[int] = []
     try:
         for number in numbers:
@@ -104,7 +104,7 @@ def program_name(number: int) -> str:
 
 
 def tracing_programs() -> int:
-    """Count the programs of the whole machine that trace: they slow every run, ours or not."""
+    """Count the tracing programs of the whole machine: they slow every run."""
     return sum(struct.unpack_from("=I", _info(n))[0] in TRACING for n in _program_ids())
 
 
@@ -113,7 +113,7 @@ def _program_ids() -> Iterator[int]:
     while True:
         attributes = ctypes.create_string_buffer(struct.pack("=II", last, 0), 128)
         if libc.syscall(NR_BPF, PROG_GET_NEXT_ID, attributes, len(attributes)) < 0:
-            return  # ENOENT: that was the last
+            return  # ENOENT: there are no more
         last = struct.unpack_from("=II", attributes)[1]
         yield last
 
@@ -133,7 +133,7 @@ def _info(number: int) -> bytes:
 
 
 class Rings:
-    """Positions of every ring buffer that a process holds, read from the rings' own pages.
+    """Positions of all ring buffers of a process, read from the pages of the rings.
 
     They stay readable after the process has ended, until ``close``.
     """
@@ -149,11 +149,11 @@ class Rings:
         self.pages = [_consumer_and_producer(number) for number in sorted(ids)]
 
     def produced(self) -> int:
-        """Bytes ever written, record headers included, summed over the rings."""
+        """Return all bytes ever written, record headers included, summed over the rings."""
         return sum(self._at(page, mmap.PAGESIZE) for page in self.pages)
 
     def waiting(self) -> int:
-        """Bytes written and not yet consumed, of the fullest ring."""
+        """Return the bytes written and not yet consumed, of the fullest ring."""
         pairs = ((self._at(page, 0), self._at(page, mmap.PAGESIZE)) for page in self.pages)
         return max((producer - consumer for consumer, producer in pairs), default=0)
 
@@ -179,5 +179,5 @@ def _fdinfo(pid: int) -> Iterator[str]:
     for file in Path(f"/proc/{pid}/fdinfo").iterdir():
         try:
             yield file.read_text()
-        except FileNotFoundError:  # closed meanwhile
+        except FileNotFoundError:  # it was just closed
             continue

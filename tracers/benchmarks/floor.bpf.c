@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause
-/* Programs that do nothing: what this kernel charges for any program at these places. */
+/* Programs that do nothing: they show what any program costs at these places in this kernel. */
 #define PLACE(name)                                                                                \
 	__attribute__((section("tp_btf/" #name), used)) int empty_##name(void *ctx)                \
 	{                                                                                          \

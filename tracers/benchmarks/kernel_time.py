@@ -1,7 +1,7 @@
 """Time in the kernel per call, from the kernel's own run-time statistics of BPF programs.
 
-The statistics cost 20-30 ns a run themselves, so nothing else is measured meanwhile; the same for
-programs that do nothing tells how much of a figure is this machine's price of any tracing.
+The statistics cost 20-30 ns a run themselves, so nothing else is measured at the same time. The
+figure of empty programs shows what any tracing costs on this machine.
 """
 
 import json
@@ -49,12 +49,12 @@ Times = dict[str, bpf.RunTime]
 
 @dataclass(frozen=True)
 class Window:
-    """What the recorder's programs did while a load ran.
+    """Work of the recorder's programs while a load ran.
 
     Attributes:
-        load: What the load says of itself.
-        programs: Run time by program, the calls of the rest of the machine included.
-        others_ns: What a call of the rest of the machine cost just before.
+        load: Figures that the load measured itself.
+        programs: Run time by program, including calls of the rest of the machine.
+        others_ns: Cost of a call of the rest of the machine, measured just before.
     """
 
     load: Run
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def calls(self) -> int:
-        """Calls of the load; getppid is none on files."""
+        """Calls of the load; those of getppid are not on files, so operations count."""
         return self.load.calls or self.load.ops
 
     @property
@@ -71,16 +71,16 @@ class Window:
         return max(0, entries(self.programs) - self.calls)
 
     def ns(self) -> dict[str, float]:
-        """Return ns by class of program, without what calls of others cost.
+        """Return ns by class of program, without the cost of calls of others.
 
-        Switches and interrupts of others cannot be told apart and stay in.
+        Switches and interrupts of others cannot be separated and are included.
         """
         times = {kind: float(total(self.programs, kind).ns) for kind in CLASSES}
         times[SYSCALL] -= self.calls_of_others * self.others_ns
         return times
 
     def ns_per_call(self) -> float:
-        """Return what the programs at system calls take for a call of the load."""
+        """Return the time of the programs at system calls per call of the load."""
         return self.ns()[SYSCALL] / self.calls
 
 
@@ -92,7 +92,7 @@ def total(programs: Times, kind: str) -> bpf.RunTime:
 
 
 def entries(programs: Times) -> int:
-    """Return how many calls of the whole machine were looked at."""
+    """Return how many calls of the whole machine the programs ran for."""
     syscall = (name for name, kind in class_by_name().items() if kind == SYSCALL)
     return max(programs[name].runs for name in syscall if name in programs)
 
@@ -143,7 +143,7 @@ def quietest(windows: list[Window]) -> Window:
 
 
 def traced(windows: list[Window]) -> dict[str, Any]:
-    """Return what a call and an operation cost in the quietest window."""
+    """Return the costs of a call and of an operation in the quietest window."""
     window = quietest(windows)
     times, load = window.ns(), window.load
     return {
@@ -162,7 +162,7 @@ def traced(windows: list[Window]) -> dict[str, Any]:
 
 
 def empty_programs(ground: Ground, workload: Workload, scale: float) -> dict[str, Any]:
-    """Return ns per run of programs that do nothing, or why it could not be measured."""
+    """Return ns per run of empty programs, or the reason why it could not be measured."""
     try:
         with loaded(ground.work) as programs:
             before = {name: bpf.program_run_time(number) for name, number in programs.items()}
@@ -176,7 +176,7 @@ def empty_programs(ground: Ground, workload: Workload, scale: float) -> dict[str
 
 @contextmanager
 def loaded(work: Path) -> Iterator[dict[str, int]]:
-    """Load and attach the programs of floor.bpf.c; give their ids by place."""
+    """Load and attach the programs of floor.bpf.c; yield their ids by place."""
     compiled, directory = work / "floor.o", work / "bpffs"
     words = ["clang", "-O2", "-g", "-target", "bpf", "-c", str(HERE / "floor.bpf.c"), "-o"]
     run([*words, str(compiled)])

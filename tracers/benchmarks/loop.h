@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the load programs share: a clock, and errors that end the run. */
+/* A clock, and errors that end the run, for all load programs. */
 #ifndef SPOOLSCOPE_LOOP_H
 #define SPOOLSCOPE_LOOP_H
 

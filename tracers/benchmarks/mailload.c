@@ -19,7 +19,7 @@
 #include "loop.h"
 
 #define MAX_PROCESSES 64
-#define MAX_LATENCIES (1 << 20) /* a process; later operations are not in the percentiles */
+#define MAX_LATENCIES (1 << 20) /* per process; later operations are not in the percentiles */
 #define BOXES 12
 #define BATCH 8 /* messages that a reader finds at once */
 #define CHUNK 8192
@@ -63,7 +63,7 @@ static void write_all(int fd, long bytes)
 	}
 }
 
-/* A line in the mailbox's log, under its lock, as Dovecot's index log has it. */
+/* Append a line to the mailbox's log, under its lock, as Dovecot does with its index log. */
 static void note(const char *box)
 {
 	struct flock lock = {.l_type = F_WRLCK};
@@ -90,7 +90,7 @@ static void sync_directory(const char *box)
 	close_checked(fd);
 }
 
-/* tmp, fsync, into new by rename (Dovecot) or by link (Postfix), fdatasync of new. */
+/* Deliver: tmp, fsync, into new by rename (Dovecot) or by link (Postfix), fdatasync of new. */
 static void deliver(const char *box, long id)
 {
 	static const int sizes[] = {1700, 2900, 4800, 7400, 11600, 18000, 33000, 64000};
@@ -116,7 +116,7 @@ static void deliver(const char *box, long id)
 	note(box);
 }
 
-/* List new, read what the last batch brought, mark it seen, remove it. */
+/* List new, read the messages of the last batch, mark them seen, remove them. */
 static void fetch(const char *box, long first)
 {
 	char new[96], cur[96];
@@ -154,7 +154,7 @@ static long long delivery(long i)
 	return took;
 }
 
-/* Everything that happens to a message but the waiting for the disk. */
+/* Do everything that happens to a message except waiting for the disk. */
 static long long metadata(long i)
 {
 	long long begin = now_ns();
@@ -176,7 +176,7 @@ static long long metadata(long i)
 	return now_ns() - begin;
 }
 
-/* The same kinds of calls on one file that exists, for a directory that nobody records. */
+/* Make the same kinds of calls on one file that exists, in a directory that is not recorded. */
 static long long elsewhere(long i)
 {
 	long long begin = now_ns();

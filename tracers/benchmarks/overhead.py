@@ -59,7 +59,7 @@ def parse() -> argparse.Namespace:
 
 
 def measure(place: Ground, options: argparse.Namespace) -> dict[str, Any]:
-    """Take every part that was asked for."""
+    """Measure every part that was asked for."""
     parts, scale = options.parts, options.scale
     result: dict[str, Any] = {}
     series = Series(OURS if options.ours else (*OURS, *OTHERS), options.rounds, scale)
@@ -90,7 +90,7 @@ def messages(scale: float) -> int:
 def on_rig(
     place: Ground, options: argparse.Namespace, series: Series, result: dict[str, Any]
 ) -> None:
-    """Run what needs the mail servers, or note why there are none."""
+    """Run the parts that need the mail servers, or note why there are none."""
     with ExitStack() as cleanup:
         try:
             servers = cleanup.enter_context(rig.rig(place.work))

@@ -11,11 +11,11 @@ class Spread:
     """A median with the order-statistic interval around it.
 
     Attributes:
-        median: Of the rounds.
+        median: Median of the rounds.
         low: Lower end of the interval.
         high: Upper end.
         coverage: Probability that the interval holds the true median, whatever the distribution.
-        n: Rounds.
+        n: Number of rounds.
     """
 
     median: float
@@ -26,7 +26,7 @@ class Spread:
 
 
 def spread(values: Sequence[float], wanted: float = 0.95) -> Spread:
-    """Return median and the narrowest interval of the wanted coverage; of few rounds, the range."""
+    """Return median and the narrowest interval of the wanted coverage; few rounds: the range."""
     ordered = sorted(values)
     n = len(ordered)
     cut = 0
@@ -37,6 +37,6 @@ def spread(values: Sequence[float], wanted: float = 0.95) -> Spread:
 
 
 def coverage(n: int, cut: int) -> float:
-    """P(the median lies between the values left when ``cut`` are cut off either end)."""
+    """Return P(the median lies between the values left when ``cut`` are cut off either end)."""
     outside = sum(math.comb(n, k) for k in range(cut + 1)) / 2 ** (n - 1)
     return float(max(0.0, 1 - outside))

@@ -1,4 +1,4 @@
-"""A spoolscope-record of the benchmark's own, and what is read from outside while it runs."""
+"""A spoolscope-record for a benchmark, and figures read from outside while it runs."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ class Recorder:
     Attributes:
         output: The capture; removed at the end unless ``keep``.
         done: The recorder's last answer, after ``stop``.
-        high_water_bytes: Most bytes seen waiting in one ring, looked at every 2 ms with ``watch``.
+        high_water_bytes: Most bytes seen waiting in one ring, read every 2 ms with ``watch``.
         ring_bytes: Bytes that went through the rings, after ``stop``.
     """
 
@@ -92,12 +92,12 @@ class Recorder:
         return sum(self.done["meta"]["lost_records"].values())
 
     def cpu_ns(self) -> int:
-        """CPU time of all threads of the recorder that are alive, ns."""
+        """Return the CPU time of all living threads of the recorder, ns."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
     def consumed(self) -> tuple[int, float]:
-        """Return CPU time since ready, ns, and the same by wall time; 1 is one CPU fully used."""
+        """Return CPU time since ready, ns, and its ratio to wall time; 1 is one CPU fully used."""
         wall_s, cpu_ns = self._began
         spent_ns = self.cpu_ns() - cpu_ns
         return spent_ns, spent_ns / 1e9 / (time.monotonic() - wall_s)
@@ -118,7 +118,7 @@ class Recorder:
 
 
 def remove(output: Path) -> None:
-    """Remove a capture, be it a file or a directory of files."""
+    """Remove a capture, which is a file or a directory of files."""
     if output.is_dir():
         shutil.rmtree(output)
     else:
@@ -127,7 +127,7 @@ def remove(output: Path) -> None:
 
 @contextmanager
 def idle_target() -> Iterator[str]:
-    """Give the pid, as text, of a process that does nothing."""
+    """Yield the pid, as text, of a process that does nothing."""
     sleeper = subprocess.Popen(["sleep", "3600"])
     try:
         yield str(sleeper.pid)

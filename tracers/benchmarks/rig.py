@@ -24,10 +24,10 @@ INCOMPLETE = 3  # exit code of spoolscope: a trace with losses
 
 @dataclass(frozen=True)
 class Rig:
-    """Servers that are down between the runs.
+    """Mail servers that are stopped between the runs.
 
     Attributes:
-        home: Directory of rig.sh up; the spool is ``home/spool``.
+        home: Directory of ``rig.sh up``; the spool is ``home/spool``.
     """
 
     home: Path
@@ -41,7 +41,7 @@ class Rig:
 
     @contextmanager
     def serving(self, wrap: Wrap) -> Iterator[None]:
-        """Start the servers, below a tracer if it wants to be their parent."""
+        """Start the servers, as children of the tracer if it has to be their parent."""
         errors = self.home / "start.err"
         with errors.open("w") as stderr:
             start = subprocess.Popen(
@@ -59,7 +59,7 @@ class Rig:
             wait_for(lambda: not any(map(answers, PORTS)), lambda: "the rig does not stop")
 
     def deliver(self, messages: int) -> Run:
-        """Send messages to as many users, until the last is in its Maildir."""
+        """Send one message to each of as many users; wait until the last is in its Maildir."""
         log = self.home / "log" / "postfix.log"
         before = sent(log)
         command = ["smtp-source", "-N", "-s", str(SENDERS), "-l", str(MESSAGE_BYTES)]
@@ -104,7 +104,7 @@ class Rig:
 
 @contextmanager
 def rig(work: Path) -> Iterator[Rig]:
-    """Make the rig, with a mailbox for every user, and remove it."""
+    """Make the rig, with a mailbox for every user, and remove it afterwards."""
     if any(map(answers, PORTS)):
         raise UnusableError(f"something serves port {PORTS[0]} already: another rig?")
     made = Rig(work / "rig")

@@ -17,18 +17,18 @@ from ratios import spread
 from tools import OTHERS, UNTRACED, Tool, UnusableError
 from workloads import Ground, Run, Workload
 
-EVERY = 3  # the others' slowdown is so large that a third of the rounds tells it
+EVERY = 3  # the slowdown by other tools is so large that a third of the rounds is enough
 GROUP_NICE = -10
-LOADS_S, RIG_S = 270.0, 150.0  # what the whole may take is ten minutes
+LOADS_S, RIG_S = 270.0, 150.0  # the whole benchmark may take ten minutes
 RIG_TITLE = "Postfix and Dovecot, {} messages by SMTP until the last is in its Maildir"
 Results = dict[str, dict[str, list[tuple[int, Run]]]]
 
 
 class Series:
-    """Runs and collects; a tool that does not run here is dropped with its reason.
+    """Runs the tools and collects results; a tool that does not run here is dropped.
 
     Attributes:
-        missing: Reason by tool; and by ``rig`` if there are no servers.
+        missing: Reason by dropped tool; and by ``rig`` if there are no servers.
     """
 
     def __init__(self, tools: Sequence[Tool], rounds: int, scale: float) -> None:
@@ -38,7 +38,7 @@ class Series:
         self.runs: Results = defaultdict(lambda: defaultdict(list))
 
     def order(self, number: int) -> list[Tool]:
-        """Return the tools of a round, shuffled; the untraced one is in all of them."""
+        """Return the tools of a round, shuffled; the untraced run is in every round."""
         others = {tool.name for tool in OTHERS} if number % EVERY else set()
         chosen = [name for name in self.tools if name not in others | self.missing.keys()]
         return [self.tools[name] for name in random.sample(chosen, len(chosen))]
@@ -101,7 +101,7 @@ class Series:
 
 
 def in_time(rounds: int, seconds: float) -> Iterator[int]:
-    """Count rounds until they are done or their time is over; a busy machine gets fewer."""
+    """Yield numbers of rounds until all are done or the time is over, on a busy machine."""
     end = time.monotonic() + seconds
     for number in range(rounds):
         if time.monotonic() > end:
@@ -111,7 +111,7 @@ def in_time(rounds: int, seconds: float) -> Iterator[int]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what a reader must know of the machine, and how busy it is with other things."""
+    """Return facts on the machine that a reader needs, and how busy it is with other work."""
     return {
         "kernel": os.uname().release,
         "cpus": os.cpu_count(),
@@ -125,12 +125,12 @@ def machine() -> dict[str, Any]:
 def ahead_of_others() -> Iterator[None]:
     """Give this session more of the CPU than the rest of the machine.
 
-    Works where sessions are scheduled as groups, sched(7). The processes' own nice values, which
-    count within the group, stay: the recorder's is lower than that of a load. The session is the
-    caller's shell too, and gets its value back.
+    This works where sessions are scheduled as groups, sched(7). The nice values of processes, which
+    count within the group, stay: the recorder's is lower than that of a load. The session includes
+    the caller's shell, so its old value is restored.
     """
     group = Path("/proc/self/autogroup")
-    # Empty where no one between init and this process has called setsid(2).
+    # The file is empty if no process between init and this one has called setsid(2).
     words = group.read_text().split() if group.exists() else []
     if not words:
         yield
@@ -144,5 +144,5 @@ def ahead_of_others() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tell a waiting person what goes on; results go to stdout."""
+    """Print progress to stderr; results go to stdout."""
     print(f"bench: {text}", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""What a recording costs beside the kernel: the consumer's CPU, bytes in the ring, losses.
+"""Costs of a recording outside the kernel: the consumer's CPU, bytes in the ring, losses.
 
-The firehose asks for a million calls a second: is anything lost, and what does the recorder need?
+The firehose makes a million calls a second, to measure losses and the recorder's needs.
 """
 
 import json
@@ -21,14 +21,14 @@ SYSCALL = 1  # enum spsc_kind
 
 
 def measure(ground: Ground, workload: Workload, scale: float) -> dict[str, Any]:
-    """Return what a load costs the consumer and the ring, per call on the spool."""
+    """Return the costs of a load in the consumer and the ring, per call on the spool."""
     with Recorder(ground.spool, ground.work / "capture.seg", watch=True) as recorder:
         load = ground.run(workload, scale=scale)
         return observed(recorder, load.calls)
 
 
 def observed(recorder: Recorder, calls: int) -> dict[str, Any]:
-    """End a recording and return what it cost for each of so many calls."""
+    """End a recording and return its costs per call."""
     cpu_ns, cpu_share = recorder.consumed()
     done = recorder.stop()
     return {
@@ -43,10 +43,10 @@ def observed(recorder: Recorder, calls: int) -> dict[str, Any]:
 
 
 def firehose(ground: Ground, seconds: float) -> dict[str, Any]:
-    """Return rates with and without the recorder, and what became of the calls.
+    """Return rates with and without the recorder, and numbers of recorded and lost calls.
 
-    ``unaccounted``: calls made, by the load's own count, that are neither in the capture nor
-    counted as lost; a few calls more are in it, those of the load's start.
+    ``unaccounted``: calls, by the load's own count, that are neither in the capture nor counted
+    as lost. The capture has a few more calls, of the start of the load.
     """
     file = ground.spool / "firehose"
     file.write_bytes(b"x" * 4096)
@@ -79,12 +79,12 @@ def parts(output: Path) -> list[Path]:
 
 
 def count_records(capture: Path) -> int:
-    """Count calls by the chunk headers: a capture of millions is too large to read for that."""
+    """Count calls by the chunk headers: a capture of millions is too large to read whole."""
     return sum(int(header["n_records"]) for header in chunks(capture) if header["kind"] == SYSCALL)
 
 
 def chunks(capture: Path) -> Iterator["np.void"]:
-    """Give the header of every chunk."""
+    """Yield the header of every chunk."""
     with capture.open("rb") as file:
         file.seek(DTYPES["file_header"].itemsize)
         size = DTYPES["chunk_header"].itemsize

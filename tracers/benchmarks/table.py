@@ -1,4 +1,4 @@
-"""The results as Markdown, which is also what a terminal shows."""
+"""The results as Markdown, which is printed to a terminal as well."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def about(machine: dict[str, Any]) -> str:
 
 
 def unmeasured(result: dict[str, Any]) -> list[str]:
-    """Return a sentence for each tool that is missing, and one for what the others lost."""
+    """Return a sentence for each tool that is missing, and one for events that others lost."""
     said = [f"Not measured: {TITLES.get(k, k)}: {v}." for k, v in result["missing"].items()]
     lost = [f"{TITLES[name]} {n:,}" for name, n in result["lost"].items() if n]
     return [*said, *([f"Events lost by their own word: {'; '.join(lost)}."] if lost else [])]
@@ -62,7 +62,7 @@ def aims(result: dict[str, Any]) -> str:
 
 
 def full(result: dict[str, Any]) -> str:
-    """Return every part that was measured, with a heading each."""
+    """Return every part that was measured, each with a heading."""
     parts = [about(result["machine"])]
     parts += [series(part, result["missing"]) for part in result["series"].values()]
     parts += unmeasured(result)
@@ -103,7 +103,7 @@ def ratio(found: dict[str, float] | None) -> str:
 
 
 def time(ns: float) -> str:
-    """Return a time with a unit that a reader can hold."""
+    """Return a time in a unit that makes it readable."""
     for unit, size in (("ms", 1e6), ("us", 1e3)):
         if ns >= size:
             return f"{ns / size:.1f} {unit}"

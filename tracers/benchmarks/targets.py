@@ -1,4 +1,4 @@
-"""The aims, and whether they were reached."""
+"""The aims, and the verdicts on them."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ class Verdict:
 
 
 def slowdown(what: str, aim: float, result: dict[str, Any]) -> Verdict:
-    """Judge a ratio by its whole interval, in percent; too few rounds decide nothing."""
+    """Judge a ratio by its whole interval, in percent; undecided after too few rounds."""
     low, middle, high = (100 * (result[key] - 1) for key in ("low", "median", "high"))
     verdict = REACHED if high <= aim else MISSED if low > aim else OPEN
     if result["coverage"] < ENOUGH:
@@ -72,7 +72,7 @@ def of_series(series: dict[str, Any]) -> list[Verdict]:
 
 
 def by_strace(ours: dict[str, float], theirs: dict[str, float]) -> Verdict:
-    """Judge our added time by strace's; undecided where the two intervals allow both."""
+    """Judge the added time relative to strace's; undecided if the intervals allow both."""
     verdict = OPEN
     if ours["high"] - 1 <= (theirs["low"] - 1) / PART_OF_STRACE:
         verdict = REACHED
@@ -103,7 +103,7 @@ def of_kernel(kernel: dict[str, Any] | None) -> list[Verdict]:
 
 
 def if_quiet(verdict: Verdict, part: dict[str, Any]) -> Verdict:
-    """Leave open what was measured among too many calls of other programs."""
+    """Return the verdict, undecided if other programs made too many calls meanwhile."""
     others = part["others_by_own_calls"]
     if others <= DISTURBED:
         return verdict

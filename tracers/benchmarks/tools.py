@@ -1,6 +1,6 @@
-"""The tools compared, each attached as by somebody who cannot know which process uses the spool.
+"""The tools compared, each attached without knowledge of the processes that use the spool.
 
-So all but strace, which can only follow a command, watch the whole machine.
+So all tools but strace, which can only follow a command, watch the whole machine.
 """
 
 import re
@@ -34,9 +34,9 @@ class Tool:
     """A tool and how to attach it.
 
     Attributes:
-        name: As in the tables.
+        name: Name in the tables.
         title: The command, as a reader would type it.
-        attached: ``attached(work, spool)``: while it is open, the tool is attached; gives the
+        attached: ``attached(work, spool)``: context in which the tool is attached; it yields the
             function that puts the tool before a command, if it must be its parent.
     """
 
@@ -93,7 +93,7 @@ class Watcher:
     """A tool that watches the machine; OUTPUT in its words stands for its output file.
 
     Attributes:
-        lost: Events that the tool says it lost, over all its runs.
+        lost: Lost events that the tool reported, over all its runs.
     """
 
     def __init__(
@@ -151,12 +151,12 @@ def wait_until_ready(
 
 
 def has_printed(_pid: int, output: Path) -> bool:
-    """Whether calls arrive in the file; bpftrace says 'Attaching' there before."""
+    """Return whether calls arrive in the file; before that bpftrace writes 'Attaching' to it."""
     return output.exists() and output.stat().st_size > 4000
 
 
 def has_events(pid: int, _output: Path) -> bool:
-    """Whether perf holds its events: it says nothing by itself."""
+    """Return whether perf has opened its events: it prints nothing when it is ready."""
     links = Path(f"/proc/{pid}/fd").iterdir()
     return any("perf_event" in str(link.readlink()) for link in links if link.is_symlink())
 
@@ -167,7 +167,7 @@ def require(program: str) -> None:
 
 
 def complaint(text: str) -> str:
-    """Return the first line of a program's errors; bpftrace warns of RLIMIT_MEMLOCK in vain."""
+    """Return the first line of a program's errors, without bpftrace's RLIMIT_MEMLOCK warning."""
     lines = (line.strip() for line in text.splitlines() if "RLIMIT_MEMLOCK" not in line)
     return next(filter(None, lines), "")
 
@@ -199,6 +199,6 @@ OTHERS = (
 
 
 def lost_events() -> dict[str, int]:
-    """Return, by tool, how many events it said it lost."""
+    """Return, by tool, the number of lost events that it reported."""
     watchers = {"perf trace": PERF_TRACE, "perf record": PERF_RECORD, "bpftrace": BPFTRACE}
     return {name: watcher.lost for name, watcher in watchers.items()}

@@ -1,4 +1,4 @@
-"""The loads whose calls we know, and the filesystems they run on."""
+"""The loads, whose calls are known, and the filesystems they run on."""
 
 import json
 import os
@@ -21,10 +21,10 @@ class Workload:
 
     Attributes:
         name: Key in the results.
-        title: What a reader is told.
-        operation: What mailload repeats.
-        processes: How many of them.
-        seconds: How long at full length.
+        title: Description for readers.
+        operation: The operation that mailload repeats.
+        processes: Number of processes.
+        seconds: Duration at full length.
         place: SPOOL, the recorded filesystem, or TMPFS.
     """
 
@@ -46,15 +46,15 @@ WORKLOADS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a load measured of itself; 0 is not measured.
+    """Figures that a load measured itself; 0 if not measured.
 
     Attributes:
         ops: Operations.
-        ns: From the first to the last.
-        calls: On files, of all processes.
+        ns: Time from the first to the last.
+        calls: Calls on files, of all processes.
         cpu_ns: CPU time of all processes of the load.
-        p50_ns: Of one operation.
-        p99_ns: Of one operation.
+        p50_ns: Median time of one operation.
+        p99_ns: 99th percentile of it.
     """
 
     ops: int
@@ -75,7 +75,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Ground:
-    """Where the loads run.
+    """The directories in which the loads run.
 
     Attributes:
         work: Files of the benchmark: programs, captures, outputs of the other tools.
@@ -88,7 +88,7 @@ class Ground:
     def run(
         self, workload: Workload, wrap: Wrap = lambda command: command, scale: float = 1.0
     ) -> Run:
-        """Run a load in a directory of its own, which is gone afterwards."""
+        """Run a load in a directory of its own, which is removed afterwards."""
         parent = self.spool if workload.place == SPOOL else Path(TMPFS)
         directory = Path(tempfile.mkdtemp(prefix="bench-", dir=parent))
         command = [str(self.work / "mailload"), workload.operation, str(directory)]
@@ -98,7 +98,7 @@ class Ground:
         finally:
             shutil.rmtree(directory)
             if workload.place == SPOOL:
-                subprocess.run(["sync", "-f", parent], check=True)  # no run pays for another's dirt
+                subprocess.run(["sync", "-f", parent], check=True)  # no run writes another's pages
         for line in done.stdout.splitlines():
             if line.startswith('{"ops"'):
                 return Run(**json.loads(line))
@@ -107,11 +107,11 @@ class Ground:
 
 @contextmanager
 def ground() -> Iterator[Ground]:
-    """Compile the loads and mount a fresh ext4 image; both are gone afterwards."""
+    """Compile the loads and mount a fresh ext4 image; both are removed afterwards."""
     work = Path(tempfile.mkdtemp(prefix="spoolscope-bench-", dir="/var/tmp"))
     spool = work / "spool"
     try:
-        work.chmod(0o755)  # the rig's servers have users of their own
+        work.chmod(0o755)  # the rig's servers run as other users
         compile_loads(work)
         spool.mkdir()
         image = work / "ext4.img"

@@ -1,12 +1,11 @@
-"""Any file given as a capture is converted or refused, whatever its checksums say.
+"""Fuzzing: any file given as a capture must be converted or refused, whatever its checksums.
 
     .venv/bin/pip install -e .[fuzz]
     .venv/bin/python tracers/fuzz/capture.py BUILD/corpus tracers/fuzz/corpus -timeout=20
 
-libFuzzer (by atheris) changes one chunk's content at a time; lengths and checksums are made to
-agree again, for nothing behind them would be reached otherwise. A chunk is stored uncompressed.
-`capture.py --seed CAPTURE FILE` makes a seed of what spoolscope-record wrote: some records of
-each kind.
+libFuzzer (by atheris) changes one chunk's content at a time. Then lengths and checksums are
+corrected, as code behind these checks would not be reached otherwise. Chunks are uncompressed.
+`capture.py --seed CAPTURE FILE` makes a seed of a real capture: some records of each kind.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ Chunk = tuple[Any, bytes]
 
 
 def chunks(data: bytes) -> Iterator[Chunk]:
-    """Yield header and content, as far as headers tell lengths that fit."""
+    """Yield header and content of chunks, as far as the lengths in headers fit."""
     at = FILE.itemsize
     while at + CHUNK.itemsize <= len(data):
         header = np.frombuffer(data[at : at + CHUNK.itemsize], CHUNK)[0].copy()
@@ -46,7 +45,7 @@ def chunks(data: bytes) -> Iterator[Chunk]:
 
 
 def sealed(header: Any, body: bytes) -> bytes:
-    """Return an uncompressed chunk whose length and checksum agree with its content."""
+    """Return an uncompressed chunk with the length and checksum of its content."""
     header["codec"], header["crc32"] = 0, 0
     header["stored_bytes"] = header["raw_bytes"] = len(body)
     header["crc32"] = zlib.crc32(body, zlib.crc32(header.tobytes()))
@@ -54,7 +53,7 @@ def sealed(header: Any, body: bytes) -> bytes:
 
 
 def first_bytes(data: bytes) -> bytes:
-    """Return the file header of a capture with its checksum made to agree."""
+    """Return the file header of a capture with its checksum corrected."""
     header = np.frombuffer(data[: FILE.itemsize].ljust(FILE.itemsize, b"\0"), FILE)[0].copy()
     header["crc32"] = 0
     header["crc32"] = zlib.crc32(header.tobytes())

@@ -1,4 +1,4 @@
-"""What kjournaltop and spooltop share: options, loading, and a screen that is refreshed."""
+"""Code that kjournaltop and spooltop share: options, loading, and a screen that is refreshed."""
 
 import argparse
 import os
@@ -13,24 +13,24 @@ from typing import Any
 
 RELEASE = os.uname().release
 BTF = Path("/sys/kernel/btf/vmlinux")
-# Printable to Python, and yet without a mark.
+# Characters that are printable to Python but invisible.
 UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
 def fail(sentence: str) -> None:
-    """End with one line that says what to do."""
+    """End with one line that states what to do."""
     sys.exit(f"{Path(sys.argv[0]).stem}: {shown(sentence)}")
 
 
 def shown(text: str) -> str:
-    """Return a name without anything that drives a terminal: as spoolscope.traces.text does."""
+    """Return a name without terminal controls, as spoolscope.traces.text does."""
     return "".join(c if c.isprintable() and not UNSEEN.match(c) else number(ord(c)) for c in text)
 
 
 def number(code: int) -> str:
-    """Write the number of a character that is not to be seen."""
+    """Return the number of an invisible character, as an escape."""
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -66,7 +66,7 @@ def load(text: str) -> Any:
         fail(f"no headers of this kernel for BCC: apt-get install linux-headers-{RELEASE}")
     try:
         return BPF(text=text)
-    except Exception as error:  # BCC raises nothing more telling
+    except Exception as error:  # BCC raises nothing more specific
         fail(f"BCC cannot load its program ({error}); mount -t debugfs none /sys/kernel/debug?")
 
 
@@ -76,7 +76,7 @@ def milliseconds(ns: int) -> str:
 
 
 def refresh(args: argparse.Namespace, heading: str, rows: Callable[[], list[str]]) -> None:
-    """Print ``heading`` and what ``rows`` returns, every interval; Ctrl-C prints a last time."""
+    """Print ``heading`` and the result of ``rows`` every interval, and once more at Ctrl-C."""
     print(f"Tracing... Output every {args.interval} secs. Hit Ctrl-C to end", flush=True)
     left = args.count
     asked_to_end = False

@@ -1,7 +1,7 @@
-"""Where members of kernel structures lie, from the running kernel's BTF.
+"""Offsets of members of kernel structures, from the running kernel's BTF.
 
-BCC compiles against installed headers; where these are another kernel's, the offsets it would
-compile in are wrong without a word. Format: Documentation/bpf/btf.rst.
+BCC compiles against installed headers; if these belong to another kernel, the offsets that it
+compiles in are wrong, without an error. Format: Documentation/bpf/btf.rst.
 """
 
 import struct
@@ -45,7 +45,7 @@ class Btf:
                 yield n, self._name(name)
 
     def _members(self, type_id: int) -> Iterator[Member]:
-        """Yield name, type id and offset in bytes; those of unnamed members as their own."""
+        """Yield name, type id and offset in bytes; unnamed members yield their own members."""
         _, info, _ = struct.unpack_from("<III", self._data, self._at[type_id])
         for i in range(info & 0xFFFF):
             name, kind, bits = struct.unpack_from(

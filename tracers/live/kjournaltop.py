@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 #
-# kjournaltop  who makes the journals of ext3 and ext4 work, by process.
+# kjournaltop  work of the journals of ext3 and ext4, by the process that causes it.
 #              For Linux, uses BCC, eBPF.
 #
 # USAGE: kjournaltop.py [-h] [-p PID] [-c COMM] [-d DISK] [-C] [-r MAXROWS] [interval] [count]
 #
-# Tracepoints only, and no member of a kernel structure is read: kernels without kprobes will do.
-# How a commit is charged heads commitblame.bt, which does the same.
+# It uses tracepoints only and reads no member of a kernel structure, so it needs no kprobes. The
+# comment at the top of commitblame.bt describes how a commit is charged, which is the same here.
 #
 # SPDX-License-Identifier: Apache-2.0
-"""Who makes jbd2 work: commits asked for, handles, blocks, waits and whose they were."""
+"""Work of jbd2 by process: commits asked for, handles, blocks, waits and their causes."""
 
 from pathlib import Path
 
@@ -238,7 +238,7 @@ HEADING = (
 
 
 def disks() -> dict[int, str]:
-    """Names of block devices by the kernel's device number."""
+    """Return the names of block devices by the kernel's device number."""
     names = {}
     for number in Path("/sys/class/block").glob("*/dev"):
         major, minor = map(int, number.read_text().split(":"))

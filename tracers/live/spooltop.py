@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 #
-# spooltop  file system calls on one mount, by process, with what they waited for.
+# spooltop  file system calls on one mount, by process, with the reasons of their waits.
 #           For Linux, uses BCC, eBPF.
 #
 # USAGE: spooltop.py [-h] [-p PID] [-c COMM] [-d MOUNT] [-C] [-r MAXROWS] [interval] [count]
 #
-# Tracepoints only: kernels without kprobes will do.
+# It uses tracepoints only, so it needs no kprobes.
 #
 # SPDX-License-Identifier: Apache-2.0
-"""Calls on the spool by process: how many, how long, blocked for what."""
+"""Calls on the spool by process: number, time, and reasons of blocking."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ EXAMPLES = """examples:
     ./spooltop -c imap            # processes of this name only
 """
 
-# Where a call keeps its descriptor or directory (d) and its path (p); for two paths the new one.
+# Position of a call's descriptor or directory (d) and its path (p); of two paths the new one.
 CALLS = {
     **dict.fromkeys(("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev"), "d"),
     **dict.fromkeys(("pwritev", "fsync", "fdatasync", "sync_file_range", "syncfs"), "d"),
@@ -42,7 +42,7 @@ CALLS = {
     "symlinkat": "-dp",
 }
 
-# What every sleep has on its stack, and what only says how it slept.
+# Functions that are on the stack of every sleep, or show only the kind of sleep.
 GENERIC = (
     "__traceiter", "bpf_", "perf_trace", "trace_", "__schedule", "schedule", "io_schedule",
     "bit_wait", "__wait_on_bit", "out_of_line_wait", "wait_for_completion", "__wait_on_buffer",
@@ -236,7 +236,7 @@ HEADING = (
 
 
 def switch_of_calls(numbers: dict[bytes, int]) -> str:
-    """C that notes descriptor and path of each call, by its number here."""
+    """Return C code that notes descriptor and path of each call, by its number here."""
     cases = []
     for name, where in CALLS.items():
         if (number := numbers.get(name.encode())) is None:
@@ -280,7 +280,7 @@ def program(mount: Path, pid: int) -> str:
 
 
 def cause(bpf: Any, stack: int) -> str:
-    """Name the innermost function that tells what a sleep was for."""
+    """Name the innermost function that shows the reason of a sleep."""
     frames = [bpf.ksym(address).decode() for address in bpf["stacks"].walk(stack)]
     return next((f for f in frames if not f.startswith(GENERIC)), frames[0] if frames else "?")
 

@@ -16,7 +16,7 @@ use crate::mounts::Mounts;
 /// Directories in which a symbolic link to a mail spool is usual.
 const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
 
-/// Those of several spools.
+/// Return the aliases of several spools.
 pub fn of_all(spools: &[Spool]) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let mut aliases = BTreeMap::new();
     for spool in spools {
@@ -25,7 +25,7 @@ pub fn of_all(spools: &[Spool]) -> Result<BTreeMap<PathBuf, PathBuf>> {
     Ok(aliases)
 }
 
-/// Alias -> what it stands for, a directory of the spool.
+/// Return a map from each alias to the directory of the spool that it stands for.
 pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     let mut aliases = links(spool);
     let mounts = Mounts::own().context("Failed to read mounts")?;
@@ -34,8 +34,9 @@ pub fn of(spool: &Spool) -> Result<BTreeMap<PathBuf, PathBuf>> {
     Ok(aliases)
 }
 
-/// The directories above these names: where a process works that reaches a spool by a relative
-/// name for the first time, the kernel side tells by device and inode only.
+/// Return the directories above these names, by device and inode: only by these does the kernel
+/// side recognise the working directory of a process that reaches a spool by a relative name for
+/// the first time.
 pub fn above<'a>(names: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> Vec<Value> {
     let mut directories: Vec<&Path> = names.flat_map(|name| name.ancestors().skip(1)).collect();
     directories.sort_unstable();
@@ -48,7 +49,7 @@ pub fn above<'a>(names: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> V
     known.collect()
 }
 
-/// Where these mounts show the spool, also if that is its own name.
+/// Return the places where these mounts show the spool, its own mount point included.
 pub fn mounted(spool: &Spool, mounts: &Mounts) -> BTreeMap<PathBuf, PathBuf> {
     let mut found = BTreeMap::new();
     for other in mounts.all.iter().filter(|other| other.dev == spool.dev) {
@@ -66,7 +67,7 @@ pub fn mounted(spool: &Spool, mounts: &Mounts) -> BTreeMap<PathBuf, PathBuf> {
     found
 }
 
-/// Symbolic links that lead to a spool.
+/// Find symbolic links that lead to a spool.
 pub fn links(spool: &Spool) -> BTreeMap<PathBuf, PathBuf> {
     let mut aliases = BTreeMap::new();
     let above = spool.mount.ancestors().skip(1);
@@ -97,7 +98,7 @@ fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) 
     }
 }
 
-/// Without a trailing slash when there is nothing to add.
+/// Join two paths, without a trailing slash when there is nothing to add.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         base.to_owned()
@@ -110,7 +111,7 @@ pub fn join(base: &Path, rest: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Names of the filesystem 7:0, mounted at /home/mail, as these lines of mountinfo show it.
+    /// Return the names of the filesystem 7:0, mounted at /home/mail, for these lines of mountinfo.
     fn names(lines: &str) -> Vec<String> {
         let spool = Spool {
             mount: PathBuf::from("/home/mail"),

@@ -1,4 +1,4 @@
-//! What the caller is told: one JSON line per event, apart from the command's own output.
+//! Answers to the caller: one JSON line per event, apart from the command's own output.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,10 +11,10 @@ use spoolscope_traces::text::shown_json;
 
 use crate::cli::Options;
 
-/// Opened while we may still go wherever the operator may.
+/// The answers file. It is opened while we may still open every path that the operator may.
 static FILE: OnceLock<File> = OnceLock::new();
 
-/// Opens the answers file, if there is one, for all answers to come.
+/// Open the answers file, if there is one, for all answers to come.
 pub fn open(options: &Options) -> Result<()> {
     let Some(path) = &options.answers else {
         return Ok(());
@@ -30,7 +30,7 @@ pub fn open(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes one event to the answers file, or to stdout if there is none.
+/// Write one event to the answers file, or to stdout if there is none.
 pub fn say(options: &Options, event: &Value) -> Result<()> {
     if FILE.get().is_none() {
         open(options)?;
@@ -44,7 +44,7 @@ pub fn say(options: &Options, event: &Value) -> Result<()> {
     }
 }
 
-/// Runs a verb; its error is an event too if there is a file to say it in.
+/// Run a verb; its error is an event too if there is an answers file.
 pub fn reported(options: &Options, verb: fn(&Options) -> Result<()>) -> Result<()> {
     let result = verb(options);
     if let (Err(error), Some(_)) = (&result, &options.answers) {

@@ -1,4 +1,5 @@
-//! What a name of the working directory is: attributes, target, data extents, extended attributes.
+//! Properties of a name in the working directory: attributes, link target, data extents, extended
+//! attributes.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,9 +7,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use spoolscope_traces::records::Tree;
 
-/// Beyond this a sparse file's stretches of data are not counted.
+/// Data extents of a sparse file that are counted at most.
 const MOST_EXTENTS: u32 = 1 << 20;
-/// Bytes of names of extended attributes that most files are below, and that all are.
+/// Buffer sizes for the names of extended attributes, in bytes: enough for most files, and for all.
 const NAMES: usize = 1024;
 const MOST_NAMES: usize = 65536; // XATTR_LIST_MAX
 
@@ -17,12 +18,12 @@ const MOST_NAMES: usize = 65536; // XATTR_LIST_MAX
 pub struct Attributes {
     pub ino: u64,
     pub mtime_ns: i64,
-    /// Another filesystem is mounted here.
+    /// True if another filesystem is mounted here.
     pub mounted: bool,
     stat: libc::statx,
 }
 
-/// Looks at a name without following it.
+/// Look at a name without following it.
 pub fn of(name: &CStr) -> io::Result<Attributes> {
     // SAFETY: all-zero is a valid statx.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
@@ -47,7 +48,7 @@ pub fn of(name: &CStr) -> io::Result<Attributes> {
     })
 }
 
-/// The inode of an open file.
+/// Return the inode of an open file.
 pub fn inode(file: &OwnedFd) -> io::Result<u64> {
     // SAFETY: all-zero is a valid stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -75,7 +76,7 @@ impl Attributes {
         self.is(libc::S_IFLNK)
     }
 
-    /// The record, without its names, place and time.
+    /// Return the record, without its names, place and time.
     pub fn record(&self) -> Tree {
         let born = self.stat.stx_mask & libc::STATX_BTIME != 0;
         Tree {
@@ -92,7 +93,7 @@ impl Attributes {
         }
     }
 
-    /// Where a symbolic link leads; empty for everything else.
+    /// Return the target of a symbolic link; empty for everything else.
     pub fn target(&self, name: &CStr) -> Vec<u8> {
         if !self.is(libc::S_IFLNK) {
             return Vec::new();
@@ -104,7 +105,7 @@ impl Attributes {
         target
     }
 
-    /// Stretches of data of a file with holes; 0 for one without.
+    /// Count the stretches of data of a file with holes; 0 for a file without holes.
     pub fn extents(&self, name: &CStr) -> u32 {
         let sparse = self.stat.stx_blocks * 512 < self.stat.stx_size;
         if !sparse || !self.is(libc::S_IFREG) {
@@ -122,14 +123,14 @@ impl Attributes {
             while n < MOST_EXTENTS {
                 let data = libc::lseek(fd, at, libc::SEEK_DATA);
                 if data < 0 {
-                    break; // nothing but hole
+                    break; // the rest is a hole
                 }
                 n += 1;
                 at = libc::lseek(fd, data, libc::SEEK_HOLE);
                 if at < 0 {
                     break;
                 }
-                // Of compressed data: fewer blocks than bytes, and no hole.
+                // Compressed data: fewer blocks than bytes, but no hole.
                 if data == 0 && at >= self.stat.stx_size as i64 && self.stat.stx_blocks > 0 {
                     n = 0;
                     break;
@@ -141,7 +142,7 @@ impl Attributes {
     }
 }
 
-/// Calls `found` with the name and the length of the value of every extended attribute.
+/// Call `found` with the name and the length of the value of every extended attribute.
 pub fn each_xattr(name: &CStr, mut found: impl FnMut(&[u8], u32)) {
     let names = xattr_names(name);
     let mut rest = names.as_slice();
@@ -156,7 +157,7 @@ pub fn each_xattr(name: &CStr, mut found: impl FnMut(&[u8], u32)) {
     }
 }
 
-/// The names of all extended attributes, each with its NUL; none where there can be none.
+/// Return the names of all extended attributes, each with its NUL; empty where none are supported.
 fn xattr_names(name: &CStr) -> Vec<u8> {
     for room in [NAMES, MOST_NAMES] {
         let mut names = vec![0u8; room];

@@ -1,5 +1,5 @@
-//! What is mounted below the spools when a recording begins. From there the converter follows the
-//! calls that mount and unmount; the kernel side leaves those by names that lead there alone.
+//! Mounts below the spools when a recording begins. From there on the converter follows the calls
+//! that mount and unmount; the kernel side leaves out calls by names that lead to such a mount.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,14 +19,15 @@ use crate::ways::{self, Way, Ways};
 #[derive(Debug)]
 pub struct Below {
     own: u32,
-    /// By mount namespace: the directory of a spool that each shows, None if it is none.
+    /// By mount namespace: the mount points, each with the directory of a spool that it shows (None
+    /// if it shows none).
     at_start: BTreeMap<u32, BTreeMap<PathBuf, Option<PathBuf>>>,
     /// Keys of the names that lead off a spool in the recorder's own view.
     out: BTreeMap<PathBuf, Vec<Vec<u8>>>,
 }
 
 impl Below {
-    /// Those of the recorder's own namespace.
+    /// Return the mount points in the recorder's own namespace.
     pub fn own(own: u32, spools: &[Spool], ways: &Ways, mounts: &Mounts) -> Below {
         let others = ways.out.keys().map(|place| (place.clone(), None));
         let shown = spools.iter().flat_map(|s| aliases::mounted(s, mounts));
@@ -39,7 +40,7 @@ impl Below {
         }
     }
 
-    /// Adds those of another namespace, whose names read as `here` tells in the recorder's.
+    /// Add the mount points of another namespace; `here` translates its names into the recorder's.
     pub fn add(
         &mut self,
         namespace: u32,
@@ -52,20 +53,20 @@ impl Below {
         self.at_start.entry(namespace).or_default().extend(places);
     }
 
-    /// Names lead to the spool again where nothing is mounted any more.
+    /// Remove the names where nothing is mounted any more: they lead to the spool again.
     pub fn take_away(&mut self, spools: &[Spool], map: &MapMut<'_>) -> Result<()> {
         let still = ways::own_names(spools, &Mounts::own()?)?;
         self.out.retain(|place, keys| {
             let stays = still.get(place) == Some(&Way::Out);
             for key in keys.iter().filter(|_| !stays) {
-                let _ = map.delete(key); // a name that was cut has none
+                let _ = map.delete(key); // a name that was cut has no entry
             }
             stays
         });
         Ok(())
     }
 
-    /// As meta.json has it.
+    /// Return the form for meta.json.
     pub fn told(&self) -> Value {
         let told = |(place, source): (&PathBuf, &Option<PathBuf>)| json!([place, source]);
         let all = self.at_start.iter().map(|(namespace, places)| {

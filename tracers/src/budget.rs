@@ -1,4 +1,4 @@
-//! What the recording costs, and what it leaves out to stay within `--max-overhead`.
+//! The cost of the recording, and the parts that are left out to stay within `--max-overhead`.
 //!
 //! The cost is the time of our BPF programs, from the kernel's run-time statistics, and the CPU
 //! time of this process, as a share of all CPUs. The statistics cost something themselves, so
@@ -18,14 +18,14 @@ use crate::host;
 use crate::skel::types;
 use crate::statistics::Switch;
 
-/// Between two measurements, with a budget and without, and how long one takes. The switch
-/// rewrites code of the running kernel, which is no thing to do more often than needed.
+/// Time between two measurements with a budget and without, and length of one. The switch rewrites
+/// code of the running kernel, so it is not used more often than needed.
 const PERIOD: Duration = Duration::from_secs(1);
 const PERIOD_WITHOUT: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The last of `enum spsc_shed_level`.
 const MOST: u32 = 3;
-/// So many quiet measurements, at less than half the budget, bring one level back.
+/// Number of consecutive measurements below half the budget that bring one level back.
 const QUIET: u32 = 10;
 
 /// Measures, and sheds if there is a budget.
@@ -39,7 +39,7 @@ pub struct Budget<'a> {
     sample: Option<Sample>,
     quiet: u32,
     seen: Vec<u32>,
-    /// What led to the present level.
+    /// Overhead that led to the present level.
     last_ppm: u32,
 }
 
@@ -50,7 +50,7 @@ struct Sample {
 }
 
 impl<'a> Budget<'a> {
-    /// `percent`: of all CPUs together; None only measures.
+    /// `percent`: share of all CPUs together; None only measures.
     pub fn new<'p>(
         programs: impl Iterator<Item = Program<'p>>,
         statistics: Switch,
@@ -74,7 +74,7 @@ impl<'a> Budget<'a> {
         })
     }
 
-    /// To be called every few milliseconds; does little but at the begin and end of a sample.
+    /// Begin or end a sample when it is due. To be called every few milliseconds.
     pub fn tick(&mut self, capture: &mut Capture) -> Result<()> {
         match &self.sample {
             None if Instant::now() >= self.next => self.begin(),
@@ -83,7 +83,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// For the meta: share of all CPUs, in millionths.
+    /// Add the measured overhead to the meta data: shares of all CPUs, in millionths.
     pub fn tell(&self, meta: &mut Value) {
         let mut seen = self.seen.clone();
         seen.sort_unstable();
@@ -142,7 +142,7 @@ impl<'a> Budget<'a> {
         self.note(capture)
     }
 
-    /// Says in a new segment what is being left out.
+    /// Note in a new segment what is being left out.
     pub fn repeat(&self, capture: &mut Capture) -> Result<()> {
         if self.variables.shed > 0 {
             self.note(capture)?;
@@ -159,7 +159,7 @@ impl<'a> Budget<'a> {
         capture.push(Kind::Shed, &shed)
     }
 
-    /// Run time of all our programs, as far as the statistics were on.
+    /// Return the run time of all our programs, as far as the statistics were on.
     fn bpf_ns(&self) -> Result<u64> {
         let mut sum = 0;
         for program in &self.programs {

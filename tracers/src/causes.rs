@@ -1,7 +1,7 @@
-//! What a thread waits for, by the kernel stack on which it sleeps.
+//! Causes of waiting, from the kernel stack on which a thread sleeps.
 //!
-//! The rules are those of the analysis, handed over as data: stack_rules.py says what they mean, and
-//! analysis/tests/unit/test_causes_live.py compares both on the stacks that people recorded.
+//! The rules are those of the analysis, handed over as data: stack_rules.py describes them, and
+//! analysis/tests/unit/test_causes_live.py compares both sides on recorded stacks.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::symbols::Functions;
 
-/// What compilers add to the names of clones of a function.
+/// Suffixes that compilers add to the names of clones of a function.
 const CLONES: [&str; 5] = [".constprop", ".isra", ".part", ".cold", ".llvm"];
 
 /// A frame of a rule.
@@ -56,12 +56,12 @@ impl Rule {
         })
     }
 
-    /// The innermost frame at which a match begins.
+    /// Return the innermost frame at which a match begins.
     fn place(&self, stack: &[&str]) -> Option<usize> {
         (0..stack.len()).find(|at| self.holds(0, *at, stack))
     }
 
-    /// Whether the frames of the rule from `number` on match, the first of them at `at`.
+    /// Return true if the frames of the rule from `number` on match, the first of them at `at`.
     fn holds(&self, number: usize, at: usize, stack: &[&str]) -> bool {
         let frame = &self.frames[number];
         if !frame.names.iter().any(|name| matches(name, stack[at])) {
@@ -77,7 +77,7 @@ impl Rule {
     }
 }
 
-/// Whether a name matches a pattern, of which `*` stands for any characters.
+/// Return true if a name matches a pattern, in which `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -90,13 +90,14 @@ fn matches(pattern: &str, name: &str) -> bool {
         .any(|end| matches(rest, end))
 }
 
-/// A function's name without what compilers add to clones of it.
+/// Return a function's name without the suffixes that compilers add to clones.
 fn bare(name: &str) -> &str {
     let cut = CLONES.iter().filter_map(|clone| name.find(clone)).min();
     &name[..cut.unwrap_or(name.len())]
 }
 
-/// The first rule that matches, or the one of what is done inside of it.
+/// Return the first rule that matches, or, if that rule is `around`, a better one for the inner
+/// frames.
 fn first<'r>(rules: &'r [Rule], stack: &[&str]) -> Option<&'r Rule> {
     let (rule, at) = rules
         .iter()
@@ -122,7 +123,7 @@ fn read(path: &Path) -> Result<Vec<Rule>> {
     }
 }
 
-/// Names the causes of stacks, each but once.
+/// Names the causes of stacks; each distinct stack is judged only once.
 #[derive(Debug)]
 pub struct Causes {
     rules: Vec<Rule>,
@@ -131,7 +132,7 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Reads the rules, and which functions this kernel has.
+    /// Read the rules, and the functions of this kernel.
     pub fn read(path: &Path) -> Result<Causes> {
         Ok(Causes {
             rules: read(path)?,
@@ -140,7 +141,7 @@ impl Causes {
         })
     }
 
-    /// The cause of a sleep on this stack, if a rule names one.
+    /// Return the cause of a sleep on this stack, if a rule names one.
     pub fn of(&mut self, frames: &[u64]) -> Option<&str> {
         let number = match self.known.get(frames) {
             Some(number) => *number,
@@ -158,7 +159,8 @@ impl Causes {
     }
 }
 
-/// Prints the cause of each stack of stdin, "inner < outer" a line; an empty line where no rule names it.
+/// Print the cause of each stack of stdin, one line "inner < outer" each; an empty line if no rule
+/// matches.
 pub fn classify(path: &Path) -> Result<()> {
     let rules = read(path)?;
     for line in std::io::stdin().lock().lines() {

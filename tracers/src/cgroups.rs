@@ -1,4 +1,4 @@
-//! Control groups: where the hierarchies are, which group a systemd unit is, names by id.
+//! Control groups: mounted hierarchies, groups of systemd units, names by id.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::mounts::Mounts;
 
 /// How often the groups are listed again.
 const REFRESH: Duration = Duration::from_secs(10);
-/// Kinds of units that have a control group; a name without one is a service's.
+/// Kinds of units that have a control group; a name without a kind is taken for a service.
 const KINDS: [&str; 3] = [".service", ".slice", ".scope"];
 
 /// Hierarchies and where they are mounted.
@@ -24,12 +24,12 @@ pub struct Hierarchies {
     pub unified: Option<PathBuf>,
     /// v1 `name=systemd`: only its lists of processes are of use.
     pub systemd: Option<PathBuf>,
-    /// v1 `blkio`, where it has limits on block I/O; else v2 has.
+    /// v1 `blkio`, if it is mounted; it then has the limits on block I/O, else v2 has.
     pub blkio: Option<PathBuf>,
 }
 
 impl Hierarchies {
-    /// What is mounted here.
+    /// Find the hierarchies that are mounted here.
     pub fn mounted() -> Result<Self> {
         let mut found = Self::default();
         for mount in Mounts::own().context("Failed to read mounts")?.all {
@@ -48,9 +48,9 @@ impl Hierarchies {
         Ok(found)
     }
 
-    /// The groups of a unit: of every user's, should several have one of that name.
+    /// Return the groups of a unit; if several users have a unit of that name, the groups of all.
     ///
-    /// Those of the v2 hierarchy if it is there, else those of v1.
+    /// The v2 hierarchy is searched first, then v1.
     pub fn of_unit(&self, unit: &str) -> Result<Vec<PathBuf>> {
         let name = match KINDS.iter().any(|kind| unit.ends_with(kind)) {
             true => unit.to_owned(),
@@ -82,7 +82,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those that are there now.
+    /// List the groups that exist now.
     pub fn now() -> Result<Self> {
         let mut names = Self {
             mounted: Hierarchies::mounted()?,
@@ -94,7 +94,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Learns the groups made since, now and then: a shorter life may pass unnoticed.
+    /// List the groups again if the last listing is old; a group that lives shorter may be missed.
     pub fn refresh(&mut self) {
         if self.listed.elapsed() > REFRESH {
             self.list();
@@ -122,8 +122,8 @@ impl Names {
         }
     }
 
-    /// `cgroups` of the capture's meta, the path below the root of the hierarchy ("/" is the root
-    /// itself) of every group, by id; and what `IoLimits::tell` adds.
+    /// Add `cgroups` to the capture's meta: the path of every group below the root of the hierarchy
+    /// ("/" is the root itself), by id; and the fields of `IoLimits::tell`.
     pub fn tell(&mut self, meta: &mut Value) {
         self.list();
         meta["cgroups"] = json!(self.known);
@@ -131,14 +131,15 @@ impl Names {
     }
 }
 
-/// The v2 group of a process, 0 if there is none: `line` of /proc/PID/cgroup is "0::/path".
+/// Return the id of the v2 group of a process, 0 if there is none. `cgroup` is the text of
+/// /proc/PID/cgroup, with a line "0::/path".
 pub fn id_of(root: &Path, cgroup: &str) -> u64 {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
     path.and_then(|path| fs::metadata(root.join(path)).ok())
         .map_or(0, |meta| meta.ino())
 }
 
-/// A group and all groups below it.
+/// Return a group and all groups below it.
 pub fn below(root: &Path) -> impl Iterator<Item = PathBuf> {
     let mut pending = vec![root.to_owned()];
     std::iter::from_fn(move || {
@@ -153,7 +154,7 @@ pub fn below(root: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Processes in a group and in those below it.
+/// Return the processes in a group and in those below it.
 pub fn members(group: &Path) -> Vec<u32> {
     below(group)
         .filter_map(|dir| fs::read_to_string(dir.join("cgroup.procs")).ok())

@@ -34,7 +34,7 @@ pub enum Verb {
     },
 }
 
-/// How much of the tree the snapshot shows.
+/// The part of the tree that the snapshot shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Snapshot {
     /// All of it, walked before the recording begins.
@@ -46,7 +46,7 @@ pub enum Snapshot {
 }
 
 impl Snapshot {
-    /// As meta.json has it.
+    /// Return the name for meta.json.
     pub fn name(self) -> &'static str {
         match self {
             Snapshot::Full => "full",
@@ -56,7 +56,7 @@ impl Snapshot {
     }
 }
 
-/// Of which calls it is noted which code made them.
+/// The calls for which the calling user code is noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum UserCode {
     /// Those that sync.
@@ -141,17 +141,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// Is the capture divided, with every segment kept?
+    /// Return true if the capture is divided into segments that are all kept.
     pub fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_seconds.is_some()
     }
 
-    /// Is this a flight recorder?
+    /// Return true for a flight recorder.
     pub fn keeps_last(&self) -> bool {
         self.last_bytes.is_some() || self.last_seconds.is_some()
     }
 
-    /// Bytes and seconds of a segment, or of the flight recorder's window.
+    /// Return the limits in bytes and seconds of a segment, or of the flight recorder's window.
     pub fn limits(&self) -> (Option<u64>, Option<f64>) {
         if self.keeps_last() {
             (self.last_bytes, self.last_seconds)

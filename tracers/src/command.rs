@@ -1,4 +1,4 @@
-//! The command under observation: started stopped, released when all is attached.
+//! The command under observation: forked first, executed when all programs are attached.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Forks; must be called while this process has one thread.
+    /// Fork; must be called while this process has one thread.
     pub fn fork(words: &[OsString]) -> Result<Command> {
         if !executable(&words[0]) {
             bail!(
@@ -59,7 +59,7 @@ impl Command {
         if pid < 0 {
             bail!("Failed to fork: {}", std::io::Error::last_os_error());
         }
-        // SAFETY: both descriptors were just made and belong to nobody else.
+        // SAFETY: both descriptors were just made and have no other owner.
         let (read, write) =
             unsafe { (OwnedFd::from_raw_fd(pipe[0]), OwnedFd::from_raw_fd(pipe[1])) };
         drop(read);
@@ -69,7 +69,7 @@ impl Command {
         })
     }
 
-    /// Lets the child execute the command.
+    /// Let the child execute the command.
     pub fn release(&mut self) {
         if let Some(gate) = self.gate.take() {
             // SAFETY: one byte from a live buffer to our own pipe.
@@ -77,7 +77,7 @@ impl Command {
         }
     }
 
-    /// Wait status if it has ended.
+    /// Return the wait status if the command has ended.
     pub fn ended(&self) -> Option<i32> {
         let mut status = 0;
         // SAFETY: our own child; status is ours.
@@ -85,14 +85,14 @@ impl Command {
         (pid == self.pid).then_some(status)
     }
 
-    /// Asks it to end.
+    /// Ask the command to end.
     pub fn terminate(&self) {
         // SAFETY: our own child, not yet reaped.
         unsafe { libc::kill(self.pid, libc::SIGTERM) };
     }
 }
 
-/// Is it a program, by path or on PATH?
+/// Return true if it is a program, by path or on PATH.
 fn executable(name: &OsStr) -> bool {
     let is_program = |path: &Path| {
         path.metadata()
@@ -105,7 +105,7 @@ fn executable(name: &OsStr) -> bool {
     std::env::split_paths(&path).any(|dir| is_program(&dir.join(name)))
 }
 
-/// Exit code of a shell for that wait status.
+/// Return the exit code that a shell gives for that wait status.
 pub fn exit_code(status: i32) -> i32 {
     if libc::WIFEXITED(status) {
         libc::WEXITSTATUS(status)

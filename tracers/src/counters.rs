@@ -1,4 +1,4 @@
-//! What the BPF programs counted: records lost, calls that could not be judged.
+//! Counters of the BPF programs: records lost, calls that could not be judged.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags, MapMut};
 use serde_json::{Value, json};
 
-/// Counters that are no loss of a record; numbers as in state.bpf.h.
+/// Counters that do not count lost records; numbers as in state.bpf.h.
 const OTHERS: [(u32, &str); 4] = [
     (48, "calls_unjudged"),
     (49, "compat_calls"),
@@ -19,7 +19,7 @@ const OTHERS: [(u32, &str); 4] = [
 pub struct Counters(BTreeMap<u32, u64>);
 
 impl Counters {
-    /// Reads them.
+    /// Read all counters.
     pub fn read(counts: &MapMut<'_>) -> Result<Counters> {
         let mut found = BTreeMap::new();
         for at in (0..OTHERS[0].0).chain(OTHERS.map(|(at, _)| at)) {
@@ -29,14 +29,14 @@ impl Counters {
         Ok(Counters(found))
     }
 
-    /// Takes from a counter what turned out to be no loss.
+    /// Subtract from a counter what turned out not to be lost.
     pub fn less(&mut self, at: u32, n: u64) {
         if let Some(count) = self.0.get_mut(&at) {
             *count = count.saturating_sub(n);
         }
     }
 
-    /// What was counted after an earlier moment.
+    /// Return the growth of the counters since an earlier moment.
     pub fn since(&self, before: &Counters) -> Counters {
         let grown = |(at, n): (&u32, &u64)| (*at, n.saturating_sub(before.get(*at)));
         Counters(self.0.iter().map(grown).filter(|(_, n)| *n > 0).collect())
@@ -46,7 +46,7 @@ impl Counters {
         self.0.get(&at).copied().unwrap_or(0)
     }
 
-    /// `lost_records` by `enum spsc_kind` (0 = no memory for a task's state), and the other
+    /// Return `lost_records` by `enum spsc_kind` (0 = no memory for a task's state), and the other
     /// counters by their names.
     pub fn meta(&self) -> Value {
         let lost: BTreeMap<_, _> = self.0.range(..OTHERS[0].0).collect();
@@ -58,7 +58,7 @@ impl Counters {
     }
 }
 
-/// Over all CPUs.
+/// Sum a counter over all CPUs.
 fn sum(counts: &MapMut<'_>, at: u32) -> Result<u64> {
     let per_cpu = counts.lookup_percpu(&at.to_ne_bytes(), MapFlags::ANY)?;
     Ok(per_cpu

@@ -1,4 +1,4 @@
-//! Which programs load here? Found out by trying, never by version.
+//! The programs that load on this kernel, found by trying, never by version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use spoolscope_traces::text::shown_json;
 use crate::refusal;
 use crate::skel::{OpenRecorderSkel, RecorderSkelBuilder};
 
-/// Programs without which a recording makes no sense.
+/// Programs without which nothing useful can be recorded.
 const REQUIRED: &[&str] = &[
     "on_enter",
     "on_exit",
@@ -24,7 +24,8 @@ const REQUIRED: &[&str] = &[
     "dump_tasks",
     "watch_kernel_threads",
 ];
-/// What does the work of a program whose tracepoint some kernels lack; loaded only without it.
+/// Programs that replace one whose tracepoint some kernels lack; each is loaded only without the
+/// original.
 const INSTEAD: &[(&str, &str)] = &[
     ("on_uring_submit_sqe", "on_uring_submit"),
     ("in_fault_page", "on_fault_page"),
@@ -32,7 +33,7 @@ const INSTEAD: &[(&str, &str)] = &[
 ];
 /// Programs of tier T1: the split of a call's time.
 const SPLIT: &[&str] = &["on_switch", "on_waking"];
-/// Programs of tier T2: what the journals and the disks did meanwhile.
+/// Programs of tier T2: the events of journals and disks meanwhile.
 const EVIDENCE: &[&str] = &[
     "on_jbd2_start",
     "on_jbd2_locking",
@@ -47,19 +48,19 @@ const EVIDENCE: &[&str] = &[
     "on_rq_complete",
 ];
 
-/// What loads, and why the rest does not.
+/// The programs that load, and the reasons why the others do not.
 #[derive(Debug, Default)]
 pub struct Coverage {
     pub attached: Vec<String>,
     /// Program and reason.
     pub missing: BTreeMap<String, String>,
-    /// Of the missing, those of a filesystem that is not in the kernel now.
+    /// Those of `missing` that belong to a filesystem that is not in the kernel now.
     pub unloaded: BTreeSet<String>,
 }
 
 impl Coverage {
-    /// T0 calls only, T1 with the split of their time, T2 with journals and block requests.
-    /// A filesystem that is not in the kernel has no journal to miss.
+    /// Return the tier: T0 calls only, T1 with the split of their time, T2 with journals and block
+    /// requests. A filesystem that is not in the kernel has no journal that could be missing.
     pub fn tier(&self) -> &'static str {
         let lacks = |names: &[&str]| {
             let missing = |n: &&str| self.missing.contains_key(*n) && !self.unloaded.contains(*n);
@@ -74,7 +75,7 @@ impl Coverage {
         }
     }
 
-    /// As in the trace's meta data and in doctor's answer.
+    /// Return the form for the trace's meta data and doctor's answer.
     pub fn to_json(&self) -> Value {
         let instead: BTreeMap<_, _> = INSTEAD.iter().map(|(by, of)| (of, by)).collect();
         json!({
@@ -83,7 +84,7 @@ impl Coverage {
         })
     }
 
-    /// A program that loaded and cannot run after all.
+    /// Note that a program loaded but cannot run.
     pub fn cannot(&mut self, name: &str, why: &str) {
         self.attached.retain(|attached| attached != name);
         self.missing.insert(name.to_owned(), why.to_owned());
@@ -98,7 +99,7 @@ impl Coverage {
     }
 }
 
-/// A program of the object and what it attaches to: "tp_btf", "sched_switch".
+/// A program of the object with its kind and hook, such as "tp_btf" and "sched_switch".
 #[derive(Debug, Clone)]
 struct Program {
     name: String,
@@ -122,7 +123,7 @@ impl Program {
         found.map(|(_, original)| *original)
     }
 
-    /// Attached to what the kernel's types name, which is looked up before loading.
+    /// Return true if the hook is named in the kernel's types; it is looked up before loading.
     fn has_target(&self) -> bool {
         matches!(self.kind.as_str(), "tp_btf" | "fentry" | "fexit")
     }
@@ -134,7 +135,7 @@ fn open(storage: &mut MaybeUninit<OpenObject>) -> Result<OpenRecorderSkel<'_>> {
         .context("Failed to open the BPF object")
 }
 
-/// All programs, and why the kernel has no place for some of them.
+/// Return all programs, each with the reason if the kernel has no place for it.
 fn programs() -> Result<Vec<(Program, Option<String>)>> {
     let mut storage = MaybeUninit::uninit();
     let mut skel = open(&mut storage)?;
@@ -151,7 +152,7 @@ fn programs() -> Result<Vec<(Program, Option<String>)>> {
     Ok(found)
 }
 
-/// Loads the object with only these programs; the error is libbpf's log and its own word.
+/// Load the object with only these programs; an error is libbpf's log and its message.
 fn try_load(programs: &[&Program]) -> std::result::Result<(), (String, String)> {
     refusal::last_log();
     let mut storage = MaybeUninit::uninit();
@@ -165,11 +166,11 @@ fn try_load(programs: &[&Program]) -> std::result::Result<(), (String, String)> 
     loaded.map_err(|e| (refusal::last_log(), e.to_string()))
 }
 
-/// The programs, before and while the kernel is asked to load them.
+/// The state of the search for programs that load.
 struct Survey {
     coverage: Coverage,
     left: Vec<Program>,
-    /// What it stands in for, the program, and why the kernel has no place for it.
+    /// The original program's name, the stand-in, and the reason if the kernel has no place for it.
     stand_ins: Vec<(&'static str, Program, Option<String>)>,
 }
 
@@ -193,7 +194,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Takes those that stand in for what is missing; false if that changes nothing.
+    /// Add the stand-ins for programs that are missing; return false if there are none to add.
     fn bring_in(&mut self) -> bool {
         let n_before = self.left.len();
         for (original, program, absent) in std::mem::take(&mut self.stand_ins) {
@@ -208,7 +209,8 @@ impl Survey {
         self.left.len() > n_before
     }
 
-    /// Leaves what loads together; the rest is missing, with its reason.
+    /// Drop the programs that the kernel refuses, with their reasons, until the rest loads
+    /// together.
     fn drop_refused(&mut self) -> Result<()> {
         while let Err((log, error)) = try_load(&self.left.iter().collect::<Vec<_>>()) {
             let why = refusal::reason(&log, &error);
@@ -227,13 +229,13 @@ impl Survey {
     }
 }
 
-/// What the kernel has a place for. To load that takes the verifier a second, so that a recording
-/// begins with it, and makes a survey only where something is refused.
+/// Return the programs that the kernel has a place for. Loading takes the verifier a second, so a
+/// recording first tries all of these, and makes a survey only if one is refused.
 pub fn placed() -> Result<Coverage> {
     Ok(Survey::new()?.end())
 }
 
-/// Tries all together; while that fails, without the program that was refused.
+/// Try all programs together; while that fails, without the program that was refused.
 pub fn survey() -> Result<Coverage> {
     let mut survey = Survey::new()?;
     survey.drop_refused()?;
@@ -243,8 +245,8 @@ pub fn survey() -> Result<Coverage> {
     Ok(survey.end())
 }
 
-/// Attaches each program that loaded; one that cannot be attached is missing from then on.
-/// Those that run when they are read, or by a clock, are the caller's.
+/// Attach each program that loaded; one that cannot be attached is missing from then on. Iterators
+/// and programs run by a clock are left to the caller.
 pub fn attach(object: &mut Object, coverage: &mut Coverage) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
@@ -264,7 +266,7 @@ pub fn attach(object: &mut Object, coverage: &mut Coverage) -> Result<Vec<Link>>
     Ok(links)
 }
 
-/// Fails if a program is missing that no recording can do without.
+/// Fail if a program is missing that every recording needs.
 pub fn require(coverage: &Coverage) -> Result<()> {
     for name in REQUIRED {
         if let Some(why) = coverage.missing.get(*name) {
@@ -288,7 +290,7 @@ fn check_host() -> Result<()> {
     Ok(())
 }
 
-/// Prints the survey as JSON.
+/// Print the survey as JSON.
 pub fn doctor() -> Result<()> {
     let coverage = survey()?;
     let usable = require(&coverage).is_ok();

@@ -1,4 +1,4 @@
-//! Directories: opened without leaving a trace where that is allowed, entered, listed.
+//! Directories: opened without a change of access time where that is allowed, entered, listed.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 /// Bytes of directory entries read at once.
 const LISTING: usize = 64 << 10;
 
-/// Gives the calling thread a working directory of its own.
+/// Give the calling thread a working directory of its own.
 pub fn roam() -> Result<()> {
     // SAFETY: a plain system call; it concerns this thread only.
     let own = unsafe { libc::unshare(libc::CLONE_FS) };
@@ -20,11 +20,11 @@ pub fn roam() -> Result<()> {
     Ok(())
 }
 
-/// Opens a directory for listing; our reading leaves no access time where that is allowed.
+/// Open a directory for listing, without changing its access time where that is allowed.
 pub fn open(path: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     for flags in [flags | libc::O_NOATIME, flags] {
-        // SAFETY: the path is NUL-terminated; the descriptor is owned by nobody else.
+        // SAFETY: the path is NUL-terminated; the descriptor has no other owner.
         let fd = unsafe { libc::open(path.as_ptr(), flags) };
         if fd >= 0 {
             // SAFETY: just opened.
@@ -37,8 +37,8 @@ pub fn open(path: &CStr) -> io::Result<OwnedFd> {
     Err(io::Error::last_os_error())
 }
 
-/// Keeps a spool in sight of `watch_kernel_threads`, which learns its superblock by that; what cannot
-/// be opened is not.
+/// Open a spool so that `watch_kernel_threads` sees it and learns its superblock; a spool that
+/// cannot be opened is not seen.
 pub fn hold(mount: &Path) -> io::Result<fs::File> {
     let options = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     fs::File::options()
@@ -47,7 +47,7 @@ pub fn hold(mount: &Path) -> io::Result<fs::File> {
         .open(mount)
 }
 
-/// Makes it the working directory of the calling thread.
+/// Make it the working directory of the calling thread.
 pub fn enter(directory: &OwnedFd) -> Result<()> {
     // SAFETY: a live descriptor.
     let entered = unsafe { libc::fchdir(directory.as_raw_fd()) };
@@ -55,7 +55,7 @@ pub fn enter(directory: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// All names of a directory but "." and "..".
+/// Return all names of a directory except "." and "..".
 pub fn entries(directory: &OwnedFd) -> Result<Vec<CString>> {
     /// Offset of `d_name` in `struct linux_dirent64`, and of its `d_reclen`.
     const NAME: usize = 19;

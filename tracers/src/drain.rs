@@ -11,7 +11,7 @@ use crate::segments::Segments;
 use crate::user_stacks::NEAR_WORDS;
 use crate::views::{self, Question, Views};
 
-/// As in state.bpf.h.
+/// `RING_VIEW` of state.bpf.h.
 const RING_VIEW: u16 = 256;
 
 /// `struct ring_head` of state.bpf.h.
@@ -22,7 +22,7 @@ struct RingHead {
     len1: u16,
     len2: u16,
     stride: u32,
-    /// Of a call: how its absolute names are meant.
+    /// For a call: the view by which its absolute names are resolved.
     view: u32,
 }
 
@@ -34,13 +34,13 @@ fn record<T: Pod>(bytes: &[u8]) -> Option<(T, &[u8])> {
     Some((bytemuck::pod_read_unaligned(record), &bytes[size..]))
 }
 
-/// Text up to its length or its first NUL.
+/// Return the text up to its length or its first NUL.
 fn text(bytes: &[u8], at: usize, len: u16) -> &[u8] {
     let slice = bytes.get(at..at + usize::from(len)).unwrap_or_default();
     slice.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// n_frames, pad, frames.
+/// Return the frames; the bytes are n_frames, pad, frames.
 fn frames(bytes: &[u8]) -> Vec<u64> {
     let Some((n, rest)) = record::<[u32; 2]>(bytes) else {
         return Vec::new();
@@ -51,7 +51,8 @@ fn frames(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// Stores one ring record in the segment of its time. Unknown kinds cannot occur: both sides are one build.
+/// Store one ring record in the segment of its time. Unknown kinds cannot occur: both sides are one
+/// build.
 pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Result<()> {
     let Some((head, rest)) = record::<RingHead>(bytes) else {
         return Ok(());
@@ -90,7 +91,7 @@ pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Re
     }
 }
 
-/// An operation that was refused at once has only the time of its submission.
+/// Store an operation; one that was refused at once has only the time of its submission.
 fn store_uring(segments: &mut Segments, operation: &Uring) -> Result<()> {
     let time_ns = operation.done_ns.max(operation.submit_ns);
     segments.at(time_ns).push(Kind::Uring, operation)

@@ -1,7 +1,7 @@
-//! What processes hold of spool files that no descriptor shows: file locks and mappings.
+//! Spool files that processes hold without a descriptor showing it: file locks and mappings.
 //!
-//! Both files of /proc give the superblock's device, as the spools' are; stat(2) has others for
-//! btrfs subvolumes.
+//! Both files of /proc name the superblock's device, as `Spool::dev` does; stat(2) gives other
+//! devices for btrfs subvolumes.
 
 use std::fs;
 use std::sync::mpsc::SyncSender;
@@ -16,14 +16,14 @@ use spoolscope_traces::records::{
 use crate::host::clock;
 use crate::snapshot::Found;
 
-/// Readings of the list of locks at most.
+/// Most readings of the list of locks.
 const READINGS: usize = 9;
 
-/// Sends every lock on wanted files, held or waited for.
+/// Send every lock on wanted files, held or waited for.
 ///
-/// The kernel gives the list out page by page, counting: of locks that come and go meanwhile,
-/// anybody's, another one is told twice or not at all. So it is read until two readings in a row
-/// are the same, or else what most of them have is taken.
+/// The kernel prints the list page by page and finds its place by counting. When any process takes
+/// or releases a lock meanwhile, another lock may appear twice or not at all. So the list is read
+/// until two readings in a row are the same; failing that, the locks in most readings are taken.
 pub fn locks(wanted: impl Fn(u32, u64) -> bool, to: &SyncSender<Found>) -> Result<()> {
     let (mut ts_ns, first) = read_locks(&wanted)?;
     let mut readings = vec![first];
@@ -43,7 +43,7 @@ pub fn locks(wanted: impl Fn(u32, u64) -> bool, to: &SyncSender<Found>) -> Resul
     Ok(())
 }
 
-/// Each lock as often as more than half of the readings have it at least.
+/// Return each lock as often as more than half of the readings contain it.
 fn of_most(readings: &[Vec<HeldLock>]) -> Vec<HeldLock> {
     let mut found: Vec<(HeldLock, usize)> = Vec::new();
     let mut places: FxHashMap<(&[u8], usize), usize> = FxHashMap::default();
@@ -64,7 +64,7 @@ fn of_most(readings: &[Vec<HeldLock>]) -> Vec<HeldLock> {
     most.map(|(lock, _)| *lock).collect()
 }
 
-/// The locks on wanted files, and when that was.
+/// Return the locks on wanted files, and when they were read.
 pub fn read_locks(wanted: impl Fn(u32, u64) -> bool) -> Result<(u64, Vec<HeldLock>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
     let text = fs::read_to_string("/proc/locks").context("Failed to read /proc/locks")?;
@@ -75,10 +75,10 @@ pub fn read_locks(wanted: impl Fn(u32, u64) -> bool) -> Result<(u64, Vec<HeldLoc
     ))
 }
 
-/// Every mapping that a process has of files of wanted devices, with its path.
+/// Return every mapping that a process has of files of wanted devices, with its path.
 pub fn mappings(pid: u32, wanted: impl Fn(u32) -> bool) -> Vec<(Mapping, Vec<u8>)> {
     let ts_ns = clock(libc::CLOCK_MONOTONIC) as u64;
-    // A process that has ended meanwhile has none.
+    // A process that has ended meanwhile has no mappings.
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n').filter_map(parse_mapping);
     lines
@@ -96,8 +96,8 @@ pub fn mappings(pid: u32, wanted: impl Fn(u32) -> bool) -> Vec<(Mapping, Vec<u8>
         .collect()
 }
 
-/// "1: POSIX  ADVISORY  WRITE 123 fe:00:456 0 EOF", with "->" before the class of one that is
-/// waited for; proc_locks(5).
+/// Parse a line of proc_locks(5): "1: POSIX  ADVISORY  WRITE 123 fe:00:456 0 EOF", with "->" before
+/// the class of a lock that is waited for.
 fn parse_lock(line: &str) -> Option<HeldLock> {
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
     let waiting = words.first() == Some(&"->");
@@ -112,7 +112,7 @@ fn parse_lock(line: &str) -> Option<HeldLock> {
         start,
         length: end.map_or(0, |end| end - start + 1),
         dev: device_of(device)?,
-        pid: pid.parse().unwrap_or(0), // -1 where it belongs to an open file
+        pid: pid.parse().unwrap_or(0), // -1 for a lock of an open file
         kind: match class {
             "POSIX" => LOCK_POSIX,
             "OFDLCK" => LOCK_OPEN_FILE,
@@ -126,7 +126,8 @@ fn parse_lock(line: &str) -> Option<HeldLock> {
     })
 }
 
-/// "7f00-7f01 rw-s 00001000 fe:00 456    /path", proc_pid_maps(5); with the path.
+/// Parse a line of proc_pid_maps(5), "7f00-7f01 rw-s 00001000 fe:00 456    /path"; return the path
+/// too.
 fn parse_mapping(line: &[u8]) -> Option<(Mapping, Vec<u8>)> {
     let mut words = line.splitn(6, |byte| *byte == b' ');
     let mut word = || std::str::from_utf8(words.next()?).ok();
@@ -152,7 +153,7 @@ fn parse_mapping(line: &[u8]) -> Option<(Mapping, Vec<u8>)> {
     Some((mapping, words.next()?.trim_ascii_start().to_vec()))
 }
 
-/// Hexadecimal major:minor, as the kernel packs it.
+/// Parse hexadecimal major:minor and pack it as the kernel does.
 fn device_of(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(':')?;
     let number = |text| u32::from_str_radix(text, 16).ok();

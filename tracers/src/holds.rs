@@ -1,7 +1,7 @@
-//! How long processes hold file locks.
+//! The time for which processes have held file locks.
 //!
-//! The kernel lists locks, but not since when they are held. A lock that is in the list twice may have
-//! been given up and taken again meanwhile: the recorded calls tell.
+//! The kernel lists locks, but not when they were taken. A lock that is in two readings may have
+//! been released and taken again between them; the recorded calls show that.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -17,15 +17,16 @@ use crate::under_way::text;
 const FCNTL: u16 = id_of("fcntl");
 const FLOCK: u16 = id_of("flock");
 const CLOSE: u16 = id_of("close");
-/// fcntl's commands that take locks or give them up.
+/// Commands of fcntl that take or release locks.
 const LOCKING: [u64; 4] = [6, 7, 37, 38];
-/// The list of locks may lack one in one reading, when others come and go.
+/// Readings without a lock after which it counts as released: one reading may lack a lock when
+/// others come and go.
 const ABSENCES: u32 = 2;
 
-/// Which lock: kind, exclusive, device, inode, process, start, length.
+/// Identity of a lock: kind, exclusive, device, inode, process, start, length.
 type Lock = (u8, u8, u32, u64, u32, i64, i64);
 
-/// A lock, and since when it is held at least.
+/// A lock, and the latest time at which it may have been taken.
 #[derive(Debug, Clone, Copy)]
 pub struct Hold {
     lock: HeldLock,
@@ -35,22 +36,22 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The process that took it; 0: nobody knows, it belongs to an open file.
+    /// Return the process that took it; 0 if unknown, because the lock belongs to an open file.
     pub fn pid(&self) -> u32 {
         self.lock.pid
     }
 
-    /// How long it has been held.
+    /// Return how long it has been held.
     pub fn ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.since_ns)
     }
 
-    /// Tells it from every other one, and from itself taken again.
+    /// Return a name that differs from every other hold, also from the same lock taken again.
     pub fn name(&self) -> String {
         format!("{:?} {}", key(&self.lock), self.since_ns)
     }
 
-    /// What the frozen trace is told of it.
+    /// Return the description that the frozen trace gets.
     pub fn told(&self, now_ns: u64) -> Value {
         let lock = &self.lock;
         let comm = std::fs::read(format!("/proc/{}/comm", lock.pid)).unwrap_or_default();
@@ -68,11 +69,11 @@ impl Hold {
     }
 }
 
-/// The locks that are held, as far as was seen.
+/// The locks that are held, as far as they were seen.
 #[derive(Debug, Default)]
 pub struct Holds {
     held: FxHashMap<Lock, Hold>,
-    /// Calls that took locks or gave them up since the last look.
+    /// Calls that took or released locks since the last reading.
     calls: Vec<Syscall>,
 }
 
@@ -83,7 +84,7 @@ fn key(lock: &HeldLock) -> Lock {
 }
 
 impl Holds {
-    /// A call has returned.
+    /// Note a call that has returned.
     pub fn called(&mut self, call: &Syscall) {
         let locks = match call.call {
             FCNTL => LOCKING.contains(&call.args[1]),
@@ -96,7 +97,7 @@ impl Holds {
         }
     }
 
-    /// Reads the list of locks on files of wanted devices; returns when that was.
+    /// Read the list of locks on files of wanted devices; return when it was read.
     pub fn look(&mut self, wanted: impl Fn(u32) -> bool) -> Result<u64> {
         let (now_ns, found) = held::read_locks(|dev, _| wanted(dev))?;
         self.see(now_ns, &found);
@@ -125,7 +126,7 @@ impl Holds {
         self.calls.clear();
     }
 
-    /// Locks that were held longer, the longest first.
+    /// Return the locks that were held longer than the limit, the longest first.
     pub fn longer_than(&self, limit_ns: u64, now_ns: u64) -> Vec<Hold> {
         let long = self.held.values().filter(|hold| hold.ns(now_ns) > limit_ns);
         let mut long: Vec<Hold> = long.copied().collect();
@@ -134,7 +135,7 @@ impl Holds {
     }
 }
 
-/// May that call have taken the lock, or given it up?
+/// Return true if that call may have taken or released the lock.
 fn is_about(call: &Syscall, lock: &HeldLock) -> bool {
     if (call.dev, call.ino) != (lock.dev, lock.ino) || (lock.pid != 0 && lock.pid != call.pid) {
         return false;
@@ -147,7 +148,8 @@ fn is_about(call: &Syscall, lock: &HeldLock) -> bool {
     }
 }
 
-/// Is the range of a call that of the lock, or a part of it? Counted from the end of the file it may be.
+/// Return true if the ranges of the call and the lock overlap, or may: a range counted from the end
+/// of the file is not known.
 fn overlap(call: &Syscall, lock: &HeldLock) -> bool {
     let end = |start: i64, length: i64| match length {
         0 => i64::MAX,
@@ -217,7 +219,7 @@ mod tests {
         holds.see(200, &[]);
         holds.see(300, &[flock]);
         assert_eq!(since(&holds), [90]);
-        holds.called(&call(CLOSE, -1, 350)); // of one of two descriptors
+        holds.called(&call(CLOSE, -1, 350)); // one of two descriptors
         let waiting = HeldLock {
             waiting: 1,
             pid: 9,

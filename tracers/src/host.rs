@@ -13,21 +13,21 @@ use crate::mounts::{Mount, Mounts};
 /// A filesystem that is recorded, or a directory of one.
 #[derive(Debug, Clone)]
 pub struct Spool {
-    /// Its directory: the mount point, or one below.
+    /// Its directory: the mount point, or a directory below it.
     pub mount: PathBuf,
     pub fstype: String,
     pub options: String,
     pub source: String,
     /// `super_block.s_dev` as the kernel packs it: major << 20 | minor.
     pub dev: u32,
-    /// The same directory as seen from the root of the filesystem; "/": all of it is the spool.
+    /// The same directory as seen from the root of the filesystem; "/" if all of it is the spool.
     pub root: PathBuf,
     /// The mount that it lies on.
     pub id: u32,
 }
 
 impl Spool {
-    /// The spool that a directory is.
+    /// Return the spool of a directory.
     pub fn at(path: &Path) -> Result<Spool> {
         let Some(path) = path.canonicalize().ok().filter(|path| path.is_dir()) else {
             bail!(
@@ -47,22 +47,22 @@ impl Spool {
         })
     }
 
-    /// Other directories of its filesystem are none of it.
+    /// Return true if the spool is only a part of its filesystem.
     pub fn is_part(&self) -> bool {
         self.root != Path::new("/")
     }
 
-    /// A place in the filesystem `dev`, as seen from its root, belongs to it.
+    /// Return true if a place in the filesystem `dev`, as seen from its root, belongs to the spool.
     pub fn holds(&self, dev: u32, place: &Path) -> bool {
         self.dev == dev && place.starts_with(&self.root)
     }
 
-    /// Disks below it, kernel-packed; empty for filesystems without one.
+    /// Return the disks below it, kernel-packed; empty for filesystems without a disk.
     pub fn disks(&self) -> Vec<u32> {
         disks_of(&self.source)
     }
 
-    /// Features that mkfs decided; None where they are not known.
+    /// Return the features that mkfs decided; None where they are not known.
     fn features(&self) -> Option<Vec<&'static str>> {
         let is_ext = matches!(self.fstype.as_str(), "ext2" | "ext3" | "ext4");
         is_ext.then(|| ext_features(Path::new(&self.source)))?
@@ -77,7 +77,7 @@ impl Spool {
     }
 }
 
-/// The mount that a path lies on.
+/// Return the mount that a path lies on.
 pub fn mount_of(path: &Path) -> Result<Mount> {
     let Ok(path) = path.canonicalize() else {
         bail!("no such directory: {}: mkdir it", path.display());
@@ -87,7 +87,7 @@ pub fn mount_of(path: &Path) -> Result<Mount> {
     found.context("Failed to find the mount of a path")
 }
 
-/// Disks that hold what was mounted from `source`.
+/// Return the disks that hold what was mounted from `source`.
 fn disks_of(source: &str) -> Vec<u32> {
     let btrfs = btrfs_disks(source);
     if !btrfs.is_empty() {
@@ -101,8 +101,8 @@ fn disks_of(source: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Where the superblock of ext2, ext3 and ext4 lies, and what in it says of features: as in
-/// fs/ext4/ext4.h. Only what changes how names are found and how the journal works has a name here.
+/// Superblock of ext2, ext3 and ext4: its place, and the feature bits in it, from fs/ext4/ext4.h.
+/// Only features that change how names are found or how the journal works are listed.
 const EXT_SUPERBLOCK: u64 = 1024;
 const EXT_MAGIC: (usize, u16) = (0x38, 0xef53);
 const EXT_FEATURES: [(usize, u32, &str); 6] = [
@@ -114,7 +114,7 @@ const EXT_FEATURES: [(usize, u32, &str); 6] = [
     (0x64, 0x400, "metadata_csum"),
 ];
 
-/// Features of an ext2, ext3 or ext4 by its superblock; None for anything else.
+/// Return the features in the superblock of an ext2, ext3 or ext4; None for anything else.
 fn ext_features(device: &Path) -> Option<Vec<&'static str>> {
     let mut block = [0u8; 1024];
     fs::File::open(device)
@@ -132,7 +132,7 @@ fn ext_features(device: &Path) -> Option<Vec<&'static str>> {
     Some(EXT_FEATURES.iter().filter_map(has).collect())
 }
 
-/// Prints the disks below some mount points.
+/// Print the disks below some mount points.
 pub fn print_disks(mounts: &[PathBuf]) -> Result<()> {
     for mount in mounts {
         for disk in Spool::at(mount)?.disks() {
@@ -142,7 +142,7 @@ pub fn print_disks(mounts: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Appends what the disks are made of, and what that is made of, while there is room.
+/// Append the devices that the disks are made of, recursively, while there is room.
 pub fn add_disks_below(disks: &mut Vec<u32>, room: usize) {
     let mut at = 0;
     while at < disks.len() {
@@ -155,8 +155,8 @@ pub fn add_disks_below(disks: &mut Vec<u32>, room: usize) {
     }
 }
 
-/// What a disk is made of: a loop device of the disks that hold its file; dm and md of
-/// their members.
+/// Return the devices that a disk is made of: for a loop device the disks that hold its file, for
+/// dm and md the members.
 fn disks_below(disk: u32) -> Vec<u32> {
     let sys = format!("/sys/dev/block/{}:{}", disk >> 20, disk & 0xf_ffff);
     let sys = Path::new(&sys);
@@ -180,7 +180,7 @@ fn disks_below(disk: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Every process that runs now.
+/// Return every process that runs now.
 pub fn running() -> Result<Vec<u32>> {
     let entries = fs::read_dir("/proc").context("Failed to list /proc")?;
     let names = entries.flatten().map(|entry| entry.file_name());
@@ -189,8 +189,8 @@ pub fn running() -> Result<Vec<u32>> {
         .collect())
 }
 
-/// The device of a superblock, as the kernel packs it; 0 where stat(2) has another one: that of
-/// a btrfs subvolume is anonymous.
+/// Return the device of a superblock, as the kernel packs it; 0 where stat(2) gives another device:
+/// that of a btrfs subvolume is anonymous.
 pub fn device(meta: &fs::Metadata) -> u32 {
     match libc::major(meta.dev()) {
         0 => 0,
@@ -202,7 +202,7 @@ fn pack(major: u32, minor: u32) -> u32 {
     major << 20 | minor
 }
 
-/// A partition's requests carry the whole disk.
+/// Return the whole disk of a partition, because requests carry that.
 fn whole_disk(major: u32, minor: u32) -> u32 {
     let sys = format!("/sys/dev/block/{major}:{minor}");
     let parent = Path::new(&sys)
@@ -215,13 +215,13 @@ fn whole_disk(major: u32, minor: u32) -> u32 {
         .unwrap_or_else(|| pack(major, minor))
 }
 
-/// "major:minor", kernel-packed.
+/// Parse "major:minor" and pack it as the kernel does.
 pub fn parse_dev(text: &str) -> Option<u32> {
     let (major, minor) = text.trim().split_once(':')?;
     Some(pack(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// All members of the btrfs that `source` belongs to.
+/// Return all members of the btrfs that `source` belongs to.
 fn btrfs_disks(source: &str) -> Vec<u32> {
     let Some(name) = Path::new(source).file_name() else {
         return Vec::new();
@@ -261,7 +261,7 @@ fn size_bytes(path: &Path) -> u64 {
     buffer.f_blocks * buffer.f_bsize as u64
 }
 
-/// Release and machine of the running kernel, as `uname -rm` gives them.
+/// Return release and machine of the running kernel, as `uname -rm` prints them.
 pub fn kernel() -> (String, String) {
     // SAFETY: plain out-parameter; an all-zero utsname is valid.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };
@@ -275,18 +275,18 @@ pub fn kernel() -> (String, String) {
     (text(&names.release), text(&names.machine))
 }
 
-/// Reads a clock in nanoseconds.
+/// Read a clock, in nanoseconds.
 pub fn clock(id: libc::clockid_t) -> i64 {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: t is ours; both clocks used exist on every Linux.
+    // SAFETY: t is ours; the clocks in use exist on every Linux.
     unsafe { libc::clock_gettime(id, &raw mut t) };
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Length of a jiffy: what the coarse clocks step by.
+/// Return the length of a jiffy, the step of the coarse clocks.
 pub fn jiffy_ns() -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -297,7 +297,7 @@ pub fn jiffy_ns() -> u64 {
     t.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC and CLOCK_REALTIME of the same moment, to within the read itself.
+/// Return CLOCK_MONOTONIC and CLOCK_REALTIME of the same moment, to within the read itself.
 pub fn clock_pair() -> (i64, i64) {
     let before = clock(libc::CLOCK_MONOTONIC);
     let real = clock(libc::CLOCK_REALTIME);
@@ -305,7 +305,7 @@ pub fn clock_pair() -> (i64, i64) {
     (before + (after - before) / 2, real)
 }
 
-/// Lets this thread run before others: on a machine with ten ready tasks a CPU the rings would
+/// Give this thread priority over others: on a machine with ten ready tasks per CPU the rings would
 /// fill while it waits for its turn. It works some milliseconds a second. Without CAP_SYS_NICE
 /// nothing changes.
 pub fn come_first() {
@@ -313,9 +313,9 @@ pub fn come_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
 
-/// Undoes it, for a thread that inherited it.
+/// Undo `come_first` for a thread that inherited the priority.
 pub fn come_as_others() {
-    // SAFETY: plain numbers. What the operator made of our priority, if it is lower, stays.
+    // SAFETY: plain numbers. A lower priority that the operator gave us stays.
     unsafe {
         if libc::getpriority(libc::PRIO_PROCESS, 0) < 0 {
             libc::setpriority(libc::PRIO_PROCESS, 0, 0);
@@ -323,7 +323,8 @@ pub fn come_as_others() {
     }
 }
 
-/// Bytes that disks read for this process so far, metadata too; `None` where they are not counted.
+/// Return the bytes that disks read for this process so far, metadata included; `None` where they
+/// are not counted.
 pub fn bytes_read() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let line = text
@@ -332,7 +333,7 @@ pub fn bytes_read() -> Option<u64> {
     line.parse().ok()
 }
 
-/// CPU time this process has used, nanoseconds.
+/// Return the CPU time that this process has used, in nanoseconds.
 pub fn cpu_time() -> i64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -1,4 +1,4 @@
-//! Limits of control groups on block I/O: how much a second which group may do on which disk.
+//! Limits of control groups on block I/O: the rate that a group may use on a disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,20 +24,20 @@ const V2: [(&str, &str); 4] = [
     ("wiops", "write_iops"),
 ];
 
-/// By disk, then by what is limited.
+/// By disk, then by the name of the limit.
 type Limits = BTreeMap<u32, BTreeMap<&'static str, u64>>;
 
 /// The limits seen at some time of the recording, and the groups that they are for.
 #[derive(Debug, Default)]
 pub struct IoLimits {
-    /// By group; of a limit that was changed the last one seen.
+    /// By group; if a limit was changed, the last one seen.
     limits: BTreeMap<String, Limits>,
     /// Paths of the groups with a limit and of those below them, by id.
     groups: BTreeMap<u64, String>,
 }
 
 impl IoLimits {
-    /// Learns what holds now; `root` is where the hierarchy of block I/O is mounted.
+    /// Read the present limits; `root` is where the hierarchy of block I/O is mounted.
     pub fn look(&mut self, root: &Path) {
         self.below(root, root, false);
     }
@@ -63,7 +63,7 @@ impl IoLimits {
         }
     }
 
-    /// `io_limits` and `io_cgroups` of the capture's meta.
+    /// Add `io_limits` and `io_cgroups` to the capture's meta.
     pub fn tell(&self, meta: &mut Value) {
         let rows = self.limits.iter().flat_map(|(group, disks)| {
             disks.iter().map(move |(dev, limits)| {
@@ -91,7 +91,7 @@ fn limits_of(group: &Path) -> Limits {
     for (dev, words) in read("io.max").lines().filter_map(of_disk) {
         for (name, number) in words.split(' ').filter_map(|word| word.split_once('=')) {
             let what = V2.iter().find(|(word, _)| *word == name);
-            // "max" is none.
+            // "max" means no limit.
             if let (Some((_, what)), Ok(n)) = (what, number.parse()) {
                 found.entry(dev).or_default().insert(what, n);
             }
@@ -100,7 +100,7 @@ fn limits_of(group: &Path) -> Limits {
     found
 }
 
-/// A line "major:minor rest".
+/// Split a line "major:minor rest".
 fn of_disk(line: &str) -> Option<(u32, &str)> {
     let (dev, rest) = line.split_once(' ')?;
     Some((parse_dev(dev)?, rest.trim()))

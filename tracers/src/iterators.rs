@@ -1,4 +1,4 @@
-//! BPF iterators: attached once, read when asked.
+//! BPF iterators: attached once, read on request.
 
 use std::fs;
 use std::io::Read;
@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, ProgramMut};
 use spoolscope_traces::records::Task;
 
-/// Attaches an iterator, which then may be opened many times.
+/// Attach an iterator, which then may be opened many times.
 pub fn attach(program: &ProgramMut<'_>) -> Result<Link> {
     program.attach().context("Failed to attach an iterator")
 }
 
-/// Opens a BPF iterator for one reading.
+/// Open a BPF iterator for one reading.
 pub fn open(link: &Link) -> Result<OwnedFd> {
     // SAFETY: a live link of an iterator program.
     let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };
@@ -23,11 +23,11 @@ pub fn open(link: &Link) -> Result<OwnedFd> {
             std::io::Error::from_raw_os_error(-fd)
         );
     }
-    // SAFETY: just created, owned by nobody else.
+    // SAFETY: just created, with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Reads a BPF iterator to its end.
+/// Read a BPF iterator to its end.
 pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::from(iterator)
@@ -36,7 +36,7 @@ pub fn read_all(iterator: OwnedFd) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads an iterator that writes task records.
+/// Read an iterator that writes task records.
 pub fn tasks(link: &Link) -> Result<Vec<Task>> {
     let bytes = read_all(open(link)?)?;
     let records = bytes.chunks_exact(size_of::<Task>());

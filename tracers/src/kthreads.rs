@@ -1,4 +1,4 @@
-//! Kernel threads that work for the spools, by the names the kernel gives them.
+//! Kernel threads that work for the spools, by name.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ const JBD2: u32 = 2;
 /// Bytes of a thread's name, with NUL.
 const COMM: usize = 16;
 
-/// Writes the names to look for; more than there is room for are left out.
+/// Write the names to look for; names beyond the room in the table are left out.
 pub fn apply(rodata: &mut types::rodata, spools: &[Spool]) {
     let mut names: Vec<(String, u32)> = spools.iter().flat_map(of).collect();
     names.sort();
@@ -24,14 +24,15 @@ pub fn apply(rodata: &mut types::rodata, spools: &[Spool]) {
         for (to, from) in slot.name.iter_mut().zip(bytes) {
             *to = *from as _;
         }
-        // A name cut at 15 bytes, or ending in NUL here, ends so there as well.
+        // A name that is cut at 15 bytes, or that ends in NUL here, ends at the same place in the
+        // kernel.
         slot.length = bytes.len() as u32;
         slot.kind = *kind;
     }
     rodata.n_watch = names.len() as u32;
 }
 
-/// What the kernel calls the threads of a spool, and what they are to the recorder.
+/// Return the names of the kernel threads of a spool, and their kinds.
 fn of(spool: &Spool) -> Vec<(String, u32)> {
     let Some(filesystem) = filesystems::by_type(&spool.fstype) else {
         return Vec::new();
@@ -52,8 +53,8 @@ fn of(spool: &Spool) -> Vec<(String, u32)> {
         .collect()
 }
 
-/// "jbd2/sda1-", "xfsaild/sda1\0": the device as in /sys/dev/block. None if the name needs one, and
-/// the filesystem has none. What is no beginning ends in NUL.
+/// Fill in the device as in /sys/dev/block: "jbd2/sda1-", "xfsaild/sda1\0". None if the name needs
+/// a device and the filesystem has none. A name that is not just a prefix ends in NUL.
 fn filled(name: &str, device: Option<&str>, number: &str) -> Option<String> {
     if name.contains("{") && device.is_none() {
         return None;

@@ -1,8 +1,9 @@
 //! `--snapshot touched`: lists the directories that calls use, soon after their first use.
 //!
-//! A directory is reached by its path from the mount; those above it get a row each. One that
-//! has been listed is known again by its inode and time of birth, wherever it lies by then. What
-//! happened before a name was met is in the stream, and is undone by the reader (start.py).
+//! A directory is reached by its path from the mount; each directory above it gets a row. A
+//! directory that has been listed is recognised by its inode and time of birth, also after a
+//! rename. The stream holds what happened before a name was looked at; the reader (start.py) undoes
+//! that.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -22,48 +23,49 @@ use crate::rows::{Names, Rows};
 
 /// Symbolic links followed on the way to one directory.
 const MOST_LINKS: u32 = 8;
-/// `Wanted::listed_ns` of a directory that was not there.
+/// `Wanted::listed_ns` of a directory that was not found.
 pub const FAILED: u64 = u64::MAX;
 
 /// A directory that a call used.
 #[derive(Debug)]
 pub struct Wanted {
     pub path: Vec<u8>,
-    /// CLOCK_MONOTONIC when all its names had been looked at; 0: not yet.
+    /// CLOCK_MONOTONIC when all its names had been looked at; 0 before that.
     pub listed_ns: AtomicU64,
 }
 
-/// What is to be looked at.
+/// A request to the lister.
 #[derive(Debug)]
 pub enum Wish {
     /// All names of a directory.
     Directory(Arc<Wanted>),
-    /// One name, which came from a directory that has not been listed.
+    /// One name, moved here from a directory that has not been listed.
     Name(Vec<u8>),
 }
 
-/// Says when to begin anew and when to end.
+/// Controls the lister: when it begins anew and when it ends.
 #[derive(Debug, Default)]
 pub struct Control {
     /// The segment being recorded, from 1: each has its own tree.
     pub segment: AtomicU32,
-    /// Nothing more is to be listed.
+    /// True if nothing more is to be listed.
     pub stop: AtomicBool,
 }
 
-/// An inode is given out again; with its time of birth it is told from the one before.
+/// Device, inode and time of birth: an inode number is reused, and the time of birth distinguishes
+/// the files.
 type Identity = (u32, u64, i64);
 
 #[derive(Debug)]
 struct Lister<'a> {
     spools: &'a [Spool],
     rows: Rows<'a, Names>,
-    /// Rows of directories that were met, and whether they have been listed.
+    /// Row of each directory that was met, and true if it has been listed.
     known: HashMap<Identity, (u32, bool)>,
     control: &'a Control,
 }
 
-/// A directory that was reached.
+/// A directory that is now the working directory.
 struct Reached<'a> {
     spool: &'a Spool,
     fd: OwnedFd,
@@ -71,7 +73,7 @@ struct Reached<'a> {
     row: u32,
 }
 
-/// Fulfils wishes until there are no more, and ends then.
+/// Fulfil wishes until the channel closes or `control.stop` is set.
 pub fn run(
     spools: &[Spool],
     rate: Option<u32>,
@@ -87,7 +89,7 @@ pub fn run(
             break;
         }
         if of != control.segment.load(Ordering::Relaxed) {
-            continue; // that segment is over
+            continue; // that segment has ended
         }
         if of != segment {
             segment = of;
@@ -140,9 +142,9 @@ impl<'a> Lister<'a> {
         Ok(())
     }
 
-    /// Looks at one name of the working directory.
+    /// Look at one name of the working directory.
     fn look(&mut self, at: &Reached<'_>, name: &CStr) -> Result<()> {
-        // Gone meanwhile, or another filesystem that is mounted here.
+        // The name is gone, or another filesystem is mounted there.
         let Ok(found) = attributes::of(name) else {
             return Ok(());
         };
@@ -157,7 +159,7 @@ impl<'a> Lister<'a> {
         Ok(())
     }
 
-    /// Goes to a directory, which becomes the working directory, by those above it.
+    /// Go to a directory step by step from the mount; it becomes the working directory.
     fn reach(&mut self, path: &[u8], links: u32) -> Result<Option<Reached<'a>>> {
         let path = Path::new(OsStr::from_bytes(path));
         let fits = self.spools.iter().filter(|s| path.starts_with(&s.mount));
@@ -193,7 +195,7 @@ impl<'a> Lister<'a> {
                 return Ok(None);
             };
             if attributes::inode(&fd)? != found.ino {
-                return Ok(None); // another one has that name now
+                return Ok(None); // the name now belongs to another directory
             }
             let row = self.row_of(spool, &found, at.row, &name)?;
             let identity = identity(spool, &found);
@@ -208,7 +210,7 @@ impl<'a> Lister<'a> {
         Ok(Some(at))
     }
 
-    /// The directory that is mounted.
+    /// Go to the spool's mount point.
     fn top(&mut self, spool: &'a Spool) -> Result<Option<Reached<'a>>> {
         let mount = CString::new(spool.mount.as_os_str().as_bytes())?;
         let failed = || format!("Failed to look at {}", spool.mount.display());
@@ -225,7 +227,7 @@ impl<'a> Lister<'a> {
         }))
     }
 
-    /// The row of a directory; added when it is met first.
+    /// Return the row of a directory; it is added when the directory is met first.
     fn row_of(
         &mut self,
         spool: &Spool,

@@ -1,6 +1,6 @@
 //! `spoolscope-record`: captures the system calls on mail spools with eBPF.
 //!
-//! It needs CAP_BPF and CAP_PERFMON; everything that does not, is Python's.
+//! It needs CAP_BPF and CAP_PERFMON; work that needs no capability is done in Python.
 
 mod aliases;
 mod answer;
@@ -53,7 +53,7 @@ mod walk;
 mod ways;
 mod workers;
 
-// Generated code: the workspace's lints are not its concern.
+// Generated code: the workspace's lints do not apply to it.
 #[allow(missing_docs, missing_debug_implementations)]
 #[allow(
     clippy::all,

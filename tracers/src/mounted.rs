@@ -1,5 +1,5 @@
-//! Notices when spools are unmounted: their calls are recorded by device, so that nothing else
-//! would tell.
+//! Notices when spools are unmounted. Their calls are recorded by device, so nothing else would
+//! show it.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::host::{self, Spool};
 use crate::mounts::Mounts;
 
-/// Looks at the mounts when the kernel says that they changed.
+/// Reads the mounts when the kernel reports that they changed.
 #[derive(Debug)]
 pub struct Watch {
     mountinfo: File,
@@ -32,7 +32,7 @@ impl Watch {
         })
     }
 
-    /// The spools that were found unmounted since the last question; seldom more than one poll.
+    /// Return the spools found unmounted since the last call; usually this costs only one poll.
     pub fn newly_gone(&mut self) -> Result<Vec<PathBuf>> {
         if !std::mem::take(&mut self.due) && !self.changed() {
             return Ok(Vec::new());
@@ -48,14 +48,15 @@ impl Watch {
         Ok(found)
     }
 
-    /// Adds to each spool of meta.json when it was found unmounted.
+    /// Add to each spool of meta.json when it was found unmounted.
     pub fn tell(&self, meta: &mut Value) {
         for (at, gone_ns) in self.gone_ns.iter().enumerate() {
             meta["spools"][at]["unmounted_ns"] = json!(gone_ns);
         }
     }
 
-    /// proc(5): a change of the mounts is an exceptional condition of the open file.
+    /// Return true if the mounts changed, which is an exceptional condition of the open file:
+    /// proc(5).
     fn changed(&self) -> bool {
         let mut poll = libc::pollfd {
             fd: self.mountinfo.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Mounts and their places: the lines of mountinfo.
+//! Mounts and their places, from the lines of mountinfo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,28 +24,28 @@ pub struct Mount {
 /// Mounts of one namespace as a process sees them.
 #[derive(Debug)]
 pub struct Mounts {
-    /// In the order they were made.
+    /// In the order in which they were made.
     pub all: Vec<Mount>,
     by_id: BTreeMap<u32, usize>,
-    /// Mount points on each mount, and which mounts are there.
+    /// By mount: the mount points on it, and the mounts at each.
     on: BTreeMap<u32, BTreeMap<PathBuf, BTreeSet<u32>>>,
-    /// The last one at each place.
+    /// The last mount at each place.
     last: BTreeMap<PathBuf, usize>,
 }
 
 impl Mounts {
-    /// Those that this process sees.
+    /// Return the mounts that this process sees.
     pub fn own() -> io::Result<Mounts> {
         Mounts::of("self")
     }
 
-    /// Those below the root directory of a task, by the names they have there.
+    /// Return the mounts below the root directory of a task, by the names that they have there.
     pub fn of(task: impl std::fmt::Display) -> io::Result<Mounts> {
         let text = fs::read(format!("/proc/{task}/mountinfo"))?;
         Ok(Mounts::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// The lines of mountinfo.
+    /// Parse the lines of mountinfo.
     pub fn parse(text: &str) -> Mounts {
         let all: Vec<Mount> = text.lines().filter_map(parse_mount).collect();
         let mut mounts = Mounts {
@@ -65,17 +65,18 @@ impl Mounts {
         mounts
     }
 
-    /// The mount that a canonical path lies on. The last mount on a directory hides the earlier.
+    /// Return the mount that a canonical path lies on. The last mount on a directory hides the
+    /// earlier ones.
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
         let found = path.ancestors().find_map(|place| self.last.get(place));
         found.map(|i| &self.all[*i])
     }
 
-    /// Names lead to a mount: no later one hides it, or a mount that it lies on.
+    /// Return true if names lead to the mount: no later one hides it, or a mount that it lies on.
     pub fn is_reachable(&self, mount: &Mount) -> bool {
         let (mut here, mut from) = (mount, mount.id);
         loop {
-            // The mount that the names come from on their way up does not hide them.
+            // The mount that was visited before, one level below, does not hide this one.
             if self.hides(here, from) {
                 return false;
             }
@@ -87,7 +88,7 @@ impl Mounts {
         }
     }
 
-    /// Another mount than `but` hides this one: on it, or beside it further up.
+    /// Return true if a mount other than `but` hides this one: on it, or beside it further up.
     fn hides(&self, mount: &Mount, but: u32) -> bool {
         let at = |parent: u32, place: &Path| {
             let there = self.on.get(&parent).and_then(|places| places.get(place));
@@ -99,7 +100,7 @@ impl Mounts {
     }
 }
 
-/// "36 35 98:0 /root /mount options - fstype source superoptions", proc(5).
+/// Parse a line of proc(5): "36 35 98:0 /root /mount options - fstype source superoptions".
 fn parse_mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();
@@ -117,7 +118,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Octal escapes of mountinfo: space, tab, newline, backslash.
+/// Undo the octal escapes of mountinfo: space, tab, newline, backslash.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ")
         .replace("\\011", "\t")
@@ -125,7 +126,7 @@ fn unescape(text: &str) -> String {
         .replace("\\134", "\\")
 }
 
-/// The id of the mount that a path lies on.
+/// Return the id of the mount that a path lies on.
 pub fn mount_id(path: &Path) -> io::Result<u32> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;

@@ -7,7 +7,7 @@ use crate::cli::{Options, Snapshot};
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_KILL: u32 = 5;
 const CAP_SYS_PTRACE: u32 = 19;
-/// For the switch of BPF's statistics.
+/// Needed by the switch of BPF's statistics.
 pub const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYSLOG: u32 = 34;
 const CAP_PERFMON: u32 = 38;
@@ -29,10 +29,10 @@ struct Set {
     inheritable: u32,
 }
 
-/// What is needed until the end: iterators and counters (BPF, PERFMON), kernel addresses of
-/// stacks (SYSLOG), working directories of others for the next segment (SYS_PTRACE), to
-/// list directories when they are used (DAC_READ_SEARCH), and to end a command that changed its
-/// user (KILL).
+/// Return the capabilities needed until the end: for iterators and counters (BPF, PERFMON), kernel
+/// addresses of stacks (SYSLOG), working directories of other processes at the next segment
+/// (SYS_PTRACE), listing directories at their first use (DAC_READ_SEARCH), and ending a command
+/// that changed its user (KILL).
 fn needed(options: &Options) -> Vec<u32> {
     let mut caps = vec![CAP_BPF, CAP_PERFMON, CAP_SYSLOG];
     if options.rotates() || options.keeps_last() || options.user_stacks.is_some() {
@@ -47,13 +47,13 @@ fn needed(options: &Options) -> Vec<u32> {
     caps
 }
 
-/// Gives up what is not needed. The command was forked before and keeps its own.
+/// Give up the capabilities that are not needed. The command was forked before and keeps its own.
 pub fn drop(options: &Options) -> Result<()> {
     keep(&needed(options))
 }
 
-/// Is this the only thread? One that was joined is listed until the kernel is done with it,
-/// on a busy machine a moment later.
+/// Return true if this is the only thread. A thread that was joined stays listed until the kernel
+/// is done with it, on a busy machine a moment later.
 fn alone() -> Result<bool> {
     for _ in 0..1000 {
         if std::fs::read_dir("/proc/self/task")?.count() == 1 {
@@ -64,9 +64,9 @@ fn alone() -> Result<bool> {
     Ok(false)
 }
 
-/// Gives up every other capability for good.
+/// Give up every other capability for good.
 pub fn keep(wanted: &[u32]) -> Result<()> {
-    // Capabilities belong to threads: with another one running, it would keep its own.
+    // Capabilities belong to threads: another running thread would keep its own.
     if !alone()? {
         bail!("Failed to drop privileges: another thread runs");
     }

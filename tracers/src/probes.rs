@@ -1,4 +1,4 @@
-//! What the BPF side knows besides its records: living threads, open files, counters.
+//! State of the BPF side besides its records: living threads, open files, counters.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::skel::RecorderProgs;
 use crate::under_way::{self, UnderWay};
 use crate::unjudged;
 
-/// Iterators and counters; what they say is read at every border and at the end.
+/// Iterators and counters, read at every border and at the end.
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct Probes<'a> {
     counts: &'a MapMut<'a>,
@@ -52,17 +52,17 @@ impl<'a> Probes<'a> {
         })
     }
 
-    /// The descriptors that are open now, to be read by another thread.
+    /// Open an iterator over the descriptors that are open now, to be read by another thread.
     pub fn open_files(&self) -> Result<OwnedFd> {
         iterators::open(&self.files)
     }
 
-    /// Every living thread that made a call, with the number of its calls.
+    /// Return every living thread that made a call, with the number of its calls.
     pub fn living(&self) -> Result<Vec<Task>> {
         iterators::tasks(&self.tasks)
     }
 
-    /// The calls that have not returned.
+    /// Return the calls that have not returned.
     pub fn under_way(&self) -> Result<Vec<UnderWay>> {
         match &self.calls {
             Ok(link) => under_way::read(link),
@@ -73,7 +73,7 @@ impl<'a> Probes<'a> {
         }
     }
 
-    /// Threads whose EXIT record found no room, told once.
+    /// Return the threads whose EXIT record found no room in the ring, each only once.
     pub fn unreported_exits(&self) -> Result<Vec<Task>> {
         let mut found = Vec::new();
         for key in self.exits.keys().collect::<Vec<_>>() {
@@ -86,7 +86,7 @@ impl<'a> Probes<'a> {
         Ok(found)
     }
 
-    /// What is known at the end of a segment, given its clocks: losses since the last one.
+    /// Return the meta data of the end of a segment, given its clocks: losses since the last one.
     pub fn end_meta(&self, end: (i64, i64)) -> Result<Value> {
         let mut now = Counters::read(self.counts)?;
         now.less(KIND_TASK.into(), self.rescued.get());

@@ -22,17 +22,17 @@ use crate::{answer, cgroups, signals};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
-/// How old buffered records get before they are written.
+/// Longest time that records stay in the buffer before they are written.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Time that the snapshot gets to end when the recording does: it may wait for the disk.
+/// Time for the snapshot to finish after the recording has ended: it may wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time a terminated command gets before the recording ends without it.
+/// Time for a terminated command to end; after that the recording ends without it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Time that the listing of directories gets after the end.
+/// Time for the listing of directories after the end.
 const LISTING: Duration = Duration::from_secs(5);
 
-/// Why a recording ended.
+/// The reason why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The time was up, or a signal came.
@@ -44,7 +44,7 @@ pub enum End {
 }
 
 impl End {
-    /// As meta.json has it.
+    /// Return the name for meta.json.
     pub fn name(self) -> &'static str {
         match self {
             End::Asked => "asked",
@@ -58,12 +58,12 @@ impl End {
 pub struct Pump<'a> {
     ring: &'a RingBuffer<'a>,
     segments: &'a RefCell<Segments>,
-    /// What recording may cost.
+    /// The limit of the recording's cost.
     pub budget: Budget<'a>,
     flushed: Instant,
     mounts: Watch,
     options: &'a Options,
-    /// When the time is up, which counts from the first recorded call.
+    /// The end of `--duration`, which counts from the first recorded call.
     deadline: Option<Instant>,
     /// Names of control groups, also of those that are gone.
     pub cgroups: cgroups::Names,
@@ -90,7 +90,7 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Stores what the rings hold now.
+    /// Store the records that the rings hold now.
     pub fn drain(&mut self) -> Result<()> {
         let began_ns = host::clock(libc::CLOCK_MONOTONIC) as u64;
         self.ring.consume().context("Failed to store records")?;
@@ -108,13 +108,13 @@ impl<'a> Pump<'a> {
         segments.write(began_ns, all)
     }
 
-    /// Is the recording to end, for another reason than that its command ended?
+    /// Return true if the recording is to end for another reason than the end of its command.
     pub fn is_over(&self) -> bool {
         let late = self.deadline.is_some_and(|at| Instant::now() >= at);
         late || signals::stop_asked() || self.segments.borrow().is_full()
     }
 
-    /// Why the recording ends that is over.
+    /// Return the reason why the recording ends when `is_over`.
     pub fn asked(&self) -> End {
         match self.segments.borrow().is_full() {
             true => End::DiskFull,
@@ -122,8 +122,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Takes the snapshot and stores it, and the ring meanwhile; false if it is not whole, most
-    /// times as the recording was over before.
+    /// Take and store the snapshot, and meanwhile the records of the rings; return false if it is
+    /// not complete, in most cases because the recording was over before.
     pub fn until_snapshot(&mut self, probes: &Probes<'_>, spools: &[Spool]) -> Result<bool> {
         self.segments.borrow_mut().forks = Some(FxHashSet::default());
         let mut whole = self.until_found(Part::processes(probes.open_files()?, spools))?;
@@ -141,8 +141,8 @@ impl<'a> Pump<'a> {
         Ok(self.until_found(Part::tree(self.options, spools))? && whole)
     }
 
-    /// Takes a part of it; false if that is not whole. A thread that sleeps in the kernel when the
-    /// recording is over is left to itself.
+    /// Take a part of it; return false if that is not complete. If the scanning thread sleeps in
+    /// the kernel when the recording is over, it is not waited for.
     fn until_found(&mut self, part: Part) -> Result<bool> {
         use std::sync::mpsc::RecvTimeoutError;
         let mut scan = Scan::begin(part);
@@ -175,7 +175,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Adds to meta.json what is known at the end: costs, control groups, directories listed.
+    /// Add the facts known at the end to meta.json: costs, control groups, directories listed.
     pub fn tell(&mut self, meta: &mut Value) {
         self.budget.tell(meta);
         self.cgroups.tell(meta);
@@ -184,7 +184,7 @@ impl<'a> Pump<'a> {
         meta["listed"] = json!(self.segments.borrow().touched.as_ref().map(Touched::facts));
     }
 
-    /// Goes on until the directories that calls used are listed, or the time for it is over.
+    /// Continue until the directories that calls used are listed, or the time for it is over.
     pub fn until_listed(&mut self, end: End) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -202,7 +202,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Why the recording ends, and the wait status of the command if it has ended.
+    /// Continue until the end; return its reason, and the command's wait status if it has ended.
     pub fn until_stopped(
         &mut self,
         rotation: &mut Rotation<'_>,

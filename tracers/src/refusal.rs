@@ -1,4 +1,4 @@
-//! Why the kernel does not take a program, in one line.
+//! The reason why the kernel refuses a program, in one line.
 
 use std::fs;
 use std::sync::Mutex;
@@ -14,26 +14,27 @@ fn keep_warning(_: PrintLevel, text: String) {
     }
 }
 
-/// Keeps libbpf's own messages for `last_log` instead of stderr.
+/// Keep libbpf's own messages for `last_log` instead of printing them on stderr.
 pub fn quiet() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep_warning)));
 }
 
-/// What libbpf said since the last time; empty again after that.
+/// Return libbpf's messages since the last call, and clear them.
 pub fn last_log() -> String {
     LOG.lock()
         .map(|mut log| std::mem::take(&mut *log))
         .unwrap_or_default()
 }
 
-/// The program whose loading failed, from libbpf's "prog 'on_exit': failed to load: -EACCES".
+/// Return the program whose loading failed, from libbpf's "prog 'on_exit': failed to load:
+/// -EACCES".
 pub fn culprit(log: &str) -> Option<String> {
     let line = log.lines().rfind(|l| l.contains("': failed to load: "))?;
     let (_, rest) = line.split_once("prog '")?;
     rest.split_once('\'').map(|(name, _)| name.to_owned())
 }
 
-/// The line of libbpf's log that says why a load failed.
+/// Return the line of libbpf's log that gives the reason why a load failed.
 pub fn reason(log: &str, error: &dyn std::fmt::Display) -> String {
     let line = log
         .lines()
@@ -44,7 +45,7 @@ pub fn reason(log: &str, error: &dyn std::fmt::Display) -> String {
     line.unwrap_or_else(|| error.to_string())
 }
 
-/// The filesystem that has this tracepoint or function, if it is not in the kernel now.
+/// Return the filesystem that has this tracepoint or function, if it is not in the kernel now.
 pub fn unloaded(hook: &str) -> Option<&'static str> {
     let mut owners = filesystems::all().iter().filter(|f| f.own_driver);
     let owner = owners.find(|f| f.symbols.iter().any(|begin| hook.starts_with(begin)))?;
@@ -53,7 +54,7 @@ pub fn unloaded(hook: &str) -> Option<&'static str> {
     (!is_known).then_some(owner.fstype.as_str())
 }
 
-/// Why the tracepoint or function that a program attaches to was not found.
+/// Return the reason why the tracepoint or function that a program attaches to was not found.
 pub fn absent(kind: &str, hook: &str) -> String {
     match unloaded(hook) {
         Some(owner) => format!("{owner} is not loaded: mount one, or modprobe {owner}"),

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType};
 
-/// A ring must hold what comes while the recorder waits for its turn on the CPU.
+/// Least size of a ring: it must hold the records that come while the recorder waits for a CPU.
 const LEAST_BYTES: u32 = 256 << 10;
 
-/// How many CPU numbers there are; CPUs may be missing in between.
+/// Return the number of CPU numbers; CPUs may be missing in between.
 pub fn cpus() -> Result<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/present")
         .context("Failed to read which CPUs there are")?;
@@ -18,7 +18,7 @@ pub fn cpus() -> Result<u32> {
     Ok(last.parse::<u32>().context("no number of CPUs")? + 1)
 }
 
-/// Makes the rings, of `total_mib` MiB together, and hands them to the BPF programs.
+/// Make the rings, of `total_mib` MiB together, and hand them to the BPF programs.
 pub fn make(rings: &MapMut<'_>, total_mib: u32) -> Result<Vec<MapHandle>> {
     let n = cpus()? + 1;
     let fair = (u64::from(total_mib) << 20) / u64::from(n);

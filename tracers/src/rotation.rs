@@ -1,4 +1,4 @@
-//! When a segment ends, which segments stay, and what is told about it.
+//! Ends of segments, the choice of segments that are kept, and the events that report these.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ use crate::snapshot::{self, Part, Scan};
 use crate::trigger::Freeze;
 use crate::{answer, signals, symbols};
 
-/// After a border both segments stay open so long: a record that is being made at the border
-/// must have come out of its ring, which is read every few milliseconds.
+/// How long both segments stay open after a border: a record that is being made at the border must
+/// have come out of its ring, which is read every few milliseconds.
 const SETTLE: Duration = Duration::from_millis(200);
-/// A recorder whose window is a size freezes by rules no more often.
+/// Least time between two freezes by rules, for a recorder whose window is a size.
 const REST: Duration = Duration::from_secs(60);
-/// A window of the flight recorder is kept in so many segments; one more is being written.
+/// Number of closed segments in a window of the flight recorder; one more is being written.
 const PARTS: u64 = 8;
 
 /// A closed segment of the flight recorder.
@@ -34,17 +34,17 @@ struct Closed {
     end_ns: i64,
 }
 
-/// What is being done about a border.
+/// The state of a border.
 #[derive(Debug)]
 enum Phase {
     Steady,
     /// The snapshot of the next segment is being taken.
     Scanning(Scan),
-    /// It is taken; the rings are being read once more, for who was forked meanwhile.
+    /// The snapshot is taken; the rings are read once more for processes forked meanwhile.
     Scanned,
-    /// Those are being looked at.
+    /// These processes are being scanned.
     Rescanning(Scan),
-    /// The border is drawn; records from before it may still come.
+    /// The border is drawn; records from before it may still arrive.
     Settling(Instant),
 }
 
@@ -57,7 +57,7 @@ pub struct Rotation<'a> {
     probes: &'a Probes<'a>,
     first_meta: Value,
     phase: Phase,
-    /// Why the recorder is being frozen at the border under way.
+    /// The reason for a freeze at the border under way.
     freezing: Option<Freeze>,
     last_freeze: Option<Instant>,
     ring: VecDeque<Closed>,
@@ -84,7 +84,8 @@ impl<'a> Rotation<'a> {
         }
     }
 
-    /// Called after every reading of the rings; true when a new segment stands alone.
+    /// Take the next step; called after every reading of the rings. True when a new segment stands
+    /// alone.
     pub fn step(&mut self, cgroups: &mut Names) -> Result<bool> {
         if !self.options.rotates() && !self.options.keeps_last() {
             return Ok(false);
@@ -107,7 +108,7 @@ impl<'a> Rotation<'a> {
         Ok(false)
     }
 
-    /// The rings are empty for good: completes a border that was drawn.
+    /// Complete a border that was drawn; the rings are empty for good.
     pub fn end(&mut self, cgroups: &mut Names) -> Result<()> {
         if let Phase::Settling(_) = self.phase {
             self.complete_border(cgroups)?;
@@ -120,7 +121,7 @@ impl<'a> Rotation<'a> {
         if !self.options.keeps_last() {
             return Ok(None);
         }
-        // A rule that stays broken would freeze again and again.
+        // Without a rest, a rule that stays broken would freeze again and again.
         let window = self
             .options
             .last_seconds
@@ -145,8 +146,9 @@ impl<'a> Rotation<'a> {
             || longest.is_some_and(|most| age.as_secs_f64() >= most / parts as f64)
     }
 
-    /// What a later segment says at its beginning: it has no walk of the whole tree; `borders` when
-    /// those are written, without which nobody knows how far its threads had come.
+    /// Return the meta data for the beginning of a later segment, which has no walk of the whole
+    /// tree. `borders` is true once the BORDER records are written; without these the progress of
+    /// its threads is unknown.
     fn later_meta(&self, borders: bool) -> Value {
         merged(
             &self.first_meta,
@@ -154,13 +156,13 @@ impl<'a> Rotation<'a> {
         )
     }
 
-    /// Says what a later segment has of a snapshot, not what the first one had.
+    /// Make the meta data describe the snapshot of a later segment, not that of the first.
     fn is_later(&self, meta: &mut Value) {
         meta["tree"] = self.has_tree().into();
         meta["snapshot_whole"] = true.into();
     }
 
-    /// Has a later segment names of the tree?
+    /// Return true if a later segment has names of the tree.
     fn has_tree(&self) -> bool {
         self.options.snapshot == Snapshot::Touched
     }
@@ -175,7 +177,7 @@ impl<'a> Rotation<'a> {
         Ok(())
     }
 
-    /// Looks at those that were forked while processes were scanned, or draws the border.
+    /// Scan the processes that were forked during the scan; without any, draw the border.
     fn rescan(&mut self) -> Result<()> {
         let pids = self.segments.borrow_mut().forks.take().unwrap_or_default();
         if pids.is_empty() {
@@ -195,7 +197,7 @@ impl<'a> Rotation<'a> {
         self.segments.borrow_mut().draw_border()
     }
 
-    /// Stores what the snapshot of the next segment has found; when it is whole, goes on.
+    /// Store what the snapshot of the next segment has found; when it is complete, go on.
     fn scan(&mut self) -> Result<()> {
         use std::sync::mpsc::TryRecvError;
         let (Phase::Scanning(scan) | Phase::Rescanning(scan)) = &self.phase else {
@@ -232,7 +234,7 @@ impl<'a> Rotation<'a> {
             return Ok(());
         };
         let border = segments.current().start();
-        segments.current().flush()?; // the borders before the word that they are there
+        segments.current().flush()?; // the borders before the meta data that announce them
         let begin = self.later_meta(true).to_string();
         segments.current().text(Kind::Meta, &begin)?;
         let listed = segments.touched.as_ref().map(|t| t.facts_before.clone());
@@ -261,7 +263,7 @@ impl<'a> Rotation<'a> {
         }
     }
 
-    /// Closes the last segment.
+    /// Close the last segment.
     pub fn finish(&mut self, meta: &Value) -> Result<()> {
         let (number, bytes) = {
             let mut segments = self.segments.borrow_mut();
@@ -287,7 +289,7 @@ impl<'a> Rotation<'a> {
         answer::say(self.options, &json!({"event": "segment", "number": number}))
     }
 
-    /// Hands the window over: what comes next begins a new one.
+    /// Report the window as frozen; the next records begin a new one.
     pub fn freeze(&mut self, freeze: &Freeze, last: Option<u32>) -> Result<()> {
         let kept = self.ring.drain(..).map(|segment| segment.number);
         let numbers: Vec<u32> = kept.chain(last).collect();
@@ -303,7 +305,7 @@ impl<'a> Rotation<'a> {
         )
     }
 
-    /// Removes the segments that lie before the window.
+    /// Remove the segments that lie before the window.
     fn forget(&mut self, now_ns: i64) -> Result<()> {
         let (most_bytes, longest) = self.options.limits();
         while let Some(oldest) = self.ring.front() {
@@ -321,7 +323,7 @@ impl<'a> Rotation<'a> {
     }
 }
 
-/// Writes the last words of a segment that all records are in; returns its size.
+/// Write symbols and meta data of a segment that has all its records; return its size.
 fn close(segment: &mut Capture, meta: &Value) -> Result<u64> {
     segment.flush()?;
     let names = symbols::resolve(segment.addresses())?;
@@ -336,7 +338,7 @@ fn close(segment: &mut Capture, meta: &Value) -> Result<u64> {
     segment.finish()
 }
 
-/// The members of both objects; the second one's count.
+/// Merge two objects; members of the second take precedence.
 pub fn merged(first: &Value, second: &Value) -> Value {
     let mut out = first.clone();
     if let (Some(out), Some(second)) = (out.as_object_mut(), second.as_object()) {

@@ -1,4 +1,4 @@
-//! Names of the tree on their way from a walk to the capture, at a rate.
+//! Names of the tree on their way from a walk to the capture, with a limited rate.
 
 use std::ffi::CStr;
 use std::sync::mpsc::SyncSender;
@@ -11,13 +11,13 @@ use spoolscope_traces::segment::{Capture, Kind};
 use crate::attributes::{self, Attributes};
 use crate::host::clock;
 
-/// Names sent at once, at most.
+/// Most names sent at once.
 const BATCH: usize = 512;
-/// With a rate, no more at once than come in this part of a second.
+/// With a rate, a batch has at most the names of this part of a second.
 const BURSTS: u32 = 20;
 
-/// Some names; `path`, `target` and `name` of the records are lengths of texts, which follow
-/// each other: of each row its name and target.
+/// A batch of names. The fields `path`, `target` and `name` of its records are lengths; the texts
+/// follow each other: for each row its name, then its target.
 #[derive(Debug, Default)]
 pub struct Names {
     /// The segment they were looked up for.
@@ -29,7 +29,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Writes all records, their texts interned.
+    /// Write all records, their texts interned.
     pub fn store(self, capture: &mut Capture) -> Result<()> {
         let mut texts = self.texts.as_slice();
         for mut row in self.rows {
@@ -52,7 +52,7 @@ fn intern(capture: &mut Capture, texts: &mut &[u8], length: u32) -> u32 {
     capture.string(text)
 }
 
-/// Rows of one segment's tree, numbered through from 1.
+/// Rows of one segment's tree, numbered continuously from 1.
 #[derive(Debug)]
 pub struct Rows<'a, T> {
     to: &'a SyncSender<T>,
@@ -81,7 +81,7 @@ impl<'a, T: From<Names> + Send + Sync + 'static> Rows<'a, T> {
         }
     }
 
-    /// Adds a name of the working directory and returns the number of its row.
+    /// Add a name of the working directory and return the number of its row.
     pub fn add(&mut self, dev: u32, found: &Attributes, parent: u32, name: &CStr) -> Result<u32> {
         self.n += 1;
         let target = found.target(name);
@@ -111,7 +111,7 @@ impl<'a, T: From<Names> + Send + Sync + 'static> Rows<'a, T> {
         Ok(self.n)
     }
 
-    /// Says that all names of a directory have been added.
+    /// Add the row that marks a directory as completely listed.
     pub fn listed(&mut self, dev: u32, directory: u32) {
         self.n += 1;
         self.batch.rows.push(Tree {
@@ -122,7 +122,7 @@ impl<'a, T: From<Names> + Send + Sync + 'static> Rows<'a, T> {
         });
     }
 
-    /// Sends what is there, and waits as the rate demands.
+    /// Send the present batch, and wait as the rate demands.
     pub fn send(&mut self) -> Result<()> {
         let sent = self.batch.rows.len() as f64;
         let next = Names {
@@ -132,7 +132,7 @@ impl<'a, T: From<Names> + Send + Sync + 'static> Rows<'a, T> {
         let names = std::mem::replace(&mut self.batch, next);
         self.to.send(names.into())?;
         if let Some(rate) = self.rate {
-            // What the disk held up is not made up for: no second has more than the rate.
+            // Time lost waiting for the disk is not made up: no second exceeds the rate.
             let now = Instant::now();
             self.due = now.max(self.due + Duration::from_secs_f64(sent / f64::from(rate)));
             std::thread::sleep(self.due - now);

@@ -1,36 +1,36 @@
-//! Rules that freeze a flight recorder, as the caller hands them over: one JSON object each.
+//! Rules that freeze a flight recorder, in the form that the caller passes: one JSON object each.
 
 use std::str::FromStr;
 
 use serde_json::Value;
 
-/// What must not happen.
+/// An event or state that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
-    /// A call that took longer.
+    /// A call that took longer than this, in ns.
     Slow(u64),
     /// A call that failed with this errno.
     Errno(i64),
-    /// A call that has not returned for longer.
+    /// A call that has not returned for longer than this, in ns.
     InFlight(u64),
-    /// A call that this cause kept longer.
+    /// A call that waited longer for this cause.
     Waited { cause: String, ns: u64 },
-    /// A file lock that is held longer.
+    /// A file lock that is held longer than this, in ns.
     LockHeld(u64),
-    /// More commits within a window.
+    /// More than `most` commits within a window.
     Commits { most: u64, window_ns: u64 },
 }
 
-/// One of --freeze-on.
+/// A rule of --freeze-on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// As the user gave it.
+    /// The rule as the user wrote it.
     pub words: String,
     pub limit: Limit,
 }
 
 impl Rule {
-    /// Of a rule on what is under way: how long that may go on.
+    /// Return the time limit of a rule on calls or locks that are still under way.
     pub fn under_way_ns(&self) -> Option<u64> {
         match &self.limit {
             Limit::InFlight(ns) | Limit::LockHeld(ns) | Limit::Waited { ns, .. } => Some(*ns),
@@ -38,12 +38,12 @@ impl Rule {
         }
     }
 
-    /// Do file locks matter to it?
+    /// Return true if the rule is about file locks.
     pub fn is_of_locks(&self) -> bool {
         matches!(&self.limit, Limit::LockHeld(_))
     }
 
-    /// Do calls that have not returned matter to it?
+    /// Return true if the rule is about calls that have not returned.
     pub fn is_of_calls(&self) -> bool {
         matches!(&self.limit, Limit::InFlight(_) | Limit::Waited { .. })
     }

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, ProgramMut};
 
 use crate::rings;
 
-/// Lets the program run `hz` times a second on every CPU; the links end it.
+/// Let the program run `hz` times a second on every CPU, until the links are dropped.
 pub fn attach(program: &ProgramMut<'_>, hz: u32) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     for cpu in 0..rings::cpus()? {
@@ -31,7 +31,7 @@ fn open(cpu: u32, hz: u32) -> std::io::Result<i32> {
         ..Default::default()
     };
     attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(hz);
-    // SAFETY: attr lives and says its own size; -1: every task, no group.
+    // SAFETY: attr lives and states its own size; -1: every task, no group.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,

@@ -1,7 +1,8 @@
-//! The capture as a row of segments, each readable on its own.
+//! The capture as a series of segments, each readable on its own.
 //!
-//! A border is a moment: what ended before it goes to the old segment, the rest to the new one.
-//! Rings are read one after the other, so both stay open until all rings were read past it.
+//! A border is a moment: records of what ended before it go to the old segment, the rest to the new
+//! one. Rings are read one after the other, so both segments stay open until all rings were read
+//! past it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -35,41 +36,41 @@ struct Segment {
 
 /// All open segments: one, or two around a border.
 ///
-/// A border begins with the snapshot that the next segment stands on. What happens meanwhile
-/// belongs to the old segment and is the next one's prelude: without it nobody could tell what
-/// changed between a part of the snapshot and the border.
+/// A border begins with the snapshot on which the next segment is based. Events during the snapshot
+/// belong to the old segment and are the next one's prelude: without it, changes between a part of
+/// the snapshot and the border would be unknown.
 #[derive(Debug)]
 pub struct Segments {
     directory: OwnedFd,
     name: PathBuf,
     numbered: bool,
-    /// With --user-stacks: which code made calls.
+    /// User code that made calls, with --user-stacks.
     pub user_stacks: UserStacks,
-    /// Judges what is stored.
+    /// Judges the records that are stored.
     pub trigger: Trigger,
     current: Segment,
     other: Other,
     full: bool,
     /// Kernel threads whose switches are recorded; every segment names them.
     watched: BTreeMap<u32, Task>,
-    /// Processes that were forked since this was set, and live.
+    /// Processes that were forked since this was set, and still live.
     pub forks: Option<FxHashSet<u32>>,
-    /// With --snapshot touched: told of every call.
+    /// With --snapshot touched: receives every call.
     pub touched: Option<Touched>,
 }
 
-/// What is open beside the current segment.
+/// The segment that is open beside the current one.
 #[derive(Debug)]
 enum Other {
     Nothing,
     /// The next one, whose snapshot is being taken.
     Next(Segment),
-    /// The one before, until everything that belongs to it has come.
+    /// The one before, until all its records have arrived.
     Last(Segment),
 }
 
 impl Segments {
-    /// Creates the first segment; its directory must exist and be no symbolic link.
+    /// Create the first segment; its directory must exist and not be a symbolic link.
     pub fn create(options: &Options) -> Result<Segments> {
         let directory = match options.output.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -100,12 +101,12 @@ impl Segments {
         })
     }
 
-    /// The segment that a record of that time belongs to.
+    /// Return the segment that a record of that time belongs to.
     pub fn at(&mut self, end_ns: u64) -> &mut Capture {
         &mut self.place(end_ns).0.capture
     }
 
-    /// The segment of that time, and the one that has it in its prelude.
+    /// Return the segment of that time, and the one that has the record in its prelude.
     fn place(&mut self, end_ns: u64) -> (&mut Segment, Option<&mut Segment>) {
         match &mut self.other {
             Other::Last(old) if end_ns < self.current.capture.start().0 as u64 => {
@@ -116,7 +117,7 @@ impl Segments {
         }
     }
 
-    /// The segment that a snapshot is taken for.
+    /// Return the segment that a snapshot is taken for.
     pub fn snapshot(&mut self) -> &mut Capture {
         match &mut self.other {
             Other::Next(next) => &mut next.capture,
@@ -124,7 +125,7 @@ impl Segments {
         }
     }
 
-    /// Stores a call with its two names.
+    /// Store a call with its two names.
     pub fn push_call(&mut self, mut call: Syscall, path: &[u8], path2: &[u8]) -> Result<()> {
         let numbered = self.numbered;
         if let Some(touched) = &mut self.touched {
@@ -146,7 +147,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Stores an absence from the CPU with its stack.
+    /// Store an absence from the CPU with its stack.
     pub fn push_switch(&mut self, mut switch: Switch, frames: &[u64]) -> Result<()> {
         let numbered = self.numbered;
         self.trigger.switched(&switch, frames);
@@ -159,7 +160,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Stores an event of a thread's life with its name, if it has one.
+    /// Store an event of a thread's life with its name, if it has one.
     pub fn push_task(&mut self, mut task: Task, path: &[u8]) -> Result<()> {
         let numbered = self.numbered;
         if task.event == TASK_WATCHED {
@@ -191,7 +192,8 @@ impl Segments {
         Ok(())
     }
 
-    /// After all rings were read, which began at that moment: writes whole chunks, or all.
+    /// Write whole chunks, or all; `before_ns` is when the last complete reading of the rings
+    /// began.
     pub fn write(&mut self, before_ns: u64, all: bool) -> Result<()> {
         let other = match &mut self.other {
             Other::Next(other) | Other::Last(other) => Some(other),
@@ -207,15 +209,15 @@ impl Segments {
         Ok(())
     }
 
-    /// Begins to list directories, with the rights that this thread has now.
+    /// Begin to list directories, with the rights that this thread has now.
     pub fn begin_listing(&mut self) {
         if let Some(touched) = &mut self.touched {
             touched.begin();
         }
     }
 
-    /// Lets the directories be listed that calls used before that moment, of which all has come
-    /// out of the rings, and stores what was found since.
+    /// List the directories used by calls before that moment, all of which have come out of the
+    /// rings; store the names found since.
     pub fn follow(&mut self, before_ns: u64) -> Result<()> {
         let Some(touched) = &mut self.touched else {
             return Ok(());
@@ -225,7 +227,7 @@ impl Segments {
         self.store_names(rows)
     }
 
-    /// Stores names in the segments they were looked up for; of others nobody needs them.
+    /// Store names in the segments they were looked up for; names for closed segments are dropped.
     pub fn store_names(&mut self, rows: Vec<Names>) -> Result<()> {
         for names in rows {
             let other = match &mut self.other {
@@ -240,7 +242,7 @@ impl Segments {
         Ok(())
     }
 
-    /// A full disk took no more records.
+    /// Return true if a full disk took no more records.
     pub fn is_full(&self) -> bool {
         let other = match &self.other {
             Other::Next(other) | Other::Last(other) => other.capture.is_full(),
@@ -249,18 +251,18 @@ impl Segments {
         self.full || other || self.current.capture.is_full()
     }
 
-    /// Bytes and age of the current segment.
+    /// Return bytes and age of the current segment.
     pub fn size(&self) -> (u64, Duration) {
         (self.current.capture.bytes(), self.current.began.elapsed())
     }
 
-    /// The segment that is written now, or the last one.
+    /// Return the segment that is being written, or the last one.
     pub fn current(&mut self) -> &mut Capture {
         &mut self.current.capture
     }
 
-    /// Prepares the next segment, which then says `meta`; its snapshot may begin. On a full disk there is none, and
-    /// the recording ends.
+    /// Prepare the next segment, with `meta` as its meta data; its snapshot may begin. On a full
+    /// disk there is no next segment, and the recording ends.
     pub fn prepare_next(&mut self, meta: &str) -> Result<bool> {
         let number = self.current.capture.number() + 1;
         let name = file_name(&self.name, self.numbered, number);
@@ -276,7 +278,7 @@ impl Segments {
         Ok(!self.full)
     }
 
-    /// Draws the border: from now on calls belong to the next segment.
+    /// Draw the border: from now on calls belong to the next segment.
     pub fn draw_border(&mut self) -> Result<()> {
         let Other::Next(mut next) = std::mem::replace(&mut self.other, Other::Nothing) else {
             return Ok(());
@@ -290,9 +292,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Completes the border: the new segment learns how far each thread had come.
+    /// Complete the border: the new segment gets the progress of each thread.
     ///
-    /// Returns the old segment, which only lacks its last words.
+    /// Return the old segment, which still lacks its symbols and final meta data.
     pub fn complete_border(&mut self, alive: &FxHashSet<u32>) -> Result<Option<Capture>> {
         let Other::Last(old) = std::mem::replace(&mut self.other, Other::Nothing) else {
             return Ok(None);
@@ -317,7 +319,7 @@ impl Segments {
         Ok(Some(old.capture))
     }
 
-    /// Gives up a segment that was prepared and not begun.
+    /// Remove a segment that was prepared but not begun.
     pub fn abandon_next(&mut self) -> Result<()> {
         if let Other::Next(next) = std::mem::replace(&mut self.other, Other::Nothing) {
             self.remove(next.capture.number())?;
@@ -325,7 +327,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Removes a segment from the disk.
+    /// Remove a segment from the disk.
     pub fn remove(&self, number: u32) -> Result<()> {
         let name = std::ffi::CString::new(file_name(&self.name, self.numbered, number))?;
         // SAFETY: a live directory descriptor and a C string.
@@ -357,7 +359,7 @@ fn new_segment(
     })
 }
 
-/// capture.seg, or capture-000001.seg.
+/// Return capture.seg, or capture-000001.seg.
 fn file_name(name: &Path, numbered: bool, number: u32) -> String {
     let plain = name.to_string_lossy();
     match plain.rsplit_once('.') {

@@ -34,10 +34,10 @@ use crate::{
     workers,
 };
 
-/// Calls on names seldom take longer.
+/// Longer than most calls on names take.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Records as the options say and prints one JSON line when ready and one at the end.
+/// Record as the options ask; print one JSON line when ready and one at the end.
 pub fn run(options: &Options) -> Result<()> {
     signals::end_with_parent(options)?;
     let spools: Vec<Spool> = options
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<()> {
     )
 }
 
-/// Loads those programs, once the object is fit for this recording.
+/// Load those programs, once `fit` has adapted the object to this recording.
 fn load<'o>(
     storage: &'o mut MaybeUninit<OpenObject>,
     coverage: &Coverage,
@@ -111,7 +111,7 @@ fn load<'o>(
     open.load().context("Failed to load the BPF programs")
 }
 
-/// A recorder that writes to the spool it records would record itself for ever.
+/// Fail if the output lies on the spool: the recorder would record its own writes without end.
 fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
     let parent = match options.output.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
@@ -151,7 +151,7 @@ fn record(
     let maps = ViewMaps::of(&skel.maps.views, &skel.maps.views_asked, &skel.maps.ways);
     let views = RefCell::new(Views::of_now(&maps, spools, ways)?);
     first["mounted_below"] = views.borrow().below.told();
-    // Again, for those forked since; their own children inherit.
+    // Again, for processes forked since; the children of those already named inherit.
     targets.name(&skel.maps.target_pids, None)?;
     let variables = skel
         .maps
@@ -189,7 +189,7 @@ fn record(
     say_first(&segments, &first)?;
     let mut rotation = Rotation::new(options, spools, &segments, &probes, first.clone());
     let (end, status) = if pump.is_over() {
-        (pump.asked(), None) // a command, too, has not begun
+        (pump.asked(), None) // the command, too, has not begun
     } else {
         privileges::drop(options)?;
         segments.borrow_mut().begin_listing();
@@ -212,8 +212,8 @@ fn record(
     rotation.finish(&meta)
 }
 
-/// Lets the command begin, and goes on until the end; returns why that came, and the wait status of
-/// the command.
+/// Let the command begin, and continue until the end; return the reason of the end, and the wait
+/// status of the command.
 fn until_end(
     options: &Options,
     pump: &mut Pump<'_>,
@@ -229,8 +229,8 @@ fn until_end(
     Ok((end, status))
 }
 
-/// The kernel threads whose switches are recorded. Their iterator learns the spools' superblocks, too,
-/// whose root directories are held open for that.
+/// Return the kernel threads whose switches are recorded. The iterator also learns the spools'
+/// superblocks; for that their root directories are held open.
 fn watched(skel: &RecorderSkel<'_>, spools: &[Spool]) -> Result<Vec<Task>> {
     let held: Vec<_> = spools.iter().map(|s| directory::hold(&s.mount)).collect();
     let watched = iterators::tasks(&iterators::attach(&skel.progs.watch_kernel_threads)?);
@@ -252,7 +252,7 @@ fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
     Ok(segments)
 }
 
-/// Takes the snapshot; `first` says whether it is whole, and how much of it was not in memory.
+/// Take the snapshot; note in `first` if it is complete, and how many bytes were read for it.
 fn take_snapshot(
     pump: &mut Pump<'_>,
     probes: &Probes<'_>,
@@ -266,7 +266,7 @@ fn take_snapshot(
     Ok(())
 }
 
-/// What is known before the first record; a killed recorder leaves at least this.
+/// Return the meta data known before the first record; a killed recorder leaves at least these.
 fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
     let (kernel, arch) = host::kernel();
     let aliases = aliases::of_all(spools)?;
@@ -296,7 +296,7 @@ fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Resul
     }))
 }
 
-/// Samples are no reason to refuse a recording.
+/// Attach the sampling program; if that fails, the recording goes on without samples.
 fn sampled(
     skel: &RecorderSkel<'_>,
     options: &Options,
@@ -311,20 +311,20 @@ fn sampled(
     })
 }
 
-/// Ends the reading of rings; the error is looked at when the recording has ended.
+/// End the reading of rings; the error is returned when the recording has ended.
 fn failed(failure: &RefCell<Option<anyhow::Error>>, error: anyhow::Error) -> i32 {
     *failure.borrow_mut() = Some(error);
     -libc::EIO
 }
 
-/// From here on calls are noted; see `armed` in state.bpf.h.
+/// Begin to note calls; see `armed` in state.bpf.h.
 fn arm(irq_depth: &MapMut<'_>, variables: &mut types::bss) -> Result<()> {
-    // Interrupts that began between the attaching of their two programs are counted for
-    // ever: begin at zero, the programs never go below.
+    // An interrupt that began between the attachments of the two programs would stay counted for
+    // ever. So begin at zero; the programs never count below.
     let zeros = vec![vec![0; 8]; libbpf_rs::num_possible_cpus()?];
     irq_depth.update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
     variables.armed = true;
-    // A call that was under way just then is not seen: let it end before anything is looked at.
+    // A call under way at this moment is not seen: it should end before the snapshot begins.
     std::thread::sleep(SETTLE);
     Ok(())
 }

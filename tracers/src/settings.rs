@@ -1,4 +1,4 @@
-//! Fills the BPF object's constants: which calls, which spools, which tasks.
+//! Fills the BPF object's constants: calls, spools, tasks.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -39,13 +39,13 @@ const RANGE: u16 = 2048;
 const ROOT: u16 = 4096;
 const MOUNTS: u16 = 8192;
 
-/// Calls that a budget may leave out: they name nothing and change no name.
+/// Calls that a budget may leave out: they carry no name and change no name.
 const DATA: [&str; 10] = [
     "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
     "pwritev2",
 ];
 
-/// Writes every constant.
+/// Write every constant.
 pub fn apply(
     rodata: &mut types::rodata,
     spools: &[Spool],
@@ -158,7 +158,7 @@ fn flags(call: &Call) -> u16 {
     own | if call.returns_fd { RETURNS_FD } else { 0 }
 }
 
-/// The spools' own disks first, then what these are made of.
+/// List the spools' own disks first, then the devices that these are made of.
 fn disk_table(rodata: &mut types::rodata, spools: &[Spool]) {
     let mut disks: Vec<u32> = spools.iter().flat_map(Spool::disks).collect();
     disks.sort_unstable();
@@ -222,7 +222,7 @@ mod tests {
 
     const HEADER: &str = include_str!("bpf/state.bpf.h");
 
-    /// Value of an enumerator in the header.
+    /// Return the value of an enumerator in the header.
     fn in_c(name: &str) -> u32 {
         let mut next = 0;
         for line in HEADER.lines().map(str::trim) {

@@ -1,4 +1,4 @@
-//! Signals: what ends a recording in order, or freezes it.
+//! Signals that end a recording in order, or freeze it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,8 +17,8 @@ extern "C" fn on_freeze(_: libc::c_int) {
     FREEZE.store(true, Ordering::Relaxed);
 }
 
-/// Should the process be killed that waits for us, end: until signals are caught at once, then in
-/// order.
+/// End this process when the process that waits for it is killed: at once until signals are caught,
+/// then in order.
 pub fn end_with_parent(options: &Options) -> Result<()> {
     let Some(parent) = options.parent else {
         return Ok(());
@@ -32,7 +32,7 @@ pub fn end_with_parent(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// From here on these signals end the recording in order.
+/// Catch the signals that end the recording in order, and the one that freezes it.
 pub fn catch() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic.
@@ -42,12 +42,12 @@ pub fn catch() {
     unsafe { libc::signal(libc::SIGUSR1, on_freeze as *const () as libc::sighandler_t) };
 }
 
-/// Has somebody asked for the end?
+/// Return true if a signal asked for the end.
 pub fn stop_asked() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Has somebody asked to freeze the flight recorder since the last question?
+/// Return true if a signal asked to freeze the flight recorder since the last call.
 pub fn freeze_asked() -> bool {
     FREEZE.swap(false, Ordering::Relaxed)
 }

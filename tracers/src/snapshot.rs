@@ -1,8 +1,8 @@
-//! What was there before the first event: tasks with their cwd, open files, mappings, file
-//! locks, the tree.
+//! The state before the first event: tasks with their cwd, open files, mappings, file locks, the
+//! tree.
 //!
-//! Taken after attaching, so that nothing falls between snapshot and stream; the
-//! reader reconciles the two by their times.
+//! It is taken after attaching, so that nothing falls between snapshot and stream; the reader
+//! reconciles the two by their times.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -34,7 +34,7 @@ use crate::walk::Walk;
 /// One finding, with the strings that the capture interns.
 #[derive(Debug)]
 pub enum Found {
-    /// With its working directory, root (empty: the host's) and program.
+    /// A task with its working directory, root (empty: the host's) and program.
     Task(Task, Vec<u8>, Vec<u8>, Vec<u8>),
     OpenFile(OpenFile, Vec<u8>),
     HeldLock(HeldLock),
@@ -58,19 +58,19 @@ fn now() -> u64 {
 /// A part of the snapshot.
 #[derive(Debug)]
 pub enum Part {
-    /// Every process and what it has of the spools.
+    /// Every process and its use of the spools.
     Processes {
         open_files: OwnedFd,
         spools: Vec<Spool>,
     },
-    /// Working directories and open files of those that were forked meanwhile: they are met by
-    /// number, and a new one may have a number that was passed already.
+    /// Working directories and open files of processes forked meanwhile: processes are visited by
+    /// number, and a new one may have a number that was already passed.
     Forked {
         open_files: OwnedFd,
         pids: FxHashSet<u32>,
         spools: Vec<Spool>,
     },
-    /// The moment that all is brought to, then the tree.
+    /// The moment that the whole snapshot is brought to, then the tree.
     Tree {
         spools: Vec<Spool>,
         /// Names a second at most.
@@ -79,7 +79,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Every process. `open_files`: an iterator to read.
+    /// Return the part with every process. `open_files` is an iterator to read.
     pub fn processes(open_files: OwnedFd, spools: &[Spool]) -> Part {
         Part::Processes {
             open_files,
@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// What the options want of the tree.
+    /// Return the part of the tree that the options ask for.
     pub fn tree(options: &Options, spools: &[Spool]) -> Part {
         Part::Tree {
             spools: match options.snapshot {
@@ -102,14 +102,14 @@ impl Part {
 /// A snapshot being taken by a thread of its own.
 #[derive(Debug)]
 pub struct Scan {
-    /// What it found so far; disconnected when it is done.
+    /// Findings so far; disconnected when the scan is done.
     pub found: Receiver<Found>,
     thread: JoinHandle<Result<bool>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Scan {
-    /// Begins one.
+    /// Begin a scan.
     pub fn begin(part: Part) -> Scan {
         let (send, found) = sync_channel(4096);
         let stop = Arc::new(AtomicBool::new(false));
@@ -125,12 +125,12 @@ impl Scan {
         }
     }
 
-    /// Lets it end early: what is not found by now is missing.
+    /// Let the scan end early: the rest is missing then.
     pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if it is whole; all of `found` must have been received.
+    /// Return true if the scan is complete; all of `found` must have been received.
     pub fn end(self) -> Result<bool> {
         match self.thread.join() {
             Ok(taken) => taken.context("Failed to take the snapshot"),
@@ -139,7 +139,7 @@ impl Scan {
     }
 }
 
-/// Sends everything; false if a spool was no longer mounted, or all was to end early.
+/// Send all findings; return false if a spool was no longer mounted, or the scan was stopped early.
 fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
     let goes_on = |_: &u32| !stop.load(Ordering::Relaxed);
     match part {
@@ -151,7 +151,7 @@ fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
                 task(pid, cgroups.as_deref(), &mut views, to)?;
                 mappings(pid, &spools, &mut views, to)?;
             }
-            // A lock is on a file that somebody has open.
+            // A lock is on a file that some process has open.
             held::locks(
                 |dev, ino| is_whole(&spools, dev) || open.contains(&(dev, ino)),
                 to,
@@ -181,13 +181,13 @@ fn take(part: Part, to: &SyncSender<Found>, stop: &AtomicBool) -> Result<bool> {
     Ok(!stop.load(Ordering::Relaxed))
 }
 
-/// All of a filesystem is a spool.
+/// Return true if a whole filesystem is the spool.
 fn is_whole(spools: &[Spool], dev: u32) -> bool {
     let mut whole = spools.iter().filter(|spool| !spool.is_part());
     whole.any(|spool| spool.dev == dev)
 }
 
-/// Mappings that a process has of the spools' files.
+/// Send the mappings that a process has of the spools' files.
 fn mappings(pid: u32, spools: &[Spool], views: &mut Foreign, to: &SyncSender<Found>) -> Result<()> {
     for (mapping, path) in held::mappings(pid, |dev| spools.iter().any(|s| s.dev == dev)) {
         let path = views.here(pid, path);
@@ -199,7 +199,7 @@ fn mappings(pid: u32, spools: &[Spool], views: &mut Foreign, to: &SyncSender<Fou
     Ok(())
 }
 
-/// Open files of some processes; returns which they are, by device and inode.
+/// Send the open files of some processes; return their devices and inodes.
 fn files(
     open_files: OwnedFd,
     wanted: impl Fn(u32) -> bool,
@@ -221,7 +221,7 @@ fn files(
     Ok(found)
 }
 
-/// The moment that the snapshot is brought to; what is known of processes was read before it.
+/// Send the moment that the snapshot is brought to; the facts about processes were read before it.
 fn send_cut(to: &SyncSender<Found>) -> Result<()> {
     let cut = Task {
         ts_ns: now(),
@@ -232,8 +232,8 @@ fn send_cut(to: &SyncSender<Found>) -> Result<()> {
     Ok(())
 }
 
-/// Ids, umask, working directory, program and control group of a process. One that ended
-/// meanwhile is simply not there any more.
+/// Send ids, umask, working directory, program and control group of a process. A process that has
+/// ended meanwhile is left out.
 fn task(
     pid: u32,
     cgroups: Option<&Path>,
@@ -270,7 +270,7 @@ fn task(
     Ok(())
 }
 
-/// Stores one finding.
+/// Store one finding.
 pub fn store(capture: &mut Capture, item: Found) -> Result<()> {
     match item {
         Found::Task(mut task, cwd, root, exe) => {

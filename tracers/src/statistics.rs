@@ -1,7 +1,7 @@
-//! The switch of BPF's run-time statistics, which the kernel gives to CAP_SYS_ADMIN alone.
+//! The switch of BPF's run-time statistics, which the kernel allows only with CAP_SYS_ADMIN.
 //!
-//! A process of its own holds that right and can do nothing but switch, so that the recorder
-//! does not need it. It ends with the recorder.
+//! A separate process holds that right and does nothing but switch, so that the recorder does not
+//! need it. It ends with the recorder.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -21,7 +21,7 @@ const REFUSED: u8 = 2;
 pub struct Switch(UnixStream);
 
 impl Switch {
-    /// Forks the process; must be called while this one has one thread.
+    /// Fork the process; must be called while this process has one thread.
     pub fn fork() -> Result<Switch> {
         let (mine, theirs) = UnixStream::pair().context("Failed to make a socket pair")?;
         // SAFETY: single-threaded here; the child never returns from here.
@@ -32,13 +32,13 @@ impl Switch {
         if pid == 0 {
             drop(mine);
             serve(theirs);
-            // SAFETY: ends this process without what its parent left to be done at its exit.
+            // SAFETY: ends this process without the exit handlers that belong to its parent.
             unsafe { libc::_exit(0) };
         }
         Ok(Switch(mine))
     }
 
-    /// Switches them on or off.
+    /// Switch the statistics on or off.
     pub fn set(&mut self, on: bool) -> Result<()> {
         let mut answer = [if on { ON } else { OFF }];
         self.0.write_all(&answer)?;
@@ -76,10 +76,10 @@ fn serve(mut socket: UnixStream) {
     }
 }
 
-/// They are on as long as this descriptor is open.
+/// Switch the statistics on; they stay on while this descriptor is open.
 fn switched_on() -> Option<OwnedFd> {
     // SAFETY: a call without memory arguments.
     let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
-    // SAFETY: just made, owned by nobody else.
+    // SAFETY: just made, with no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 
 use anyhow::{Context, Result};
 
-/// Calls `each` with the address and name of every kernel function that kallsyms shows;
-/// with kptr_restrict it shows none.
+/// Call `each` with the address and name of every kernel function that kallsyms shows; with
+/// kptr_restrict it shows none.
 fn functions(mut each: impl FnMut(u64, &str)) -> Result<()> {
     let file = std::fs::File::open("/proc/kallsyms").context("Failed to open /proc/kallsyms")?;
     for line in BufReader::new(file).lines() {
@@ -27,8 +27,8 @@ fn functions(mut each: impl FnMut(u64, &str)) -> Result<()> {
     Ok(())
 }
 
-/// The linker's marks stand at the address of a section's first function: that of Debian's 6.1 in
-/// `.sched.text` is `io_schedule_timeout`.
+/// Return true for a linker's mark, which stands at the address of a section's first function: in
+/// Debian's 6.1 the first of `.sched.text` is `io_schedule_timeout`.
 fn marks_section(name: &str) -> bool {
     name.starts_with("__") && (name.ends_with("_start") || name.ends_with("_end"))
 }
@@ -38,7 +38,7 @@ fn marks_section(name: &str) -> bool {
 pub struct Functions(BTreeMap<u64, String>);
 
 impl Functions {
-    /// Reads them: some 10 MB on most kernels.
+    /// Read the functions: some 10 MB on most kernels.
     pub fn read() -> Result<Functions> {
         let mut table: BTreeMap<u64, String> = BTreeMap::new();
         functions(|address, name| {
@@ -49,7 +49,7 @@ impl Functions {
         Ok(Functions(table))
     }
 
-    /// The function in which an address lies.
+    /// Return the function in which an address lies.
     pub fn at(&self, address: u64) -> Option<&str> {
         let before = self.0.range(..=address).next_back();
         before
@@ -58,8 +58,8 @@ impl Functions {
     }
 }
 
-/// "hexaddress function" lines for every address, by address. Addresses that
-/// kallsyms hides or does not know are left out.
+/// Return "hexaddress function" lines for every address, by address. Addresses that kallsyms hides
+/// or does not know are left out.
 pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
     let wanted: BTreeSet<u64> = addresses.collect();
     let functions = Functions::read()?;
@@ -72,7 +72,8 @@ pub fn resolve(addresses: impl Iterator<Item = u64>) -> Result<String> {
     Ok(text)
 }
 
-/// Addresses of the functions called so; the compiler's suffixes (".isra.0") do not count.
+/// Return the addresses of the functions with these names; the compiler's suffixes (".isra.0") are
+/// ignored.
 pub fn addresses_of(names: &[&str]) -> Result<Vec<(u64, usize)>> {
     let mut found = Vec::new();
     functions(|address, name| {

@@ -1,4 +1,5 @@
-//! Whom to record: processes named by pid, control group, unit, program or name; any of them.
+//! Targets of a recording: processes named by pid, control group, unit, program or name; one match
+//! is enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,23 +13,23 @@ use crate::cgroups::{self, Hierarchies};
 use crate::cli::Options;
 use crate::host;
 
-/// The targets that were named, as the kernel side knows them.
+/// The targets that were named, in the form that the kernel side compares.
 #[derive(Debug)]
 pub struct Targets {
     pids: Vec<u32>,
-    /// Groups of cgroup v1: their processes, and who these fork.
+    /// Groups of cgroup v1: their processes, and the children of these.
     groups: Vec<PathBuf>,
     /// Groups of cgroup v2, by inode.
     pub cgroup_ids: Vec<u64>,
     /// Device (of the superblock) and inode of programs.
     pub exes: Vec<(u32, u64)>,
     pub comms: Vec<String>,
-    /// Anybody was named: all others are not recorded.
+    /// True if any target was named: then nothing else is recorded.
     pub named: bool,
 }
 
 impl Targets {
-    /// Looks up what the options name.
+    /// Look up the targets that the options name.
     pub fn of(options: &Options) -> Result<Self> {
         let mut targets = Self {
             pids: options.pids.clone(),
@@ -76,7 +77,7 @@ impl Targets {
         Ok(())
     }
 
-    /// Puts the processes named, and `own`, with all their living descendants into the map.
+    /// Enter the named processes, and `own`, with all their living descendants into the map.
     pub fn name(&self, map: &MapMut<'_>, own: Option<u32>) -> Result<()> {
         let mut roots = self.pids.clone();
         roots.extend(own);
@@ -89,8 +90,8 @@ impl Targets {
     }
 }
 
-/// A program as the kernel knows it. stat(2) gives btrfs subvolumes and layers of an overlay
-/// devices of their own; the mount's is the superblock's.
+/// Return a program's device and inode. For btrfs subvolumes and layers of an overlay stat(2) gives
+/// other devices; the mount's device is that of the superblock.
 fn exe(path: &Path) -> Result<(u32, u64)> {
     let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file);
     let Some(meta) = meta else {
@@ -121,7 +122,7 @@ fn descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {
     }
 }
 
-/// Parent of every process that runs now.
+/// Return the parent of every process that runs now.
 fn parents() -> Result<BTreeMap<u32, u32>> {
     let mut parents = BTreeMap::new();
     for entry in fs::read_dir("/proc")?.flatten() {

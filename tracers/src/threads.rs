@@ -1,9 +1,9 @@
-//! How far each thread has come in the segment being written: what the next one must be told.
+//! Progress of each thread in the segment being written, to be handed to the next segment.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use spoolscope_traces::records::{NO_CALL, Switch, Syscall, TASK_BORDER, TASK_EXIT, Task};
 
-/// Absences of a call under way that are carried over a border; a call has seldom more.
+/// Absences of a call under way that are carried over a border at most; a call seldom has more.
 const CARRIED: usize = 256;
 
 #[derive(Debug, Default)]
@@ -12,12 +12,12 @@ struct Progress {
     next_seq: u64,
     last_end_ns: u64,
     ended: bool,
-    /// Absences since the last call was recorded: of the call under way, if there is one.
+    /// Absences since the last recorded call: they belong to the call under way, if there is one.
     away: Vec<Switch>,
 }
 
 impl Progress {
-    /// Nothing but absences was recorded, if anything: of a call that began before, or the first.
+    /// Return true if at most absences were recorded: of a call that began before, or of the first.
     fn is_in_its_first_call(&self) -> bool {
         self.last_end_ns == 0
     }
@@ -28,8 +28,8 @@ impl Progress {
 pub struct Threads(FxHashMap<u32, Progress>);
 
 impl Threads {
-    /// A call was recorded. Rings are read one after the other, so that of two calls of a
-    /// thread that moved to another CPU the later may come first.
+    /// Note a call that was recorded. Rings are read one after the other, so if a thread moved to
+    /// another CPU, the later of its calls may arrive first.
     pub fn called(&mut self, call: &Syscall) {
         let thread = self.0.entry(call.tid).or_default();
         if thread.ended && call.end_ns > thread.last_end_ns {
@@ -43,7 +43,7 @@ impl Threads {
         }
     }
 
-    /// An absence from the CPU was recorded.
+    /// Note an absence from the CPU.
     pub fn switched(&mut self, switch: &Switch) {
         if switch.call_ns == NO_CALL {
             return; // a watched kernel thread
@@ -55,7 +55,7 @@ impl Threads {
         }
     }
 
-    /// Something happened in a thread's life.
+    /// Note an event of a thread's life.
     pub fn lived(&mut self, task: &Task) {
         if task.event == TASK_EXIT {
             let thread = self.0.entry(task.tid).or_default();
@@ -64,7 +64,7 @@ impl Threads {
         }
     }
 
-    /// What the next segment must know of each thread that goes on, and the absences of calls
+    /// Return what the next segment needs for each thread that goes on, and the absences of calls
     /// under way. `alive` are the threads that still exist; `next` those of the next segment.
     pub fn border(&self, alive: &FxHashSet<u32>, next: &Threads) -> Vec<(Task, &[Switch])> {
         let goes_on = |tid: &u32, thread: &Progress| {
@@ -86,7 +86,7 @@ impl Threads {
             .collect()
     }
 
-    /// Takes over, from the segment before, the threads that made no call here yet.
+    /// Take over, from the segment before, the threads that made no call here yet.
     pub fn inherit(&mut self, before: Threads, alive: &FxHashSet<u32>) {
         for (tid, mut thread) in before.0 {
             if thread.ended || !alive.contains(&tid) {

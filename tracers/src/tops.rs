@@ -1,5 +1,5 @@
-//! Spools that are only a directory of their filesystem: the kernel side knows them by the address
-//! of the directory's inode, which stays while the recorder has the directory open.
+//! Spools that are only a directory of their filesystem. The kernel side identifies them by the
+//! address of the directory's inode, which is valid while the recorder has the directory open.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -10,14 +10,14 @@ use libbpf_rs::ProgramMut;
 use crate::host::Spool;
 use crate::iterators;
 
-/// Their directories, open.
+/// The directories of such spools, open.
 #[derive(Debug)]
 pub struct Tops {
     open: Vec<Option<File>>,
 }
 
 impl Tops {
-    /// Opens those of these spools.
+    /// Open the directories of these spools.
     pub fn open(spools: &[Spool]) -> Result<Tops> {
         let open = spools.iter().map(|spool| {
             spool
@@ -31,13 +31,14 @@ impl Tops {
         })
     }
 
-    /// For each spool what its directory is open as; None: all of its filesystem is the spool.
+    /// Return for each spool the descriptor of its directory; None if all of its filesystem is the
+    /// spool.
     pub fn descriptors(&self) -> impl Iterator<Item = Option<u32>> {
         let open = self.open.iter();
         open.map(|file| file.as_ref().map(|file| file.as_raw_fd() as u32))
     }
 
-    /// Lets the kernel side find them; `known` says what it found.
+    /// Let the kernel side find the inodes; `known` returns what it found.
     pub fn find(&self, finder: &ProgramMut<'_>, known: impl Fn() -> Vec<u64>) -> Result<()> {
         if self.open.iter().all(Option::is_none) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Which directories do calls use? Follows working directories and descriptors of directories
-//! as texts: enough to list a directory soon after its first use. What the reader finds out
-//! later, with renames and inodes, is exact; a directory that moved meanwhile is not found here
-//! and is wished for again at its next use.
+//! Finds the directories that calls use. It follows working directories and descriptors of
+//! directories as texts: enough to list a directory soon after its first use. The reader later
+//! resolves names exactly, with renames and inodes; a directory that moved meanwhile is not found
+//! here and is requested again at its next use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -25,10 +25,10 @@ use crate::lister::{self, Control, FAILED, Wanted, Wish};
 use crate::rows::Names;
 use crate::snapshot::Found;
 
-/// How often a directory that was not where a call named it is wished for.
+/// Number of requests for a directory that was not found where a call named it.
 const TRIES: u32 = 100;
 
-/// Where a call has what matters here.
+/// Positions of the arguments of a call that matter here, and its effect.
 #[derive(Debug, Default, Clone, Copy)]
 struct Shape {
     fd: Option<usize>,
@@ -39,7 +39,7 @@ struct Shape {
     does: Does,
 }
 
-/// What it does to what is followed.
+/// Effect of a call on what is followed here.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Does {
     #[default]
@@ -77,7 +77,7 @@ fn shape(call: &calls::Call) -> Shape {
     }
 }
 
-/// Something to follow, at the time it returned.
+/// A call or task event to follow, at the time it returned.
 #[derive(Debug)]
 enum Event {
     Call(Box<Syscall>, Vec<u8>, Vec<u8>),
@@ -93,7 +93,7 @@ impl Event {
     }
 }
 
-/// Where a process looks at names from.
+/// Directories from which a process resolves names.
 #[derive(Debug, Default, Clone)]
 struct Process {
     cwd: Option<Rc<[u8]>>,
@@ -101,7 +101,7 @@ struct Process {
     directories: FxHashMap<i32, Rc<[u8]>>,
 }
 
-/// A directory that was wished for.
+/// A directory that was requested.
 #[derive(Debug)]
 struct Asked {
     wanted: Arc<Wanted>,
@@ -121,12 +121,12 @@ pub struct Touched {
     rate: Option<u32>,
     aliases: FxHashMap<Vec<u8>, Vec<u8>>,
     processes: FxHashMap<u32, Process>,
-    /// Of the segment before.
+    /// The facts of the segment before.
     pub facts_before: Value,
-    /// Not followed yet: rings are read one after the other.
+    /// Events not followed yet: rings are read one after the other.
     pending: Vec<Event>,
     asked: FxHashMap<Vec<u8>, Asked>,
-    /// Those of them that were not listed when last looked at, in order.
+    /// Those of `asked` that were not listed when last looked at, in order.
     unlisted: BTreeSet<Vec<u8>>,
     control: Arc<Control>,
     wishes: Option<Sender<(u32, Wish)>>,
@@ -167,7 +167,7 @@ impl Touched {
         }
     }
 
-    /// Begins to list; its thread has the rights that the calling one has now.
+    /// Begin to list; its thread has the rights that the calling thread has now.
     pub fn begin(&mut self) {
         let Some(waiting) = self.waiting.take() else {
             return;
@@ -182,7 +182,7 @@ impl Touched {
         self.thread = Some(Lister { found, thread });
     }
 
-    /// Learns from the snapshot where a process looks at names from, and of what is open.
+    /// Learn from the snapshot the working directory and root of a process, and its open files.
     pub fn found(&mut self, item: &Found) {
         match item {
             Found::Task(task, cwd, root, _) if !cwd.is_empty() => {
@@ -205,7 +205,7 @@ impl Touched {
         }
     }
 
-    /// A call was recorded.
+    /// Note a call that was recorded.
     pub fn called(&mut self, call: &Syscall, path: &[u8], path2: &[u8]) {
         let Some(shape) = SHAPES.get(usize::from(call.call)) else {
             return;
@@ -216,7 +216,7 @@ impl Touched {
         }
     }
 
-    /// Something happened in a thread's life.
+    /// Note an event of a thread's life.
     pub fn lived(&mut self, task: &Task) {
         if task.event == TASK_FORK && task.pid != task.parent_pid
             || task.event == TASK_EXIT && task.pid == task.tid
@@ -225,7 +225,7 @@ impl Touched {
         }
     }
 
-    /// Follows what returned before that moment, of which all has come out of the rings.
+    /// Follow the events that returned before that moment, all of which have come out of the rings.
     pub fn follow(&mut self, before_ns: u64) {
         let (mut past, rest) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -275,7 +275,8 @@ impl Touched {
         self.does(shape.does, call, fd_at(shape.fd), first);
     }
 
-    /// What came from a directory that had not been listed then is looked at where it is now.
+    /// Look again, at its new place, at a name that came from a directory not yet listed when it
+    /// moved.
     fn moved(
         &mut self,
         call: &Syscall,
@@ -294,8 +295,8 @@ impl Touched {
         }
     }
 
-    /// Directories that were wished for below a name that moved, and not listed yet, are wished
-    /// for where they are now.
+    /// Request again, at their new place, the directories below a name that moved that were
+    /// requested but not listed yet.
     fn moved_below(&mut self, from: &[u8], to: &[u8]) {
         let below = (Bound::Included(from), Bound::Unbounded);
         let paths = self.unlisted.range::<[u8], _>(below);
@@ -342,7 +343,7 @@ impl Touched {
         }
     }
 
-    /// A path as the caller meant it, absolute and normal; None if that is not known.
+    /// Return a path as the caller meant it, absolute and normal; None if that is not known.
     fn named(&self, call: &Syscall, dirfd: Option<i32>, path: &[u8]) -> Option<Vec<u8>> {
         let process = self.processes.get(&call.pid);
         let absolute = path.starts_with(b"/");
@@ -357,7 +358,7 @@ impl Touched {
         Some(normal(&[base, b"/", path].concat()))
     }
 
-    /// As it reads below the spool's mount point; None if it lies on no spool.
+    /// Return the path below the spool's mount point; None if it lies on no spool.
     fn real(&self, path: Vec<u8>) -> Option<Vec<u8>> {
         let named = |path: &[u8]| PathBuf::from(OsStr::from_bytes(path));
         let mut names = std::iter::successors(Some(path.as_slice()), |name| {
@@ -374,14 +375,14 @@ impl Touched {
             .then_some(path)
     }
 
-    /// Wishes for the directory that a name lies in; a spool's mount point has none.
+    /// Request the directory that a name lies in; for a spool's mount point the mount point itself.
     fn want_holder(&mut self, path: &[u8]) -> Option<Arc<Wanted>> {
         let mut mounts = self.spools.iter().map(|s| s.mount.as_os_str().as_bytes());
         let is_top = mounts.any(|mount| mount == path);
         self.want(if is_top { path } else { above(path) })
     }
 
-    /// Wishes for a directory, unless it was listed or could not be.
+    /// Request a directory, unless it was listed or failed too often.
     fn want(&mut self, path: &[u8]) -> Option<Arc<Wanted>> {
         let mut tries = 0;
         if let Some(asked) = self.asked.get(path) {
@@ -408,19 +409,19 @@ impl Touched {
     fn wish(&self, wish: Wish) {
         let segment = self.control.segment.load(Ordering::Relaxed);
         if let Some(wishes) = &self.wishes {
-            // A lister that failed says so at the end.
+            // The error of a failed lister is reported at the end.
             let _ = wishes.send((segment, wish));
         }
     }
 
-    /// What was found since.
+    /// Return the names found since the last call.
     pub fn names(&self) -> impl Iterator<Item = Names> {
         self.thread
             .iter()
             .flat_map(|lister| lister.found.try_iter())
     }
 
-    /// The next segment begins, with a tree of its own.
+    /// Begin the next segment, which has a tree of its own.
     pub fn restart(&mut self, segment: u32) {
         self.facts_before = self.facts();
         self.control.segment.store(segment, Ordering::Relaxed);
@@ -428,7 +429,7 @@ impl Touched {
         self.unlisted.clear();
     }
 
-    /// Nothing more is wished for; true when all wishes are fulfilled.
+    /// Request nothing more; return true when all requests are fulfilled.
     pub fn ends(&mut self) -> bool {
         self.wishes = None;
         self.thread
@@ -436,7 +437,7 @@ impl Touched {
             .is_none_or(|lister| lister.thread.is_finished())
     }
 
-    /// Ends the lister, which may leave directories out; all rows that it still had are returned.
+    /// End the lister, which may leave directories out; return all rows that it still had.
     pub fn end(&mut self) -> Result<Vec<Names>> {
         self.wishes = None;
         self.control.stop.store(true, Ordering::Relaxed);
@@ -451,8 +452,8 @@ impl Touched {
         Ok(rows)
     }
 
-    /// For meta.json: how many directories were listed, and how many were not there any more, or
-    /// not yet listed, when the recording ended.
+    /// Return the facts for meta.json: number of directories listed, and of those that were gone,
+    /// or not yet listed, when the recording ended.
     pub fn facts(&self) -> Value {
         let mut counts = [0u64; 2];
         for asked in self.asked.values() {
@@ -463,7 +464,7 @@ impl Touched {
     }
 }
 
-/// Without empty parts, "." and "..".
+/// Return the path without empty parts, "." and "..".
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|byte| *byte == b'/') {
@@ -478,7 +479,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
     [b"/", parts.join(&b"/"[..]).as_slice()].concat()
 }
 
-/// The directory that a normal path lies in.
+/// Return the directory that a normal path lies in.
 fn above(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(0) | None => b"/",

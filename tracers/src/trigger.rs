@@ -1,5 +1,5 @@
-//! What freezes a flight recorder: rules, judged on every record that is stored and, now and then, on
-//! what is under way.
+//! Triggers of a freeze: rules, judged on every record that is stored and, at intervals, on calls
+//! and locks under way.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ use crate::rules::{Limit, Rule};
 use crate::symbols::Functions;
 use crate::under_way::UnderWay;
 
-/// Times of a wait below the limit at which it is looked at.
+/// Looks at calls and locks under way within the shortest limit of a rule.
 const LOOKS: u32 = 10;
-/// What is under way is looked at no more, and no less often.
+/// Bounds of the time between two looks.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -35,19 +35,20 @@ type Call = (u32, u64);
 pub struct Trigger {
     rules: Vec<Rule>,
     causes: Option<Causes>,
-    /// Of calls under way: how long each rule's cause kept them so far, by the rule's number.
+    /// For each call under way, the time that the causes of rules have cost it so far, by the
+    /// rule's number.
     waited: FxHashMap<Call, Vec<(usize, u64)>>,
-    /// Of each rule on commits: when the last of them ended.
+    /// For each rule on commits, the end times of the last commits.
     commits: FxHashMap<usize, VecDeque<u64>>,
     holds: Holds,
-    /// Which calls and locks under way have frozen the recorder: none does twice.
+    /// Calls and locks under way that have frozen the recorder: none does so twice.
     done: FxHashSet<String>,
     broken: Option<Freeze>,
     looked: Option<Instant>,
 }
 
 impl Trigger {
-    /// The rules of these options.
+    /// Return a trigger with the rules of these options.
     pub fn of(options: &Options) -> Result<Trigger> {
         let waits = |rule: &Rule| matches!(&rule.limit, Limit::Waited { .. });
         let causes = match &options.cause_rules {
@@ -62,8 +63,8 @@ impl Trigger {
         })
     }
 
-    /// Takes what broke a rule; while the recorder `rests`, it is forgotten, and what is still
-    /// under way then breaks the rule again.
+    /// Take what broke a rule. While the recorder `rests` it is dropped; a call or lock that is
+    /// still under way afterwards breaks the rule again.
     pub fn take(&mut self, rests: bool) -> Option<Freeze> {
         let mut freeze = self.broken.take().filter(|_| !rests)?;
         self.done.extend(freeze.subject.clone());
@@ -81,7 +82,7 @@ impl Trigger {
         }
     }
 
-    /// A call has returned.
+    /// Judge a call that has returned.
     pub fn called(&mut self, call: &Syscall) {
         let waited = self.waited.remove(&(call.tid, call.start_ns));
         if self.rules.is_empty() {
@@ -120,7 +121,7 @@ impl Trigger {
         }
     }
 
-    /// A thread was away from the CPU, on that stack.
+    /// Add an absence from the CPU to the causes, by its stack.
     pub fn switched(&mut self, switch: &Switch, frames: &[u64]) {
         let Some(causes) = &mut self.causes else {
             return;
@@ -144,7 +145,7 @@ impl Trigger {
         }
     }
 
-    /// A journal has done something.
+    /// Judge an event of a journal.
     pub fn journal(&mut self, event: &Journal) {
         let ends = [JBD2_END, XFS_ICLOG_DONE, BTRFS_SYNC_FILE, BTRFS_COMMIT];
         if !ends.contains(&event.event) {
@@ -177,14 +178,15 @@ impl Trigger {
         }
     }
 
-    /// How often what is under way has to be looked at; None: no rule is about it.
+    /// Return the time between two looks at calls and locks under way; None if no rule needs them.
     fn period(&self) -> Option<Duration> {
         let limits = self.rules.iter().filter_map(Rule::under_way_ns);
         let shortest = Duration::from_nanos(limits.min()?) / LOOKS;
         Some(shortest.clamp(SHORTEST, LONGEST))
     }
 
-    /// Looks at what is under way, if it is time to; `wanted` tells on which files locks count.
+    /// Look at calls and locks under way, if it is time; `wanted` selects the devices whose locks
+    /// count.
     pub fn look(&mut self, probes: &Probes<'_>, wanted: impl Fn(u32) -> bool) -> Result<()> {
         let Some(period) = self.period() else {
             return Ok(());
@@ -198,7 +200,8 @@ impl Trigger {
             let calls = probes.under_way()?;
             self.under_way(&calls, host::clock(libc::CLOCK_MONOTONIC) as u64);
             let alive: FxHashSet<Call> = calls.iter().map(|c| (c.tid, c.start_ns)).collect();
-            // Of a call that returned, an absence may come out of another ring than the call.
+            // An absence of a call that has returned may come out of another ring later than the
+            // call.
             let old_ns = began_ns.saturating_sub(LONGEST.as_nanos() as u64);
             self.waited
                 .retain(|call, _| alive.contains(call) || call.1 > old_ns);
@@ -265,10 +268,11 @@ impl Trigger {
     }
 }
 
-/// What of a call's time was no sleep, by the name of its cause.
+/// Return the part of a call's time that belongs to a cause other than sleep, by the name of the
+/// cause.
 fn machine(cause: &str, call: &Syscall) -> Option<u64> {
     let stolen_ns = match call.stolen_ns {
-        u64::MAX => 0, // not told
+        u64::MAX => 0, // unknown
         ns => ns,
     };
     match cause {
@@ -280,21 +284,21 @@ fn machine(cause: &str, call: &Syscall) -> Option<u64> {
     }
 }
 
-/// Why the recorder is frozen.
+/// The reason for a freeze.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freeze {
-    /// In words.
+    /// The reason in words.
     pub why: String,
-    /// The rule that was broken, as it was given.
+    /// The rule that was broken, as the user wrote it.
     pub rule: Option<String>,
-    /// What broke it: a `call` that returned, one `in_flight`, a `lock`, or `commits`.
+    /// The object that broke it: a `call` that returned, one `in_flight`, a `lock`, or `commits`.
     pub about: Value,
-    /// Of what goes on: which it is.
+    /// Identity of a call or lock that is still under way.
     subject: Option<String>,
 }
 
 impl Freeze {
-    /// Without a rule that was broken.
+    /// Return a freeze that no rule caused.
     pub fn because(why: &str) -> Freeze {
         Freeze {
             why: why.to_owned(),
@@ -304,7 +308,8 @@ impl Freeze {
         }
     }
 
-    /// Puts names for the addresses of the stack on which a call sleeps, as far as they are known.
+    /// Replace the addresses of the stack on which a call sleeps by names, as far as they are
+    /// known.
     fn name_frames(&mut self) {
         let Some(frames) = self.about.pointer_mut("/in_flight/frames") else {
             return;

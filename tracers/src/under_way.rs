@@ -1,4 +1,4 @@
-//! Calls that have not returned yet, as an iterator tells of them.
+//! Calls that have not returned yet, read from an iterator.
 
 use anyhow::Result;
 use libbpf_rs::Link;
@@ -13,7 +13,7 @@ use crate::iterators;
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct UnderWay {
     pub start_ns: u64,
-    /// Since when it sleeps; 0: it does not.
+    /// The time since which it sleeps; 0 if it does not.
     pub out_ns: u64,
     ino: u64,
     dev: u32,
@@ -27,12 +27,12 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    /// The stack on which it sleeps.
+    /// Return the stack on which it sleeps.
     pub fn frames(&self) -> &[u64] {
         &self.stack[..STACK_FRAMES.min(self.n_frames as usize)]
     }
 
-    /// What the frozen trace is told of it; the call itself is in none.
+    /// Return the description that the frozen trace gets; the call itself is in no trace.
     pub fn told(&self, now_ns: u64) -> Value {
         let name = calls::by_id(self.call as u16).map(|call| call.name);
         json!({
@@ -45,13 +45,13 @@ impl UnderWay {
     }
 }
 
-/// A name in a fixed-size field; what is not UTF-8 becomes a replacement character.
+/// Return a name in a fixed-size field; bytes that are not UTF-8 become replacement characters.
 pub fn text(name: &[u8]) -> String {
     let end = name.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }
 
-/// All calls that have not returned now.
+/// Return all calls that have not returned now.
 pub fn read(link: &Link) -> Result<Vec<UnderWay>> {
     let bytes = iterators::read_all(iterators::open(link)?)?;
     let records = bytes.chunks_exact(size_of::<UnderWay>());

@@ -1,4 +1,4 @@
-//! Calls by absolute names that could not be judged: whose they were.
+//! Calls by absolute names that could not be judged, with their processes.
 
 use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags, MapMut};
@@ -18,8 +18,8 @@ struct Unjudged {
 /// `UNJUDGED_MANY` of views.bpf.h.
 const MANY: u32 = 2;
 
-/// Takes them out of the map: one object for each place where names begin, of the process that
-/// called from there first.
+/// Take them out of the map: one object for each root directory, with the process that called from
+/// there first.
 pub fn take(map: &MapMut<'_>) -> Result<Value> {
     let mut found = Vec::new();
     for key in map.keys().collect::<Vec<_>>() {

@@ -1,8 +1,8 @@
-//! Which code made calls: stacks of user space, as places in files, and their functions.
+//! User code that made calls: stacks of user space, as places in files, and their functions.
 //!
 //! Addresses differ from process to process; a place in a file does not. The mappings of a process
-//! are read when its first stack comes, a moment after the call: of one that has ended by then
-//! nothing is known. Files stay open until their functions are looked up, at the end.
+//! are read when its first stack arrives, a moment after the call: nothing is known of a process
+//! that has ended by then. Files stay open until their functions are looked up, at the end.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,12 +12,12 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use spoolscope_traces::records::STACK_FRAMES;
 
-/// Words from the end of the stack on that may hold a return address, as in user_stacks.bpf.h.
+/// Words at the end of the stack that may hold a return address, as in user_stacks.bpf.h.
 pub const NEAR_WORDS: usize = 16;
-/// Mappings of more processes are not kept, and no more files are open.
+/// Most processes whose mappings are kept, and most files that are open.
 const MOST_PROCESSES: usize = 4096;
 const MOST_FILES: usize = 512;
-/// The longest call instruction that names its target by a register.
+/// Length of the longest call instruction that names its target by a register.
 const CALL_BYTES: usize = 7;
 
 /// A file that code lies in, and an executable mapping of it.
@@ -35,7 +35,7 @@ struct Code {
     open: Option<File>,
 }
 
-/// A place of code: the number of its file, and where in it.
+/// A place in code: the number of its file, and the offset in it.
 type Place = (u32, u64);
 
 /// All stacks of a recording.
@@ -51,12 +51,12 @@ pub struct UserStacks {
 }
 
 impl UserStacks {
-    /// The number of the stack with these return addresses, the innermost first; `near` is what
-    /// lies at its end. None: the process has ended, or none of it lies in a file.
+    /// Return the number of the stack with these return addresses, the innermost first; `near` are
+    /// the words at its end. None if the process has ended, or no frame lies in a file.
     pub fn number(&mut self, pid: u32, frames: &[u64], near: &[u64]) -> Option<u32> {
         let mut places: Vec<Place> = Vec::with_capacity(STACK_FRAMES);
         for (depth, address) in frames.iter().enumerate() {
-            // Of a return address the instruction before it made the call.
+            // The call was made by the instruction before the return address.
             let back = u64::from(depth > 0);
             match self.place(pid, address.saturating_sub(back)) {
                 Some(place) => places.push(place),
@@ -78,13 +78,13 @@ impl UserStacks {
         Some(*self.stacks.entry(places).or_insert(next))
     }
 
-    /// A process runs another program, or is another one.
+    /// Forget a process: it runs another program, or its pid has a new process.
     pub fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
 
-    /// The return address that a function without a frame left: the first one into another file,
-    /// or else the first one.
+    /// Return the return address that a function without a frame left: the first one into another
+    /// file, or else the first one.
     fn caller(&mut self, pid: u32, innermost: Place, near: &[u64]) -> Option<Place> {
         let mut first = None;
         for word in near {
@@ -102,7 +102,7 @@ impl UserStacks {
         first
     }
 
-    /// Does a call instruction end there (x86-64)? Elsewhere nothing is said to be one.
+    /// Return true if a call instruction ends there (x86-64); always false on other machines.
     fn follows_call(&self, (file, offset): Place) -> bool {
         let mut before = [0u8; CALL_BYTES];
         let file = self.files[file as usize].open.as_ref();
@@ -117,7 +117,7 @@ impl UserStacks {
         if let Some(place) = self.known(pid, address) {
             return Some(place);
         }
-        self.read(pid); // it is new, or has mapped more code since
+        self.read(pid); // the process is new, or has mapped more code since
         self.known(pid, address)
     }
 
@@ -169,7 +169,8 @@ impl UserStacks {
         number
     }
 
-    /// What the meta data of a segment say of all stacks so far; null if there is none.
+    /// Return the description of all stacks so far for a segment's meta data; null if there is
+    /// none.
     pub fn told(&mut self) -> Value {
         if self.stacks.is_empty() && self.unknown == 0 {
             return Value::Null;
@@ -192,7 +193,7 @@ impl UserStacks {
         })
     }
 
-    /// Names the functions of places that are new.
+    /// Look up the functions of places that are new.
     fn look_up(&mut self) {
         let mut wanted: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
         for place in self.stacks.keys().flatten() {
@@ -210,8 +211,8 @@ impl UserStacks {
     }
 }
 
-/// "7f00-7f01 r-xp 00001000 fe:00 456    /path" of executable mappings of files: start, end, offset,
-/// inode, path.
+/// Parse a line "7f00-7f01 r-xp 00001000 fe:00 456    /path" if it is an executable mapping of a
+/// file: start, end, offset, inode, path.
 fn parse(line: &str) -> Option<(u64, u64, u64, u64, &str)> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
@@ -227,7 +228,8 @@ fn parse(line: &str) -> Option<(u64, u64, u64, u64, &str)> {
     (is_code && path.starts_with('/')).then_some((start, end, offset, ino, path))
 }
 
-/// Is the last instruction of these bytes a call: e8 and a distance, or ff /2 with its operands?
+/// Return true if the last instruction of these bytes is a call: e8 and a distance, or ff /2 with
+/// its operands.
 fn ends_with_call(bytes: &[u8; CALL_BYTES]) -> bool {
     let by_register = |length: usize| {
         let at = CALL_BYTES - length;
@@ -243,7 +245,7 @@ fn build_id(file: &File) -> Option<String> {
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The function at each offset of a file, as its symbol tables name them.
+/// Return the function at each offset of a file, from its symbol tables.
 fn functions(file: &File, offsets: &[u64]) -> Option<Vec<Option<String>>> {
     let cache = ReadCache::new(file);
     let parsed = object::File::parse(&cache).ok()?;

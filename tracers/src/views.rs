@@ -1,5 +1,5 @@
-//! What absolute names mean to processes that see other mounts than the recorder does: the
-//! answers to `views.bpf.h`, and how names from there read here.
+//! The meaning of absolute names in processes that see other mounts than the recorder: the answers
+//! to `views.bpf.h`, and the translation of such names to the recorder's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,12 +21,12 @@ use crate::host::{self, Spool};
 use crate::mounts::{Mounts, mount_id};
 use crate::ways::{self, Heads, Ways};
 
-/// `mnt_namespace.event` cannot be read here, and is never this: the first call asks.
+/// `mnt_namespace.event` cannot be read here and never has this value, so the first call asks.
 const UNKNOWN_EVENT: u64 = u64::MAX;
-/// A view that could not be looked at so often, as where /proc hides processes, is left unknown.
+/// Failed looks after which a view is left unknown, as where /proc hides processes.
 const FAILURES: u32 = 8;
 
-/// `struct view_key`: where absolute names begin.
+/// `struct view_key`: the root at which absolute names begin.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 struct Key {
@@ -70,12 +70,12 @@ pub struct Question {
     pad: u32,
 }
 
-/// How absolute names of one view read here.
+/// Translation of the absolute names of one view to the recorder's.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Names of the spools and what each of them is here.
+    /// Names of the spools in that view, each with its name here.
     spools: FxHashMap<Vec<u8>, Vec<u8>>,
-    /// It has our root directory: other names are the same here.
+    /// True if it has our root directory: other names are the same here.
     same_root: bool,
 }
 
@@ -85,15 +85,15 @@ impl Names {
         let pairs = found
             .iter()
             .map(|(alias, here)| (bytes(alias), bytes(here)));
-        // A filesystem mounted as the root directory is known by its device.
+        // A filesystem mounted as the root directory is recognised by its device.
         Names {
             spools: pairs.filter(|(alias, _)| alias != b"/").collect(),
             same_root,
         }
     }
 
-    /// An absolute path of that view, which may have "//" and "/./" in it, as it reads here; None
-    /// if it has no name here. Of names that fit the longest counts.
+    /// Return an absolute path of that view, which may contain "//" and "/./", as a path here; None
+    /// if it has no name here. If several names fit, the longest counts.
     fn here(&self, path: &[u8]) -> Option<Vec<u8>> {
         let (mut name, mut rest, mut found) = (Vec::new(), path, None);
         loop {
@@ -119,14 +119,14 @@ fn mounted(spools: &[Spool], mounts: &Mounts) -> BTreeMap<PathBuf, PathBuf> {
     found.flatten().collect()
 }
 
-/// What is mounted as the root directory: the filesystem, and which directory of it.
+/// Return the mount of the root directory: the filesystem, and the directory of it.
 fn root_of(mounts: &Mounts) -> Option<(u32, PathBuf)> {
     let mut roots = mounts.all.iter();
     let root = roots.rfind(|mount| mount.mount == Path::new("/"))?;
     Some((root.dev, root.root.clone()))
 }
 
-/// Without the slashes, and "." between slashes, that it begins with.
+/// Remove leading slashes, and "." between slashes.
 fn skip_slashes(mut path: &[u8]) -> &[u8] {
     loop {
         path = match path {
@@ -143,7 +143,7 @@ struct Found {
     names: Names,
     /// Names that lead to the spools, and off them.
     ways: ways::Names,
-    /// There may be others.
+    /// There may be other names.
     unsure: bool,
 }
 
@@ -161,19 +161,20 @@ pub struct Views<'a> {
     spools: &'a [Spool],
     own: Key,
     root: Option<(u32, PathBuf)>,
-    /// Symbolic links to the spools, which other mounts of our root directory have as well.
+    /// Symbolic links to the spools, which also exist where our root directory is mounted
+    /// elsewhere.
     links: BTreeMap<PathBuf, PathBuf>,
     /// By their number, from 1.
     known: Vec<Names>,
     entered: FxHashMap<Key, Entered>,
-    /// Taken from their views a moment ago: calls may be looking at them.
+    /// Names that views had until a moment ago: calls may still be looking at them.
     old: Vec<Entered>,
     failures: FxHashMap<Key, u32>,
-    /// What is mounted below the spools.
+    /// Mounts below the spools.
     pub below: Below,
 }
 
-/// The kernel side's part of them.
+/// The maps of the kernel side.
 #[allow(missing_debug_implementations)] // BPF maps have none
 pub struct ViewMaps<'a> {
     views: &'a MapMut<'a>,
@@ -188,7 +189,7 @@ impl<'a> ViewMaps<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// Those that there are now.
+    /// Return the views that exist now.
     pub fn of_now(maps: &'a ViewMaps<'a>, spools: &'a [Spool], ways: &Ways) -> Result<Views<'a>> {
         let own = Key::of("self").context("Failed to read the own root directory")?;
         let mounts = Mounts::own().context("Failed to read mounts")?;
@@ -208,7 +209,7 @@ impl<'a> Views<'a> {
         Ok(views)
     }
 
-    /// What ends meanwhile needs none.
+    /// Look at the views of all processes. A process that ends meanwhile needs none.
     fn look(&mut self) -> Result<()> {
         let mut seen = FxHashSet::from_iter([self.own]);
         for pid in host::running()? {
@@ -224,7 +225,7 @@ impl<'a> Views<'a> {
         Ok(())
     }
 
-    /// Answers the kernel side. If the task that asked is gone, the next one asks again.
+    /// Answer the kernel side. If the task that asked is gone, the next one asks again.
     pub fn answer(&mut self, question: &Question) {
         if question.key == self.own {
             return self.look_again(question);
@@ -240,10 +241,10 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Something was mounted, or unmounted, in the recorder's own view.
+    /// Update the recorder's own view after something was mounted or unmounted.
     fn look_again(&mut self, question: &Question) {
         if self.below.take_away(self.spools, self.maps.ways).is_err() {
-            return; // the calls of names that may lead to the spool are told until then
+            return; // until then, calls by names that may lead to the spool are recorded
         }
         let mut view: View = bytemuck::Zeroable::zeroed();
         view.event = question.event;
@@ -251,10 +252,10 @@ impl<'a> Views<'a> {
         let _ = self.maps.views.update(at, view, MapFlags::ANY);
     }
 
-    /// The names that a task has for the spools; an error if it has another view by now.
+    /// Return the names that a task has for the spools; an error if it has another view by now.
     fn find(&self, task: u32, key: &Key) -> io::Result<Found> {
         let mounts = Mounts::of(task)?;
-        // A root directory that is no mount has no line.
+        // A root directory that is not a mount point has no line.
         let roots = mounts.all.iter().filter(|m| m.mount == Path::new("/"));
         let roots: Vec<u32> = roots.map(|root| root.id).collect();
         if !roots.is_empty() && !roots.contains(&key.root_mount) {
@@ -264,7 +265,7 @@ impl<'a> Views<'a> {
         let unsure = roots.is_empty() && !self.add_below_root(task, key, &mut found)?;
         let same_root = self.root.is_some() && root_of(&mounts) == self.root;
         if same_root {
-            // They lead to a spool only where that is mounted as it is here.
+            // The links lead to a spool only where that is mounted at the same place as here.
             let own = found.iter().filter(|(alias, here)| alias == here);
             let own: Vec<PathBuf> = own.map(|(alias, _)| alias.clone()).collect();
             for (alias, here) in &self.links {
@@ -280,8 +281,9 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// Adds the spools below a root directory that is no mount: those that are a directory of its
-    /// filesystem are no mount either. False if it has a place that cannot be found out.
+    /// Add the spools below a root directory that is not a mount point: spools that are a directory
+    /// of their filesystem are no mount points either. Return false if their place cannot be
+    /// determined.
     fn add_below_root(
         &self,
         task: u32,
@@ -303,7 +305,7 @@ impl<'a> Views<'a> {
         Ok(true)
     }
 
-    /// A view whose names are the same as before keeps its number.
+    /// Enter a view; if its names are the same as before, it keeps its number.
     fn enter(&mut self, key: Key, event: u64, found: Found) {
         let before = self.entered.get(&key);
         let same = before.filter(|before| before.ways == found.ways);
@@ -332,20 +334,20 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Takes away names that views had before.
+    /// Remove names that views had before.
     fn forget(&mut self) {
         for old in self.old.drain(..) {
             ways::remove_view(self.maps.ways, old.number, &old.ways);
         }
     }
 
-    /// The names of a view by its number; None if nobody had looked yet.
+    /// Return the names of a view by its number; None if it was not looked at yet.
     pub fn names(&self, number: u32) -> Option<&Names> {
         self.known.get((number as usize).wrapping_sub(1))
     }
 }
 
-/// Writes the absolute names of a call of another view as they read here; empty if they have no
+/// Translate the absolute names of a call of another view to the recorder's; empty if they have no
 /// name here.
 pub fn rewrite(names: Option<&Names>, call: &mut Syscall, path: &mut Vec<u8>, path2: &mut Vec<u8>) {
     call.flags |= CALL_OTHER_VIEW;
@@ -362,7 +364,8 @@ pub fn rewrite(names: Option<&Names>, call: &mut Syscall, path: &mut Vec<u8>, pa
     }
 }
 
-/// For the snapshot: the kernel gives names of files of other namespaces as these have them.
+/// For the snapshot: the kernel gives names of files of another namespace as that namespace has
+/// them.
 #[derive(Debug)]
 pub struct Foreign {
     spools: Vec<Spool>,
@@ -381,7 +384,7 @@ impl Foreign {
         })
     }
 
-    /// A path of a process as it reads here.
+    /// Return a path of a process as it reads here.
     pub fn here(&mut self, pid: u32, path: Vec<u8>) -> Vec<u8> {
         let names = match self.by_pid.get(&pid) {
             Some(names) => names.clone(),
@@ -396,7 +399,8 @@ impl Foreign {
 
     fn look(&mut self, pid: u32) -> Option<Rc<Names>> {
         let number = namespace(pid).ok().filter(|number| *number != self.own)?;
-        // Those names begin at the root of the namespace, mountinfo at that of the process.
+        // These names begin at the root of the namespace, those of mountinfo at the root of the
+        // process.
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
         let (spools, top) = (&self.spools, root.clone());
         let names = || {

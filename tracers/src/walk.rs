@@ -1,9 +1,9 @@
 //! Walks a spool while it is in use: every name with its attributes, relative to directory
-//! descriptors, so that the walk follows a directory that is renamed under it.
+//! descriptors, so that the walk follows a directory that is renamed during it.
 //!
-//! A directory moved from where the walk has not been to where it has been would be missed:
-//! directories that changed since they were listed are listed again, and those that were not in
-//! their place are looked for until they are back, or found elsewhere.
+//! A directory moved from a part not yet walked to a part already walked would be missed. Therefore
+//! directories that changed since they were listed are listed again, and directories that were not
+//! in their place are looked for until they are back, or found elsewhere.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -23,12 +23,12 @@ use crate::mounts;
 use crate::rows::Rows;
 use crate::snapshot::Found;
 
-/// How often changed directories are listed again; what is new then, the calls tell.
+/// How often changed directories are listed again; later changes are in the recorded calls.
 const PASSES: usize = 4;
-/// How often a directory is looked for that is not in its place; those that were removed, too.
+/// How often a directory that is not in its place is looked for; this includes removed ones.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
-/// The longest way from the root; places that were noted at different times may form a circle.
+/// Longest path from the root; places that were noted at different times may form a circle.
 const DEEPEST: usize = 4096;
 /// Times of files are as coarse as the timer tick.
 const TICK_NS: i64 = 20_000_000;
@@ -44,7 +44,7 @@ struct Listed {
     listed_ns: i64,
 }
 
-/// A directory being walked: what lies below it and was not walked yet.
+/// A directory being walked, with the directories below it that were not walked yet.
 #[derive(Debug)]
 struct Frame {
     fd: OwnedFd,
@@ -52,7 +52,7 @@ struct Frame {
     below: Vec<Below>,
 }
 
-/// A directory that was met: its row and inode, to know it again when it is entered.
+/// A directory that was met: its row and inode, to recognise it when it is entered.
 #[derive(Debug)]
 struct Below {
     row: u32,
@@ -60,7 +60,7 @@ struct Below {
     name: CString,
 }
 
-/// One walk over all spools; its rows are numbered through, from 1.
+/// One walk over all spools; its rows are numbered continuously, from 1.
 #[derive(Debug)]
 pub struct Walk<'a> {
     rows: Rows<'a, Found>,
@@ -70,22 +70,22 @@ pub struct Walk<'a> {
     listed: HashMap<u32, Listed>,
     /// Rows of listed directories by inode.
     row_of: HashMap<u64, u32>,
-    /// Directories that were met and gone before they were entered: where, by inode.
+    /// Directories that were met but gone before they were entered: row of the parent, by inode.
     escaped: HashMap<u64, u32>,
 }
 
-/// What a look at listed directories showed.
+/// Result of looking again at listed directories.
 #[derive(Debug, Default)]
 struct Again {
-    /// There was a directory that had not been walked.
+    /// True if there was a directory that had not been walked.
     found: bool,
     changed: Vec<u32>,
-    /// Not in their place.
+    /// Directories that are not in their place.
     away: Vec<u32>,
 }
 
 impl<'a> Walk<'a> {
-    /// `stop` ends it early.
+    /// Make a walk; `stop` ends it early.
     pub fn new(to: &'a SyncSender<Found>, rate: Option<u32>, stop: &'a AtomicBool) -> Self {
         Self {
             rows: Rows::new(to, rate, 1),
@@ -98,8 +98,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks one spool; false if it is no longer mounted in its place, which mounted.rs tells. The
-    /// calling thread gets a working directory of its own and moves it.
+    /// Walk one spool; return false if it is no longer mounted in its place, which mounted.rs
+    /// reports. The calling thread gets a working directory of its own, which changes.
     pub fn spool(&mut self, spool: &Spool) -> Result<bool> {
         if mounts::mount_id(&spool.mount).ok() != Some(spool.id) {
             return Ok(false);
@@ -130,7 +130,7 @@ impl<'a> Walk<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Looks again at what changed or was away while the walk passed.
+    /// Look again at directories that changed or were away during the walk.
     fn catch_up(&mut self, root: &OwnedFd) -> Result<()> {
         let mut rows: Vec<u32> = self.listed.keys().copied().collect();
         for turn in 0..TRIES {
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Lists a directory met in `at`, and all below it.
+    /// List a directory met in `at`, and all below it.
     fn below(&mut self, at: &OwnedFd, parent: u32, top: &Below) -> Result<()> {
         enter(at)?;
         let mut frames: Vec<Frame> = Vec::new();
@@ -170,8 +170,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Enters and lists a directory. One that was removed or moved meanwhile has no frame; it
-    /// stays unknown, so that it is walked where it turns up again.
+    /// Enter and list a directory. One that was removed or moved meanwhile has no frame; it stays
+    /// unknown, so that it is walked where it reappears.
     fn frame(&mut self, parent: u32, met: &Below) -> Result<Option<Frame>> {
         let (row, name) = (met.row, &met.name);
         self.escaped.insert(met.ino, parent);
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         };
         if attributes::inode(&fd)? != met.ino {
-            return Ok(None); // another one has that name now
+            return Ok(None); // the name now belongs to another directory
         }
         self.escaped.remove(&met.ino);
         enter(&fd)?;
@@ -206,9 +206,9 @@ impl<'a> Walk<'a> {
         Ok(Some(Frame { fd, row, below }))
     }
 
-    /// Looks at one name of the working directory; a directory is given back, to be walked.
+    /// Look at one name of the working directory; a directory is returned, to be walked.
     fn look(&mut self, parent: u32, name: &CStr) -> Result<Option<Below>> {
-        // Gone meanwhile, or another filesystem that is mounted here.
+        // The name is gone, or another filesystem is mounted there.
         let Ok(found) = attributes::of(name) else {
             return Ok(None);
         };
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// Looks through those of some listed directories that changed since they were listed.
+    /// List again those of some directories that changed since they were listed.
     fn again(&mut self, root: &OwnedFd, rows: &[u32]) -> Result<Again> {
         let mut seen = Again::default();
         for row in rows
@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
         Ok(seen)
     }
 
-    /// Walks what is new in a directory; true if there was a directory among it.
+    /// Walk the new names in a directory; return true if a directory was among them.
     fn list_again(&mut self, row: u32, directory: &OwnedFd) -> Result<bool> {
         let mut found = false;
         for name in entries(directory)? {
@@ -276,7 +276,7 @@ impl<'a> Walk<'a> {
         Ok(found)
     }
 
-    /// A directory that was listed elsewhere may lie here now.
+    /// Note the place of a directory that was listed elsewhere and lies here now.
     fn note_place(&mut self, ino: u64, parent: u32, name: CString) {
         let row = self.row_of.get(&ino);
         if let Some(listed) = row.and_then(|row| self.listed.get_mut(row)) {
@@ -284,7 +284,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where a directory lies, as far as is known, relative to the root.
+    /// Return the path of a directory relative to the root, as far as it is known.
     fn path(&self, row: u32) -> Option<CString> {
         let mut parts = Vec::new();
         let mut at = self.listed.get(&row)?;
@@ -315,7 +315,7 @@ mod tests {
 
     const BOXES: usize = 4;
 
-    /// Moves the folder of each box away, and what lies in it elsewhere, and all of it back.
+    /// Move the folder of each box away, and its contents elsewhere, and all of it back.
     fn move_about(top: &Path, over: &AtomicBool) {
         let rename = |from: &str, to: &str| fs::rename(top.join(from), top.join(to)).unwrap();
         for turn in (0..).take_while(|_| !over.load(Relaxed)) {

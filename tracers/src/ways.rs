@@ -1,5 +1,5 @@
-//! Where names lead, as `names.bpf.h` asks for it: absolute ones, and those relative to directories
-//! above the spools.
+//! Targets of names, as `names.bpf.h` looks them up: absolute names, and names relative to
+//! directories above the spools.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -18,7 +18,7 @@ use crate::mounts::Mounts;
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// To what is mounted below a spool.
+    /// To a mount below a spool.
     Out = 1,
     In = 2,
 }
@@ -29,15 +29,15 @@ const COMPARED: usize = 244;
 const BEFORE: usize = 16;
 /// `VIEW_PLACE`.
 const VIEW: u32 = u32::MAX;
-/// Views may have so many keys in all.
+/// Number of keys that all views together may have.
 const ROOM_FOR_VIEWS: usize = 1 << 16;
 /// `MAX_HEADS`.
 const HEADS: usize = 16;
 
-/// Names of the spools and what else is mounted below them.
+/// Names of the spools and of mounts below them.
 pub type Names = BTreeMap<PathBuf, Way>;
 
-/// The names that lead to spools, and out of them again where another filesystem is mounted.
+/// Return the names that lead to spools, and those below where another filesystem is mounted.
 pub fn names<'a>(spools: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> Names {
     let mut names: Names = spools.map(|name| (name.clone(), Way::In)).collect();
     let others: BTreeMap<&Path, _> = mounts.all.iter().map(|m| (m.mount.as_path(), m)).collect();
@@ -51,14 +51,14 @@ pub fn names<'a>(spools: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> 
     names
 }
 
-/// Those of the recorder's own view, as they are now.
+/// Return the names of the recorder's own view, as they are now.
 pub fn own_names(spools: &[Spool], mounts: &Mounts) -> Result<Names> {
     let aliases = aliases::of_all(spools)?;
     let mine = spools.iter().map(|spool| &spool.mount);
     Ok(names(mine.chain(aliases.keys()), mounts))
 }
 
-/// Those of the recorder's own view, before they are written.
+/// The names of the recorder's own view, before they are written to the maps.
 #[derive(Debug)]
 pub struct Ways {
     keys: BTreeMap<Vec<u8>, Way>,
@@ -69,13 +69,13 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Those of the present moment.
+    /// Return the names of the present moment.
     pub fn own(spools: &[Spool]) -> Result<Ways> {
         let mounts = Mounts::own().context("Failed to read mounts")?;
         Ok(Ways::of(&own_names(spools, &mounts)?, &mounts))
     }
 
-    /// Every name from the root directory and from each directory above it.
+    /// Return the keys of every name from the root directory and from each directory above it.
     pub fn of(names: &Names, mounts: &Mounts) -> Ways {
         let mut ways = Ways {
             keys: BTreeMap::new(),
@@ -104,17 +104,17 @@ impl Ways {
         ways
     }
 
-    /// How large the map of names has to be, with those of views to come.
+    /// Return the size for the map of names, with room for those of views.
     pub fn room(&self) -> u32 {
         (self.keys.len() + ROOM_FOR_VIEWS) as u32
     }
 
-    /// How large the map of directories has to be.
+    /// Return the size for the map of directories.
     pub fn n_places(&self) -> u32 {
         self.places.len().max(1) as u32
     }
 
-    /// `above` of state.bpf.h.
+    /// Return `above` of state.bpf.h.
     pub fn bits(&self) -> [u64; 64] {
         let mut bits = [0; 64];
         for (ino, _) in &self.places {
@@ -123,7 +123,7 @@ impl Ways {
         bits
     }
 
-    /// Writes them.
+    /// Write the names and directories to the maps.
     pub fn enter(&self, ways: &MapMut<'_>, places: &MapMut<'_>) -> Result<()> {
         for (ino, dev) in &self.places {
             let key = [*ino, u64::from(*dev)]; // struct place
@@ -139,7 +139,7 @@ impl Ways {
     }
 }
 
-/// Keys of absolute names.
+/// Return the keys of absolute names.
 fn keys(names: &Names, ino: u64, dev: u32) -> BTreeMap<Vec<u8>, Way> {
     let all = names.iter().flat_map(|(name, way)| {
         let keys = spellings(ino, dev, name, *way);
@@ -148,7 +148,7 @@ fn keys(names: &Names, ino: u64, dev: u32) -> BTreeMap<Vec<u8>, Way> {
     all.collect()
 }
 
-/// Writes the absolute names of a view; false if there was no room for all.
+/// Write the absolute names of a view; return false if there was no room for all.
 pub fn enter_view(map: &MapMut<'_>, number: u32, names: &Names) -> bool {
     let keys = keys(names, u64::from(number), VIEW);
     let mut entered = keys
@@ -157,22 +157,23 @@ pub fn enter_view(map: &MapMut<'_>, number: u32, names: &Names) -> bool {
     entered.all(|done| done.is_ok())
 }
 
-/// Takes the names of a view away.
+/// Remove the names of a view.
 pub fn remove_view(map: &MapMut<'_>, number: u32, names: &Names) {
     for key in keys(names, u64::from(number), VIEW).keys() {
         let _ = map.delete(key); // there may have been no room for it
     }
 }
 
-/// Inode of a directory and device of its superblock; stat(2) has others for btrfs subvolumes.
+/// Return the inode of a directory and the device of its superblock; stat(2) gives other devices
+/// for btrfs subvolumes.
 fn identity(directory: &Path, mounts: &Mounts) -> Option<(u64, u32)> {
     let ino = fs::metadata(directory).ok()?.ino();
     Some((ino, mounts.holding(directory)?.dev))
 }
 
-/// The keys of a name as seen from a directory: what lies below it, and the name itself. A name
-/// that is too long is cut, and what agrees with it so far is taken for it, unless that would lose
-/// names of the spool.
+/// Return the keys of a name as seen from a directory: for the names below it, and for itself. A
+/// name that is too long is cut, and every name that begins like it is taken for it. That is done
+/// only for names of spools: for a name that leads off a spool it would lose names of the spool.
 fn spellings(ino: u64, dev: u32, name: &Path, way: Way) -> Vec<Vec<u8>> {
     let name = name.as_os_str().as_bytes();
     let key = |text: &[&[u8]]| key(ino, dev, &text.concat());
@@ -184,7 +185,7 @@ fn spellings(ino: u64, dev: u32, name: &Path, way: Way) -> Vec<Vec<u8>> {
     }
 }
 
-/// `struct name`, as long as the map wants it.
+/// Return `struct name`, padded to the key size of the map.
 fn key(ino: u64, dev: u32, text: &[u8]) -> Vec<u8> {
     let bits = 8 * (BEFORE - size_of::<u32>() + text.len()) as u32;
     let mut key = Vec::with_capacity(BEFORE + COMPARED);
@@ -196,7 +197,7 @@ fn key(ino: u64, dev: u32, text: &[u8]) -> Vec<u8> {
     key
 }
 
-/// `struct heads`: with what names of spools begin.
+/// `struct heads`: the first bytes of the names of spools.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Heads {
@@ -207,7 +208,8 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The heads of names that lead to spools: eight bytes, or fewer where that would be too many.
+    /// Return the heads of names that lead to spools: eight bytes, or fewer if there would be too
+    /// many heads.
     pub fn of(names: &Names) -> Heads {
         let spools = names.iter().filter(|(_, way)| **way == Way::In);
         let spools: Vec<&[u8]> = spools

@@ -1,4 +1,4 @@
-//! Work items of the kernel that are done for the spools, by the function that does them.
+//! Work items that the kernel executes for the spools, identified by their functions.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ const XFS_CIL: u32 = 7;
 const BTRFS: u32 = 8;
 const THROTTLE: u32 = 9;
 
-/// Functions of no filesystem, and how to tell for which one they work.
+/// Functions that belong to no filesystem, and how to find the filesystem that they work for.
 const FUNCTIONS: &[(&str, u32)] = &[
     ("wb_workfn", WRITEBACK),
     ("loop_rootcg_workfn", LOOP),
     ("loop_workfn", LOOP_CGROUP),
     ("blk_throtl_dispatch_work_fn", THROTTLE),
 ];
-/// The words that `filesystems.toml` has for it.
+/// The words of `filesystems.toml` for these ways.
 const WAYS: &[(&str, u32)] = &[
     ("any", ANY),
     ("ext4_inode", EXT4_INODE),
@@ -36,7 +36,7 @@ const WAYS: &[(&str, u32)] = &[
     ("btrfs", BTRFS),
 ];
 
-/// The functions that may work for these types of filesystem.
+/// Return the functions that may work for these types of filesystem.
 fn functions<'a>(fstypes: impl Iterator<Item = &'a str>) -> Vec<(&'static str, u32)> {
     let types: BTreeSet<&str> = fstypes.collect();
     let workers = types.into_iter().filter_map(filesystems::by_type);
@@ -48,7 +48,7 @@ fn functions<'a>(fstypes: impl Iterator<Item = &'a str>) -> Vec<(&'static str, u
     FUNCTIONS.iter().copied().chain(of_types).collect()
 }
 
-/// Enters the addresses of these functions; a kernel without one of them has no such work.
+/// Enter the addresses of these functions; a kernel without such a function has no such work.
 pub fn name(map: &MapMut<'_>, spools: &[Spool]) -> Result<()> {
     let wanted = functions(spools.iter().map(|spool| spool.fstype.as_str()));
     let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();

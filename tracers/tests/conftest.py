@@ -1,4 +1,4 @@
-"""What several tests of the recorder share."""
+"""Fixtures that several tests of the recorder share."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ORACLE = Path(__file__).resolve().parent / "oracle"
 
 @pytest.fixture(scope="session")
 def allcalls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The oracle's program; static, so that no dynamic linker adds calls of its own."""
+    """Build the oracle's program; it is static, so that no dynamic linker adds calls."""
     binary = tmp_path_factory.mktemp("oracle") / "allcalls"
     sources = sorted(map(str, ORACLE.glob("*.c")))
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]
@@ -22,7 +22,7 @@ def allcalls(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def io_limit(require: Callable[..., None]) -> Iterator[Callable[[Path, str, int], Path]]:
-    """Return ``io_limit(mount, what, n) -> cgroup``: so many read_iops or write_iops in it."""
+    """Return ``io_limit(mount, what, n) -> cgroup``: it limits read_iops or write_iops to n."""
     made: list[Path] = []
 
     def make(mount: Path, what: str, n: int) -> Path:

@@ -7,7 +7,7 @@ const TEXT: &str = include_str!("../calls.txt");
 /// One row of `calls.txt`.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Stored in captures and plans; never renumbered.
+    /// Id in captures and plans; it never changes.
     pub id: u16,
     /// Name without prefix, as in `syscalls(2)`.
     pub name: &'static str,
@@ -31,10 +31,10 @@ pub fn by_id(id: u16) -> Option<&'static Call> {
     CALLS.get(usize::from(id)).filter(|call| call.id == id)
 }
 
-/// The names of all calls by id, known when the program is compiled: for tables made then.
+/// The names of all calls by id as a constant, for tables that are made at compile time.
 pub const NAMES: [&[u8]; count()] = names();
 
-/// The id of a call by name; one that no call has if the name is unknown.
+/// The id of a call by name; for an unknown name an id that no call has.
 pub const fn id_of(name: &str) -> u16 {
     let mut id = 0;
     while id < NAMES.len() {
@@ -46,7 +46,7 @@ pub const fn id_of(name: &str) -> u16 {
     u16::MAX
 }
 
-/// The ids of some calls.
+/// The ids of several calls by name.
 pub const fn ids_of<const N: usize>(names: [&str; N]) -> [u16; N] {
     let (mut ids, mut at) = ([0; N], 0);
     while at < N {
@@ -86,7 +86,7 @@ const fn names() -> [&'static [u8]; count()] {
     names
 }
 
-/// What comes before the first of some equal bytes, and after the last of these.
+/// Splits a text at the first run of a byte: returns the parts before and after the run.
 const fn split(text: &[u8], at: u8) -> (&[u8], &[u8]) {
     let mut end = 0;
     while end < text.len() && text[end] != at {

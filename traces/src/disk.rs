@@ -1,5 +1,5 @@
-//! The file below a capture: whole chunks or none, and room left for the last words when the
-//! disk is full.
+//! The file of a capture: chunks are written whole or not at all, and space is reserved for the
+//! last records when the disk is full.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Seek, SeekFrom, Write};
@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// What a full disk must still take: buffered chunks, the last words of threads, meta.
+/// Space reserved for a full disk: buffered chunks, the last records of threads, meta.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// On a small disk no more than this part of what is free.
+/// The reserve is at most this part (1/n) of the free space, for small disks.
 const RESERVE_SHARE: u64 = 4;
-/// btrfs gives freed space back only with its next transaction; on any disk the conversion of an
-/// earlier segment may take it first, finds then that it is not enough, and cleans up.
+/// Retries are needed since btrfs frees space only with its next transaction. On any disk the
+/// conversion of an earlier segment may take the space first, until it fails and cleans up.
 const RETRIES: u32 = 20;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -28,18 +28,18 @@ pub struct ChunkFile {
     full_at: Option<u64>,
 }
 
-/// What the held back space of a full disk is for, so that the last words always fit.
+/// The kinds of chunks by their use of the reserve, so that the last records always fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// What was buffered: at most half of it.
+    /// Buffered records: these use at most half of the reserve.
     Data,
-    /// What tells which calls are lost.
+    /// Records that show which calls are lost.
     LastWords,
 }
 
 impl ChunkFile {
     /// Creates a file in an open directory; fails if the name exists or is a symbolic link, or if
-    /// there is no room to hold back as much as another one did (`like_bytes`).
+    /// there is no space for a reserve as large as that of another file (`like_bytes`).
     pub fn create(
         directory: BorrowedFd<'_>,
         name: &str,
@@ -63,7 +63,7 @@ impl ChunkFile {
         })
     }
 
-    /// Bytes held back for the last words; 0 where none could be.
+    /// Size of the reserve for the last records; 0 if there was no space.
     pub fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes
     }
@@ -73,12 +73,12 @@ impl ChunkFile {
         self.bytes
     }
 
-    /// The disk was full: what fits now is what was held back for the last words.
+    /// The disk was full: only the reserve for the last records is left.
     pub fn is_full(&self) -> bool {
         self.full_at.is_some()
     }
 
-    /// Appends both parts or neither, and tells which: on a full disk there may be no room.
+    /// Appends both parts, or neither if the disk is full; returns whether they were appended.
     pub fn append(&mut self, what: Chunk, head: &[u8], body: &[u8]) -> Result<bool> {
         let more = (head.len() + body.len()) as u64;
         if self.has_to_go_without(what, more) {
@@ -95,7 +95,7 @@ impl ChunkFile {
                 // SAFETY: a live descriptor of our own.
                 unsafe { libc::syncfs(self.file.as_raw_fd()) };
             }
-            // A full btrfs may have no room even for this; the next try writes over the rest.
+            // On a full btrfs even this may fail; the next try overwrites the rest.
             let cut = self.file.set_len(self.bytes);
             self.file.seek(SeekFrom::Start(self.bytes))?;
             if self.has_to_go_without(what, more) {
@@ -123,24 +123,24 @@ impl ChunkFile {
         self.file.write_all(body)
     }
 
-    /// Replaces the file header, which was the first thing appended.
+    /// Replaces the file header, which was appended first.
     pub fn write_header(&mut self, header: &[u8]) -> Result<()> {
         self.file.write_all_at(header, 0)
     }
 
-    /// Makes all durable.
+    /// Makes all written data durable.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_data()
     }
 }
 
-/// Is the disk, or what we may use of it, full?
+/// Returns whether the disk, a quota or the limit of file sizes is exhausted.
 pub fn no_space(error: &Error) -> bool {
     use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// What the first file on a disk holds back.
+/// Size of the reserve of the first file on a disk.
 fn share(directory: BorrowedFd<'_>) -> Result<u64> {
     // SAFETY: an all-zero statvfs is valid; the descriptor lives.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -152,7 +152,7 @@ fn share(directory: BorrowedFd<'_>) -> Result<u64> {
     Ok(RESERVE_BYTES.min(free / RESERVE_SHARE))
 }
 
-/// Space on the same disk without a name: given back when it is closed, however we end.
+/// Reserves space on the same disk in a file without a name: closing it, also by a crash, frees it.
 fn reserve(directory: BorrowedFd<'_>, bytes: u64) -> Result<File> {
     let file = open(directory, c".", libc::O_WRONLY | libc::O_TMPFILE)?;
     // SAFETY: our own descriptor; the size is positive and small.
@@ -175,6 +175,6 @@ fn open(directory: BorrowedFd<'_>, name: &std::ffi::CStr, flags: libc::c_int) ->
     if fd < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: just opened, owned by nobody else.
+    // SAFETY: just opened, without another owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }

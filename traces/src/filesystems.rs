@@ -1,4 +1,4 @@
-//! The table of filesystems (`filesystems.toml`): what the recorder needs of it.
+//! The table of filesystems (`filesystems.toml`), as far as the recorder needs it.
 
 use std::sync::LazyLock;
 
@@ -6,18 +6,18 @@ use toml::{Table, Value};
 
 const TEXT: &str = include_str!("../filesystems.toml");
 
-/// One block of `filesystems.toml`, which says what each key means.
+/// One block of `filesystems.toml`, which explains each key.
 #[derive(Debug, Clone)]
 pub struct Filesystem {
-    /// As `mount -t` knows it.
+    /// Type for `mount -t`.
     pub fstype: String,
-    /// How its tracepoints and functions begin.
+    /// Prefixes of its tracepoints and functions.
     pub symbols: Vec<String>,
-    /// Names of its kernel threads, with `{device}` and `{number}`, and `*` at the end of a beginning.
+    /// Names of its kernel threads, with `{device}` and `{number}`; `*` at the end: a prefix.
     pub threads: Vec<String>,
-    /// Work functions, and how to tell for which filesystem one works.
+    /// Work functions, and how to find the filesystem that each works for.
     pub workers: Vec<(String, String)>,
-    /// It is mounted by its own driver, not by that of a younger relative.
+    /// It is mounted by its own driver, not by that of a newer filesystem.
     pub own_driver: bool,
 }
 
@@ -33,7 +33,7 @@ pub fn by_type(fstype: &str) -> Option<&'static Filesystem> {
     ALL.iter().find(|filesystem| filesystem.fstype == fstype)
 }
 
-/// A test holds that the table reads well: nothing of it comes from outside.
+/// Ignores errors: the table is part of the program, and a test checks that it can be parsed.
 fn parse(text: &str) -> Vec<Filesystem> {
     let tables: Table = text.parse().unwrap_or_default();
     let words = |value: Option<&Value>| -> Vec<String> {
@@ -60,7 +60,7 @@ fn parse(text: &str) -> Vec<Filesystem> {
     tables.keys().map(one).collect()
 }
 
-/// A key of a block, or of the block that it is like.
+/// Returns a key of a block, or of the block that its key `like` names.
 fn find<'a>(tables: &'a Table, fstype: &str, key: &str) -> Option<&'a Value> {
     let own = tables.get(fstype)?.as_table()?;
     let like = || find(tables, own.get("like")?.as_str()?, key);

@@ -1,6 +1,6 @@
 //! The records of `include/*.h`, member by member.
 //!
-//! The header documents every member; this file only repeats the layout, and
+//! The headers document every member; this file only repeats the layout, and
 //! `LAYOUTS` lets a test compare it with the header and with numpy.
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! The capture file: chunks of flat records, readable up to the last whole chunk
-//! whatever happens to the writer.
+//! The capture file: chunks of flat records, readable up to the last whole chunk even if the
+//! writer crashes.
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use crate::records::{
     STACK_FRAMES, STATE_CLOSED, STATE_OPEN, Syscall, as_bytes,
 };
 
-/// What a chunk holds; `enum spsc_kind`.
+/// Kind of the content of a chunk; `enum spsc_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -43,9 +43,9 @@ pub enum Kind {
     UserCall = records::KIND_USER_CALL,
 }
 
-/// More than the largest of them.
+/// A number above the largest kind.
 const KINDS: usize = 24;
-/// What tells which calls are lost when the disk is full, and what is named elsewhere.
+/// Kinds that show which calls are lost when the disk is full, and kinds that others refer to.
 const LAST_WORDS: [Kind; 5] = [
     Kind::Task,
     Kind::Meta,
@@ -55,7 +55,8 @@ const LAST_WORDS: [Kind; 5] = [
 ];
 /// A chunk is written when its buffer reaches this size.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Calls wait for `settle`, which keeps each thread's in order; but not for ever.
+/// Calls are buffered until `settle`, which keeps the order of each thread's calls, or until the
+/// buffer reaches this size.
 const MOST_BYTES: usize = 16 << 20;
 /// Level 1 keeps up with a million calls a second; the Parquet files are the archive.
 const ZSTD_LEVEL: i32 = 1;
@@ -69,7 +70,7 @@ struct Buffer {
     records: u32,
 }
 
-/// Writes a capture. Strings and stacks are stored once and referred to by id.
+/// Writes a capture. Strings and stacks are stored once, and records refer to them by id.
 #[derive(Debug)]
 pub struct Capture {
     file: ChunkFile,
@@ -86,8 +87,8 @@ impl Capture {
     /// Creates the file in an open directory; fails if it exists or is a symbolic link.
     ///
     /// `number` counts the segments of a recording from 1; `start` is CLOCK_MONOTONIC and
-    /// CLOCK_REALTIME of the moment it begins at; `like`: as much room as there is held back for
-    /// the last words, or it is not made.
+    /// CLOCK_REALTIME of its beginning; `like`: it fails unless it can reserve as much space for
+    /// the last records as that capture.
     pub fn create(
         directory: BorrowedFd<'_>,
         name: &str,
@@ -125,7 +126,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Moves the beginning, which was not yet known when the file was created.
+    /// Sets the beginning, which was not yet known when the file was created.
     pub fn begin_at(&mut self, start: (i64, i64)) -> Result<()> {
         (self.header.start_mono_ns, self.header.start_real_ns) = start;
         let header = self.checked_header();
@@ -148,7 +149,7 @@ impl Capture {
         self.file.bytes()
     }
 
-    /// The disk is full: only the life of threads is still taken, from what was held back.
+    /// The disk is full: only task records are still taken, in the reserved space.
     pub fn is_full(&self) -> bool {
         self.file.is_full()
     }
@@ -225,10 +226,11 @@ impl Capture {
         self.stacks.keys().flat_map(|stack| stack.iter().copied())
     }
 
-    /// Writes calls that returned before a moment from which on all rings were read, when they
-    /// fill a chunk. Rings are read one after the other: of a thread that changed its CPU a later
-    /// call may be here before an earlier one, but not of those that returned before then. So
-    /// whatever a crash leaves of the file holds the first calls of each thread, without a hole.
+    /// Writes the calls that returned before a moment, if they fill a chunk. All rings have been
+    /// read since that moment. As rings are read one after the other, a later call of a thread that
+    /// changed its CPU may be here before an earlier one, but this cannot concern calls that
+    /// returned before that moment. So the file that a crash leaves has the first calls of each
+    /// thread, without a hole.
     pub fn settle(&mut self, before_ns: u64) -> Result<()> {
         if self.buffers[Kind::Syscall as usize].bytes.len() < CHUNK_BYTES {
             return Ok(());
@@ -237,7 +239,7 @@ impl Capture {
         self.flush_calls(before_ns)
     }
 
-    /// Writes all that is buffered but calls that returned at that moment or later.
+    /// Writes all buffered records except calls that returned at that moment or later.
     pub fn flush_until(&mut self, before_ns: u64) -> Result<()> {
         self.flush_names()?;
         self.flush_calls(before_ns)?;
@@ -266,7 +268,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Writes all that is buffered, names before the records that use them.
+    /// Writes all buffered records, names before the records that use them.
     pub fn flush(&mut self) -> Result<()> {
         self.flush_names()?;
         for kind in 0..KINDS as u16 {
@@ -280,7 +282,7 @@ impl Capture {
         self.chunk(kind as u16, text.as_bytes(), 1, 0)
     }
 
-    /// Writes what is left and marks the file as closed in order.
+    /// Writes the remaining records and marks the file as closed in order.
     pub fn finish(&mut self) -> Result<u64> {
         self.flush()?;
         self.header.state = STATE_CLOSED;

@@ -1,13 +1,13 @@
-//! Text as a person may see it: whatever a name holds, a terminal is not driven by it.
+//! Safe display of text: no name may control a terminal.
 
 use std::fmt::Write;
 
-/// Prints one line on stderr; the only place of recorder and replayer that does.
+/// Prints one line on stderr; recorder and replayer print there only by this function.
 pub fn complain(line: &str) {
     eprintln!("{}", shown(line));
 }
 
-/// Returns a text on one line in which every character is one that a reader sees.
+/// Returns a text on one line with visible characters only.
 ///
 /// Control and format characters, line ends and spaces but the usual one become \x1b or \u202e, as
 /// in `spoolscope.traces.text`. Rust also writes marks that combine with the letter before.
@@ -29,7 +29,7 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Returns JSON as ASCII without DEL: what drives a terminal in its strings is written out.
+/// Returns JSON as ASCII without DEL: characters in strings that control a terminal are escaped.
 pub fn shown_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {
@@ -44,7 +44,7 @@ pub fn shown_json(json: &str) -> String {
     out
 }
 
-/// Tells whether a character is printable and leaves a mark.
+/// Returns whether a character is printable and visible.
 fn is_seen(character: char) -> bool {
     let ignorable = matches!(
         character,

@@ -1,4 +1,4 @@
-"""The arrows between the components, and the sizes that keep files readable."""
+"""The permitted imports between components, and limits that keep files readable."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("traces", "tracers", "replay", "analysis")
 
-# Package below spoolscope -> packages it may import. Arrows run one way.
+# Package below spoolscope -> packages that it may import. There are no cycles.
 ARROWS = {
     "traces": {"traces"},
     "tracers": {"traces", "tracers"},
@@ -40,7 +40,7 @@ def python_files() -> list[Path]:
 
 def source_files() -> list[Path]:
     files = (f for c in COMPONENTS for f in (ROOT / c).rglob("*") if f.suffix in MAX_LINES)
-    return sorted(f for f in files if "target" not in f.parts)  # what fuzzing builds
+    return sorted(f for f in files if "target" not in f.parts)  # build output of fuzzing
 
 
 def package_of(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""The operator's book: whole whatever happens, read by its owner only, never an injection."""
+"""The operator's book stays consistent, is readable by its owner only, and cannot inject."""
 
 import os
 import sqlite3
@@ -125,7 +125,7 @@ def test_others_neither_read_it_nor_lead_it_astray(tmp_path: Path) -> None:
 
 
 def test_the_reason_does_not_say_where_it_lies(tmp_path: Path) -> None:
-    """It goes into meta.json, and a directory may be called after a user."""
+    """The reason goes into meta.json, and a directory may have the name of a user."""
     (tmp_path / "annika").mkdir()
     open_to_others, link = tmp_path / "annika" / "a", tmp_path / "annika" / "b"
     open_to_others.touch(mode=0o644)

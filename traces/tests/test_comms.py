@@ -1,4 +1,4 @@
-"""A program keeps its name unless that gives a mailbox, user, host or path away."""
+"""A program keeps its name unless that reveals a mailbox, user, host or path."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def comms(paths=PATHS, mounts=(MOUNT,), **options) -> Comms:
     ],
 )
 def test_programs_keep_their_names(comm: str) -> None:
-    """A directory ``imap`` hides nothing: paths keep that word; one of programs has programs."""
+    """A directory ``imap`` hides no name, as paths keep that word; nor do names in bin."""
     known = [path for path in PATHS if b"ruby" not in path and b"example" not in path]
     assert comms(known).text(comm.encode()) == comm
 
@@ -52,7 +52,7 @@ def test_programs_keep_their_names(comm: str) -> None:
     ],
 )
 def test_private_names_go(comm: str) -> None:
-    """15 bytes are all that the kernel keeps: the beginning of a name gives it away as well."""
+    """The kernel keeps 15 bytes only: the beginning of a name reveals it, too."""
     shown = comms().text(comm.encode())
     assert shown.startswith("+")
     assert 8 <= len(shown) <= 15
@@ -124,7 +124,7 @@ def test_programs_of_a_whole_system_keep_their_names() -> None:
 
 
 def test_mailboxes_are_those_below_the_mount() -> None:
-    """Also where the mount point lies below a directory that is called as one of a Maildir."""
+    """This holds even if the mount point lies below a directory with a name of a Maildir."""
     paths = [b"/tmp/x/mnt/example.org/alice/Maildir/new"]
     assert counted_names(paths, [b"/tmp/x/mnt"])[1] == {b"example.org", b"alice"}
 

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md, followed: what `./new` writes passes the gates and works."""
+"""The recipes of CONTRIBUTING.md work: files that `./new` writes pass the checks and run."""
 
 import os
 import re
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-# What a skeleton touches or is checked by; the samples are left where they are.
+# Files that a skeleton changes or that check it; the samples are not copied.
 COPIED = ("new", "pyproject.toml", "traces/filesystems.toml", "traces/calls.txt")
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Copy what changes may touch."""
+    """Copy the files that skeletons may change."""
     for name in COPIED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(TOP / name, tmp_path / name)
@@ -47,7 +47,7 @@ def python(tree: Path, code: str) -> str:
 
 
 def gates(files: list[Path]) -> None:
-    """Hold files to the linter and to the form."""
+    """Check files with the linter and the formatter."""
     ruff = Path(sys.executable).with_name("ruff")
     for words in (["check"], ["format", "--check"]):
         done = subprocess.run([ruff, *words, *files], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The Debian package: what its files say is what the commands take. `make deb` builds it."""
+"""The Debian package: its files agree with the options of the commands. `make deb` builds it."""
 
 import shlex
 import subprocess

@@ -1,4 +1,4 @@
-"""A change since a trace was written is reported; an old trace without digests is read."""
+"""Changes since a trace was written are reported; old traces without digests can be read."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def test_a_changed_bit_of_data_is_told_however_it_is_read(way: str, trace: Path)
     }
     with pytest.raises(SpoolscopeError, match=r"syscalls\.parquet: it has changed"):
         ways[way]()
-    assert opened.table("paths").num_rows  # what is not read is not asked for
+    assert opened.table("paths").num_rows  # tables that are not read are not checked
 
 
 @pytest.mark.parametrize(

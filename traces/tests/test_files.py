@@ -1,4 +1,4 @@
-"""A file is written under a name that nobody can guess, and read only if it is a file."""
+"""A file is written under a name that cannot be guessed, and read only if it is regular."""
 
 import os
 import re
@@ -78,13 +78,13 @@ def test_only_files_are_read(tmp_path: Path) -> None:
         regular(tmp_path / "nothing")
 
 
-# Files of the kernel, of the lab, which works on filesystems that only it sees, and in a temporary
-# directory that only their writer may enter.
+# Modules that write files of the kernel, files on filesystems that only the lab sees, and files in
+# a private temporary directory.
 NOT_FILES = ("lab/", "tracers/blktrace/ftrace.py", "replay/nfs.py", "export/speedscope.py")
 
 
 def test_only_one_module_makes_files() -> None:
-    """Others use replacing(), or open exclusively."""
+    """Other modules use replacing(), or open exclusively."""
     root = Path(__file__).parents[2]
     making = re.compile(r'\.write_(text|bytes)\(|(?<!fd)open\([^)]*"[wa]b?\+?"')
     found = [

@@ -1,4 +1,4 @@
-"""The table of filesystems: inheritance, words that count once, what a wrong block says."""
+"""The table of filesystems: inheritance, words that count once, errors of wrong blocks."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_inheritance_that_leads_nowhere(tables, said):
 
 
 def test_words_of_which_the_last_counts_are_joined():
-    """mke2fs takes the last -E and the last -O, and forgets those before."""
+    """mke2fs uses the last -E and the last -O, and ignores those before."""
     words = FILESYSTEMS["ext4"].mkfs_words("-E", "nodiscard", "-O", "^dir_index", "-O", "bigalloc")
     assert words[1:] == (
         "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", "-O", "^dir_index,bigalloc",

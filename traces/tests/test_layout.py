@@ -1,4 +1,4 @@
-"""The records mean the same in C, Rust and Python: compared member by member."""
+"""The records have the same layout in C, Rust and Python, member by member."""
 
 import json
 import re
@@ -25,7 +25,7 @@ Layout = dict[str, tuple[int, dict[str, tuple[int, int]]]]
 
 @pytest.fixture(scope="module")
 def c_layout(tmp_path_factory: pytest.TempPathFactory, require: Callable[..., None]) -> Layout:
-    """Layout of the headers as clang's BPF back end sees it."""
+    """Return the layout of the headers by clang's BPF back end."""
     require("clang")
     require("bpftool")
     work = tmp_path_factory.mktemp("btf")

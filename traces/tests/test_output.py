@@ -1,4 +1,4 @@
-"""Where an output may lie: no link of somebody else leads it astray."""
+"""Permitted places of an output: links of other users cannot redirect it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Paths of a mail spool by use; names of the pseudonymiser's shape work alike."""
+"""Classes of paths of a mail spool; pseudonyms have the same class as the names."""
 
 import duckdb
 import pytest

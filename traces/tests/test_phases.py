@@ -1,4 +1,4 @@
-"""The share that is done counts all phases, and never falls."""
+"""The share that is done covers all phases, and never decreases."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_phases_make_up_their_part_of_the_work() -> None:
     phases("b", 0.5)
     inside = phases.within("b", {"d": 3, "e": 1})
     inside("d", 1.0)
-    inside("e", 7.0)  # more than whole is whole
+    inside("e", 7.0)  # a share above 1 counts as 1
     phases("c", 1.0)
     assert [what for what, _ in seen] == ["x: a", "x: b", "x: d", "x: e", "x: c"]
     assert [share for _, share in seen] == pytest.approx([0.5, 0.75, 0.8125, 0.875, 1.0])

@@ -1,4 +1,4 @@
-"""Of meta.json, what names people and hosts goes; what a filesystem is, stays."""
+"""Names of people and hosts in meta.json are hidden; facts on filesystems stay."""
 
 import json
 

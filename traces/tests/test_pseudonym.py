@@ -1,4 +1,4 @@
-"""Pseudonyms keep what a filesystem sees and nothing that a person reads."""
+"""Pseudonyms keep properties that matter to a filesystem, and no readable names."""
 
 import os
 
@@ -42,7 +42,7 @@ def test_a_message_keeps_size_and_flags_and_its_identity() -> None:
     hidden = hide(MESSAGE)
     base = MESSAGE.split(b",")[0]
     assert hidden.endswith(b",S=4030,W=4102:2,FS")
-    assert hidden.startswith(hide(base))  # tmp/x and cur/x,S=...:2, stay the same message
+    assert hidden.startswith(hide(base))  # tmp/x and cur/x,S=...:2, are the same message
     assert b"mail7" not in hidden
     assert len(hidden) == len(MESSAGE)
 

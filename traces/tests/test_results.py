@@ -1,4 +1,4 @@
-"""The contract of what a replay leaves: its document, and how its loader takes other files."""
+"""The format of a replay's results: its document, and how the loader handles other files."""
 
 import dataclasses
 import json

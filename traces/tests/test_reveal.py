@@ -1,4 +1,4 @@
-"""With the book a hidden trace reads as it was, in every way there is to read it."""
+"""With the book a hidden trace has its real names, in every way of reading it."""
 
 import json
 import re
@@ -22,7 +22,7 @@ MOUNT = '/srv/zeppelin\'s "box"\x1b[31m/mail'
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace, Path]:
-    """Return the sample as if its names were real, the same hidden, and the book."""
+    """Return the sample, whose names are taken as real, the same hidden, and the book."""
     place = tmp_path_factory.mktemp("reveal")
     shutil.copytree(SAMPLE, place / "old")
     meta = json.loads((place / "old" / "meta.json").read_text())
@@ -83,7 +83,7 @@ def test_the_spool_and_what_was_asked_for_come_back(traces) -> None:
 
 
 def test_what_was_not_hidden_is_not_revealed() -> None:
-    """A number of an option, a device: they may look like the pseudonym of a short name."""
+    """Numbers of options, and devices, may look like the pseudonym of a short name."""
     names = RealNames({b"5": b"a", b"loop8": b"alice", b"ext4": b"bobs"}, {})
     spool = {"mount": "/5", "source": "/dev/loop8", "options": "rw,subvolid=5,subvol=/5"}
     meta = names.meta({"spools": [{**spool, "fstype": "ext4"}]})
@@ -101,7 +101,7 @@ def test_a_foreign_key_id_leads_nowhere(tmp_path: Path) -> None:
 
 
 def test_an_empty_book_is_none(tmp_path: Path) -> None:
-    """A full disk leaves one, if it was full before the first name."""
+    """A book is empty if the disk was full when it was made."""
     book = tmp_path / "0123abcd.names"
     book.touch(0o600)
     assert real_names({"key_id": "0123abcd"}, tmp_path / "key") is None

@@ -1,4 +1,4 @@
-"""The shipped sample is what its README says: a whole, private trace of a busy mail server."""
+"""The shipped sample is, as its README states, a complete, private trace of a busy mail server."""
 
 import re
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_the_parts_of_every_call_add_up(sample: Trace) -> None:
 def test_names_are_pseudonyms(sample: Trace) -> None:
     assert sample.meta["pseudonymised"] is True
     paths = sample.table("paths", ["path"]).column(0).to_pylist()
-    # What prefill.py and the servers wrote: users, hosts, process ids and times in names.
+    # Parts of names that prefill.py and the servers wrote: users, hosts, process ids and times.
     told = re.compile(r"user\d\d\d|example|\d{9,}\.M\d+P\d+")
     assert [p for p in paths if told.search(p)] == []
     assert sum("/cur/" in p for p in paths) > 1000

@@ -1,4 +1,4 @@
-"""Every sample is whole, small and private, and described as it is."""
+"""Every sample is complete, small, private and correctly described."""
 
 import json
 import re
@@ -14,7 +14,7 @@ PLACE = Path(__file__).resolve().parents[1] / "samples"
 SAMPLES = sorted(file.parent for file in PLACE.glob("*/meta.json"))
 DESCRIBE = runpy.run_path(str(PLACE / "describe.py"))
 MOST_BYTES, MOST_OF_ALL = 4_000_000, 24_000_000
-# What made the samples calls users, hosts and addresses; times, hosts and pids in Maildir names.
+# Names of users, hosts and addresses in the samples; times, hosts and pids in Maildir names.
 TOLD = re.compile(rb"user\d\d\d|example|\.com\b|vmail|\d{9,}\.[MPV]\w*\d|/run/spoolscope|/work")
 
 every = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)

@@ -1,4 +1,4 @@
-"""The registry of tables, and what writing them does."""
+"""The registry of tables, and the writing of tables."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_columns_follow_the_rules(table) -> None:
 
 
 def test_every_text_is_private_or_one_of_few_words() -> None:
-    """A new column of text that names people, hosts or their programs is marked, or it leaks."""
+    """A new text column with names of people, hosts or programs must be marked, or it leaks."""
     words = {
         "syscall", "state", "waker", "symbol", "kind", "event", "object", "trigger", "op",
         "level", "rwbs", "name_of",

@@ -1,4 +1,4 @@
-"""A scrubbed copy: other names, the same trace; the original is not touched."""
+"""A scrubbed copy has other names and is otherwise equal; the original is not changed."""
 
 import hashlib
 from pathlib import Path

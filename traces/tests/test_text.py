@@ -1,4 +1,4 @@
-"""Names of any bytes become text and come back; no text drives a terminal."""
+"""Names of any bytes can be converted to text and back; no text controls a terminal."""
 
 import argparse
 import json
@@ -38,17 +38,17 @@ LIVE = Path(__file__).parents[2] / "tracers/live/bcctop.py"
 HOSTILE = (
     "\x1b]0;x\x07\r\n\t\x00\x7f\x85\x9b\xad\u200b\u200e\u2028\u202e\u2066\ufeff\udcff\U000e0041"
 )
-"""A title, a bell, line ends, DEL, C1, soft hyphen, invisible ones, bidi marks, a stray byte."""
+"""Title, bell, line ends, DEL, C1, soft hyphen, invisible characters, bidi marks, a stray byte."""
 
 
 def is_hidden(character: str) -> bool:
-    """Tell by the Unicode database and its list of ignorable characters, not by isprintable()."""
+    """Return whether it is invisible by the Unicode database, not by isprintable()."""
     spaces = unicodedata.category(character) == "Zs" and character != " "
     others = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
     return spaces or others or character in IGNORABLE
 
 
-# DerivedCoreProperties.txt, Default_Ignorable_Code_Point, what is not of category C.
+# DerivedCoreProperties.txt, Default_Ignorable_Code_Point, without category C.
 IGNORABLE = {
     *map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x3164)),
     *map(chr, (*range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))),
@@ -61,7 +61,7 @@ def test_every_hidden_character_is_written_out_and_every_other_stays() -> None:
             assert shown(character) == ascii(character)[1:-1].replace("\\n", "\\x0a").replace(
                 "\\r", "\\x0d"
             ).replace("\\t", "\\x09")
-        elif character != "\u2800":  # an empty cell: a mark to the database
+        elif character != "\u2800":  # an empty cell, visible by the database
             assert shown(character) == character
 
 

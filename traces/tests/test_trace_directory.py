@@ -1,4 +1,4 @@
-"""Opening a trace: a good one, and every kind of bad one."""
+"""Opening of a good trace, and of every kind of bad one."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ ROWS = 5
 
 @pytest.fixture
 def trace_path(tmp_path: Path) -> Path:
-    """A whole trace with five calls and nothing else."""
+    """Return a complete trace with five calls and nothing else."""
     path = tmp_path / "trace"
     path.mkdir()
     columns = {}

@@ -1,4 +1,4 @@
-"""The remains of a killed command are found, and nothing else."""
+"""Directories that a killed command left are found, and no others."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def working(output: Path) -> tuple[subprocess.Popen[str], Path]:
-    """Return a command that works on an output, and where."""
+    """Return a command that works on an output, and its work directory."""
     words = [sys.executable, "-c", WORK, str(output)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -99,7 +99,7 @@ def test_notes_that_others_may_have_written_are_not_read(
 def test_a_state_directory_below_one_of_another_user_is_not_used(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with sudo -E: its owner could put a link there."""
+    """This may happen with sudo -E; the owner could put a link there."""
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory away")
     home = tmp_path / "home"
@@ -118,7 +118,7 @@ def test_two_commands_do_not_write_one_output(tmp_path: Path) -> None:
     with pytest.raises(SpoolscopeError, match=r"another command is writing .*a\.trace") as caught:
         work_directory(tmp_path / "a.trace")
     assert caught.value.exit_code == 2
-    for name in ("b.trace", "a.trace.b", "a"):  # the work directories have like names
+    for name in ("b.trace", "a.trace.b", "a"):  # their work directories have similar names
         discard(work_directory(tmp_path / name))
     killed(process)
     discard(work_directory(tmp_path / "a.trace"))
@@ -137,7 +137,7 @@ def test_a_state_directory_that_cannot_be_written_does_no_harm(
 def test_a_command_names_itself_as_a_shell_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert unfinished.command_line() is None  # pytest is no command of ours
+    assert unfinished.command_line() is None  # pytest is not spoolscope
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["/usr/bin/spoolscope", "replay", "a b.trace"])
     root = "sudo " if os.geteuid() == 0 else ""

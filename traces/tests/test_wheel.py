@@ -1,4 +1,4 @@
-"""The wheels that `make wheel` writes: what each can do where only Python is installed."""
+"""The wheels that `make wheel` writes work where only Python is installed."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ SAMPLE = TOP / "traces/samples/postfix-dovecot"
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory) -> dict[str, Path]:
-    """Build both, and unpack each into a directory of its own."""
+    """Build both wheels, and unpack each into a separate directory."""
     if not (TOP / "target/release/spoolscope-record").exists():
         pytest.skip("the native programs are not built")
     subprocess.run([TOP / ".ci/wheel"], check=True)
@@ -34,7 +34,7 @@ def with_venv() -> dict[str, str]:
 
 
 def spoolscope(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run an unpacked wheel with the libraries of .venv, without the checkout that is there."""
+    """Run an unpacked wheel with the libraries of .venv, but without its checkout."""
     path = f"{place}:{sysconfig.get_paths()['purelib']}"
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": path, "HOME": str(place)}
     python = shutil.which("python3", path=environment["PATH"])
@@ -80,5 +80,5 @@ def test_the_oldest_glibc_of_the_wheel_is_stated_and_is_in_debian_12(wheels):
     assert {"spoolscope-record", "spoolscope-replay"} <= set(programs)
     for path in (wheels["native"] / "spoolscope/bin").iterdir():
         linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
-        # A library beyond glibc is the wheel's own, not the system's.
+        # Libraries other than glibc are those of the wheel, not of the system.
         assert "libelf" not in linked or str(wheels["native"]) in linked

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * The end of an absence from the CPU: what of it was sleep, what run queue.
+ * The end of an absence from the CPU: its split into sleep and run queue.
  *
- * Some 1 of 20,000 switches is reported by nobody (seen on 6.18 in a virtual machine;
- * ftrace shows the same gap). A task that returns from its call, or is switched out
- * again, was switched in before: then the absence ends there, its time on the CPU since
- * its waking counts as run queue, and the call is marked SWITCH_UNSEEN.
+ * About 1 of 20,000 switches is not reported (seen on 6.18 in a virtual machine; ftrace shows the
+ * same gap). A task that returns from its call, or is switched out again, was switched in before:
+ * then the absence ends there, its time on the CPU since its waking counts as run queue, and the
+ * call is marked SWITCH_UNSEEN.
  */
 #ifndef SPOOLSCOPE_ABSENCE_BPF_H
 #define SPOOLSCOPE_ABSENCE_BPF_H
@@ -51,7 +51,7 @@ static __always_inline void fill_switch(struct spsc_switch *r, struct task_struc
 	r->name_of = st->name_of;
 	__builtin_memcpy(r->waker_comm, st->waker_comm, sizeof(r->waker_comm));
 	r->held_ns = st->held_ns;
-	if (!st->held_ns) { /* what is in the state is of some wait before */
+	if (!st->held_ns) { /* the state still has values of an earlier wait */
 		r->held_from_ns = 0;
 		r->held_pid = r->held_tid = 0;
 		__builtin_memset(r->held_comm, 0, sizeof(r->held_comm));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Block requests of the spools' disks: accounted or inserted, issued, completed.
- * The submitter is whoever was running when the request was first seen. Of the disks
- * below a loop device, dm or md only requests are recorded that were made for them, or by
- * a traced call or a watched thread.
+ * Block requests of the spools' disks: accounted or inserted, issued, completed. The submitter is
+ * the task that was running when the request was first seen. On the disks below a loop device, dm
+ * or md a request is recorded only if it was made for that device, or by a traced call or a watched
+ * thread.
  *
- * Tier T2: without these, device and queue time cannot be told apart.
+ * Tier T2: without these, device time and queue time cannot be distinguished.
  */
 #ifndef SPOOLSCOPE_BLOCK_BPF_H
 #define SPOOLSCOPE_BLOCK_BPF_H
@@ -19,8 +19,8 @@ struct request_state {
 	char comm[SPSC_COMM];
 };
 
-/* key: request address; value: what is known before completion; deleted there.
- * Full: the request is not recorded and counted as a lost BLOCK record. */
+/* key: request address; value: its state before completion, deleted at completion. Full: the
+ * request is not recorded and counted as a lost BLOCK record. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -28,16 +28,16 @@ struct {
 	__type(value, struct request_state);
 } requests SEC(".maps");
 
-/* Where a bio was before a partition, dm or md sent it on. */
+/* The place of a bio before a partition, dm or md sent it on. */
 struct remapped {
-	u64 sector; /* where it was sent to: a bio's memory is used again */
+	u64 sector; /* its target, to recognise the bio: its memory is reused */
 	u64 from_sector;
 	u32 from_dev;
 	u32 pad;
 };
 
-/* key: bio address; deleted with the first look. Full: the oldest is forgotten, and its
- * request has no parent. */
+/* key: bio address; deleted at the first look-up. Full: the oldest is forgotten, and its request
+ * has no parent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -50,7 +50,7 @@ static __always_inline u32 number_of(struct gendisk *disk)
 	return BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
 }
 
-/* Place among the disks, -1 if it is none of them. */
+/* Return the place among the disks, -1 if it is none of them. */
 static __always_inline s32 disk_index(struct gendisk *disk)
 {
 	u32 dev = disk ? number_of(disk) : 0;
@@ -74,7 +74,7 @@ int BPF_PROG(on_remap, struct bio *bio, dev_t from_dev, u64 from_sector)
 	return 0;
 }
 
-/* Fills in the parent, if it is known. */
+/* Fill in the parent, if it is known. */
 static __always_inline void find_parent(struct request_state *fresh, struct request *rq,
 					const struct task_state *st)
 {
@@ -91,8 +91,8 @@ static __always_inline void find_parent(struct request_state *fresh, struct requ
 		bpf_map_delete_elem(&remaps, &bio);
 }
 
-/* What a limit of a control group held back is submitted by a worker; until then the kernel tells
- * nothing of it: block_bio_queue, too, comes only now. */
+/* A worker submits I/O that a limit of a control group held back; until then the kernel shows
+ * nothing of it: block_bio_queue, too, fires only now. */
 static __always_inline void find_limit(struct request_state *fresh, struct request *rq)
 {
 	struct blkcg_gq *group;
@@ -104,7 +104,7 @@ static __always_inline void find_limit(struct request_state *fresh, struct reque
 	fresh->cgroup_id = BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
 }
 
-/* Works for the spool alone, not for whoever uses the disk. */
+/* Return true for a task that works for the spool alone, not for other users of the disk. */
 static __always_inline bool works_for_us(const struct task_state *st)
 {
 	return st && (st->call || (st->watched && st->watched != WATCH_THROTTLE));
@@ -112,11 +112,11 @@ static __always_inline bool works_for_us(const struct task_state *st)
 
 enum request_stage { STARTED, INSERTED, ISSUED };
 
-/* There if the kernel has the tracepoint: see on_io_start. */
+/* This type exists if the kernel has the tracepoint: see on_io_start. */
 typedef void (*btf_trace_block_io_start)(void *, struct request *);
 
-/* Before block_io_start a request is first seen when it is inserted or issued, perhaps long
- * after it was made; then its own time is taken, that of the kernel's statistics. */
+/* Without block_io_start a request is first seen when it is inserted or issued, perhaps long
+ * after it was made; then its start time in the kernel's statistics is taken. */
 static __always_inline u64 made(struct request *rq, u64 now)
 {
 	u64 at = rq->start_time_ns;
@@ -135,7 +135,7 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	if (disk < 0)
 		return;
 	old = bpf_map_lookup_elem(&requests, &key);
-	/* Of another request that was here before, and whose completion no program was run for. */
+	/* The entry of an earlier request at this address, for whose completion no program ran. */
 	if (old && (stage == STARTED || (stage == ISSUED && old->issue_ns)))
 		count(COUNT_NOT_COMPLETED);
 	else if (old) {
@@ -145,8 +145,8 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	}
 	st = state_of(t);
 	find_parent(&fresh, rq, st);
-	/* The disks below loop, dm and md serve others, too. Who inserts or issues a request
-	 * need not be who made it. */
+	/* The disks below loop, dm and md have other users, too. The task that inserts or issues
+	 * a request need not be the one that made it. */
 	if (disk >= n_own_disks &&
 	    ((stage != STARTED && bpf_core_type_exists(btf_trace_block_io_start)) ||
 	     !(fresh.parent_dev || works_for_us(st))))
@@ -158,7 +158,7 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	fresh.call_ns = st && st->call ? st->start_ns : SPSC_NO_CALL;
 	fresh.pid = t->tgid;
 	fresh.tid = t->pid;
-	fresh.cmd_flags = rq->cmd_flags; /* blk-flush.c takes off PREFLUSH and FUA later */
+	fresh.cmd_flags = rq->cmd_flags; /* blk-flush.c removes PREFLUSH and FUA later */
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 	if (bpf_map_update_elem(&requests, &key, &fresh, BPF_ANY))
 		count(SPSC_KIND_BLOCK);

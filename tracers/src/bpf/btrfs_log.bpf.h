@@ -3,8 +3,8 @@
  * btrfs: fsyncs with their log trees, transactions, data that must precede its metadata.
  *
  * The tracepoint of a commit fires at its end, that of an fsync at its start; in between,
- * btrfs_convert_extent_bit marks the dirty tree blocks range by range as they are written.
- * Only the first range of each tree is recorded. Locks of tree blocks are waits.bpf.h's:
+ * btrfs_convert_extent_bit marks the dirty tree blocks range by range as they are written. Only the
+ * first range of each tree is recorded. Locks of tree blocks are recorded by waits.bpf.h:
  * btrfs_tree_lock fires for every lock, 28 times a mail, contended or not.
  *
  * Tier T2, every program optional.
@@ -14,8 +14,8 @@
 
 #include "journal.bpf.h"
 
-/* key: tid; value: the tree of blocks it is writing. Full: the oldest is forgotten, and its
- * next range is told again. */
+/* key: tid; value: the tree of blocks that it is writing. Full: the oldest is forgotten, and its
+ * next range is recorded again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);

@@ -6,7 +6,7 @@
 #include "absence.bpf.h"
 #include "filter.bpf.h"
 
-/* `umask`: what it was before the call that makes the task known, as st->cwd_ino is. */
+/* `umask` and st->cwd_ino are the values before the call that makes the task known. */
 static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now,
 				      u32 umask)
 {
@@ -36,7 +36,7 @@ static __always_inline void emit_seen(struct task_struct *t, struct task_state *
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* One read of the kernel's answer instead of one per member. */
+/* Read the kernel's answer at once instead of member by member. */
 static __always_inline long fill_stat(struct spsc_syscall *r, const volatile struct call_shape *s,
 				      const void *user)
 {
@@ -55,11 +55,11 @@ static __always_inline long fill_stat(struct spsc_syscall *r, const volatile str
 	return bad;
 }
 
-#define ACL_TOLD 0x1000 /* in place of the pointer to an access ACL, with its mode */
+#define ACL_TOLD 0x1000 /* replaces the pointer to an access ACL, with its mode */
 
-/* The mode that an access ACL comes to (linux/posix_acl_xattr.h: the owner comes first, then who is
- * named, then group or mask, then others), with ACL_TOLD; 0: it is none. The value of another
- * attribute is not looked at. */
+/* Return the mode of an access ACL, with ACL_TOLD; 0 if it is none (linux/posix_acl_xattr.h:
+ * first the owner, then named entries, then group or mask, then others). The value of another
+ * attribute is not read. */
 static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
 {
 	u64 given[3], first, last[2];
@@ -100,7 +100,8 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 			return; /* not F_*LK: the argument is a number */
 		bad |= bpf_probe_read_user(&type, 4, user);
 		bad |= bpf_probe_read_user(&pair, 16, user + 8);
-		/* lockf() counts from the position, here as it was at entry: the next call moves it. */
+		/* lockf() counts from the position, here that at entry, as the next call may
+		 * move it. */
 		if (type[1] == SEEK_CUR && r->pos >= 0) {
 			pair[0] += r->pos;
 			type[1] = SEEK_SET;
@@ -132,7 +133,7 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 		r->flags |= SPSC_CALL_EXTRA_FAULT;
 }
 
-/* An offset that the kernel moved by what it did. */
+/* Note the offset before the call; the kernel has moved it by the result. */
 static __always_inline void fill_place(struct spsc_syscall *r, s8 arg)
 {
 	u32 n = arg;
@@ -153,8 +154,8 @@ static __always_inline void fill_place(struct spsc_syscall *r, s8 arg)
 	r->args[n] = offset;
 }
 
-/* The size after the call. The call itself held the file open, so the inode noted at
- * entry is still there, except after a close. */
+/* Note the size after the call. The call itself held the file open, so the inode noted at entry
+ * is still there, except after a close. */
 static __always_inline void fill_object(struct task_struct *t, struct task_state *st,
 					struct spsc_syscall *r, const volatile struct call_shape *s)
 {
@@ -222,15 +223,15 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	fill_place(r, s->at2);
 }
 
-/* Reads one string to the end of a record; returns its length without NUL. */
+/* Read one string to the end of a record; return its length without NUL. */
 static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room, u64 user)
 {
 	long n = bpf_probe_read_user_str(to, room, (void *)user);
 
 	if (n > 0)
 		return n - 1;
-	/* 0 is an empty string until "maccess: fix strncpy_from_user_nofault() empty string
-	 * handling": 6.1 and 6.12 say so */
+	/* 0 is an empty string in kernels before "maccess: fix strncpy_from_user_nofault() empty
+	 * string handling", such as 6.1 and 6.12 */
 	if (n < 0 && user)
 		r->flags |= SPSC_CALL_PATH_FAULT;
 	return 0;
@@ -241,7 +242,7 @@ static __always_inline u32 view_told(const struct task_state *st)
 	return st->view == VIEW_ASSUMED ? 0 : st->view;
 }
 
-/* The name of a socket need not end with a NUL: its length is told, with that of the family. */
+/* The name of a socket need not end with a NUL: its length is given, with that of the family. */
 static __always_inline u32 cut_socket(const struct task_state *st,
 				      const volatile struct call_shape *s, u32 len)
 {
@@ -263,7 +264,7 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 		return;
 	}
 	if (s->path >= 0 && st->name_read && st->name_read < PATH_SHORT) {
-		/* read at entry already, and whole */
+		/* already read completely at entry */
 		bpf_probe_read_kernel(text, PATH_SHORT, st->name.text);
 		e->head.len1 = cut_socket(st, s, st->name_read - 1);
 	} else if (s->path >= 0) {
@@ -281,7 +282,7 @@ static __always_inline bool truncated(const struct ring_call *e)
 	return e->head.len1 >= PATH_SHORT - 1 || e->head.len2 >= PATH_SHORT - 1;
 }
 
-/* What was skipped is told by the first record that gets through. */
+/* The first record that gets through holds the number of calls skipped before it. */
 static __always_inline void submit_call(struct task_state *st, void *record)
 {
 	st->skipped = 0;
@@ -303,7 +304,8 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 		return 0;
 	fill_call(t, st, &e->c.rec, ret, now, flags);
 	fill_texts(st, &e->c, e->text, PATH_LONG);
-	/* A path of PATH_LONG - 1 bytes is whole if the kernel took it: it takes no longer one. */
+	/* A path of PATH_LONG - 1 bytes is complete if the kernel took it: it takes no longer
+	 * one. */
 	if (ret == -ENAMETOOLONG &&
 	    (e->c.head.len1 >= PATH_LONG - 1 || e->c.head.len2 >= PATH_LONG - 1))
 		e->c.rec.flags |= SPSC_CALL_PATH_CUT;
@@ -311,7 +313,7 @@ static __noinline int emit_long(struct task_struct *t, struct task_state *st, lo
 	return 0;
 }
 
-/* The path was read at entry already, and whole; there is no other text. */
+/* The path was already read completely at entry; there is no other text. */
 static __always_inline void emit_one(struct task_struct *t, struct task_state *st, long ret,
 				     u64 now, u32 flags)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Targets named by their program: compared by inode, as names and comms repeat
- * (Dovecot and Postfix both have an lmtp). Asked once per task and program. */
+/* Targets named by their program. Programs are compared by inode, as names and comms repeat
+ * (Dovecot and Postfix both have an lmtp). Checked once per task and program. */
 #ifndef SPOOLSCOPE_EXE_BPF_H
 #define SPOOLSCOPE_EXE_BPF_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Exits that found no room in the ring: without them nobody could tell how many calls of a
- * thread that is gone were lost. */
+/* Exits that found no room in the ring: without them the number of lost calls of a thread that
+ * has ended would be unknown. */
 #ifndef SPOOLSCOPE_EXITS_BPF_H
 #define SPOOLSCOPE_EXITS_BPF_H
 
@@ -12,7 +12,7 @@ struct exit_key {
 	u32 pad;
 };
 
-/* key: when and who; value: the EXIT record. Read and emptied by the recorder. Full: the exit
+/* key: time and thread; value: the EXIT record. Read and emptied by the recorder. Full: the exit
  * stays counted as a lost task record. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * The page faults of faults.bpf.h by the functions themselves, for kernels without the
- * tracepoints. Loaded only where one of those is missing; function tracing may be refused.
+ * The page faults of faults.bpf.h, from the functions themselves, on kernels without the
+ * tracepoints. Loaded only if one of those is missing; function tracing may be refused.
  */
 #ifndef SPOOLSCOPE_FAULT_FUNCTIONS_BPF_H
 #define SPOOLSCOPE_FAULT_FUNCTIONS_BPF_H

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Page faults of files on a spool: what a program reads and writes through mmap.
+ * Page faults of files on a spool: reads and writes of a program through mmap.
  *
  * One fault may show as several events, which share `n_faults`: the kernel counts a
  * fault when it ends, also after it slept for the page and tried again.
- *  - PAGE: filemap_fault() looks for this page. Not in the cache = what the kernel
- *    counts as a major fault.
- *  - AROUND: filemap_map_pages() mapped what it found of up to 16 pages around the
- *    fault. A page of them that is touched later faults no more; if the page that was
- *    touched is in the cache there is no PAGE event, and nobody says which it was.
+ *  - PAGE: filemap_fault() looks for this page. If it is not in the cache, the kernel
+ *    counts a major fault.
+ *  - AROUND: filemap_map_pages() mapped those of up to 16 pages around the fault that
+ *    were in the cache. If one of them is touched later, there is no fault. If the page
+ *    that was touched is among them, there is no PAGE event, and it is not known which.
  *  - DIRTY: a clean page is about to be written through a mapping. Pages that are
- *    dirty already, and what the kernel itself copies into a mapping (read(2) to it),
- *    give none.
+ *    dirty already give no event, nor does data that the kernel itself copies into a
+ *    mapping (read(2) to it).
  *
- * The filemap tracepoints came with "filemap: add trace events for get_pages, map_pages,
- * and fault" in 2024. On an older kernel the mapping calls remain.
+ * The filemap tracepoints came with "filemap: add trace events for get_pages, map_pages, and fault"
+ * in 2024. On older kernels fault_functions.bpf.h replaces them.
  */
 #ifndef SPOOLSCOPE_FAULTS_BPF_H
 #define SPOOLSCOPE_FAULTS_BPF_H
@@ -40,7 +40,7 @@ static __always_inline u64 xa_slot(u64 node, u64 i)
 	return entry;
 }
 
-/* What the page cache holds at an index: 0, a shadow (odd) or a folio. */
+/* Return the page cache's entry at an index: 0, a shadow (odd) or a folio. */
 static __always_inline u64 cached(struct address_space *mapping, u64 index)
 {
 	u64 node = 0, entry = (u64)mapping->i_pages.xa_head;
@@ -61,7 +61,7 @@ static __always_inline u64 cached(struct address_space *mapping, u64 index)
 	return entry;
 }
 
-/* A struct since 53fbef56e07d "mm: introduce memdesc_flags_t", v6.18. */
+/* The flags are a struct since 53fbef56e07d "mm: introduce memdesc_flags_t", v6.18. */
 static __always_inline u64 folio_flags(const void *folio)
 {
 	const struct folio___desc *now = folio;
@@ -135,7 +135,7 @@ int BPF_PROG(on_fault_around, struct address_space *mapping, unsigned long start
 	return 0;
 }
 
-/* In a page fault from user mode there is no system call; in write(2) there is one. */
+/* Return true in a page fault from user mode, which has no system call; write(2) has one. */
 static __always_inline bool in_user_fault(struct task_struct *t)
 {
 	struct pt_regs *regs;
@@ -155,7 +155,7 @@ int BPF_PROG(on_fault_dirty, struct folio *folio, struct address_space *mapping)
 {
 	u32 n_pages = 1;
 
-	/* Block devices' own pages are dirtied here, too. */
+	/* Pages of block devices themselves are dirtied here, too. */
 	if (!mapping || !of_spool(mapping) || !in_user_fault(bpf_get_current_task_btf()))
 		return 0;
 	if (folio_flags(folio) >> bpf_core_enum_value(enum pageflags, PG_head) & 1 &&

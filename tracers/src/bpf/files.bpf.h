@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Which file is behind a descriptor, an address or a path, and is it on a spool? */
+/* Finds the file behind a descriptor, an address or a path, and decides if it is on a spool. */
 #ifndef SPOOLSCOPE_FILES_BPF_H
 #define SPOOLSCOPE_FILES_BPF_H
 
 #include "views.bpf.h"
 
-/* Plain loads cost no helper call. A slot of the descriptor array is one pointer, which
- * has no type to be told; hlist_head is a struct of one pointer. */
+/* Return the file of a descriptor. Plain loads cost no helper call. A slot of the descriptor
+ * array is one pointer, without a type for the verifier; hlist_head is a struct of one pointer. */
 static __always_inline struct file *file_of_fd(struct task_struct *t, s64 fd)
 {
 	struct fdtable *fdt = untrusted(t)->files->fdt;
@@ -45,7 +45,7 @@ static __always_inline bool cwd_on_spool(struct task_struct *t)
 	return dentry_on_spool(cwd, cwd->d_sb->s_dev);
 }
 
-/* The cwd lies above a spool: names relative to it may lead there. */
+/* Return true if the cwd lies above a spool: names relative to it may lead there. */
 static __always_inline bool cwd_above_spool(struct task_struct *t)
 {
 	struct dentry *cwd = untrusted(t)->fs->pwd.dentry;
@@ -72,7 +72,7 @@ static long look_behind(u32 i, struct descriptors *d)
 	return d->on_spool;
 }
 
-/* Is one of these descriptors, both ends included, on a spool? */
+/* Return true if one of these descriptors, both ends included, is on a spool. */
 static __always_inline bool any_on_spool(struct task_struct *t, u32 first, u32 last)
 {
 	struct fdtable *fdt = untrusted(t)->files->fdt;
@@ -96,8 +96,8 @@ static __always_inline void note_object(struct task_state *st, struct inode *ino
 
 #define DOTS 0x2e2e /* ".." */
 
-/* A first look at a path: enough for most that have nothing to do with a spool, and right
- * where it says so; path_on_spool() decides the rest. */
+/* Return true if a path certainly leads to no spool. This first look is enough for most such
+ * paths; path_on_spool() decides the rest. */
 static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user)
 {
 	struct inode *inode;
@@ -138,12 +138,12 @@ static __always_inline bool absolute_on_spool(struct task_struct *t, struct task
 	return named_in_view(tidy);
 }
 
-/* A directory, as addresses: a global function takes pointers to memory only. */
+/* A directory, by addresses: a global function takes pointers to memory only. */
 struct directory {
 	u64 dentry, mnt;
 };
 
-/* As "..", also from where a filesystem is mounted. */
+/* Go up as ".." does, also from the root of a mount. */
 static __always_inline void go_up(struct directory *at, u32 times)
 {
 	for (u32 i = 0; i < PATH_SHORT && times; i++) {
@@ -163,8 +163,8 @@ static __always_inline void go_up(struct directory *at, u32 times)
 	}
 }
 
-/* Does a relative path, `up` directories above one, lead to a spool? If no name of a spool begins
- * there, all below a directory of a spool does. */
+/* Return true if a relative path leads to a spool from the directory that is `up` levels above
+ * `from`. If no name of a spool begins there, it does if that directory is on a spool. */
 __noinline bool leads_from(const struct directory *from, u32 up, bool tidy)
 {
 	struct task_state *st;
@@ -193,8 +193,8 @@ __noinline bool leads_from(const struct directory *from, u32 up, bool tidy)
 }
 
 /*
- * Is the path at `user`, relative to dirfd, on a spool? Paths are read again at
- * exit: here the page may not be mapped yet, then the answer is MAYBE.
+ * Decide if the path at `user`, relative to dirfd, is on a spool. Its page may not be mapped yet:
+ * then the answer is MAYBE, and the path is read again at exit.
  */
 static __always_inline enum answer path_on_spool(struct task_struct *t, struct task_state *st,
 						 s64 dirfd, u64 user)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Is this call about a spool? Asked at entry, so that other calls cost little. */
+/* Decides at entry if a call is about a spool, so that other calls cost little. */
 #ifndef SPOOLSCOPE_FILTER_BPF_H
 #define SPOOLSCOPE_FILTER_BPF_H
 
@@ -54,7 +54,7 @@ static __always_inline enum answer paths_on_spool(struct task_struct *t, struct 
 	return first > second ? (second == YES ? YES : first) : (first == YES ? YES : second);
 }
 
-/* AT_EMPTY_PATH: newfstatat(fd, "", ...) is how glibc writes fstat(fd). */
+/* Note the object for AT_EMPTY_PATH: glibc makes fstat(fd) a newfstatat(fd, "", ...). */
 static __always_inline void note_empty_path(struct task_struct *t, struct task_state *st,
 					    const volatile struct call_shape *s)
 {
@@ -86,7 +86,8 @@ static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
 		return st->certain;
 	}
 	if (s->flags & SHAPE_RANGE) {
-		/* No verifier follows each of them up to the directory that is a spool. */
+		/* The verifier cannot follow each descriptor up to the directory that is the
+		 * spool. */
 		if (n_parts)
 			st->certain = filter_tasks || process_touched(t, st);
 		else
@@ -104,7 +105,7 @@ static __always_inline bool wanted(struct task_struct *t, struct task_state *st,
 			note_empty_path(t, st, s);
 	}
 	st->certain = answer == YES;
-	/* A symbolic link or another mount may lead there: an opened file tells. */
+	/* A symbolic link or another mount may lead to a spool: the opened file will show it. */
 	return answer != NO || (s->flags & SHAPE_CHDIR) ||
 	       (s->path >= 0 && (s->flags & SHAPE_RETURNS_FD));
 }

@@ -2,11 +2,10 @@
 /*
  * jbd2 besides its commits: handles that made a commit wait, checkpoints, stalls.
  *
- * A handle is open while a task changes metadata; a commit has to wait for all handles
- * of its transaction. There are several a call, so only those are recorded that ended
- * while their transaction was being locked, or were open for at least two jiffies by the
- * kernel's count, that is for more than one in truth. jbd2_handle_stats says all of it;
- * jbd2_handle_start would double the cost.
+ * A handle is open while a task changes metadata; a commit has to wait for all handles of its
+ * transaction. A call has several, so a handle is recorded only if it ended while its transaction
+ * was being locked, or was open for at least two jiffies by the kernel's count, that is for more
+ * than one in truth. jbd2_handle_stats has all of this; jbd2_handle_start would double the cost.
  *
  * Tier T2, every program optional.
  */
@@ -33,7 +32,7 @@ int BPF_PROG(on_jbd2_handle, dev_t dev, u32 txn_id, u32 type, u32 line, int inte
 	return 0;
 }
 
-/* Once for every transaction that leaves the log; most had nothing left to be written. */
+/* This fires once for every transaction that leaves the log; most have nothing left to write. */
 SEC("tp_btf/jbd2_checkpoint_stats")
 int BPF_PROG(on_jbd2_checkpoint_done, dev_t dev, u32 txn_id, struct transaction_chp_stats_s *s)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What journals do, when, and on whose behalf; here the commits of jbd2. Times are our
- * own: the kernel's jbd2_run_stats are jiffies (4 ms at HZ=250).
+ * Events of journals, with their times and the calls that caused them; here the commits of jbd2.
+ * Times are our own: the kernel's jbd2_run_stats are jiffies (4 ms at HZ=250).
  *
- * Tier T2: without these a wait on a commit cannot be taken apart. Each program
- * is optional; a kernel without the filesystem simply lacks the tracepoint.
+ * Tier T2: without these a wait for a commit cannot be broken down. Each program is optional; a
+ * kernel without the filesystem simply lacks the tracepoint.
  *
- * The verifier takes every pointer of a tracepoint in a module for one that may be NULL
- * (838a10bd2ebf "bpf: Augment raw_tp arguments with PTR_MAYBE_NULL", v6.13 and 6.12.y):
- * each program begins by asking, though none of them ever is.
+ * The verifier assumes that every pointer of a tracepoint in a module may be NULL (838a10bd2ebf
+ * "bpf: Augment raw_tp arguments with PTR_MAYBE_NULL", v6.13 and 6.12.y): so each program checks
+ * first, though none of them ever is.
  */
 #ifndef SPOOLSCOPE_JOURNAL_BPF_H
 #define SPOOLSCOPE_JOURNAL_BPF_H
@@ -50,7 +50,7 @@ static __always_inline void journal_event(u16 event, u32 dev, u64 id, u64 a, u64
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-/* The caller stands as a stack of one frame: it is named and stored like the others. */
+/* Record the caller as a stack of one frame: it is named and stored like other stacks. */
 static __always_inline void journal_event_of(u64 caller, u16 event, u32 dev, u64 id, u64 a)
 {
 	struct ring_journal *e;
@@ -83,14 +83,14 @@ static __always_inline void set_committing(journal_t *j, u8 on)
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct task_state *st = state_of(t);
 
-	/* Its name did not give it away: the journal is on a device of its own. */
+	/* Its name did not show it: the journal is on a device of its own. */
 	if ((!st || !st->watched) && is_spool(journal_dev(j)))
 		st = watch_thread(t, WATCH_JBD2);
 	if (st)
 		st->committing = on;
 }
 
-/* index: spool; value: transaction that waits for its handles to end, 0 none. */
+/* index: spool; value: transaction that waits for its handles to end, 0 if none. */
 u64 locking[MAX_SPOOLS];
 
 static __always_inline void set_locking(journal_t *j, u64 txn_id)
@@ -169,8 +169,8 @@ int BPF_PROG(on_jbd2_checkpoint, journal_t *j, int result)
 	return 0;
 }
 
-/* Who wakes an idle jbd2 thread asks for the commit that follows. Called from the
- * one sched_waking program: a second one would double the cost of every waking. */
+/* A task that wakes an idle jbd2 thread asks for the commit that follows. Called from the one
+ * sched_waking program: a second one would double the cost of every waking. */
 static __always_inline void jbd2_woken(void *ctx, struct task_struct *t, u8 waker)
 {
 	struct ring_journal *e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));

@@ -8,7 +8,7 @@
 #ifndef SPOOLSCOPE_KERNEL_H
 #define SPOOLSCOPE_KERNEL_H
 
-#define __VMLINUX_H__ /* tells bpf_tracing.h to use kernel member names */
+#define __VMLINUX_H__ /* makes bpf_tracing.h use kernel member names */
 #define SPSC_TYPES_DEFINED
 
 typedef signed char __s8;
@@ -186,7 +186,7 @@ struct folio___desc {
 
 struct qstr {
 	u32 hash; /* salted with the directory */
-	u32 len; /* both at once, as hash_len, the verifier of 6.1 does not read */
+	u32 len; /* the verifier of 6.1 cannot read both at once, as hash_len */
 	const unsigned char *name;
 };
 
@@ -292,8 +292,8 @@ struct filename {
 	const char *uptr;
 };
 
-/* A walk along a path, fs/namei.c: path is the directory that was reached, last the name that
- * is looked up in it; depth counts the symlinks under way. */
+/* A walk along a path, fs/namei.c: path is the directory reached so far, last the name that is
+ * looked up in it; depth counts the symlinks under way. */
 struct nameidata {
 	struct path path;
 	struct qstr last;
@@ -368,7 +368,7 @@ struct request {
 };
 
 struct journal_s {
-	struct block_device *j_fs_dev; /* of the filesystem; the journal's own may be another */
+	struct block_device *j_fs_dev; /* the filesystem's; the journal may be on another */
 };
 typedef struct journal_s journal_t;
 

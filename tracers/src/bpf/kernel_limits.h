@@ -19,7 +19,7 @@ struct blkcg_gq {
 	struct blkcg *blkcg;
 };
 
-/* blk-throttle: what limits of control groups hold back of a disk's I/O. */
+/* blk-throttle: the I/O of a disk that limits of control groups hold back. */
 struct throtl_data {
 	struct request_queue *queue;
 	struct work_struct dispatch_work;

@@ -45,7 +45,7 @@ struct super_block___mounted {
 	struct mount *s_mounts;
 };
 
-/* Until "fs: use a different list for mounts of a superblock" (6.18) they were in a list. */
+/* Until "fs: use a different list for mounts of a superblock" (6.18) mounts were in a list. */
 struct list_head {
 	struct list_head *next;
 };

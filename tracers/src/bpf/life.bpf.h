@@ -63,7 +63,7 @@ int BPF_PROG(on_exec, struct task_struct *t, int old_pid, struct linux_binprm *b
 	long n;
 
 	if (st && filter_tasks && !st->target)
-		st->decided = 0; /* a new program, perhaps a new cgroup: ask again */
+		st->decided = 0; /* a new program, perhaps a new cgroup: decide again */
 	e = task_event(t, SPSC_TASK_EXEC);
 	if (!e)
 		return 0;

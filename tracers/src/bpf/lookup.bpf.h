@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Which name a call that goes to sleep is looking up, and in which directory: what the task's
- * walk along a path (struct nameidata) says. No program of its own: sched.bpf.h asks.
+ * The name that a call looks up when it goes to sleep, and the directory, from the task's walk
+ * along a path (struct nameidata). It has no program of its own: sched.bpf.h calls it.
  */
 #ifndef SPOOLSCOPE_LOOKUP_BPF_H
 #define SPOOLSCOPE_LOOKUP_BPF_H
 
 #include "filter.bpf.h"
 
-/* Which name of the call's own path a walk is looking up. The walk goes through a copy of the
- * path, so the place in the copy is that in the path, which is recorded anyway. */
+/* Note which name of the call's own path a walk is looking up. The walk uses a copy of the path,
+ * so the place in the copy is that in the path, which is recorded anyway. */
 static __always_inline void note_name(struct nameidata *walk, struct task_state *st)
 {
 	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
@@ -20,7 +20,8 @@ static __always_inline void note_name(struct nameidata *walk, struct task_state 
 	    !bpf_core_field_exists(walk->depth))
 		return;
 	entered = &walk->path.dentry->d_name;
-	/* Found and entered: until the next name begins, rights are read, or the file is opened. */
+	/* The name was found and entered: until the next one begins, rights are checked or the
+	 * file is opened. */
 	if (walk->last.hash == entered->hash && walk->last.len == entered->len)
 		return;
 	if (walk->depth) {
@@ -41,7 +42,7 @@ static __always_inline void note_name(struct nameidata *walk, struct task_state 
 	st->name_bytes = walk->last.len;
 }
 
-/* The directory in which a name is being looked up, and the name; NULL reads as 0. */
+/* Note the directory in which a name is being looked up, and the name; NULL reads as 0. */
 static __always_inline void note_lookup(struct task_struct *t, struct task_state *st)
 {
 	struct nameidata *walk = untrusted(t)->nameidata;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Does an absolute name lead to where a spool is mounted below the root directory of a task? Asked of processes with another root or
- * other mounts until user space has looked at these (views.bpf.h): most sandboxes and chroots have
- * no spool, and end before that.
+ * Tests if an absolute name leads to a mount of a spool below the root directory of a task. It is
+ * used for processes with another root or other mounts until user space has looked at these
+ * (views.bpf.h): most sandboxes and chroots have no spool, and end before that.
  */
 #ifndef SPOOLSCOPE_MOUNTED_BPF_H
 #define SPOOLSCOPE_MOUNTED_BPF_H
@@ -10,10 +10,10 @@
 #include "kernel_mounts.h"
 #include "names.bpf.h"
 
-/* Mounts of a spool in all namespaces, and directories on their way up. */
+/* Bound on the mounts of a spool in all namespaces and the directories on their way up. */
 #define MOST_STEPS 4096
 
-/* struct super_block of each spool, noted before calls are recorded; 0: not known. */
+/* struct super_block of each spool, noted before calls are recorded; 0 if not known. */
 u64 spool_blocks[MAX_SPOOLS];
 
 static __always_inline bool is_listed(void)
@@ -55,7 +55,8 @@ static __always_inline void note_last(struct climb *c, struct dentry *dentry)
 	bpf_probe_read_kernel_str(c->name, sizeof(c->name), BPF_CORE_READ(dentry, d_name.name));
 }
 
-/* The first component of an absolute path, likewise; nothing if it is "." or "..", or empty. */
+/* Note the first component of an absolute path, as note_last() does; nothing if it is "." or "..",
+ * or empty. */
 static __always_inline void want_first(struct climb *c, const char *text)
 {
 	char *name = (char *)c->wanted;
@@ -70,7 +71,7 @@ static __always_inline void want_first(struct climb *c, const char *text)
 	}
 }
 
-/* The arguments of a loop lie on the stack. */
+/* Arguments of a loop, which lie on the stack. */
 struct climbing {
 	struct climb *climb;
 };
@@ -110,7 +111,7 @@ static long climb_on(u32 i, struct climbing *climbing)
 	return 0;
 }
 
-/* That name could lead to a spool, but by symbolic links; true also if it is not known. */
+/* Return true if the name may lead to a spool without symbolic links, or if that is not known. */
 __noinline bool spool_below_root(bool tidy)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -119,7 +120,7 @@ __noinline bool spool_below_root(bool tidy)
 	struct climb *c;
 	u64 block;
 
-	/* A directory that is a spool is no mount. */
+	/* A spool that is a directory is not a mount. */
 	if (!st || n_parts)
 		return true;
 	climbing.climb = c = &st->climb;

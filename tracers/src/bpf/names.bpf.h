@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Does a path, as text, lead to a spool? */
+/* Decides if a path, as text, leads to a spool. */
 #ifndef SPOOLSCOPE_NAMES_BPF_H
 #define SPOOLSCOPE_NAMES_BPF_H
 
@@ -12,10 +12,10 @@ enum way {
 };
 
 /*
- * Where names lead. A key is a directory and the beginning of a path seen from it, which ends
- * behind a '/' or with its NUL; the longest that fits counts. Directory (0, 0) stands for
- * absolute paths, (VIEW_PLACE, n) for those of view n. Written by ways.rs. A name that a key has
- * no room for is cut: what agrees so far is taken for it.
+ * Targets of names. A key is a directory and the beginning of a path seen from it, which ends after
+ * a '/' or with its NUL; the longest that fits counts. Directory (0, 0) stands for absolute paths,
+ * (VIEW_PLACE, n) for those of view n. Written by ways.rs. A name that is too long for a key is
+ * cut: paths that begin like the cut name are taken for it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -40,7 +40,7 @@ struct {
 	__type(value, u8);
 } places SEC(".maps");
 
-/* Relative names lead to a spool from this directory. */
+/* Return true if relative names lead to a spool from this directory. */
 __noinline bool is_place(u64 ino, u32 dev)
 {
 	struct place place = {.ino = ino, .dev = dev};
@@ -48,8 +48,8 @@ __noinline bool is_place(u64 ino, u32 dev)
 	return above[ino >> 6 & 63] >> (ino & 63) & 1 && bpf_map_lookup_elem(&places, &place);
 }
 
-/* Where does the path that was read, or the tidy one, lead as seen from directory (dev, ino)? 6.1
- * takes a key from the value of another map, and from no argument of a global function. */
+/* Return where the path that was read, or the tidy one, leads as seen from directory (dev, ino).
+ * 6.1 takes a key from the value of another map, but not from an argument of a global function. */
 static __always_inline int way_of(struct task_state *st, bool tidy, u64 ino, u32 dev)
 {
 	struct name *name = tidy ? &st->tidy : &st->name;
@@ -62,7 +62,7 @@ static __always_inline int way_of(struct task_state *st, bool tidy, u64 ino, u32
 	return way ? *way : WAY_NONE;
 }
 
-/* Not 0 if "//" or "/." is among these eight bytes; `next` is the same one byte further. */
+/* Return not 0 if "//" or "/." is among these eight bytes; `next` is the word one byte further. */
 static __always_inline u64 untidy_word(u64 word, u64 next)
 {
 	const u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
@@ -74,8 +74,8 @@ static __always_inline u64 untidy_word(u64 word, u64 next)
 	       (((again - ones) & ~again) | ((dot - ones) & ~dot));
 }
 
-/* "//" or "/." in the part that is compared? Functions that read a path are global: the verifier
- * looks at them once, not on every way to them. */
+/* Return true if "//" or "/." is in the part that is compared. Functions that read a path are
+ * global: the verifier checks them once, not on every way to them. */
 __noinline bool untidy(const struct name *name, u32 bytes)
 {
 	const u64 *word;
@@ -124,8 +124,8 @@ static long tidy_byte(u32 i, struct tidying *t)
 	return 0;
 }
 
-/* Writes the path as names of spools are written to `tidy`; false if it is so already. How often
- * ".." leads up before it begins is in `up`; names with ".." elsewhere stay as they are. */
+/* Write the path to `tidy` in the form of names of spools; return false if it already has it.
+ * `up` is the number of ".." with which it begins; paths with ".." elsewhere keep it. */
 static __always_inline bool tidied(struct task_state *st, u32 *up)
 {
 	struct tidying t = {.st = st, .before = st->name.text[0] == '/' ? 0 : '/'};
@@ -139,7 +139,7 @@ static __always_inline bool tidied(struct task_state *st, u32 *up)
 	return true;
 }
 
-/* No name of these begins with these eight bytes. */
+/* True if none of these names begins with these eight bytes. */
 #define NONE_BEGINS_WITH(heads, first)                                                             \
 	({                                                                                         \
 		bool none_ = true;                                                                 \
@@ -149,7 +149,7 @@ static __always_inline bool tidied(struct task_state *st, u32 *up)
 		none_;                                                                             \
 	})
 
-/* No absolute name of a spool begins with these eight bytes. */
+/* Return true if no absolute name of a spool begins with these eight bytes. */
 __noinline bool no_spool_begins_with(u64 first)
 {
 	if (untidy_word(first, first >> 8))

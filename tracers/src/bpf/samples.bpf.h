@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What traced calls do while they run: the kernel stack of whoever is in one, on every
- * CPU, some 200 times a second. A timer interrupt that comes while interrupts are off is
- * served when they are on again: time spent with them off shows in what follows it.
+ * The work of traced calls while they run: on every CPU, some 200 times a second, the kernel stack
+ * of a task that is in one. A timer interrupt that comes while interrupts are off is served when
+ * they are on again: time spent with them off shows in the code that follows.
  *
  * Optional: without it the time on the CPU is one number.
  */

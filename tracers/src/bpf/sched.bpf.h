@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * The exact split of a call's time: only entry, switch-out, waking, switch-in
- * and exit move time from one part to the next, so the parts sum to the whole.
- * The kernel stack at switch-out, taken only when a traced call really sleeps,
- * says what was waited for.
+ * The exact split of a call's time: only entry, switch-out, waking, switch-in and exit move time
+ * from one part to the next, so the parts sum to the whole. The kernel stack at switch-out, taken
+ * only when a traced call really sleeps, shows what was waited for.
  *
  * Tier T1: without these programs a call is one number.
  */
@@ -37,7 +36,7 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 	}
 	st->out_state = SPSC_SWITCH_BLOCKED;
 	note_lookup(t, st);
-	/* A loop device sleeps five times a mail: with their stacks 10 of 465 us. */
+	/* A loop device sleeps five times a mail: the stacks would cost 10 of 465 us. */
 	if (st->watched == WATCH_LOOP || (shed >= SPSC_SHED_STACKS && !st->watched))
 		return;
 	if (st->watched == WATCH_JBD2 && !st->committing) /* it waits for work */
@@ -91,7 +90,7 @@ int BPF_PROG(on_waking, struct task_struct *t)
 	waker = waker_kind(me);
 	if (st->out_ns && !st->wake_ns && st->out_state == SPSC_SWITCH_BLOCKED)
 		woken(me, st, waker);
-	/* also when it fell asleep before we were there: out_ns is 0 then */
+	/* also if it fell asleep before the recording began: out_ns is 0 then */
 	if (st->watched == WATCH_JBD2 && !st->committing)
 		jbd2_woken(ctx, t, waker);
 	return 0;

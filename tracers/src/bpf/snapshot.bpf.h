@@ -16,7 +16,7 @@ struct open_file_line {
 	char text[PATH_LONG];
 };
 
-/* index 0: where one iterator line is put together. One reader at a time. */
+/* index 0: the place where one iterator line is assembled. One reader at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -34,7 +34,7 @@ static __always_inline u32 cloexec_of(struct task_struct *t, u32 fd)
 	return word >> (fd % 64) & 1 ? O_CLOEXEC : 0;
 }
 
-/* Addresses of open files that are the recorder's: it, and what it forks, has them. */
+/* Addresses of the recorder's own open files, which its child processes inherit. */
 u64 top_files[MAX_SPOOLS];
 
 static __always_inline bool is_ours(struct file *f)
@@ -59,7 +59,8 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	out = bpf_map_lookup_elem(&line, &zero);
 	if (!out)
 		return 0;
-	/* Told apart by address, a number only once it is read back: no arithmetic on pointers. */
+	/* Descriptions differ by address, which is a number only when read back: the verifier
+	 * allows no arithmetic on pointers. */
 	*(struct file *volatile *)&out->rec.ino = f;
 	out->rec.description = *(volatile u64 *)&out->rec.ino >> 6;
 	out->rec.ts_ns = bpf_ktime_get_ns();
@@ -78,7 +79,7 @@ int dump_open_files(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* Superblocks of the spools, of which the recorder holds the root directories: mounted.bpf.h. */
+/* Note the superblocks of the spools, whose root directories the recorder holds: mounted.bpf.h. */
 static long note_block(u32 i, struct descriptors *own)
 {
 	struct file *f = (struct file *)MEMBER(struct hlist_head, own->first + i, first);
@@ -95,7 +96,7 @@ static long note_block(u32 i, struct descriptors *own)
 	return 0;
 }
 
-/* The directories that the recorder has open as spools. */
+/* Note the directories that the recorder has open as spools. */
 SEC("iter/task_file")
 int find_tops(struct bpf_iter__task_file *ctx)
 {
@@ -112,7 +113,7 @@ int find_tops(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* Kernel threads that do a journal's work: their switches are recorded too. */
+/* Watch kernel threads that do a journal's work: their switches are recorded too. */
 SEC("iter/task")
 int watch_kernel_threads(struct bpf_iter__task *ctx)
 {
@@ -146,7 +147,7 @@ int watch_kernel_threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Last words: how many calls each living thread made, and is it in one now? */
+/* Write the last record of each living thread: its number of calls, and if it is in one now. */
 SEC("iter/task")
 int dump_tasks(struct bpf_iter__task *ctx)
 {
@@ -157,7 +158,7 @@ int dump_tasks(struct bpf_iter__task *ctx)
 	if (!t)
 		return 0;
 	st = bpf_task_storage_get(&tasks, t, 0, 0);
-	/* Nobody has waited for it yet: its exit has said how many. */
+	/* A thread that was not waited for yet has reported the number at its exit. */
 	if (!st || !st->n_calls || t->exit_state)
 		return 0;
 	rec.ts_ns = bpf_ktime_get_ns();

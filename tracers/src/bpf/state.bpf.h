@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What all recorder programs share: settings, per-task state, the ring.
+ * Definitions that all recorder programs share: settings, per-task state, the ring.
  * Functions are static inline: one object, no cross-file linking.
  */
 #ifndef SPOOLSCOPE_STATE_BPF_H
@@ -15,11 +15,11 @@
 #define MAX_SPOOLS 8
 #define MAX_DISKS 16
 #define MAX_HEADS 16
-#define VIEW_UNKNOWN (~0U) /* nobody has looked at it yet */
+#define VIEW_UNKNOWN (~0U) /* not looked at yet */
 #define VIEW_ASSUMED (~1U) /* likewise, but with our root directory: names as ours */
 #define MAX_CALLS 128
 #define MAX_NR 512
-#define PATH_ONE 128 /* most calls: one path, not longer */
+#define PATH_ONE 128 /* most calls have one path, not longer than this */
 #define PATH_SHORT 256
 #define PATH_LONG 4096
 #define NAME_KEY 260 /* bytes: the longest key of a trie */
@@ -29,7 +29,7 @@
 
 /* ---- settings, written by the recorder before load ---------------------- */
 
-/* Where a call keeps its arguments; derived from calls.txt. -1 = has none. */
+/* The arguments of a call, by position; derived from calls.txt. -1 = has none. */
 struct call_shape {
 	s8 fd, fd2, dirfd, dirfd2;
 	s8 path, path2, text, extra_arg;
@@ -37,7 +37,7 @@ struct call_shape {
 	u8 extra; /* enum shape_extra */
 	u8 is_data; /* reads or writes at an offset, and may be shed */
 	s8 at, at2;
-	u8 user_stack; /* who made it is asked: user_stacks.bpf.h */
+	u8 user_stack; /* note the calling user code: user_stacks.bpf.h */
 	u8 pad;
 };
 
@@ -56,26 +56,26 @@ enum shape_flags {
 	SHAPE_RETURNS_FD = 1, /* the object is the descriptor returned */
 	SHAPE_CLOSES = 2, /* fd is gone at exit */
 	SHAPE_TASK = 4, /* process life and umask: recorded once the process touched a spool */
-	SHAPE_CHDIR = 8, /* chdir, fchdir, chroot: matter if they lead onto a spool, or off it */
+	SHAPE_CHDIR = 8, /* chdir, fchdir, chroot: recorded if they lead onto a spool, or off it */
 	SHAPE_ADDRESS = 16, /* arg 0 is an address: object = file mapped there */
 	SHAPE_EXEC = 32, /* the path must be read at entry, exec replaces the memory */
 	SHAPE_NEVER_RETURNS = 64,
-	SHAPE_ONLY_FD = 128, /* nothing but its descriptor says whether it is about a spool */
-	SHAPE_ONLY_PATH = 256, /* nothing but argument 0, or argument 1 seen from argument 0 */
-	SHAPE_UMASK = 512, /* returns what it changes */
+	SHAPE_ONLY_FD = 128, /* only its descriptor shows if it is about a spool */
+	SHAPE_ONLY_PATH = 256, /* only argument 0, or argument 1 seen from argument 0, shows it */
+	SHAPE_UMASK = 512, /* returns the value that it changes */
 	SHAPE_SOCKET = 1024, /* its path lies in a struct sockaddr_un, after the family */
-	SHAPE_RANGE = 2048, /* about all descriptors from argument 0 to argument 1 */
-	SHAPE_ROOT = 4096, /* of SHAPE_CHDIR the one that leads to a root directory */
-	SHAPE_MOUNTS = 8192, /* changes what is mounted */
+	SHAPE_RANGE = 2048, /* affects all descriptors from argument 0 to argument 1 */
+	SHAPE_ROOT = 4096, /* the SHAPE_CHDIR call that changes the root directory */
+	SHAPE_MOUNTS = 8192, /* changes mounts */
 };
 
 struct spool {
 	u32 dev; /* super_block.s_dev */
 	u32 part; /* only the directory in `tops` is the spool */
-	u32 top_fd; /* what the recorder has that directory open as */
+	u32 top_fd; /* the recorder's descriptor of that directory */
 };
 
-/* Enough of a path to see that it leads to no spool: names of spools begin with one of these. */
+/* Beginnings of the names of spools: a path that begins with none of these leads to no spool. */
 struct heads {
 	u64 word[MAX_HEADS];
 	u64 mask[MAX_HEADS];
@@ -88,10 +88,10 @@ const volatile struct spool spools[MAX_SPOOLS];
 const volatile u32 n_spools;
 const volatile u32 n_parts; /* spools that are only a part of their filesystem */
 const volatile struct heads own_heads;
-const volatile u64 above[64]; /* bits, by the lowest of its inode: a directory in `places`? */
+const volatile u64 above[64]; /* bit n is set if `places` has an inode with the low bits n */
 const volatile u32 disks[MAX_DISKS];
 const volatile u32 n_disks;
-const volatile u32 n_own_disks; /* the first of them: not of loop, dm or md */
+const volatile u32 n_own_disks; /* the first of them: not those below loop, dm or md */
 const volatile u64 root_ino; /* the recorder's root directory */
 const volatile u32 root_dev; /* 0: do not compare */
 const volatile u32 root_mount; /* id of the mount it lies on */
@@ -102,37 +102,37 @@ const volatile u32 n_cgroups;
 const volatile u64 cgroup_ids[8];
 const volatile u32 n_comms;
 const volatile char comms[8][SPSC_COMM];
-/* Where struct stat of this architecture has them, in 8-byte words and bytes. */
+/* Offsets of these members in struct stat of this architecture, in bytes. */
 const volatile u32 stat_ino_at, stat_mode_at, stat_size_at;
 
-/* Calls are noted from the moment all programs are attached: a call caught by the
- * entry program alone would seem to run on the CPU all the time. */
+/* True when all programs are attached. Calls are noted only then: a call seen by the entry
+ * program alone would seem to run on the CPU all the time. */
 bool armed;
 
-/* What is left out at present; written by budget.rs. */
+/* The level of shedding at present; written by budget.rs. */
 u32 shed; /* enum spsc_shed_level */
 
-/* Addresses of the inodes of spools that are directories; snapshot.bpf.h finds them. The recorder
- * has them open, so they stay. */
+/* Addresses of the inodes of spools that are directories, found by snapshot.bpf.h. They stay
+ * valid as the recorder has these open. */
 u64 tops[MAX_SPOOLS];
 
 /* ---- per-task state ------------------------------------------------------ */
 
-/* On the way up from a mount of a spool, see mounted.bpf.h. Addresses are numbers: all is read as it
- * was a moment ago, without a lock. Here as the stack of a program has not that much room. */
+/* The way up from a mount of a spool, see mounted.bpf.h. Addresses are numbers: all is read as
+ * it was a moment ago, without a lock. It is kept here because a program's stack is too small. */
 struct climb {
-	u64 mount, dentry; /* where it is; dentry 0: the next mount is to be taken */
-	u64 next; /* of the superblock: struct mount or, in older kernels, its list_head */
-	u64 end; /* of that list */
+	u64 mount, dentry; /* position; dentry 0: the next mount is to be taken */
+	u64 next; /* in the superblock: struct mount or, in older kernels, its list_head */
+	u64 end; /* end of that list */
 	u64 ns, root_mount, root_dentry;
-	u64 name[2]; /* the last one on that way, as far as it fits */
-	u64 wanted[2]; /* with which the name asked for begins; 0: with any */
+	u64 name[2]; /* the last name on that way, as far as it fits */
+	u64 wanted[2]; /* first component of the name in question; 0: any */
 	u64 found;
 };
 
-/* A path, and the directory from which it is seen: what `ways` is asked for. */
+/* A path, and the directory from which it is seen: the key for `ways`. */
 struct name {
-	u32 bits; /* of all that follows, as a trie wants it */
+	u32 bits; /* length of all that follows, as a trie wants it */
 	u32 dev;
 	u64 ino;
 	char text[PATH_SHORT]; /* the first NAME_COMPARED bytes are compared */
@@ -153,11 +153,11 @@ struct task_state {
 	u32 name_read; /* bytes of the path in name.text, with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
-	u32 view; /* how absolute names are meant: views.bpf.h; 0: as the recorder means them */
+	u32 view; /* view of its absolute names: views.bpf.h; 0: the recorder's own */
 	u8 certain; /* the object is known to lie on a spool */
 	u8 cwd_spool;
-	u8 mounts; /* it changes what is mounted */
-	u32 cwd_dev; /* where the task worked before the call */
+	u8 mounts; /* the call changes mounts */
+	u32 cwd_dev; /* working directory before the call */
 	u64 cwd_ino;
 	/* off-CPU: out_ns == 0 while running */
 	u8 out_state;
@@ -166,23 +166,23 @@ struct task_state {
 	u64 out_ns, wake_ns, waker_call_ns;
 	u32 waker_pid, waker_tid;
 	char waker_comm[SPSC_COMM];
-	u64 held_from_ns, held_ns; /* who had the CPU meanwhile: turns.bpf.h */
+	u64 held_from_ns, held_ns; /* thread that had the CPU meanwhile: turns.bpf.h */
 	u32 held_pid, held_tid;
 	u64 held_comm[SPSC_COMM / 8];
-	u64 dir_ino; /* where a name was being looked up, and which: lookup.bpf.h */
+	u64 dir_ino; /* directory and name that were looked up: lookup.bpf.h */
 	u32 dir_dev;
 	u16 name_at;
 	u8 name_bytes, name_of;
 	/* life */
 	u64 n_calls; /* = next seq */
-	u32 skipped; /* of them shed since the last record */
+	u32 skipped; /* calls that were shed since the last record */
 	u32 n_data; /* reads and writes while most are shed */
 	u8 decided, target, seen;
-	u8 touched; /* it made a call that is recorded; of a leader: any thread did */
+	u8 touched; /* it made a recorded call; for a leader: any of its threads did */
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 waits; /* counted in `waiting`: turns.bpf.h */
-	u8 unjudged; /* a name of this call could lead anywhere: enum unjudged_why */
+	u8 unjudged; /* why a name of this call could lead anywhere: enum unjudged_why */
 	struct climb climb;
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
@@ -193,15 +193,15 @@ struct task_state {
 enum watch {
 	WATCH_NOT,
 	WATCH_OTHER,
-	WATCH_JBD2, /* its wakings name who asked for a commit */
+	WATCH_JBD2, /* its wakings show which task asked for a commit */
 	WATCH_WORKER, /* until the end of a work item: workers.bpf.h */
 	WATCH_CIL, /* the same, of an xfs log push */
 	WATCH_LOOP, /* the same, of a loop device: without stacks */
-	WATCH_THROTTLE, /* the same, while it submits what limits had held back */
+	WATCH_THROTTLE, /* the same, while it submits I/O that limits had held back */
 };
 
-/* key: task; value: its state; lives and dies with the task. When memory is
- * short the task goes unrecorded and MISSED_STATE counts it. */
+/* key: task; value: its state; lives and dies with the task. When memory is short the task is
+ * not recorded and COUNT_NO_STATE counts it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -222,9 +222,9 @@ struct ring {
 	__uint(max_entries, 4096); /* the real ones are made by rings.rs */
 };
 
-/* index: CPU, the last one is for all; value: where its records go, in the order they
- * were made. One ring for all CPUs would be a lock that all of them want. Full: the record
- * goes to the last ring; that full, too: it is lost, counted, and its seq is missing. */
+/* index: CPU, the last one is for all; value: the ring for its records, in the order they were
+ * made. One ring for all CPUs would be a lock that all of them want. Full: the record goes to
+ * the last ring; if that is full, too, it is lost and counted, and its seq is missing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1); /* set by the recorder */
@@ -232,14 +232,14 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* index: enum spsc_kind of a record lost, or one of these; value: how many.
+/* index: enum spsc_kind of a lost record, or one of these; value: the number of them.
  * counters.rs repeats the numbers. */
 enum {
 	COUNT_NO_STATE = 0, /* no memory for a task's state: its calls go unrecorded */
-	COUNT_UNJUDGED = 48, /* calls by names of a view not looked at, or with many names */
+	COUNT_UNJUDGED = 48, /* calls by names of a view not looked at yet, or with many names */
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
-	COUNT_RESCUED = 50, /* records that found the ring of their CPU full, the last not */
-	COUNT_NOT_COMPLETED = 51, /* requests whose completion no program was run for */
+	COUNT_RESCUED = 50, /* records that went to the last ring as that of their CPU was full */
+	COUNT_NOT_COMPLETED = 51, /* requests for whose completion no program ran */
 };
 
 struct {
@@ -266,7 +266,7 @@ struct ring_head {
 	u16 len1; /* bytes of the first string, without NUL; it is at the record's end */
 	u16 len2; /* second string, at slot offset stride */
 	u32 stride;
-	u32 view; /* of a call: how its absolute names are meant */
+	u32 view; /* for a call: the view of its absolute names */
 };
 
 struct ring_switch {
@@ -346,13 +346,13 @@ static __always_inline void *reserve(u32 kind, u64 size)
 	return h;
 }
 
-/* ---- small questions ----------------------------------------------------- */
+/* ---- small helpers ------------------------------------------------------- */
 
 extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
 
-/* A member of a kernel object found through an untyped pointer: a plain load where
- * the verifier can be told its type (a35b9af4ec2c "bpf: Add a kfunc for generic type
- * cast", v6.2), else a helper call, which costs ten times as much. */
+/* Read a member of a kernel object found through an untyped pointer: by a plain load where the
+ * verifier can be given its type (a35b9af4ec2c "bpf: Add a kfunc for generic type cast", v6.2),
+ * else by a helper call, which costs ten times as much. */
 #define MEMBER(type, pointer, member)                                                              \
 	({                                                                                         \
 		type *object_ = (type *)(pointer);                                                 \
@@ -365,9 +365,9 @@ extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
 		value_;                                                                            \
 	})
 
-/* The same task, for loads alone. Of each pointer loaded from a trusted one the verifier asks up to
- * four times whether that can be trusted, too, and looks through all types of the kernel each time:
- * that took two thirds of the time to load all programs. */
+/* Return the same task, for loads alone. For each pointer loaded from a trusted one the verifier
+ * checks up to four times if that can be trusted, too, and searches all types of the kernel each
+ * time: that took two thirds of the time to load all programs. */
 static __always_inline struct task_struct *untrusted(struct task_struct *t)
 {
 	if (bpf_ksym_exists(bpf_rdonly_cast))
@@ -403,8 +403,8 @@ static __always_inline u64 call_of(struct task_struct *t)
 	return st && st->call ? st->start_ns : SPSC_NO_CALL;
 }
 
-/* index 0: depth of interrupts on this CPU. preempt_count would say it, but its
- * symbol is missing from kallsyms where CONFIG_KALLSYMS_ALL is off. */
+/* index 0: depth of interrupts on this CPU. preempt_count has it as well, but its symbol is
+ * missing from kallsyms where CONFIG_KALLSYMS_ALL is off. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Time on the CPU in which there was no CPU: the host ran somebody else (steal).
+ * Steal: time in which a task was on its CPU, but the host ran another guest or process.
  *
- * The scheduler takes it off its clock of a run queue, at each switch and tick; so we
- * learn of it up to a tick late, and a call that begins within this tick may get some
- * that was stolen before. Never more than it was on the CPU.
+ * The scheduler subtracts it from its clock of a run queue, at each switch and tick. So we learn of
+ * it up to a tick late, and a call that begins within this tick may be charged with time that was
+ * stolen before. It is never more than the call's time on the CPU.
  */
 #ifndef SPOOLSCOPE_STEAL_BPF_H
 #define SPOOLSCOPE_STEAL_BPF_H
@@ -31,14 +31,14 @@ struct task_struct___scheduled {
 
 #pragma clang attribute pop
 
-/* Kernels without CONFIG_PARAVIRT_TIME_ACCOUNTING, or without groups of tasks, do not tell. */
+/* Kernels without CONFIG_PARAVIRT_TIME_ACCOUNTING, or without groups of tasks, do not report it. */
 static __always_inline bool steal_is_told(void)
 {
 	return bpf_core_field_exists(struct rq, prev_steal_time_rq) &&
 	       bpf_core_field_exists(struct cfs_rq, rq);
 }
 
-/* What was stolen from the CPU that a task is on, since boot. */
+/* Return the time stolen since boot from the CPU that a task is on. */
 static __always_inline u64 steal_clock(struct task_struct *t)
 {
 	struct cfs_rq *cfs_rq;
@@ -51,15 +51,16 @@ static __always_inline u64 steal_clock(struct task_struct *t)
 	return rq ? rq->prev_steal_time_rq : 0;
 }
 
-/* From now on a task is on this CPU. */
+/* Note that a task is on this CPU from now on. */
 static __always_inline void mark_steal(struct task_struct *t, struct task_state *st)
 {
 	st->steal_mark = steal_clock(t);
 	st->steal_cpu = bpf_get_smp_processor_id();
 }
 
-/* Of the time on the CPU that ends now. Each CPU has a clock of its own: after a switch
- * that nobody reported (absence.bpf.h) the task may be on another one, and nothing is known. */
+/* Return the stolen part of the time on the CPU that ends now. Each CPU has a clock of its own:
+ * after an unreported switch (absence.bpf.h) the task may be on another one, and nothing is
+ * known. */
 static __always_inline u64 stolen_lately(struct task_struct *t, struct task_state *st, u64 now)
 {
 	u64 most = now - st->last_ns;

@@ -2,10 +2,10 @@
 /*
  * One record per system call on a spool, written when the call returns.
  *
- * At entry the cheap question is asked first (is this call in calls.txt?), then
- * whether its descriptor, directory or path lies on a spool. Only then is state
- * kept. User memory is read at exit, when the kernel itself has just read it and
- * the page is resident: reading at entry lost 5 % of first-touch paths.
+ * At entry the cheap test comes first (is this call in calls.txt?), then the test that its
+ * descriptor, directory or path lies on a spool. Only then is state kept. User memory is read at
+ * exit, when the kernel itself has just read it and the page is resident: reading at entry lost 5 %
+ * of first-touch paths.
  *
  * Tier T0: without these programs there is no trace.
  */
@@ -31,14 +31,15 @@ static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs
 	return elsewhere(t, PT_REGS_PARM1_SYSCALL(regs), PT_REGS_PARM2_SYSCALL(regs));
 }
 
-/* Of ioctl those that change contents or descriptors; terminals are asked for all the time. */
+/* Return true for ioctls that change contents or descriptors; queries of terminals are frequent. */
 static __always_inline bool is_told_ioctl(u32 command)
 {
 	return command == FICLONE || command == FICLONERANGE || command == FIOCLEX ||
 	       command == FIONCLEX;
 }
 
-/* Whether an address is a name below some directory: not of a network, nor abstract, nor none. */
+/* Return true if an address is a name below a directory: not of a network, nor abstract, nor
+ * empty. */
 static __always_inline bool is_socket_name(u64 address, u64 length)
 {
 	struct {
@@ -49,11 +50,11 @@ static __always_inline bool is_socket_name(u64 address, u64 length)
 	if (length <= sizeof(u16))
 		return false;
 	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
-		return true; /* asked again when the call has returned */
+		return true; /* tested again when the call has returned */
 	return head.family == AF_UNIX && head.first;
 }
 
-/* All but one of 8 or 64 of a thread's reads and writes. They are counted in its seq. */
+/* Skip all but one of 8 or 64 of a thread's reads and writes. They are counted in its seq. */
 static __always_inline bool left_out(struct task_state *st)
 {
 	u32 period = shed == SPSC_SHED_MOST_DATA ? 8 : 64;
@@ -92,7 +93,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
 		return 0;
 	away = (s->flags & SHAPE_ONLY_PATH) && path_elsewhere(t, regs, s->dirfd);
-	/* A symbolic link may lead to a spool: the descriptor returned will tell. */
+	/* A symbolic link may lead to a spool: the descriptor returned will show it. */
 	if (away && !(s->flags & SHAPE_RETURNS_FD))
 		return 0;
 	st = target_state(t);
@@ -120,7 +121,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->name.text[0] = 0;
 	st->oncpu_ns = st->blocked_ns = st->runq_ns = st->preempted_ns = 0;
 	if (!away && !wanted(t, st, s)) {
-		/* What a call mounts or unmounts is found when its namespace is looked at. */
+		/* Mounts that a call makes or removes are found when its namespace is looked at. */
 		if (st->unjudged && !st->mounts)
 			count_unjudged(st->unjudged);
 		return 0;
@@ -136,7 +137,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	return 0;
 }
 
-/* A call that was MAYBE at entry: what does its result say? */
+/* Return true if the result of a call that was MAYBE at entry shows that it was on a spool. */
 static __always_inline bool turned_out_on_spool(struct task_struct *t, struct task_state *st,
 						const volatile struct call_shape *s, long ret)
 {
@@ -144,23 +145,23 @@ static __always_inline bool turned_out_on_spool(struct task_struct *t, struct ta
 	struct file *f;
 
 	if (s->flags & SHAPE_CHDIR) {
-		/* Its path was not readable at entry, and its root may be another one now. */
+		/* Its path was not readable at entry, and its root may have changed since. */
 		if (s->path >= 0 && !st->name_read && !sees_our_mounts(t))
 			st->view = VIEW_UNKNOWN;
 		if (ret == 0)
-			st->unjudged = 0; /* where it led tells */
+			st->unjudged = 0; /* the new directory decides */
 		return process_touched(t, st) || st->cwd_spool || cwd_on_spool(t) ||
 		       root_on_spool(t);
 	}
 	if ((s->flags & SHAPE_RETURNS_FD) && ret >= 0) {
 		f = file_of_fd(t, ret);
 		opened = f && file_on_spool(f, dev_of(inode_of(f)));
-		st->unjudged = 0; /* the file tells */
+		st->unjudged = 0; /* the file decides */
 		if (opened && st->view == VIEW_ASSUMED)
 			st->view = VIEW_UNKNOWN; /* not as ours: that name leads elsewhere here */
 		if (!opened || st->name_read || s->path < 0)
 			return opened;
-		/* How its name is meant is not known yet. */
+		/* The meaning of its name is not known yet. */
 	}
 	return paths_on_spool(t, st, s) == YES || opened;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
-/* Is this task recorded? Decided once per task, and by its parent for its children. */
+/* Decides if a task is recorded: once per task, and children inherit the decision. */
 #ifndef SPOOLSCOPE_TARGET_BPF_H
 #define SPOOLSCOPE_TARGET_BPF_H
 
@@ -72,8 +72,9 @@ static __always_inline struct task_state *target_state(struct task_struct *t)
 	return st->target ? st : NULL;
 }
 
-/* A process is recorded from its first call that reaches a spool: by then the leader's state says
- * so to all its threads. Children begin anew, for most have nothing to do with it. */
+/* Return true if any thread of the process reached a spool: a process is recorded from that call
+ * on, and the leader's state passes it on to all its threads. Children begin anew, as most have
+ * nothing to do with a spool. */
 static __always_inline bool process_touched(struct task_struct *t, const struct task_state *st)
 {
 	struct task_state *leader;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Does an object lie on a spool? By its filesystem; where only a directory of that is the spool,
- * by the name under which the object was reached: its dentry's parents lead through the directory.
+ * Decides if an object lies on a spool: by its filesystem or, where only a directory of that is the
+ * spool, by the name under which the object was reached: its dentry's parents lead through the
+ * directory.
  */
 #ifndef SPOOLSCOPE_TOPS_BPF_H
 #define SPOOLSCOPE_TOPS_BPF_H
@@ -10,7 +11,7 @@
 
 #define DEEPEST 4096 /* directories; a path has at most half as many */
 #define SELDOM_DEEPER 16
-#define MOST_NAMES 64 /* of one inode that are looked at */
+#define MOST_NAMES 64 /* most names of one inode that are looked at */
 
 static __always_inline bool is_whole(u32 dev)
 {
@@ -54,7 +55,8 @@ static long climb_one(u32 i, struct ascent *c)
 	return c->ended;
 }
 
-/* A name below a directory that is a spool. A global function takes an address only in memory. */
+/* Return true for a name below a directory that is a spool. A global function takes an address
+ * only in memory. */
 __noinline bool below_top(const struct ascent *from)
 {
 	struct ascent c = {};
@@ -63,7 +65,7 @@ __noinline bool below_top(const struct ascent *from)
 	if (!from)
 		return false;
 	at = from->at;
-	/* As most are; a loop of this kind costs a third of the other. */
+	/* Most names are not deeper; a loop of this kind costs a third of bpf_loop(). */
 	for (u32 i = 0; i < SELDOM_DEEPER; i++) {
 		if (is_top(inode_behind(at)))
 			return true;
@@ -88,7 +90,7 @@ static __always_inline bool dentry_on_spool(const struct dentry *name, u32 dev)
 	return !n_parts || is_whole(dev) || below_top(&c);
 }
 
-/* By any of its names that the kernel has at hand: that of an open file is. */
+/* Judge by any name of the inode that the kernel has at hand: that of an open file is. */
 static __always_inline bool inode_on_spool(struct inode *inode, u32 dev)
 {
 	struct ascent c = {};

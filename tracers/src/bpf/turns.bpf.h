@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Who had each CPU lately, and so who had the one that a call waited for: the process of
- * the longest turn there. Not the last: what was starved beside it, a kworker say, often
- * runs for some microseconds in between.
+ * The processes that had each CPU lately, and so the one for which a call had to wait: the process
+ * with the longest turn in that time. Not the last one: another task that was starved, a kworker
+ * for example, often runs for some microseconds in between.
  *
- * Every switch of the machine comes through here. While none of our threads waits for a
- * CPU it costs a look at a variable.
+ * Every switch of the machine comes through here. While none of our threads waits for a CPU it
+ * costs a look at a variable.
  */
 #ifndef SPOOLSCOPE_TURNS_BPF_H
 #define SPOOLSCOPE_TURNS_BPF_H
 
 #include "state.bpf.h"
 
-#define MAX_TURNS 256 /* a power of two; of a longer wait the end is looked at */
+#define MAX_TURNS 256 /* a power of two; of a longer wait only the end is searched */
 
 struct turn {
 	u64 from_ns, until_ns;
@@ -22,8 +22,8 @@ struct turn {
 };
 
 struct cpu_turns {
-	u64 n; /* so many have ended */
-	u64 clock_ns; /* our clock less the scheduler's on this CPU */
+	u64 n; /* number of turns that have ended */
+	u64 clock_ns; /* our clock minus the scheduler's on this CPU */
 	struct turn turn[MAX_TURNS];
 };
 
@@ -35,8 +35,8 @@ struct {
 	__type(value, struct cpu_turns);
 } turns SEC(".maps");
 
-/* Our threads that are runnable and not on a CPU. One that is never seen to run again
- * stays in it: that costs time, and is seldom. */
+/* Number of our threads that are runnable and not on a CPU. A thread that is never seen to run
+ * again stays counted: that costs time, and is rare. */
 s64 waiting;
 
 static __always_inline void begin_waiting(struct task_state *st)
@@ -60,8 +60,8 @@ static __always_inline struct turn *turn_of(struct cpu_turns *cpu, u64 number)
 	return &cpu->turn[number & (MAX_TURNS - 1)];
 }
 
-/* A turn begins where the one before ends, if that is on record and was not followed by
- * one that nobody reported. Else the scheduler knows, by a clock of its own. */
+/* Return the begin of a turn: the end of the one before, if that is on record and no unreported
+ * one followed it. Else it is the scheduler's time, converted from its own clock. */
 static __always_inline u64 begin_of(struct task_struct *t, struct cpu_turns *cpu,
 				    const struct turn *before)
 {
@@ -69,7 +69,7 @@ static __always_inline u64 begin_of(struct task_struct *t, struct cpu_turns *cpu
 
 	if (bpf_core_field_exists(t->sched_info.last_arrival)) /* CONFIG_SCHED_INFO */
 		arrival = t->sched_info.last_arrival;
-	if (!arrival || !t->pid) /* of the idle thread it keeps none */
+	if (!arrival || !t->pid) /* it keeps none for the idle thread */
 		return before->until_ns;
 	if (before->next_tid == (u32)t->pid && before->until_ns)
 		cpu->clock_ns = before->until_ns - arrival;
@@ -98,14 +98,14 @@ static __always_inline void end_turn(struct task_struct *t, struct task_struct *
 	cpu->n++;
 }
 
-/* The wait of thread `tid` for CPU `cpu`, and who had it longest at a time. */
+/* The wait of thread `tid` for CPU `cpu`, and the thread with the longest turn in it. */
 struct search {
 	u64 since_ns, longest_ns, held_ns, held_from_ns;
 	u64 comm[SPSC_COMM / 8];
 	u32 cpu, tid, held_pid, held_tid;
 };
 
-/* Turn i before now, as far as it lies in the wait; NULL when it lies before. */
+/* Return turn i before now, as far as it lies in the wait; NULL if it ended before the wait. */
 static __always_inline struct turn *turn_back(struct search *s, u32 i, u64 *from)
 {
 	struct cpu_turns *cpu = bpf_map_lookup_elem(&turns, &s->cpu);
@@ -151,8 +151,8 @@ static long add_turns(u32 i, struct search *s)
 	return 0;
 }
 
-/* Thread `tid` is switched in, and the turn before it has ended: who had this CPU while it
- * was runnable? The process that had the longest turn, with all its turns. */
+/* Find the process that had this CPU while thread `tid` was runnable: the one with the longest
+ * turn, with all its turns. `tid` is switched in now, and the turn before it has ended. */
 static __always_inline void find_holder(struct task_state *st, u32 tid)
 {
 	u64 since = st->out_state == SPSC_SWITCH_PREEMPTED ? st->out_ns : st->wake_ns;

@@ -11,10 +11,10 @@
 
 struct seq_file;
 
-/* under_way.rs repeats it. After it come the frames of the stack on which it sleeps. */
+/* under_way.rs repeats this struct. The frames of the stack on which the call sleeps follow it. */
 struct call_under_way {
 	u64 start_ns;
-	u64 out_ns; /* since when it sleeps, 0: it does not */
+	u64 out_ns; /* begin of its sleep, 0: it does not sleep */
 	u64 ino; /* its object, or the directory in which it looks up a name; 0 unknown */
 	u32 dev;
 	u32 pid, tid;
@@ -24,7 +24,7 @@ struct call_under_way {
 	char comm[SPSC_COMM];
 };
 
-/* Each is read while it goes on: a call that returns meanwhile may show parts of its next one. */
+/* A call is read while it goes on: if it returns meanwhile, parts of the next one may show. */
 SEC("iter/task")
 int dump_calls(struct bpf_iter__task *ctx)
 {

@@ -2,12 +2,11 @@
 /*
  * io_uring operations on files of a spool: one record each, written at completion.
  *
- * At submission the entry of the queue is read again: its offset and length are in no
- * other place that all operations share. The program may have changed it since; then
- * opcode and user_data disagree and both are left unknown. A file given by descriptor
- * is judged at once; a registered file, and the file that an open gives, when it is
- * done. Operations on names are judged by their path as calls are; the name itself is
- * not recorded.
+ * At submission the entry of the queue is read again: only there do all operations have their
+ * offset and length. The program may have changed it since; then opcode and user_data disagree and
+ * offset and length are left unknown. A file given by descriptor is judged at once; a registered
+ * file, and the file that an open returns, at completion. Operations on names are judged by their
+ * path as calls are; the name itself is not recorded.
  *
  * The tracepoint was called io_uring_submit_sqe before v6.4: see uring_older.bpf.h. Where
  * these programs do not load, nothing of io_uring is recorded.
@@ -94,8 +93,8 @@ static __always_inline bool opens(u8 opcode)
 	return opcode == URING_OPENAT || opcode == URING_OPENAT2;
 }
 
-/* By the file of its descriptor, or by the path that is used or created; of two paths by
- * the second, which is on the same filesystem or EXDEV. */
+/* Judge by the file of the descriptor, or by the path that is used or created; of two paths by
+ * the second, which is on the same filesystem or gives EXDEV. */
 static __always_inline void judge(struct task_struct *t, struct task_state *st,
 				  const struct uring_sqe *sqe, struct spsc_uring *op)
 {
@@ -133,8 +132,8 @@ static __always_inline void emit_uring(const struct spsc_uring *op)
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-/* With IORING_SETUP_SQPOLL a thread of the kernel submits: a thread of the process that
- * no fork announced, which shares its descriptors and directories. */
+/* Return the submitting task. With IORING_SETUP_SQPOLL a thread of the kernel submits, which no
+ * fork announced: then its process's leader, which has the same descriptors and directories. */
 static __always_inline struct task_struct *submitter(void)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -167,7 +166,7 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 	if (op.flags && !(sqe.flags & IOSQE_FIXED_FILE)) {
 		st->unjudged = 0;
 		judge(t, st, &sqe, &op);
-		/* Another file's read or write: nothing later will change that. */
+		/* A read or write of another file: nothing later will change that. */
 		if (!(op.flags & SPSC_URING_ON_SPOOL) && !opens(op.opcode)) {
 			if (st->unjudged)
 				count_unjudged(st->unjudged);

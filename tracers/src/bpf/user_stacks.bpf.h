@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Which code made a call, for calls of which that is asked: the caller's stack in user space, by
- * frame pointers. It is the same when the call returns as when it began, and its pages are there.
+ * The user code that made a call, for calls for which it is requested: the caller's stack in user
+ * space, by frame pointers. It is the same at return as at entry, and its pages are present.
  *
- * A wrapper such as fsync() of the C library keeps no frame, so that frame pointers lead to the caller
- * of its caller: the return address that is missing lies close to where the stack ends.
+ * A wrapper such as fsync() of the C library keeps no frame, so that frame pointers lead to the
+ * caller of its caller: the missing return address lies close to the end of the stack.
  */
 #ifndef SPOOLSCOPE_USER_STACKS_BPF_H
 #define SPOOLSCOPE_USER_STACKS_BPF_H
@@ -16,7 +16,7 @@
 struct ring_user_call {
 	struct ring_head head;
 	struct spsc_user_call rec;
-	u64 near[NEAR_WORDS]; /* what lies on the stack, from its end on */
+	u64 near[NEAR_WORDS]; /* words on the stack, from its end on */
 	u32 n_frames, pad;
 	u64 stack[SPSC_STACK_FRAMES];
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What absolute names mean to processes that see other mounts than the recorder: services
- * that systemd gives a /tmp of their own (Debian's dovecot.service), containers, chroots.
+ * The meaning of absolute names in processes that see other mounts than the recorder: services that
+ * systemd gives a /tmp of their own (Debian's dovecot.service), containers, chroots.
  *
- * No program can walk a namespace, so user space is asked: it reads the mountinfo of the
+ * No BPF program can walk a namespace, so user space is asked: it reads the mountinfo of the
  * process and enters the names of the spools (views.rs).
  */
 #ifndef SPOOLSCOPE_VIEWS_BPF_H
@@ -12,22 +12,22 @@
 #include "mounted.bpf.h"
 #include "tops.bpf.h"
 
-/* Where absolute names begin. */
+/* The place where absolute names begin. */
 struct view_key {
 	u64 root_ino;
 	u32 root_mount; /* its id */
 	u32 mount_ns;
 };
 
-/* How the spools are named there. */
+/* The names of the spools in that view. */
 struct view {
-	u64 event; /* mnt_namespace.event when it was asked for; another one after each mount */
-	u32 number; /* from 1, of this answer; views.rs knows its names, `ways` where they lead */
+	u64 event; /* mnt_namespace.event at the question; each mount changes it */
+	u32 number; /* of this answer, from 1; views.rs has its names, `ways` where they lead */
 	u32 unsure; /* there are names that are not in `ways` */
 	struct heads heads;
 };
 
-/* value: entered by user space. Full: what is not found stays unjudged. */
+/* value: entered by user space. Full: calls of views that are not in it stay unjudged. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -36,7 +36,7 @@ struct {
 	__type(value, struct view);
 } views SEC(".maps");
 
-/* value: the event for which user space was asked; it removes what it cannot answer. */
+/* value: the event for which user space was asked, which removes it if it has no answer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -44,8 +44,8 @@ struct {
 	__type(value, u64);
 } views_asked SEC(".maps");
 
-/* Calls that could not be judged, by where their names begin; the first of them stands for all.
- * Read and emptied by the recorder. Full: COUNT_UNJUDGED alone tells. */
+/* Calls that could not be judged, by the place where their names begin, with the first task as
+ * example. Read and emptied by the recorder. Full: only COUNT_UNJUDGED counts them. */
 struct unjudged {
 	u64 calls;
 	u64 cgroup_id;
@@ -55,7 +55,7 @@ struct unjudged {
 };
 
 enum unjudged_why {
-	UNJUDGED_NEW = 1, /* nobody has looked at its mounts yet */
+	UNJUDGED_NEW = 1, /* its mounts have not been looked at yet */
 	UNJUDGED_MANY = 2, /* there are more names of the spools than are compared */
 };
 
@@ -74,7 +74,7 @@ struct ring_view {
 	u32 pad;
 };
 
-/* Chrooted into a spool, as Postfix services are: every absolute name lies on it. */
+/* Return true if the root is on a spool, as in Postfix services: then every absolute name is. */
 static __always_inline bool root_on_spool(struct task_struct *t)
 {
 	struct dentry *root = untrusted(t)->fs->root.dentry;
@@ -100,7 +100,7 @@ static __always_inline u32 mount_ns_of(struct task_struct *t)
 	return BPF_CORE_READ(t, nsproxy, mnt_ns, ns.inum);
 }
 
-/* The same directory, as a namespace has it that was made as a copy of ours. */
+/* Return true for the same directory, also in a namespace that was made as a copy of ours. */
 static __always_inline bool has_our_root(struct task_struct *t)
 {
 	return untrusted(t)->fs->root.dentry->d_inode->i_ino == root_ino &&
@@ -116,7 +116,7 @@ static __always_inline struct view_key view_key_of(struct task_struct *t)
 	};
 }
 
-/* A function of its own: the stacks of those that call it have no room for this. */
+/* This is a function of its own as the stacks of its callers have no room for it. */
 __noinline int count_unjudged(u32 why)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -135,8 +135,8 @@ __noinline int count_unjudged(u32 why)
 	return 0;
 }
 
-/* No absolute name that begins with these eight bytes leads to a spool from where the current
- * task sees it; false also if that is not known. */
+/* Return true if no absolute name that begins with these eight bytes leads to a spool in the
+ * view of the current task; false also if that is not known. */
 __noinline bool no_spool_in_view(u64 first)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -150,8 +150,8 @@ __noinline bool no_spool_in_view(u64 first)
 	return NONE_BEGINS_WITH(&view->heads, first);
 }
 
-/* An ancestor that sees the same, for most programs of a delivery end before they are looked
- * at. The thread, not its process: a thread may have a root directory of its own. */
+/* Return an ancestor with the same view, as most programs of a delivery end before they are
+ * looked at. It is the thread, not its process: a thread may have a root directory of its own. */
 static __always_inline u32 longest_living(struct task_struct *t, const struct view_key *key)
 {
 	u32 tid = t->pid;
@@ -184,7 +184,7 @@ static __always_inline void ask_for_view(struct task_struct *t, struct view_key 
 	bpf_ringbuf_submit(e, 0);
 }
 
-/* All that is known of how the current task sees names; asks for what is not. */
+/* Return what is known of the current task's view; ask for it if it is missing or outdated. */
 static __always_inline struct view *view_of(struct task_struct *t)
 {
 	struct view_key key = view_key_of(t);
@@ -196,8 +196,9 @@ static __always_inline struct view *view_of(struct task_struct *t)
 	return view;
 }
 
-/* A name led off a spool when user space last looked, to what was mounted below. That may be gone:
- * until user space has looked again the converter tells, by the calls that unmount. */
+/* Return true if a name that led off a spool, to a mount below, may lead to the spool: that
+ * mount may be gone since user space looked. Such calls are recorded, and the converter decides
+ * by the calls that unmount. */
 __noinline bool may_lead_in(void)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -213,10 +214,9 @@ static __always_inline bool leads_in(int way)
 }
 
 /*
- * Does an absolute path lead to a spool from where the current task sees it?
- * After a mount the older names hold until user space has looked again. Until it has
- * looked at all, a namespace with our root directory has our names: that is how services
- * begin.
+ * Return true if an absolute path leads to a spool in the view of the current task. After a mount
+ * the older names hold until user space has looked again. Before its first look, a namespace with
+ * our root directory has our names: services begin like that.
  */
 __noinline bool named_in_view(bool tidy)
 {
@@ -250,8 +250,8 @@ __noinline bool named_in_view(bool tidy)
 	return leads_in(way);
 }
 
-/* Where the root directory lies on a spool, does an absolute path lead off it, to what is
- * mounted below? */
+/* Return true if an absolute path leads off the spool on which the root directory lies, to a
+ * mount below. */
 __noinline bool leaves_root(bool tidy)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

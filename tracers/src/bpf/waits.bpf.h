@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * What a traced call, or a watched kernel thread, waits for, and who has it: contended
- * locks, file locks, pages under writeback, the limit of dirty pages.
+ * Waits of traced calls and watched kernel threads, with the owners: contended locks, file locks,
+ * pages under writeback, the limit of dirty pages.
  *
- * All of these are slow paths; outside a traced call each costs one look at the task's
- * state. The owner is noted when the wait begins; which call it was in then, the converter
- * finds. Spinlocks are left out.
+ * All of these are slow paths; outside a traced call each costs one look at the task's state. The
+ * owner is noted when the wait begins; the converter finds the call that the owner was in then.
+ * Spinlocks are left out.
  *
  * Tier T2, every program optional.
  */
@@ -14,7 +14,7 @@
 
 #include "state.bpf.h"
 
-/* Shorter contention was spun away; a sleep takes longer than this by itself. */
+/* Shorter contention was resolved by spinning; a sleep alone takes longer than this. */
 #define MIN_CONTENTION_NS 5000
 #define FILE_LOCK_DEFERRED 1
 /* include/trace/events/lock.h */
@@ -65,7 +65,7 @@ static __always_inline void fill_inode(struct spsc_wait *w, struct inode *inode)
 	w->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
-/* A wait whose end the kernel does not tell; it sleeps right after this. */
+/* Begin a wait whose end the kernel does not report; the task sleeps right after this. */
 static __always_inline struct ring_wait *begin_wait(u16 kind)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
@@ -133,7 +133,7 @@ static __always_inline void fill_owner(struct spsc_wait *w, u64 lock)
 		w->flags |= SPSC_WAIT_SHARED;
 }
 
-/* Which lock is it? A guess by its place, which the object there must confirm. */
+/* Find out which lock it is: a guess by its place, which the object there must confirm. */
 static __always_inline void fill_rwsem(struct spsc_wait *w, u64 lock)
 {
 	struct inode *inode = (void *)(lock - bpf_core_field_offset(struct inode, i_rwsem));
@@ -194,7 +194,7 @@ int BPF_PROG(on_contention, void *lock, u32 flags)
 		count(SPSC_KIND_WAIT);
 		return 0;
 	}
-	/* A mutex says it twice: when it spins, and when it goes to sleep. */
+	/* A mutex reports it twice: when it spins, and when it goes to sleep. */
 	if (w->begin_ns && w->object == (u64)lock)
 		return 0;
 	fill_wait(w, t, st, lock_kind(flags));
@@ -233,7 +233,8 @@ int BPF_PROG(on_contention_end, void *lock)
 
 /* ---- file locks ---------------------------------------------------------- */
 
-/* Who holds it: a process. 0 for open file description locks, which belong to none. */
+/* Return the process that holds the lock; 0 for open file description locks, which belong to
+ * none. */
 static __always_inline u32 blocker_of(struct file_lock *lock)
 {
 	s32 pid = 0;
@@ -293,7 +294,7 @@ int BPF_PROG(on_writeback_wait, void *folio, struct address_space *mapping)
 	return 0;
 }
 
-/* Also fires without a pause; the absence that follows tells. */
+/* This also fires without a pause; the absence that follows shows if there was one. */
 SEC("tp_btf/balance_dirty_pages")
 int BPF_PROG(on_dirty_limit)
 {

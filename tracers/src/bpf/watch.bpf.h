@@ -10,7 +10,7 @@
 /* A thread whose name begins with `name` belongs to a spool. */
 struct watch_name {
 	char name[SPSC_COMM];
-	u32 length; /* the NUL may belong to it */
+	u32 length; /* may include the NUL */
 	u32 kind; /* enum watch */
 };
 
@@ -31,7 +31,7 @@ static __always_inline u32 watch_kind(const char *comm)
 	return WATCH_NOT;
 }
 
-/* From now on; says so once. NULL when memory is short. */
+/* Watch a thread from now on, and record that once. Return NULL when memory is short. */
 static __always_inline struct task_state *watch_thread(struct task_struct *t, u8 kind)
 {
 	struct task_state *st;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * Workers of the kernel while they work for a spool: writeback, ends of I/O, pushes of
- * the xfs log, loop devices. A worker serves everybody, so it is watched from the begin of
- * such a work item to its end. Which functions count is data: kthreads.rs.
+ * Workers of the kernel while they work for a spool: writeback, ends of I/O, pushes of the xfs log,
+ * loop devices. A worker serves all filesystems, so it is watched from the begin of such a work
+ * item to its end. The functions that count are data: workers.rs.
  *
- * Tier T2, optional: a work item of anybody costs one look at a small hash.
+ * Tier T2, optional: any other work item costs one look at a small hash.
  */
 #ifndef SPOOLSCOPE_WORKERS_BPF_H
 #define SPOOLSCOPE_WORKERS_BPF_H
@@ -16,9 +16,9 @@
 #define BDI_NAME 16
 #define BTRFS_DASH 0x2d7366727462 /* "btrfs-", little-endian */
 
-/* How to tell from a work item whether it is a spool's; kthreads.rs repeats it. */
+/* Ways to find out if a work item is a spool's; workers.rs repeats them. */
 enum work {
-	WORK_ANY = 1, /* it does not say; the function is of the spool's filesystem */
+	WORK_ANY = 1, /* the item does not show it; the function is of the spool's filesystem */
 	WORK_WRITEBACK = 2,
 	WORK_LOOP = 3,
 	WORK_LOOP_CGROUP = 4,
@@ -62,7 +62,7 @@ static __always_inline u32 cil_dev(struct xfs_cil_ctx *ctx)
 	return log_dev(BPF_CORE_READ(ctx, cil, xc_log));
 }
 
-/* The types of a module that is not loaded are unknown; then none of its work comes by. */
+/* The types of a module that is not loaded are unknown; then none of its work occurs. */
 static __always_inline struct gendisk *loop_disk(struct work_struct *work, u32 kind)
 {
 	if (!bpf_core_type_exists(struct loop_device) || !bpf_core_type_exists(struct loop_worker))
@@ -146,7 +146,7 @@ int BPF_PROG(on_work, struct work_struct *work)
 	return 0;
 }
 
-/* The item may be gone by now. */
+/* The work item may be gone by now. */
 SEC("tp_btf/workqueue_execute_end")
 int BPF_PROG(on_work_done)
 {
@@ -155,7 +155,7 @@ int BPF_PROG(on_work_done)
 
 	if (!st || st->watched < WATCH_WORKER)
 		return 0;
-	if (st->out_ns) /* nobody reported its switch-in: see absence.bpf.h */
+	if (st->out_ns) /* its switch-in was not reported: see absence.bpf.h */
 		switched_in(t, st, bpf_ktime_get_ns());
 	if (st->watched == WATCH_CIL)
 		journal_event(SPSC_XFS_CIL_PUSHED, 0, 0, 0, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-3-Clause */
 /*
- * The log of xfs: who forces it, what is written when, where tasks queue for it.
+ * The log of xfs: the calls that force it, its writes, and the queues of tasks for it.
  *
  * Tier T2, every program optional: a kernel without xfs lacks the tracepoints.
  */

@@ -3,8 +3,8 @@
  * Makes every call of traces/calls.txt below one directory, a prime number of times each,
  * failing calls among them, from several processes and threads.
  *
- * usage: allcalls DIRECTORY          prints "name count" of what it made
- *        allcalls DIRECTORY again    what its children exec: two calls
+ * usage: allcalls DIRECTORY          prints "name count" of the calls made
+ *        allcalls DIRECTORY again    executed by its children: two calls
  */
 #include "allcalls.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of allcalls share: issuing a call, counting it, naming files. */
+/* Functions that the parts of allcalls share: issuing a call, counting it, naming files. */
 #ifndef ALLCALLS_H
 #define ALLCALLS_H
 
@@ -27,7 +27,7 @@
 
 extern unsigned *counts; /* by number; shared memory, children count too */
 extern char buffer[8192];
-extern const struct sockaddr_un socket_name; /* that make_sockets() made */
+extern const struct sockaddr_un socket_name; /* made by make_sockets() */
 extern const char *directory; /* absolute path of the work directory */
 
 long issue(long nr, const long args[6]);

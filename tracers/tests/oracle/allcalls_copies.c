@@ -61,12 +61,12 @@ void make_sockets(void)
 	CALL(bind, other, S(&socket_name), sizeof(socket_name)); /* EADDRINUSE */
 	CALL(bind, other, S(&whole), sizeof(whole));
 	close(fd);
-	/* A name is as long as it is told to be: "name", though more follows. */
+	/* The given length counts: the name is "name", though more follows. */
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	CALL(bind, fd, S(&longer), sizeof(sa_family_t) + 4);
 	close(fd);
 	close(other);
-	/* None of these is recorded; the first gets a name of the kernel's. */
+	/* None of these is recorded; the kernel chooses the name of the first. */
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	bind(fd, (void *)&longer, sizeof(sa_family_t));
 	close(fd);

@@ -188,7 +188,8 @@ void make_xattrs(void)
 	CALL(close, fd);
 }
 
-/* A filesystem below the work directory, for a moment: what leads there is none of the spool's. */
+/* Mount a filesystem below the work directory for a moment: names that lead there are not of the
+ * spool. */
 void make_mounts(void)
 {
 	const long none = S("none"), name = S("mounted"), kind = S("tmpfs");

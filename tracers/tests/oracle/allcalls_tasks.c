@@ -43,7 +43,7 @@ void make_watches(void)
 	close(watcher);
 }
 
-/* What every process and thread does: inherited descriptor, relative and absolute paths. */
+/* Calls of every process and thread: inherited descriptor, relative and absolute paths. */
 static void work(int inherited, int number)
 {
 	char name[32], shared[32] = "shared-name";
@@ -85,7 +85,7 @@ static int clone_body(void *inherited)
 	return 0;
 }
 
-/* exit(2) must be issued by the thread itself; pthread_exit's own is glibc's. */
+/* exit(2) is only counted here: glibc issues it when the thread returns. */
 static void *thread_body(void *inherited)
 {
 	static int number = 200;
@@ -108,7 +108,7 @@ static void make_threads(int inherited)
 		clone(clone_body, stacks[i] + sizeof(stacks[i]), flags, &inherited, &alive[i], NULL,
 		      &alive[i]);
 		counts[SYS_clone]++;
-		while (alive[i]) /* it shares our errno: let it end before we go on */
+		while (alive[i]) /* it shares our errno: wait for its end */
 			usleep(1000);
 	}
 	for (int i = 0; i < 3; i++) {
@@ -302,7 +302,8 @@ static void pad_paths(long dir)
 	pad(rows, COUNT(rows));
 }
 
-/* These make or take something each time: in pairs, before what they pad with. */
+/* These create or remove something each time: they are padded in pairs, before the calls that
+ * pad them. */
 static void pad_pairs(int fd, int watcher)
 {
 	long at;
@@ -335,7 +336,7 @@ void make_primes(void)
 	pad_pairs(fd, watcher);
 	pad_descriptors(fd, watcher, ends, socket(AF_UNIX, SOCK_STREAM, 0));
 	pad_paths(dir);
-	while (!is_prime(counts[SYS_execve] + 1)) /* one more made us */
+	while (!is_prime(counts[SYS_execve] + 1)) /* one more started us */
 		CALL(execve, S("nothing"), S(&(char *){NULL}), S(environ));
 	CALL(close, dir);
 	while (!is_prime(counts[SYS_close] + 1))

@@ -9,7 +9,7 @@ LETTERS = ["", "Q", "M", "F", "G", "S", "R", "D", "C", "P", "U", "UT", "I", "X",
 
 
 def blkparse_lines(*arguments: str, stream: bytes = b"") -> list[str]:
-    """Return what blkparse prints, one line an event, times since the first."""
+    """Return the output of blkparse, one line per event, with times since the first event."""
     command = ["blkparse", "-q", "-M", *arguments, "-f", FORMAT]
     said = subprocess.run(command, input=stream, check=True, capture_output=True)
     lines = said.stdout.decode().splitlines()
@@ -17,7 +17,7 @@ def blkparse_lines(*arguments: str, stream: bytes = b"") -> list[str]:
 
 
 def events_as_lines(events: Events) -> list[str]:
-    """Print events as blkparse does."""
+    """Return events as blkparse prints them."""
     lines: list[str] = []
     first = None
     for e in events:

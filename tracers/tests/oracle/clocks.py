@@ -1,9 +1,9 @@
-"""Times that two programs, or two runs, measured of the same, on a machine that others use, too.
+"""Comparison of times that two programs or two runs measured, on a machine with other load.
 
-Between two programs at one tracepoint, or between a program's clock and ours, the machine can lose
-its CPU to its host: 1.5 ms in one of 40 sleeps has been seen. Such a difference does not come
-again; an error of ours does. So a test whose *times* differ is run again from the start, with fresh
-fixtures, and has to pass in one of three runs; a wrong count or name fails it at once.
+Between two programs at one tracepoint, or between the clock readings of a program and of the
+recorder, the host can take the CPU away: 1.5 ms were seen in one of 40 sleeps. Such a difference
+does not recur, while an error of the recorder does. So a test whose *times* differ is repeated with
+fresh fixtures, and must pass in one of three runs; a wrong count or name fails it at once.
 """
 
 import pytest
@@ -12,15 +12,15 @@ in_one_of_three = pytest.mark.flaky(reruns=2, only_rerun="TimesDifferError")
 
 
 class TimesDifferError(AssertionError):
-    """Two measurements of one time differ by more than both can err."""
+    """Two measurements of one time differ by more than the sum of their errors."""
 
 
 def alike(
     what: str, theirs: float, ours: float, *, rel: float, least: float = 0, more: float = 0
 ) -> None:
-    """Raise TimesDifferError unless theirs is ours within rel * ours, or within least.
+    """Raise TimesDifferError unless theirs equals ours within rel * ours, or within least.
 
-    Theirs may exceed that by more, where it is known to take time that ours does not.
+    Theirs may exceed that by ``more``, if it includes time that ours does not.
     """
     off, bound = float(theirs) - float(ours), max(rel * float(ours), float(least))
     if not -bound <= off <= bound + more:

@@ -1,4 +1,4 @@
-"""Hold a trace against what strace saw, call by call."""
+"""Comparison of a trace with strace's log, call by call."""
 
 import difflib
 from typing import Any
@@ -42,7 +42,7 @@ def differences(
 
 
 def summary(found: list[str]) -> str:
-    """Return the first differences and how many there are."""
+    """Return the first differences and their number."""
     head = f"{len(found)} differences between the trace and strace"
     more = [f"... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return "\n".join([head, *found[:SHOWN], *more])
@@ -75,7 +75,7 @@ def _same(name: str, recorded: Any, expected: Any) -> bool:
 
 
 def _text(texts: dict[int, str], path_id: int | None) -> str | None:
-    # Outside the spool a path keeps its leading '/', below it there is none.
+    # A path outside the spool has its leading '/', one below it has none.
     return None if path_id is None else texts[path_id].lstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""What a trace must hold, worked out from strace's account of the same run."""
+"""The expected content of a trace, computed from strace's log of the same run."""
 
 import errno
 import posixpath
@@ -16,7 +16,7 @@ STAT_MEMBERS = {
     "stat": ("st_ino", "st_mode", "st_size"),
     "statx": ("stx_ino", "stx_mode", "stx_size"),
 }
-# A signal (here: of a child that ended) makes the kernel run the call again; both are calls.
+# After a signal (here: SIGCHLD) the kernel restarts the call; both count as calls.
 RESTARTS = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
 PLACES = {"at": "offset", "at2": "arg"}
 FICLONE, FICLONERANGE, FIONCLEX, FIOCLEX = IOCTLS = (0x40049409, 0x4020940D, 0x5450, 0x5451)
@@ -26,7 +26,7 @@ NUMBERS = {"flags", "mode", "cmd", "size", "offset", "arg"}
 
 @dataclass
 class Expected:
-    """One call that a trace must hold; ``fields`` are the columns that strace tells."""
+    """One call that a trace must hold; ``fields`` are the columns that strace's log determines."""
 
     line: Line
     fields: dict[str, object] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Expected:
 
 @dataclass
 class State:
-    """What one line leaves for later ones: cwd by thread, descriptors, maps, watches."""
+    """State that lines change for later ones: cwd by thread, descriptors, maps, watches."""
 
     mount: str
     cwd: str = ""
@@ -46,8 +46,8 @@ class State:
 def calls_on_spool(threads: dict[int, list[Line]], mount: str) -> dict[int, list[Expected]]:
     """Return, for every thread, the calls on the spool at ``mount`` with their fields.
 
-    The program's maps and watches are only used by the process that made them, so one state
-    will do for all.
+    The program's maps and watches are only used by the process that made them, so one state is
+    enough for all.
     """
     state = State(mount)
     directories = _Directories(threads)
@@ -65,7 +65,7 @@ def calls_on_spool(threads: dict[int, list[Line]], mount: str) -> dict[int, list
 
 
 class _Directories:
-    """The working directory of every thread at every line, starting from its creator's."""
+    """The working directory of every thread at every line; it is inherited from the creator."""
 
     def __init__(self, threads: dict[int, list[Line]]) -> None:
         self._steps: dict[int, list[str]] = {}
@@ -121,19 +121,19 @@ def _mapped(state: State, address: int) -> bool:
 
 
 def _paths(call: Call, line: Line, state: State) -> list[str]:
-    """Return every path that the call names, through descriptors too."""
+    """Return every path that the call names, also by descriptors."""
     found = [_resolved(call, line, word, state) for word in ("path", "path2")]
     for word in ("fd", "fd2"):
         at = call.position(word)
         if at is not None and at < len(line.args):
             found.append(_behind(line.args[at], state))
-    if line.text.startswith("syscall_"):  # its path is a bare address
+    if line.text.startswith("syscall_"):  # strace prints an address instead of the path
         found.append(_behind(line.args[0], state))
     return [path for path in found if path]
 
 
 def _behind(text: str, state: State) -> str | None:
-    """Return the path behind a descriptor; strace leaves it out for close_range."""
+    """Return the path of a descriptor; strace omits it for close_range."""
     number, path = strace_log.descriptor(text)
     return path or state.descriptors.get(number)
 
@@ -156,7 +156,7 @@ def _resolved(call: Call, line: Line, word: str, state: State) -> str | None:
 
 
 def _names_nothing(call: Call, line: Line, word: str) -> bool:
-    """Tell whether the path is empty and AT_EMPTY_PATH does not give that a meaning."""
+    """Return whether the path is empty and AT_EMPTY_PATH does not permit that."""
     at, flags = call.position(word), call.position("flags")
     if at is None or strace_log.string(line.args[at]) != "":
         return False
@@ -180,7 +180,7 @@ def _fields(call: Call, line: Line, state: State) -> dict[str, object]:
     if call.name in ("clone", "clone3"):
         return fields | _clone_flags(call, line)
     if call.name == "umount2" and line.ret == 0:
-        return fields | {"path": None}  # it leads to what was mounted there, not to the spool
+        return fields | {"path": None}  # it leads to another mount, not to the spool
     for at, word in enumerate(call.args[: len(line.args)]):
         _field(fields, word, line, at)
     for word in ("path", "path2"):

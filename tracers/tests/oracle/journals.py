@@ -1,4 +1,4 @@
-"""Writers whose deeds are known, and what the kernel itself counts about a journal."""
+"""Writers whose calls are known, and the kernel's own counters of a journal."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * writers
 
 
 def device_of(mount: Path) -> tuple[str, int]:
-    """Name of the disk as the kernel has it, and its number as the kernel packs it."""
+    """Return the kernel's name of the disk, and its number as the kernel packs it."""
     dev = mount.stat().st_dev
     link = Path(f"/sys/dev/block/{os.major(dev)}:{os.minor(dev)}").resolve()
     return link.name, os.major(dev) << 20 | os.minor(dev)
@@ -37,7 +37,7 @@ def device_of(mount: Path) -> tuple[str, int]:
 
 @contextmanager
 def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
-    """Count events ("group/name": filter); filled when it ends."""
+    """Count events ("group/name": filter); the counts are filled in when the block ends."""
     counts: dict[str, int] = {}
     with ftrace(events) as lines:
         yield counts
@@ -47,12 +47,12 @@ def ftrace_counts(events: dict[str, str]) -> Iterator[dict[str, int]]:
 
 @contextmanager
 def ftrace(events: dict[str, str]) -> Iterator[list[str]]:
-    """Note events with a buffer of its own, times by CLOCK_MONOTONIC; filled when it ends."""
+    """Record events in a separate buffer, times by CLOCK_MONOTONIC; filled in at the end."""
     lines: list[str] = []
     place = TRACING / "instances" / f"evidence-{os.getpid()}"
     place.mkdir()
     try:
-        # A new buffer begins with the options of the first one, whatever others made of them.
+        # A new buffer has the options of the global one, which other programs may have changed.
         (place / "options" / "bin").write_text("0")
         (place / "options" / "context-info").write_text("1")
         (place / "trace_clock").write_text("mono")

@@ -1,4 +1,4 @@
-"""The live tools beside a recording: the tool starts the workload, the recorder the tool."""
+"""Live tools during a recording: the recorder starts the tool, the tool the workload."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from spoolscope.traces.trace import Trace
 
 LIVE = Path(__file__).resolve().parents[2] / "live"
 
-# The workload's own name, so that nobody else on the machine is taken for it.
+# A name that only the workload has, so that no other program on the machine is taken for it.
 COMM = "mailwork"
 
-# One process after the other makes as many fsyncs as it is told, and says who made how many.
+# One process after the other makes the given number of fsyncs, and prints its pid and number.
 SYNCERS = """
 import os, sys, time
 for who, n in enumerate(map(int, sys.argv[2:])):
@@ -53,7 +53,7 @@ CALLS = {
 
 
 def workload(tmp_path: Path, program: str, *arguments: object) -> str:
-    """A command line without quotes, as bpftrace -c needs it."""
+    """Return a command line without quotes, as bpftrace -c needs it."""
     source = tmp_path / "workload.py"
     name = f"open('/proc/self/comm', 'w').write('{COMM}')\n"
     source.write_text(name + program)
@@ -61,7 +61,7 @@ def workload(tmp_path: Path, program: str, *arguments: object) -> str:
 
 
 def beside(mount: Path, tmp_path: Path, tool: list[str]) -> Trace:
-    """Record `tool`, run in the mount, and whatever it starts."""
+    """Record `tool`, which runs in the mount, and all that it starts."""
     command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(mount), *tool]
     summary = record(
         Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
@@ -74,7 +74,7 @@ def beside(mount: Path, tmp_path: Path, tool: list[str]) -> Trace:
 def bpftrace(
     script: str, command: str, mount: Path, tmp_path: Path, *arguments: object
 ) -> tuple[Trace, dict[str, Any], str]:
-    """Run a script around a command, recorded: the trace, the script's maps, what it printed."""
+    """Record a script around a command; return the trace, the script's maps and its output."""
     out = tmp_path / "bpftrace.json"
     tool = ["bpftrace", "-f", "json", "-o", str(out), "-c", command, str(LIVE / script)]
     trace = beside(mount, tmp_path, [*tool, *map(str, arguments)])
@@ -102,8 +102,8 @@ def ask(trace: Trace, sql: str) -> list[tuple]:
     return trace.connect().execute(sql).fetchall()
 
 
-# BCC wants headers below /lib/modules of the running kernel. Where that has none, those of another
-# kernel do: the tools read no kernel structure by them. Seen by the tool alone.
+# BCC needs headers below /lib/modules of the running kernel. If there are none, those of another
+# kernel are enough: the tools read no kernel structure by them. Only the tool sees these mounts.
 HEADERS = """
 grep -q ' /sys/kernel/debug ' /proc/mounts || mount -t debugfs none /sys/kernel/debug
 modules=/lib/modules/$(uname -r)
@@ -119,7 +119,7 @@ exec "$0" "$@"
 
 
 def missing_bcc() -> str:
-    """Why the BCC tools cannot run here, or ""."""
+    """Return why the BCC tools cannot run here, or ""."""
     if subprocess.run(["/usr/bin/python3", "-c", "import bcc"], capture_output=True).returncode:
         return "no BCC for /usr/bin/python3 (python3-bpfcc)"
     if Path(f"/lib/modules/{os.uname().release}/build").exists():
@@ -130,14 +130,14 @@ def missing_bcc() -> str:
 
 
 class Rows(list[dict[str, str]]):
-    """What a BCC tool printed last, one dictionary a row, by heading; ``text`` is all of it."""
+    """Rows that a BCC tool printed last, as dictionaries by heading; ``text`` is all its output."""
 
     text = ""
 
 
 @contextmanager
 def bcc(tool: str, *arguments: object) -> Iterator[Rows]:
-    """Run a BCC tool until the block ends; its rows are there afterwards."""
+    """Run a BCC tool until the block ends; the rows are filled in then."""
     command = ["unshare", "-m", "sh", "-c", HEADERS, str(LIVE / tool), *map(str, arguments)]
     rows = Rows()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Files that a command opened where somebody may have planted a link, by strace."""
+"""Files that a command opened in places where others may plant links, found by strace."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _OPENED = re.compile(r'(?:openat\([^"]*|open\(|creat\()"([^"]+)"[^=]*')
 
 
 def planted(shared: Path, victim: Path, *names: str) -> None:
-    """Plant links, in a directory where everybody may make them, to a file of ours."""
+    """Plant links to a file of this user in a directory where everybody may make them."""
     victim.write_text("precious")
     for name in names:
         (shared / name).symlink_to(victim)
@@ -34,9 +34,9 @@ def traced(place: Path, words: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def opened_anew(place: Path, shared: Path) -> list[str]:
-    """Return the calls by which a link of somebody else in ``shared`` may have been followed.
+    """Return the calls that may have followed a link of another user in ``shared``.
 
-    Those are the ones that may make or empty a file there and are not exclusive.
+    These are calls that may make or empty a file there and are not exclusive.
     """
     found = []
     for line in (place / "log").read_text(errors="replace").splitlines():

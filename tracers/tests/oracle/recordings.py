@@ -1,4 +1,4 @@
-"""What many tests do with a recording: make one of a program, ask it."""
+"""Functions that make a recording of a program, and query it."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from spoolscope.traces.trace import Trace
 
 
 def recorded(mount: Path, tmp_path: Path, command: list[str], **options: Any) -> Trace:
-    """Return the trace, with names, of a command that must succeed."""
+    """Return the trace, with real names, of a command that must succeed."""
     request = Request(
         spools=[mount], output=tmp_path / "t", command=command, keep_names=True, **options
     )
@@ -34,7 +34,7 @@ def ask(trace: Trace, sql: str) -> list[tuple[Any, ...]]:
 
 
 def in_processes(n: int) -> str:
-    """Return code that runs ``deliver(who)`` in so many processes and waits for them."""
+    """Return code that runs ``deliver(who)`` in n processes and waits for them."""
     return f"""
 children = []
 for who in range({n}):

@@ -1,4 +1,4 @@
-"""Read what ``strace -ff -X raw -xx -v -y -s 65536`` wrote: one file per thread.
+"""Reader for the files of ``strace -ff -X raw -xx -v -y -s 65536``, one per thread.
 
 Strings and the paths behind descriptors are in hexadecimal escapes, so no quote, comma or
 bracket inside them can mislead the reader.
@@ -13,14 +13,14 @@ OPTIONS = ("-ff", "-X", "raw", "-xx", "-v", "-y", "-s", "65536", "-e", "signal=n
 
 _LINE = re.compile(r"^(?P<name>\w+)\((?P<args>.*)\)\s+= (?P<ret>\?|-?\w+)(?P<rest>.*)$")
 _DESCRIPTOR = re.compile(r"^(-?\d+)(?:<((?:\\x[0-9a-f]{2})*)>)?(\(deleted\))?$")
-# Calls newer than Debian 12's strace, which prints their number and bare hexadecimal arguments.
+# Calls that Debian 12's strace does not know: it prints number and hexadecimal arguments.
 _NUMBERED = {"syscall_0x1c4": "fchmodat2"}
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One call: its arguments as strace wrote them, its result (None: never returned)."""
+    """One call: its arguments as strace printed them, its result (None: never returned)."""
 
     name: str
     args: tuple[str, ...]
@@ -75,7 +75,7 @@ def split(args: str) -> list[str]:
 
 
 def number(text: str) -> int:
-    """Read 12, -1, 0x1f, 0644 (octal) or NULL; a trailing <...> is dropped."""
+    """Parse 12, -1, 0x1f, 0644 (octal) or NULL; a trailing <...> is dropped."""
     text = text.split("<", 1)[0].split(" ", 1)[0]
     text = text.lstrip("|")  # strace 6.1 writes statx's flags 0 and 0x1000 as "" and "|0x1000"
     if text in ("NULL", ""):
@@ -86,7 +86,7 @@ def number(text: str) -> int:
 
 
 def descriptor(text: str) -> tuple[int, str | None]:
-    """Read ``3<path>``: the number and the path behind it, if there is one."""
+    """Parse ``3<path>``: return the number and the path, if there is one."""
     found = _DESCRIPTOR.match(text)
     if not found:
         value = number(text) & 0xFFFF_FFFF  # 0xffffff9c is AT_FDCWD
@@ -95,18 +95,18 @@ def descriptor(text: str) -> tuple[int, str | None]:
 
 
 def annotated(text: str) -> dict[int, str]:
-    """Return every descriptor of a line that strace wrote with the path behind it."""
+    """Return every descriptor of a line that strace printed with a path, with that path."""
     found = re.findall(r"(\d+)<((?:\\x[0-9a-f]{2})+)>", text)
     return {int(fd): unescape(path) for fd, path in found}
 
 
 def string(text: str) -> str | None:
-    """Read a quoted string; None if strace printed an address instead."""
+    """Parse a quoted string; return None if strace printed an address instead."""
     return unescape(text[1:-1]) if text.startswith('"') else None
 
 
 def octets(text: str) -> bytes:
-    """Read a quoted value."""
+    """Parse a quoted value."""
     return bytes.fromhex(text[1:-1].replace("\\x", ""))
 
 

@@ -1,4 +1,4 @@
-"""Hold the page faults of a trace against what the touching program counted of itself."""
+"""Comparison of the page faults of a trace with those that the touching program counted."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +19,13 @@ class Touch(NamedTuple):
 
 
 def read(said: Path) -> list[Touch]:
-    """Return what the program said after its first line."""
+    """Return the output of the program after its first line."""
     rows = [line.split() for line in said.read_text().splitlines()[1:]]
     return [Touch(*map(int, row)) for row in rows]
 
 
 def compare(touches: list[Touch], trace: Trace) -> None:
-    """Every touch that the kernel counted has its fault, in order, and the file has no others."""
+    """Check that every touch that the kernel counted has its fault, in order, and no others are."""
     counted = [touch for touch in touches if touch.major or touch.minor]
     names = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
     faults = [f for f in trace.table("faults").to_pylist() if names[f["path_id"]] == "mail"]
@@ -34,7 +34,7 @@ def compare(touches: list[Touch], trace: Trace) -> None:
     assert len(faults) == len(counted) == sum(t.major + t.minor for t in touches)
     for touch, fault in zip(counted, faults, strict=True):
         assert fault["write"] == (touch.how == WRITE), touch
-        # A page that readahead brings between mincore and the end of the fault may be either.
+        # A page that readahead reads between mincore and the end of the fault may be either.
         raced = touch.minor and not touch.cached
         assert raced or fault["major"] == (touch.major == 1), touch
         assert (fault["seq"] in writes) == (touch.how == CALL), touch

@@ -1,4 +1,4 @@
-"""Takes locks and maps files below DIRECTORY, says what it did as JSON, and waits for its input."""
+"""Takes locks and maps files below DIRECTORY, prints these as JSON, and waits for its input."""
 
 import ctypes
 import fcntl
@@ -31,7 +31,7 @@ def took(kind: str, exclusive: bool, name: str, fd: int, start: int, length: int
 
 
 def mapped(name: str, prot: int, flags: int, length: int, offset: int, unlink: bool) -> None:
-    """Without a descriptor afterwards."""
+    """Map a file, and close its descriptor."""
     fd = opened(name)
     ino = os.fstat(fd).st_ino
     address = libc.mmap(None, length, prot, flags, fd, offset)

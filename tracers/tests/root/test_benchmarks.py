@@ -1,4 +1,4 @@
-"""The benchmark runs from end to end; what it counts agrees with what the loads count."""
+"""The benchmark runs from end to end; its counts agree with those of the loads."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from workloads import WORKLOADS, Ground, compile_loads
 
 SCRIPT = Path(kernel_time.__file__).with_name("overhead.py")
 pytestmark = pytest.mark.root
-SETUP_CALLS = 1000  # its directories are made before and removed afterwards
+SETUP_CALLS = 1000  # calls that make the load's directories before it and remove them afterwards
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_mail_servers_have_figures_or_a_reason(require):
 def test_a_process_outside_any_session_is_measured(require, tmp_path):
     for capability in ("bpf", "ext4"):
         require(capability)
-    none = tmp_path / "autogroup"  # what it reads where init's children never called setsid(2)
+    none = tmp_path / "autogroup"  # the file is empty if no ancestor called setsid(2)
     none.touch()
     script = (
         f'mount --bind {none} /proc/$$/autogroup && test -z "$(</proc/$$/autogroup)" && exec "$@"'
@@ -92,7 +92,7 @@ def test_a_load_knows_its_calls(ground, load):
 
 
 def test_ring_bytes_are_those_of_the_records(ground):
-    """A recording of nothing but one load: bytes grow in step with its calls."""
+    """Only one load is recorded: bytes must grow in proportion to its calls."""
     load = next(w for w in WORKLOADS if w.name == "metadata")
     with Recorder(ground.spool, ground.work / "capture.seg") as recorder:
         before = recorder.rings.produced()

@@ -28,7 +28,7 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("alone")]
 
-# Most pairs of probes of one event lie closer; interrupts and the hypervisor come between others.
+# Most pairs of probes of one event are closer; interrupts and the hypervisor delay others.
 NEAR_NS = 20_000
 FLUSH_NS = 4_000_000
 # Deliveries by 4 processes, a file that is split and merged, reads past the cache, discards.
@@ -65,7 +65,7 @@ os.sync()
 
 @pytest.fixture
 def alone(require):
-    """The machine has one ring buffer for block events: one test at a time, of any checkout."""
+    """Let one test run at a time on the machine: it has one ring buffer for block events."""
     if not list(Path("/sys/block").glob("*/trace/enable")):
         require("blk tracer", "this kernel has none (CONFIG_BLK_DEV_IO_TRACE)")
     with Path("/run/lock/spoolscope-test-blktrace").open("w") as lock:
@@ -74,13 +74,13 @@ def alone(require):
         yield
         after = settings()
         assert {file: after[file] for file in before} == before
-        # Loop devices that were made meanwhile stay.
+        # Loop devices that were made during the test stay.
         assert {after[file] for file in after.keys() - before.keys()} <= {"0\n"}
         assert not LEFTOVER.exists()
 
 
 def settings() -> dict[str, str]:
-    """Everything that block tracing changes."""
+    """Return all settings that block tracing changes."""
     names = ["current_tracer", "trace_clock", "tracing_on", "buffer_size_kb"]
     files = [TRACEFS / name for name in (*names, "options/bin", "options/context-info")]
     size = TRACEFS / "buffer_size_kb"
@@ -98,9 +98,9 @@ def work(tmp_path: Path, mount: Path) -> list[str]:
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
 def test_stages_agree_with_the_recorders_requests(fstype, slow_spool, tmp_path):
-    """Two tracers, two mechanisms: a request of one is in the other, at the same times."""
+    """Two tracers with two mechanisms have the same requests, at the same times."""
     mount, disk = slow_spool(fstype)
-    disk.delay("flush", FLUSH_NS)  # so that several are under way at once
+    disk.delay("flush", FLUSH_NS)  # so that several are in flight at once
     summary = record(
         Request(
             spools=[mount],
@@ -122,7 +122,7 @@ def test_stages_agree_with_the_recorders_requests(fstype, slow_spool, tmp_path):
     # Bios of several threads may share a request.
     alone = [(b, s) for b, s in pairs if s["bios"] + s["merged"] <= 1]
     assert [(b, s) for b, s in alone if b["bytes"] and b["tid"] != s["tid"]] == []
-    # Which of the flushes under way without data has completed, a block trace does not tell.
+    # A block trace does not show which of several empty flushes in flight has completed.
     empty = [(b["tid"], s["tid"]) for b, s in alone if not b["bytes"]]
     assert Counter(b for b, _ in empty) == Counter(s for _, s in empty)
     for block, stages in pairs:
@@ -142,26 +142,27 @@ def test_stages_agree_with_the_recorders_requests(fstype, slow_spool, tmp_path):
 
 
 def missed(trace: Trace) -> int:
-    """Return how many completions the recorder itself says it did not see.
+    """Return how many missed completions the recorder itself reports.
 
-    A BPF program is not run for every event: not while it runs on the same CPU already, and on
-    some kernels not while certain threads are current.
+    A BPF program does not run for every event: not while it already runs on the same CPU, and on
+    some kernels not while certain threads run.
     """
     return trace.meta["requests_unfinished"] + trace.meta["requests_not_completed"]
 
 
 def matched(trace: Trace):
-    """Pair the completed requests of both tables that are at one place, of one length and kind.
+    """Pair the completed requests of both tables by place, length and kind.
 
-    The probe of the block trace, there first, runs first: a record of ours belongs to the last
-    event before it. What is alone counts between the first and the last call; edges are the rest.
-    A flush without data is never issued; the recorder then has the time of its completion.
+    The probe of the block trace was attached first, so it runs first: a record of the recorder
+    belongs to the last event before it. Unpaired requests count between the first and the last
+    call; the others are edges. A flush without data is never issued; the recorder then has the
+    time of its completion.
     """
     calls = trace.table("syscalls", ["ts_ns", "dur_ns"])
     begin = pc.min(calls["ts_ns"]).as_py()
     end = pc.max(pc.add(calls["ts_ns"], calls["dur_ns"])).as_py()
     traced = set(trace.table("block_stages", ["dev"])["dev"].to_pylist())
-    # The block trace is of the spool's own disk, not of those that its loop device lies on.
+    # The block trace covers the spool's own disk, not the disk below its loop device.
     ours = [row for row in trace.table("block_ios").to_pylist() if row["dev"] in traced]
     for row in ours:
         row["issue"] = row["ts_ns"] + row["queue_ns"]
@@ -185,7 +186,7 @@ def matched(trace: Trace):
             pairs.append((row, there[at]))
     theirs_alone = [row for row in theirs if "taken" not in row]
     for row in [row for row in ours_alone if not row["bytes"]]:
-        # Its completion was missed, and the end of its flush sequence taken for it.
+        # The recorder missed its completion, and took the end of its flush sequence instead.
         request = [r for r in theirs_alone if r["end_ns"] and r["sector"] == row["sector"]]
         if len(request) == 1:
             ours_alone.remove(row)
@@ -202,7 +203,7 @@ def place(row: dict) -> tuple:
 
 
 def asked_for(block: dict) -> str:
-    """Return the operation in blkparse's letters, but for read-ahead, which is not recorded."""
+    """Return the operation in blkparse's letters, except read-ahead, which is not recorded."""
     if block["op"] == "flush":
         return "FN"
     kind = {"read": "R", "write": "W", "discard": "D", "zeroes": "W"}[block["op"]]
@@ -224,7 +225,7 @@ def test_events_are_as_blkparse_reads_them(spool, tmp_path, require):
 
 
 def test_an_error_of_the_disk_is_told_by_both(tmp_path):
-    """The injected fault is a loop device whose file has no room: tmpfs is full."""
+    """The injected fault is a loop device whose file cannot grow: its tmpfs is full."""
     small, mount = tmp_path / "small", tmp_path / "mount"
     small.mkdir()
     mount.mkdir()
@@ -249,7 +250,7 @@ def test_an_error_of_the_disk_is_told_by_both(tmp_path):
     assert all(block["error"] == stages["error"] for block, stages in pairs)
 
 
-# What is left when the process is killed, and what a signal in order leaves.
+# It traces until it is killed, which leaves the settings changed.
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -304,7 +305,7 @@ def test_a_use_of_ftrace_by_others_is_refused_and_left_alone(spool, tmp_path):
 
 
 def test_losses_of_the_buffer_are_told(spool, tmp_path, monkeypatch):
-    """The injected fault is a small buffer that nobody empties while there is work."""
+    """The injected fault is a small buffer that is not emptied during the work."""
     mount = spool("ext4")
     monkeypatch.setattr(ftrace, "_BUFFER_KIB", "64")
     monkeypatch.setattr(ftrace, "_DRAIN_S", 600.0)
@@ -314,7 +315,7 @@ def test_losses_of_the_buffer_are_told(spool, tmp_path, monkeypatch):
     events = read_events([tmp_path / "events"])
     overrun = sum(int(n) for text in held for n in re.findall(r"^overrun: (\d+)", text, re.M))
     assert lost() >= overrun > 0
-    assert events.lost > 0  # the stream says so, too
+    assert events.lost > 0  # the stream has the losses, too
     assert len(events) > 100
 
 
@@ -365,13 +366,13 @@ def test_ftraces_own_text_is_imported_with_all_requests_that_the_disk_counted(sp
     for op in ("read", "write", "discard"):
         found = [row["bytes"] for row in rows if row["op"] == op]
         assert sum(found) == 512 * (after[op, "sectors"] - before[op, "sectors"]), op
-    # A flush that a thread asks for counts as a write of nothing; the disk does it once for all.
+    # The trace has a flush of a thread as an empty write; the disk does one flush for several.
     reads = sum(row["op"] == "read" for row in rows)
     assert reads == after["read", "requests"] - before["read", "requests"]
 
 
 def counted(disk: str) -> dict[tuple[str, str], int]:
-    """Requests and sectors by operation, as the disk counts them (Documentation/block/stat.rst)."""
+    """Return the disk's counts of requests and sectors (Documentation/block/stat.rst)."""
     fields = list(map(int, Path(f"/sys/block/{disk}/stat").read_text().split()))
     places = {"read": 0, "write": 4, "discard": 11}
     return {

@@ -1,4 +1,4 @@
-"""A fork storm over the borders: what children inherited while the border's scan ran is known."""
+"""A fork storm over borders: files inherited during the scan at a border are known."""
 
 import collections
 import json
@@ -13,10 +13,10 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 
-# Processes are scanned in the order of their numbers. Those of the children are low, as they are on
-# any machine whose numbers have begun anew: a child that is born late in a scan is not met by it.
+# Processes are scanned in the order of their pids. Those of the children are low, as on any machine
+# whose pids have wrapped around: the scan does not meet a child that is forked late in it.
 # A parent opens files and forks; it closes them at once, so that only the child has them. Each
-# child reads for a while, then says how long it had which file, and from where it looked.
+# child reads for a while, then prints how long it had which file, and its working directory.
 STORM = """
 import json, os, sys, time
 spool, seconds = sys.argv[1], float(sys.argv[2])
@@ -80,7 +80,7 @@ def test_what_children_of_the_scan_inherited_is_known(spool, tmp_path):
 
 
 def _check_names(trace, children, wrong) -> int:
-    """Every call of a child names the file, or the directory, that the child says."""
+    """Check that every call of a child has the file or directory that the child printed."""
     rows = trace.connect().execute(
         "SELECT s.pid, s.ts_ns, s.syscall, p.path FROM syscalls s LEFT JOIN paths p USING (path_id)"
         " WHERE s.syscall IN ('pwrite64', 'access', 'faccessat', 'faccessat2')"
@@ -99,7 +99,7 @@ def _check_names(trace, children, wrong) -> int:
 
 
 def _check_open(trace, children, wrong) -> None:
-    """At the border: who had a file open then, by its own word, is in open_files with it."""
+    """Check that open_files has the files that children, by their output, had at the border."""
     if trace.meta["segment"] == 1:
         return
     at_ns, slack = trace.meta["snapshot_ns"], 2_000_000

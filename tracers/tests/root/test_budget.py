@@ -1,4 +1,4 @@
-"""A recording that costs more than it may leaves out less and less important things."""
+"""A recording that exceeds its budget leaves out data, the least important ones first."""
 
 import resource
 import subprocess
@@ -12,7 +12,7 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-# Some 50,000 reads a second between renames; says how many of each it made, and its thread.
+# Some 50,000 reads a second between renames; it prints both numbers, and its thread.
 PROGRAM = r"""
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ def test_a_budget_sheds_in_order_and_never_metadata(program, spool, tmp_path) ->
         " AND ts_ns > (SELECT max(ts_ns) FROM sheds)",
         [pid],
     ).fetchall()
-    assert kept == pytest.approx(spanned / 64, rel=0.2)  # of 64 reads one; a rename in 100
+    assert kept == pytest.approx(spanned / 64, rel=0.2)  # one of 64 reads; a rename in 100
     assert trace.meta["shed"] == shed
     assert not trace.meta["complete"]
 
@@ -99,17 +99,17 @@ def test_without_a_budget_the_cost_is_stated_and_nothing_left_out(program, spool
     assert trace.meta["complete"]
     cost = trace.meta["overhead_ppm"]
     assert cost["n"] >= 1
-    # The kernel's part alone, at some 0.1 to 1 us a call on all CPUs.
+    # The limits are those of the kernel's part, 0.1 to 1 us a call on all CPUs.
     rate = reads / 4 / trace.meta["cpus"]
     assert 0.1e-6 * rate < cost["median"] / 1e6 < 5e-6 * rate
 
 
 def test_to_begin_takes_no_more_cpu_than_it_must(spool, tmp_path):
-    """Of what is inlined, the verifier looks at every way through, at every place."""
+    """The verifier checks every path through an inlined function, at every place."""
     command = [find_binary("spoolscope-record"), "run", "--spool", spool("ext4"),
                "--output", tmp_path / "capture", "--duration", "0.1"]  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert used < 4  # 1.7 s here; it was 6.5 s with all of it inlined
+    assert used < 4  # 1.7 s here; it was 6.5 s with all functions inlined

@@ -1,7 +1,7 @@
-"""The name that a call looks up where it sleeps: a program knows which one has to be read.
+"""The name that a call looks up while it sleeps; the program knows which one has to be read.
 
-It has everything in the caches but the names themselves and one block, that of one directory, so
-that each of its calls reads that block alone: the device's own count says so, too.
+Everything is in the caches except the names themselves and the block of one directory, so that
+each of its calls reads that block only, which the device's own counter confirms.
 """
 
 import json
@@ -20,7 +20,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 NOBODY = 65534
-# No block is there before its call comes to wait for it.
+# The delay is long, so that no block arrives before its call waits for it.
 READ_NS = 10_000_000
 CHAIN = ["alpha", "b", "b", "gamma with a longer name", "message:2,S"]
 PROGRAM = """
@@ -61,7 +61,7 @@ json.dump(trials, open(told, "w"))
 
 
 def trials(mount: Path, blocks: dict[str, int]) -> list[dict]:
-    """Return calls with the name that each has to read: directory, name, string it stands in."""
+    """Return calls with the name that each has to read: directory, name, string that has it."""
     path = "/".join(CHAIN)
     made = [
         ("stat", [given], "/".join(CHAIN[:k]), CHAIN[k], "path")
@@ -78,19 +78,19 @@ def trials(mount: Path, blocks: dict[str, int]) -> list[dict]:
     ]
     names = ("call", "paths", "directory", "name", "of")
     tried = [dict(zip(names, t, strict=True)) | {"block": blocks[t[2]], "user": 0} for t in made]
-    # Found and entered: then its list of rights is read, which no name is looked up for.
+    # The directory is found and entered: then its ACL is read, without a lookup of a name.
     entered = {"directory": "alpha", "name": None, "of": None, "block": blocks["rights"]}
     return [*tried, {"call": "stat", "paths": [path], "user": NOBODY, **entered}]
 
 
 def ask(device: str, question: str) -> str:
-    """Return what debugfs says."""
+    """Return the answer of debugfs."""
     asked = ["debugfs", "-R", question, device]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
 
 def build(mount: Path) -> tuple[str, dict[str, int]]:
-    """Make the names; return the device, the block of each directory and that of rights."""
+    """Make the names; return the device, and the blocks of each directory and of the ACL."""
     (mount / Path(*CHAIN[:-1])).mkdir(parents=True)
     (mount / Path(*CHAIN)).touch()
     (mount / "old").touch()
@@ -100,8 +100,8 @@ def build(mount: Path) -> tuple[str, dict[str, int]]:
         "<I" + 5 * "HHi", 2, 1, 7, -1, 2, 5, NOBODY, 4, 5, -1, 16, 5, -1, 32, 5, -1
     )
     os.setxattr(mount / "alpha", "system.posix_acl_access", rights)
-    # All is written, and the journal keeps no block in memory; nor does the kernel read the bitmap
-    # of each group at some moment of the first seconds.
+    # The remount writes everything, so that the journal keeps no block in memory, and stops the
+    # kernel from reading the bitmap of each group at some time in the first seconds.
     for way in ("ro", "rw"):
         options = f"remount,{way},no_prefetch_block_bitmaps"
         subprocess.run(["mount", "-o", options, mount], check=True)

@@ -1,4 +1,4 @@
-"""Nothing on the spool escapes: odd names, late arrivals, processes that were there before."""
+"""No call on the spool is missed: odd names, late arrivals, processes that existed before."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ def run(mount: Path, tmp_path: Path, code: str, cwd: Path | None = None) -> Trac
 
 
 def test_every_spelling_of_a_name(spool, tmp_path):
-    """The same five calls through seven names of one directory; strace sees 35, so must we."""
+    """The same five calls use seven names of one directory; strace and the trace must have 35."""
     mount = spool("ext4")
     (mount / "u").mkdir()
     parent = mount.parent
@@ -96,7 +96,7 @@ def test_a_pid_that_does_not_exist(spool, tmp_path):
 
 
 def test_a_chdir_before_the_first_call(spool, tmp_path, when_ready):
-    """The cwd at attach is on the spool; it moves off, above the mount, before any other call."""
+    """The cwd at attach is on the spool; it changes to above the mount before any other call."""
     mount = spool("ext4")
     (mount / "u").mkdir()
     code = (
@@ -139,7 +139,7 @@ def test_close_range_over_a_spool_file_in_the_middle(spool, tmp_path):
 
 
 def test_interrupts_are_counted_from_zero(spool, tmp_path):
-    """The depth must come back to 0 on every CPU, or wakers are taken for interrupts."""
+    """The depth must return to 0 on every CPU, or wakers are taken for interrupts."""
     mount = spool("ext4")
     recorder = find_binary("spoolscope-record")
     for i in range(6):
@@ -159,7 +159,7 @@ def test_interrupts_are_counted_from_zero(spool, tmp_path):
 
 
 def _lowest_depths(samples: int) -> list[int]:
-    """Of the newest recorder's map: another recording may run on this machine."""
+    """Return depths of the newest recorder's map: another recording may run on this machine."""
     listed = subprocess.run(
         ["bpftool", "-j", "map", "list"], capture_output=True, text=True, check=True
     )
@@ -182,10 +182,10 @@ def _lowest_depths(samples: int) -> list[int]:
 
 @pytest.mark.times
 def test_a_call_under_way_at_attach_is_not_booked_as_cpu_time(spool, tmp_path):
-    """An fsync waits for the disk; one whose waiting was missed would be on the CPU throughout.
+    """An fsync waits for the disk; if its waiting was missed, all its time would be CPU time.
 
-    How long it has a CPU depends on the machine, up to 0.27 of its time here. Without `armed` in
-    the recorder, 3 of 8 recordings had one of 0.7 or more.
+    Its CPU time depends on the machine, up to 0.27 of its time here. Without `armed` in the
+    recorder, 3 of 8 recordings had an fsync with 0.7 or more.
     """
     mount = spool("ext4")
     loop = (
@@ -205,7 +205,7 @@ def test_a_call_under_way_at_attach_is_not_booked_as_cpu_time(spool, tmp_path):
 
 
 def _highest_cpu_share(mount: Path, output: Path) -> float:
-    """Of the first two fsyncs of each thread, one of which may have been under way."""
+    """Return that of the first two fsyncs of each thread; the first may have been in flight."""
     request = Request(spools=[mount], output=output, duration_s=0.3, keep_names=True)
     highest = ask(
         Trace.open(record(request).trace),
@@ -251,8 +251,8 @@ def test_an_output_on_a_subvolume_of_the_spool_is_refused(spool):
 
 def test_the_command_is_started_as_a_shell_would(spool, tmp_path):
     mount = spool("ext4")
-    # No signal is ignored that is not here, as by nohup: Rust's own start-up ignores SIGPIPE, and
-    # children inherit that.
+    # The command ignores the same signals as this process (nohup ignores some): Rust's start-up
+    # ignores SIGPIPE, which children would inherit.
     ignored = ["grep", "^SigIgn:", "/proc/self/status"]
     here = subprocess.run(ignored, capture_output=True, text=True, check=True).stdout.strip()
     code = f"grep -qx '{here}' /proc/self/status"
@@ -275,7 +275,7 @@ def test_a_command_that_does_not_exist(spool, tmp_path):
 
 
 def test_a_commit_by_the_timer_is_told_from_one_asked_for(spool, tmp_path):
-    """Nobody syncs: after five seconds ext4 commits by itself; then an fsync asks for one."""
+    """No call syncs: after five seconds ext4 commits by itself; then an fsync asks for a commit."""
     mount = spool("ext4")
     code = (
         f"import os, time; fd = os.open({str(mount / 'f')!r}, os.O_CREAT | os.O_WRONLY)\n"

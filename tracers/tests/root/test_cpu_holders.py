@@ -1,4 +1,4 @@
-"""Who had the CPU that a call waited for, against the kernel's own events of every switch."""
+"""The task that had the CPU a call waited for, compared with ftrace's events of all switches."""
 
 import os
 import re
@@ -20,8 +20,8 @@ TRACEFS = Path("/sys/kernel/tracing")
 VICTIM = "spsc-victim"
 MS = 1_000_000
 
-# A real-time process takes the victim's CPU for 10 ms at a time, until it has done so often
-# enough while the victim was in a call: it nearly always is.
+# A real-time process takes the victim's CPU for 10 ms at a time, until it has done this often
+# enough while the victim was in a call, which it nearly always is.
 PROGRAM = f"""
 import os, sys, time
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
@@ -47,7 +47,7 @@ SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 
 @contextmanager
 def ftrace(require) -> Iterator[Path]:
-    """All switches of the machine and the victim's wakings, in a buffer of our own."""
+    """Record all switches of the machine and the victim's wakeups, in a separate buffer."""
     if not (TRACEFS / "instances").is_dir():
         require("tracefs", reason=f"no tracefs at {TRACEFS}")
     ours = TRACEFS / "instances" / f"spoolscope-test-{os.getpid()}"
@@ -64,7 +64,7 @@ def ftrace(require) -> Iterator[Path]:
 
 
 class Switches:
-    """What ftrace told: who ran where until when, and when threads left and were woken."""
+    """Content of ftrace's buffer: turns of tasks on CPUs, and times of leaving and waking."""
 
     def __init__(self, text: str) -> None:
         self.turns = defaultdict(list)  # CPU -> (until ns, tid), in order
@@ -84,7 +84,7 @@ class Switches:
             events.sort()
 
     def waits(self, tid: int) -> Iterator[tuple[int, int, dict[int, int], int]]:
-        """Waits of a thread for a CPU: since, until, {tid: ns it had that CPU}, longest turn."""
+        """Yield a thread's waits for a CPU: since, until, {tid: ns on the CPU}, longest turn."""
         for until, cpu in self.came[tid]:
             at = bisect_left(self.left[tid], (until,)) - 1
             if at < 0:
@@ -131,11 +131,11 @@ def test_the_holder_of_a_cpu_is_the_one_that_ran_there(spool, require, tmp_path)
         until = min(ends[max(0, at - 1) : at + 1], key=lambda one: abs(one - end))
         since, _, had, longest = theirs[until]
         if abs(until - end) > MS or abs(until - since - dur) > MS:
-            continue  # one of the two did not see a switch, which happens
+            continue  # one of the two missed a switch, which happens
         compared += 1
         assert 0 <= after <= after + held <= dur
         assert comm
-        # Of two that had it equally long either may be named.
+        # If two had it equally long, either may be named.
         assert had[tid] >= longest - MS, (had, tid)
         if tid == hog:
             assert pid == hog

@@ -1,4 +1,4 @@
-"""What was written is read, without holes, whatever happens to the recorder or its file."""
+"""Written records are read, without holes, whatever happens to the recorder or its file."""
 
 import os
 import random
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.root
 
 CUTS, FLIPS = 1000, 300
 TOO_MANY = 250_000
-UNTIL_FULL_S = 90  # at most, on a machine with much else to do
+UNTIL_FULL_S = 90  # at most, on a busy machine
 RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "-q"]
 
 # Three processes of two threads; each thread logs how many calls it has made, outside the spool.
@@ -55,7 +55,7 @@ for _ in range(3):
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
-    """Return ``work(mount, seconds, pause_s)``: the command."""
+    """Return ``work(mount, seconds, pause_s)``, which returns the command."""
     (tmp_path / "work.py").write_text(WORK)
     (tmp_path / "log").mkdir()
 
@@ -69,14 +69,14 @@ def work(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
 
 
 def logged(tmp_path: Path) -> dict[int, int]:
-    """Return how many calls each thread says it made; one that has just begun says nothing yet."""
+    """Return the logged number of calls by thread; a thread that has just begun has none yet."""
     said = {int(file.name): file.read_text().split() for file in (tmp_path / "log").iterdir()}
     return {tid: int(words[0]) if words else 0 for tid, words in said.items()}
 
 
 @pytest.fixture
 def real_capture(spool, tmp_path, work) -> Path:
-    """Return a capture of the program, as the recorder itself wrote it."""
+    """Return a capture of the program, made by the recorder."""
     capture = tmp_path / "whole.seg"
     mount = spool("ext4")
     recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", capture]
@@ -86,7 +86,7 @@ def real_capture(spool, tmp_path, work) -> Path:
 
 
 def is_beginning(part: Capture, whole: Capture) -> bool:
-    """Tell whether every kind of record is the beginning of that of the whole capture."""
+    """Return whether the records of each kind are a prefix of those of the whole capture."""
     for kind, rows in part.records.items():
         if rows.tobytes() != whole.records[kind][: len(rows)].tobytes():
             return False
@@ -101,7 +101,7 @@ def is_beginning(part: Capture, whole: Capture) -> bool:
 def test_a_capture_cut_or_damaged_holds_the_first_calls_of_each_thread(real_capture, tmp_path):
     data, whole = real_capture.read_bytes(), read_capture(real_capture)
     have = calls_of(whole)
-    # A thread's own exit is a call, too, if it came to that before its process ended.
+    # A thread's own exit is a call, too, if the thread made it before its process ended.
     assert {have[tid] - n for tid, n in logged(tmp_path).items()} <= {0, 1}
     assert len(np.unique(whole.records["syscall"]["cpu"])) > 1, "no thread changed its CPU"
     file = tmp_path / "cut.seg"
@@ -190,7 +190,7 @@ def test_a_full_disk_ends_the_recording_in_order(fstype, spool, tmp_path, work, 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
 def test_a_full_disk_has_room_for_the_last_words(fstype, spool, tmp_path, work, small_disk):
-    """However much more is waiting to be written: all that was lost is located."""
+    """All lost calls are located, however many records are still to be written."""
     mount, small = spool("ext4"), small_disk(fstype)
     words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
     command = [find_binary("spoolscope-record"), *words, "--", *work(mount, UNTIL_FULL_S)]
@@ -208,7 +208,7 @@ def test_a_full_disk_has_room_for_the_last_words(fstype, spool, tmp_path, work, 
 
 
 def made_after(tmp_path: Path, n_calls: int, recorder: subprocess.Popen[bytes]) -> None:
-    """Wait until the program says that it has made so many calls."""
+    """Wait until the program has logged that many calls."""
     deadline = time.monotonic() + 60
     while sum(logged(tmp_path).values()) < n_calls:
         assert recorder.poll() is None
@@ -217,7 +217,7 @@ def made_after(tmp_path: Path, n_calls: int, recorder: subprocess.Popen[bytes]) 
 
 
 def each_call_is_there_or_located(capture: Capture, tmp_path: Path) -> int:
-    """Compare with what each thread says; return how many calls were lost."""
+    """Compare with the log of each thread; return how many calls were lost."""
     lost = loss_columns(capture, continue_numbering(capture))
     rows = [dict(zip(lost, row, strict=True)) for row in zip(*lost.values(), strict=True)]
     calls = [row for row in rows if row["kind"] == "syscall"]
@@ -227,23 +227,23 @@ def each_call_is_there_or_located(capture: Capture, tmp_path: Path) -> int:
     for row in calls:
         assert row["n"] == row["last_seq"] - row["first_seq"] + 1
         assert row["before_ns"] <= time.time_ns()
-        # Of a thread that lost its first calls nothing is known before.
+        # If a thread lost its first calls, after_ns is unknown.
         assert row["after_ns"] is np.ma.masked or row["after_ns"] <= row["before_ns"]
         lost_here = set(range(row["first_seq"], row["last_seq"] + 1))
         assert not made[row["tid"]] & lost_here
         made[row["tid"]] |= lost_here
-    # Each call up to the end is there or located. All threads went on after that.
+    # Each call up to the end is recorded or located. All threads went on after that.
     for tid, n_made in logged(tmp_path).items():
         assert made[tid] == set(range(len(made[tid])))
         assert 0 < len(made[tid]) <= n_made + 1
-    # What the kernel side and the recorder counted as lost is what is located.
+    # The located calls are those that the BPF programs and the recorder counted as lost.
     n_lost = sum(row["n"] for row in calls)
     assert n_lost == capture.meta["lost_records"].get("1", 0)
     return n_lost
 
 
 def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path, work, small_disk):
-    """None is begun that could not be ended; over all borders each call is there, or located."""
+    """No segment is begun that could not be ended; each call is recorded, or located as lost."""
     # A border takes time, in which the old segment may grow by a MiB and more.
     mount, small = spool("ext4"), small_disk("ext4", 6)
     words = ["run", "--spool", mount, "--snapshot", "none", "--output", small / "c.seg"]
@@ -270,7 +270,7 @@ def test_a_disk_that_fills_while_rotating_leaves_whole_segments(spool, tmp_path,
 
 @pytest.fixture
 def small_disk(tmp_path, require):
-    """Return ``small_disk(fstype, free_mib)``: a mount with so much free space."""
+    """Return ``small_disk(fstype, free_mib)``: it returns a mount with that much free space."""
     mounted: list[Path] = []
 
     def make(fstype: str, free_mib: int = 3) -> Path:

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.root
 
 FILES = 500
 RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "--keep-names"]
-# The snapshot alone would take that many seconds.
+# At this rate the snapshot takes as many seconds as there are names.
 SLOWLY = ["--snapshot-rate", "1"]
 
 
 @pytest.fixture
 def mount(spool) -> Path:
-    """A spool with some names."""
+    """Return a spool with some names."""
     place = spool("ext4")
     for number in range(FILES):
         (place / f"m{number}").touch()
@@ -47,7 +47,7 @@ def said(tmp_path: Path, event: str) -> bool:
 
 
 def recorders(tmp_path: Path) -> list[int]:
-    """The native processes of that recording that live, by what the kernel says of them all."""
+    """Return the living native processes of that recording, found in /proc."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -120,7 +120,7 @@ def test_a_killed_front_end_takes_its_recorder_along(phase, command, mount, tmp_
     if phase != "attach":
         capture = read_capture(left / "capture.seg")
         assert capture.closed
-        # A command that runs is ended first.
+        # A running command is ended first.
         by_command = phase == "recording" and command
         assert capture.meta["ended"] == ("command ended" if by_command else "asked")
         assert capture.meta["snapshot_whole"] == (phase == "recording")
@@ -128,7 +128,7 @@ def test_a_killed_front_end_takes_its_recorder_along(phase, command, mount, tmp_
 
 @pytest.mark.parametrize("phase", ["snapshot", "recording"])
 def test_a_spool_that_is_unmounted_is_told(phase, mount, tmp_path):
-    """While the walk is in it only ``umount -l`` takes it away."""
+    """While the walk is in the spool, only ``umount -l`` unmounts it."""
     slowly, lazily = (SLOWLY, ["-l"]) if phase == "snapshot" else ([], [])
     recording = begun(mount, tmp_path, *slowly, "-d", "3")
     until(lambda: PHASES[phase](tmp_path))

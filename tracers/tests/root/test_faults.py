@@ -1,4 +1,4 @@
-"""What is read and written through mappings, against what the kernel counts of itself."""
+"""Reads and writes through mappings, compared with the kernel's own counters."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ PAGES = 128
 
 @pytest.fixture
 def touched(tmp_path: Path, require: Callable[..., None]) -> Callable[[Path], tuple]:
-    """Record the program on a file and return what it counted and the trace."""
+    """Return a function that records the program on a file, and returns counts and trace."""
 
     def run(mount: Path, mode: str = "", directory: Path | None = None) -> tuple:
         program, said = tmp_path / "mapped", tmp_path / "said"
@@ -45,7 +45,8 @@ def test_every_fault_of_the_file_is_there_as_the_kernel_counted_it(fstype, spool
     touches.compare(made, trace)
     assert sum(touch.major for touch in made) == 7
     faults = trace.table("faults").to_pylist()
-    # Page 100 was in the cache: mapped with those around it, and nobody says which was touched.
+    # Page 100 was in the cache and mapped with its neighbours: the kernel does not show which of
+    # them was touched.
     assert [fault["absent"] for fault in faults if fault["page"] is None] == [False]
     assert sum(fault["absent"] for fault in faults) == 7
     n, written = len(faults), sum(fault["write"] for fault in faults)
@@ -55,7 +56,7 @@ def test_every_fault_of_the_file_is_there_as_the_kernel_counted_it(fstype, spool
 
 
 def test_pages_that_are_mapped_together_fault_once(spool, touched):
-    """With readahead: most pages never fault, some only wait for a reader."""
+    """With readahead most pages never fault, and some faults only wait for a read in progress."""
     made, trace = touched(spool("ext4"), "sequential")
     touches.compare(made, trace)
     assert 0 < trace.table("faults").num_rows < PAGES / 4

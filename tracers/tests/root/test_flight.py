@@ -23,7 +23,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 CLI = [sys.executable, "-m", "spoolscope.cli.main"]
-PARTS = 8  # a window is kept in so many segments
+PARTS = 8  # number of segments of a window
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def wait_for(what: Callable[[], object], process: subprocess.Popen[str]) -> None
 
 @contextmanager
 def creating(mount: Path) -> Iterator[dict[int, int]]:
-    """Create numbered files all the time; yields when each was made (since the epoch)."""
+    """Create numbered files all the time; yield the time of each by number (since the epoch)."""
     made: dict[int, int] = {}
     stop = threading.Event()
 
@@ -99,20 +99,20 @@ def test_freezing_keeps_exactly_the_last_window(spool, tmp_path):
         assert process.wait(40) == 0, process.communicate()
     assert meta["frozen"]["why"] == "signal"
     assert meta["complete"]
-    assert most <= PARTS + 3  # the window's, the open ones around a border, one too old
+    assert most <= PARTS + 3  # those of the window, the open ones at a border, one too old
     assert 2e9 <= meta["frozen"]["window_ns"] < 4.5e9
-    # The window, as its own meta.json states it, holds just what the program made in it.
+    # The window, by its meta.json, holds exactly the files that the program made in it.
     start, end = meta["start_ns"], meta["frozen"]["at_ns"]
-    slack = 20_000_000  # between a call's return and the note of it
+    slack = 20_000_000  # between a call's return and the program's note of its time
     inside = {i for i, ns in made.items() if start + slack < ns < end}
     around = {i for i, ns in made.items() if start < ns < end + slack}
     assert len(inside) > 100
     assert inside <= created_in(frozen) <= around
-    # It went on, and its end is a freeze too; nothing else is left.
+    # The recording went on, and its end is a freeze, too; nothing else is left.
     first, last = Recording.open(output).traces()
     assert first == frozen
     assert Trace.open(last).meta["frozen"]["why"] == "end"
-    assert Trace.open(last).meta["start_ns"] > end - 1_000_000  # the clocks are read apart
+    assert Trace.open(last).meta["start_ns"] > end - 1_000_000  # the clocks are read separately
     assert not (output / CAPTURES).exists()
 
 
@@ -173,7 +173,7 @@ def _waiting_for_a_lock(path: Path, seconds: float) -> None:
     with path.open("r+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         waiter = subprocess.Popen([sys.executable, "-c", code, str(path)])
-        time.sleep(seconds + 0.5)  # an interpreter's start lies before the call
+        time.sleep(seconds + 0.5)  # the start of the interpreter takes time before the call
         fcntl.lockf(file, fcntl.LOCK_UN)
         waiter.wait()
 
@@ -209,7 +209,7 @@ def test_a_full_disk_is_told_at_once_and_afterwards(spool, tmp_path):
             told = ""
             while "ended early" not in told and (line := process.stderr.readline()):
                 told += line
-            load.kill()  # else what is converted at low priority waits for it
+            load.kill()  # else the conversion, at low priority, waits for it
             process.communicate(timeout=60)
         listed = subprocess.run(
             [*CLI, "info", small / "box"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What freezes a flight recorder: real faults, one after the other, under one recording."""
+"""Rules freeze a flight recorder: real faults, one after the other, in one recording."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 CLI = [sys.executable, "-m", "spoolscope.cli.main"]
-# Of two that are broken at once the first counts.
+# If two rules are broken at once, the first one counts.
 RULES = ("journal_commit > 300ms", "in-flight > 400ms", "lock-held > 1s", "commits > 20/s")
 ORDER = ("in-flight", "lock-held", "journal_commit", "commits")
 DELAY_S = 0.8
@@ -35,7 +35,7 @@ sys.stdin.read()
 """
 WAITER = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX)"
 
-# Prints what drives a terminal, takes its time, and fails.
+# It prints control characters of terminals, takes some time, and fails.
 HOOK = r"""#!/bin/sh
 echo "$1 $SPOOLSCOPE_WHY" >> "$0.log"
 test -f "$1/meta.json" && printf 'seen\033[2J\n' && exit 3
@@ -74,7 +74,7 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
 
     assert (slow["rule"], flight["rule"], held["rule"], rate["rule"]) == RULES
     assert (end["why"], end["rule"]) == ("end", None)
-    # What nobody asked for is not noted: --user-stacks.
+    # Without --user-stacks no user stacks are recorded.
     assert Trace.open(traces[0]).meta["user_stacks"] is None
     assert not (traces[0] / "user_calls.parquet").exists()
     called = flight["in_flight"]
@@ -95,7 +95,7 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
         explained[1],
     )
 
-    # What the disk itself says it delayed took longer than the rule allows.
+    # The delay that the disk itself counted is longer than the rule allows.
     assert delayed_ns >= DELAY_S * 1e9
     assert slow["why"].startswith("journal_commit: ")
     me = os.getpid()
@@ -106,7 +106,7 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
     asked = rf"Frozen by 21 journal commits within 1.00 s at \S+ UTC, \d+ of them .*{me}\)\."
     assert re.match(asked, explained[3])
 
-    # The command ran for each but the last, and what it printed drives no terminal.
+    # The command ran for each but the last, and its output has no control characters.
     ran = Recording.open(output).control["hooks"]
     assert [one["trace"] for one in ran] == [trace.name for trace in traces[:4]]
     assert {(one["status"], one["output"]) for one in ran} == {(3, "seen\x1b[2J\n")}
@@ -121,7 +121,7 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
 
 
 def a_stopped_holder_of(lock: Path, output: Path) -> tuple[int, int, int]:
-    """Two freezes: by who waits for it, then by who holds it; returns both, and since when."""
+    """Cause two freezes, by its waiter and by its holder; return their pids, and the start."""
     with subprocess.Popen(
         [sys.executable, "-S", "-c", HOLDER, lock],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -137,10 +137,10 @@ def a_stopped_holder_of(lock: Path, output: Path) -> tuple[int, int, int]:
 
 
 def a_slow_commit(mount: Path, disk, output: Path) -> int:
-    """A freeze by a commit that waits for the disk; returns what the disk says it took, ns."""
-    time.sleep(1.1)  # it rests for a window
+    """Cause a freeze by a commit that waits for the disk; return the disk's own delay, ns."""
+    time.sleep(1.1)  # after a freeze the rules are not checked for a window
     (mount / "slow").mkdir()
-    directory = os.open(mount / "slow", os.O_RDONLY)  # no data: all of it is the commit
+    directory = os.open(mount / "slow", os.O_RDONLY)  # no data: the whole delay is in the commit
     disk.delay("write", int(DELAY_S * 1e9))
     syncing = threading.Thread(target=os.fsync, args=[directory])
     syncing.start()
@@ -152,7 +152,7 @@ def a_slow_commit(mount: Path, disk, output: Path) -> int:
 
 
 def many_commits(mount: Path, output: Path) -> None:
-    """A freeze by a process that forces commits."""
+    """Cause a freeze by a process that forces commits."""
     time.sleep(1.1)
     deadline = time.monotonic() + 20
     with (mount / "many").open("w") as file:

@@ -1,4 +1,4 @@
-"""Locks held and files mapped before the recording: as the program says, and as /proc does."""
+"""Locks and mappings from before the recording, compared with the program and with /proc."""
 
 import json
 import re
@@ -26,7 +26,7 @@ Hold = Callable[[Path], tuple[Rows, Rows]]
 
 @pytest.fixture
 def hold() -> Iterator[Hold]:
-    """Return ``hold(directory)``: what a program that goes on running holds there."""
+    """Return ``hold(directory)``: it starts a program that holds files there, and returns these."""
     running: list[subprocess.Popen[str]] = []
 
     def begin(directory: Path) -> tuple[Rows, Rows]:
@@ -59,7 +59,7 @@ def as_hexadecimal(dev: int) -> str:
 
 
 def listed_locks(dev: int) -> Rows:
-    """/proc/locks: pid, kind, exclusive, waiting, inode, start, length."""
+    """Return rows of /proc/locks: pid, kind, exclusive, waiting, inode, start, length."""
     found = []
     for line in Path("/proc/locks").read_text().splitlines():
         match = LOCK.match(line)
@@ -73,7 +73,7 @@ def listed_locks(dev: int) -> Rows:
 
 
 def listed_mappings(pid: int, dev: int) -> Rows:
-    """/proc/PID/maps: inode, address, length, offset, protection, shared."""
+    """Return rows of /proc/PID/maps: inode, address, length, offset, protection, shared."""
     found = []
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         match = MAPPING.match(line)

@@ -1,4 +1,4 @@
-"""Captures that somebody made up, with checksums that agree: converted or refused, never a crash.
+"""Forged captures with correct checksums are converted or refused, and never crash the reader.
 
 Damage and cuts are in test_crash.py.
 """
@@ -29,7 +29,7 @@ FILE, CHUNK = DTYPES["file_header"], DTYPES["chunk_header"]
 
 @pytest.fixture
 def capture(spool, allcalls, tmp_path) -> bytes:
-    """What the recorder wrote of a program that makes every call."""
+    """Return the recorder's capture of a program that makes every call."""
     mount, file = spool("ext4"), tmp_path / "whole.seg"
     recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", file]
     subprocess.run(
@@ -97,7 +97,7 @@ def test_a_capture_that_is_made_up_is_converted_or_refused(capture, tmp_path):
         file.write_bytes(made_up(capture, random.Random(seed)))
         trace.mkdir()
         try:
-            with np.errstate(invalid="ignore"):  # casts of times beyond all clocks
+            with np.errstate(invalid="ignore"):  # casts of impossible times
                 convert([file], trace, None)
         except SpoolscopeError:
             refused += 1

@@ -1,4 +1,4 @@
-"""Requests that a limit of a control group held back: compared with its own counts and a clock."""
+"""Requests held back by a limit of a control group, compared with its counts and a clock."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ WRITES, A_SECOND = 12, 5
 SLOW_NS = 10**9 / A_SECOND / 2
 
 # argv: mount, cgroup, writes; a child in the group and one outside write past the cache, one after
-# the other, and the one in the group prints when each write began and ended.
+# the other, and the child in the group prints begin and end of each write.
 WRITERS = """
 import mmap, os, sys, time
 mount, cgroup, n = sys.argv[1:]
@@ -40,7 +40,7 @@ os.wait()
 
 
 def n_served(cgroup: Path, dev: int) -> int:
-    """Writes of a group to a disk, as its own statistics count them."""
+    """Return the writes of a group to a disk, by the group's own statistics."""
     disk = f"{os.major(dev)}:{os.minor(dev)}"
     old = cgroup / "blkio.throttle.io_serviced"
     if old.exists():
@@ -69,7 +69,7 @@ def test_requests_over_a_limit_are_known_with_their_control_group(
 
     name, dev = f"/{cgroup.name}", mount.stat().st_dev
     assert n_served(cgroup, dev) == len(writes) == WRITES
-    # What the group wrote and was not held back it wrote itself; nobody else was held back.
+    # Writes of the group that were not held back have its thread; no others were held back.
     [(own,)] = ask(
         trace,
         "SELECT count(*) FROM block_ios b JOIN syscalls s USING (tid, seq) JOIN paths p "
@@ -77,12 +77,12 @@ def test_requests_over_a_limit_are_known_with_their_control_group(
     )
     assert own + len(held) == WRITES
     assert {group for _, group in held} == {name}
-    # A busy machine is late with some, which are then in time.
+    # On a busy machine some writes are late, so that the limit does not hold them back.
     assert len(held) >= WRITES // 2
     waited = [(begin, at, end) for at, _ in held for begin, end in writes if begin <= at <= end]
     assert len(waited) == len({begin for begin, _, _ in waited}) == len(held)
     assert median(end - begin for begin, _, end in waited) > SLOW_NS
-    # Each is made at the end of the write that waited for it.
+    # Each request is made at the end of the write that waited for it.
     assert median((end - at) / (end - begin) for begin, at, end in waited) < 0.5
     limit = {"cgroup": name, "dev": os.major(dev) << 20 | os.minor(dev), "write_iops": A_SECOND}
     assert trace.meta["io_limits"] == [limit]

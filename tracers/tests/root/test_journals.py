@@ -36,7 +36,7 @@ def test_checkpoints_of_jbd2_are_those_of_ftrace(require, tmp_path):
     }
     try:
         with ftrace_counts(events) as counted:
-            # More than the journal holds: it has to be written back meanwhile.
+            # More than the journal holds: checkpoints are necessary during the recording.
             trace = record_writers(mount, tmp_path, 90, 4, 4096)
     finally:
         subprocess.run(["umount", mount], check=True)
@@ -91,7 +91,7 @@ def test_a_journal_on_a_device_of_its_own_is_found(require, tmp_path):
     assert (dev, comm) == (trace.meta["spools"][0]["dev"], f"jbd2/{Path(device).name}")
 
 
-# argv: mount, cgroup; prints how long the unlink and the slowest fsync took by its own clock.
+# argv: mount, cgroup; it prints how long the unlink and the slowest fsync took by its own clock.
 HOLDER = """
 import os, sys, time
 mount, cgroup = sys.argv[1:]
@@ -119,7 +119,7 @@ print("fsync", slowest, kid)
 
 @in_one_of_three
 def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path, capfd):
-    """Freeing blocks, a thread that may read but twice a second must read a bitmap."""
+    """A thread that may read only twice a second must read a bitmap to free blocks."""
     require("bpf")
     require("ext4")
     mount, image = tmp_path / "m", tmp_path / "h.img"
@@ -127,7 +127,7 @@ def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path
     mount_image(image, mount, "-O", "^flex_bg", "-g", "8192", options=options)
     try:
         (mount / "big").write_bytes(bytes(100 << 20))
-        subprocess.run(["umount", mount], check=True)  # forgets the bitmaps
+        subprocess.run(["umount", mount], check=True)  # drops the bitmaps from memory
         subprocess.run(["mount", "-o", options, image, mount], check=True)
         cgroup = io_limit(mount, "read_iops", 2)
         command = [sys.executable, "-S", "-c", HOLDER, str(mount), str(cgroup)]
@@ -175,7 +175,7 @@ def test_the_log_of_xfs_is_counted_as_by_its_own_statistics(spool, tmp_path):
     )
     [(written,)] = ask(trace, "SELECT count(*) FROM commits WHERE kind = 'xfs_log_write'")
     [(waited, ended)] = ask(trace, "SELECT count(*), count(dur_ns) FROM waits WHERE kind = 'iclog'")
-    # The recording begins a little after `before` and ends a little before the second look.
+    # The recording begins a little after `before` and ends a little before the second reading.
     assert forced == pytest.approx(forces, abs=2)
     assert written == pytest.approx(writes, abs=2)
     assert waited == pytest.approx(counted["xfs/xlog_iclog_wait_on"], abs=2)
@@ -192,7 +192,7 @@ def test_ordered_extents_of_btrfs_are_the_files_written(spool, tmp_path):
         " FROM journal_events WHERE event = 'ordered_extent'",
     )
     assert (n, size, unfinished, inodes) == (40, 8192, 0, 40)
-    # Each was written before its fsync returned.
+    # Each write ended before its fsync returned.
     [(late,)] = ask(
         trace,
         """SELECT count(*) FROM journal_events e JOIN syscalls s ON s.ino = e.id
@@ -214,7 +214,7 @@ ctypes.CDLL(None).syncfs(os.open(mount, os.O_RDONLY))
 
 
 def generation(mount: Path) -> int:
-    """Number of the last transaction in the superblock on the disk."""
+    """Return the number of the last transaction in the superblock on the disk."""
     source = subprocess.run(
         ["findmnt", "-no", "SOURCE", mount], capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -1,4 +1,4 @@
-"""The longest names, more threads than there are numbers for, a number given out again."""
+"""The longest names, more threads than there are tids, a tid that is reused."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ANY = bytes(b for b in range(1, 256) if b != ord("/")) + b"\xfe"
 ODD = (b"\n%41%\xc3\x28 '\"\\\x7f\xed\xa0\x80" * 20)[:255]
 NOT_UTF8 = b"\xff" * 255
 
-# Functions of os, with their texts in hexadecimal; says the error of each, or 0.
+# Calls functions of os, with texts in hexadecimal; it prints the error of each, or 0.
 STEPS = """
 import json, os, sys
 for name, *paths in json.load(open(sys.argv[1])):
@@ -49,7 +49,7 @@ print(json.dumps({"cpu_s": time.process_time() - began, "peak_bytes": rss_kib <<
 
 @pytest.fixture
 def built(tmp_path: Path):
-    """Return ``built(name)``: a program of this directory."""
+    """Return ``built(name)``: it builds a program of this directory."""
 
     def build(name: str) -> Path:
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]
@@ -60,7 +60,7 @@ def built(tmp_path: Path):
 
 
 def deep(top: bytes) -> list[bytes]:
-    """Return names, of 255 bytes as far as possible, that make a path of LONGEST bytes."""
+    """Return names, of 255 bytes if possible, that make a path of LONGEST bytes."""
     left, names = LONGEST - len(top), []
     while left:
         size = min(255, left - 1)
@@ -75,7 +75,7 @@ Step = tuple[str, tuple[bytes, ...], tuple[bytes, bytes | None], int]
 
 
 def take(steps: list[Step], mount: Path, tmp_path: Path) -> Trace:
-    """Record the steps; every name must be in the trace as it was given, in order."""
+    """Record the steps; check that every name is in the trace as it was given, in order."""
     plan = tmp_path / "steps.json"
     plan.write_text(json.dumps([[name, *(p.hex() for p in paths)] for name, paths, *_ in steps]))
     script = f"{sys.executable} -c '{STEPS}' {plan} > {tmp_path}/said"
@@ -128,7 +128,7 @@ def test_the_longest_paths_are_kept_byte_by_byte(spool, tmp_path):
 
 
 def test_names_that_the_kernel_refuses_and_paths_beyond_its_limit(spool, tmp_path):
-    """Relative names reach deeper than a path can; a path that is too long is recorded cut."""
+    """Relative names reach deeper than a path can; a path that is too long is cut."""
     mount = spool("ext4")
     top = os.fsencode(mount)
     steps: list[Step] = []
@@ -152,7 +152,7 @@ def test_names_that_the_kernel_refuses_and_paths_beyond_its_limit(spool, tmp_pat
 
 
 def test_a_hundred_thousand_threads(spool, tmp_path, built):
-    """Each looks for the name that it bears; most get a tid that another one had before."""
+    """Each thread looks up its own name; most get a tid that another thread had before."""
     mount, capture, output = spool("ext4"), tmp_path / "capture.seg", tmp_path / "trace"
     recorder = [find_binary("spoolscope-record"), "run", "--spool", mount, "--output", capture]
     command = [built("manythreads"), mount, str(THREADS)]
@@ -166,7 +166,7 @@ def test_a_hundred_thousand_threads(spool, tmp_path, built):
     calls = "syscalls JOIN paths USING (path_id) WHERE syscall = 'access' AND comm = path"
     named = f"SELECT count(*), count(DISTINCT comm), count(DISTINCT (tid, seq)) FROM {calls}"
     assert ask(named).fetchall() == [(THREADS,) * 3]
-    # The row of each knows its name, and the time of its call lies in its life.
+    # The row of each thread has its name, and the time of its call lies in its life.
     lives = (
         "SELECT count(*), count(DISTINCT t.comm) FROM threads t JOIN syscalls c"
         " ON c.tid = t.tid AND c.comm = t.comm AND c.ts_ns BETWEEN t.start_ns AND t.end_ns"

@@ -1,7 +1,7 @@
-"""Our run queue and blocked time against the kernel's own accounting of the same calls.
+"""The recorder's run queue and blocked time against the kernel's accounting of the same calls.
 
 The kernel counts a thread's wait for a CPU (sched_info.run_delay) and its waits for block I/O
-(delay accounting) by itself, in nanoseconds, whether or not anybody traces.
+(delay accounting) by itself, in nanoseconds, independent of tracing.
 """
 
 import os
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.root, in_one_of_three]
 
 @contextmanager
 def hogs(each: int) -> Iterator[None]:
-    """Programs that want every CPU, `each` times over."""
+    """Run programs that keep every CPU busy, `each` for each CPU."""
     hog = [sys.executable, "-S", "-c", "while True: pass"]
     running = [subprocess.Popen(hog) for _ in range(each * (os.cpu_count() or 1))]
     try:
@@ -31,7 +31,7 @@ def hogs(each: int) -> Iterator[None]:
             process.wait()
 
 
-# Before and after each call the thread reads its own counters: only the calls' shares are summed.
+# The thread reads its own counters before and after each call; only the differences are summed.
 RUN_DELAY = """
 import os, sys
 mine = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
@@ -66,14 +66,14 @@ def test_run_queue_time_is_the_run_delay_of_the_kernel(spool, require, tmp_path)
     calls, theirs = map(int, said.read_text().split())
     assert n == calls
     assert theirs >= 50_000_000
-    # The kernel's wait begins when the thread is queued, ours when it is woken: some microseconds
-    # before, and an interrupt may lie between. A preemption between the two readings, but outside
-    # the call, is the kernel's alone: a slice of some ms, seldom.
+    # The kernel's wait begins when the thread is queued, the recorder's when it is woken: some
+    # microseconds earlier, or more with an interrupt between. A preemption between the readings
+    # but outside the call counts for the kernel only: a slice of some ms, seldom.
     alike("run delay", theirs, ours, rel=0.05, least=waits * 20_000)
 
 
-# The kernel's running time of a thread is by the scheduler's clock, which stands still while the
-# host of a virtual machine has the CPU.
+# The kernel measures running time by the scheduler's clock, which stops while the host of a virtual
+# machine has the CPU.
 RUNNING = """
 import os, sys, time
 mine = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
@@ -94,7 +94,7 @@ with open(sys.argv[2], "w") as out:
 
 
 def steal_ns() -> int:
-    """Return what the host has taken from all CPUs so far, as the kernel tells everybody."""
+    """Return the steal of all CPUs so far, by /proc."""
     ticks = int(Path("/proc/stat").read_text().split()[8])
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -117,20 +117,22 @@ def test_what_the_host_takes_is_not_the_running_time_of_the_kernel(spool, requir
         require("steal", reason="this kernel has no CONFIG_PARAVIRT_TIME_ACCOUNTING")
     calls, running = map(int, said.read_text().split())
     assert (n, wrong) == (calls, 0)
-    # Of a theft that ends after the last tick in a call the kernel tells the reader at once, and
-    # our programs with the next tick.
+    # The kernel reports steal that ends after the last tick of a call to this program at once,
+    # to the recorder's programs with the next tick.
     alike("running time", running, on_cpu - stolen, rel=0.05, least=calls * 20_000)
-    # How much of that hit these calls only the running time above tells: others were robbed, too.
+    # Steal in these calls is only part of it, as other programs were affected, too; the
+    # running time above is the exact check.
     assert stolen <= taken + 20_000_000 * (os.cpu_count() or 1)
 
 
-# The kernel charges block I/O from the switch-out to the waking of a thread in io_schedule(), and
-# tells it in ticks. Since 6.12 a sleeper of the fair class may be dequeued late, by another thread:
-# __block_task() then starts the wait of `current`, that other one, and the sleeper's end adds the
-# time since an older start, or since boot (seen on 6.18 beside busy programs). The real-time
-# classes are dequeued at once.
-# Long waits, beside others: the kernel's ends when the thread is put on a run queue, ours when
-# it is woken, and an interrupt to an idle CPU may lie between (30 us of each, when this was tried).
+# The kernel charges block I/O from the switch-out to the wakeup of a thread in io_schedule(), and
+# reports it in ticks. Since 6.12 a sleeper of the fair class may be dequeued late, by another
+# thread: __block_task() then starts the wait of `current`, the other thread, and the end of the
+# sleep adds the time since an older start, or since boot (seen on 6.18 beside busy programs).
+# The real-time classes are dequeued at once.
+# The waits are long compared with the differences: the kernel's wait ends when the thread is put on
+# a run queue, the recorder's when it is woken; an interrupt to an idle CPU may lie between (30 us
+# per wait in trials).
 BLKIO = """
 import mmap, os, sys
 SIZE, ALL, TICK_NS = 4 << 20, 200 << 20, 10**9 // os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""The BCC tools beside a recording of the same workload, and what they say when they cannot run."""
+"""The BCC tools during a recording of the same workload, and their messages if they cannot run."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ def mail(spool, require):
 
 
 def traced_calls() -> set[str]:
-    """The calls that spooltop knows, by the recorder's names."""
+    """Return the calls that spooltop traces, by the recorder's names."""
     sys.path.insert(0, str(LIVE))
     spec = importlib.util.spec_from_file_location("spooltop", LIVE / "spooltop.py")
     module = importlib.util.module_from_spec(spec)
@@ -35,7 +35,7 @@ def traced_calls() -> set[str]:
 
 @pytest.fixture
 def kernel_times_programs():
-    """The kernel counts how long BPF programs run."""
+    """Have the kernel count how long BPF programs run."""
     switch = Path("/proc/sys/kernel/bpf_stats_enabled")
     before = switch.read_text()
     switch.write_text("1")
@@ -44,7 +44,7 @@ def kernel_times_programs():
 
 
 def spent_ms(program: str) -> float:
-    """How long BPF programs of this name have run, by the kernel's own count."""
+    """Return how long BPF programs of this name have run, by the kernel's own count."""
     command = ["bpftool", "-j", "prog", "show"]
     shown = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return sum(p["run_time_ns"] for p in shown if p.get("name") == program) / 1e6
@@ -75,7 +75,8 @@ def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
         row = theirs[pid]
         assert int(row["CALLS"]) == n
         slack = n * SLACK_MS
-        # spooltop was there first: it reads the clock, and walks the stack before we read it.
+        # spooltop is attached first: it reads the clock, and walks the stack before the recorder
+        # reads the clock.
         walks = spent * n / n_calls
         for name, ms, share, least, more in (
             ("TOTALms", total, 0.02, slack, 0),
@@ -84,7 +85,7 @@ def test_spooltop_counts_and_times_the_calls_of_the_recording(mail, tmp_path):
             ("RUNQms", runq, 0.05, slack, 0),
         ):
             alike(name, float(row[name]), ms, rel=share, least=least, more=more)
-        # All of these sleep for fsync: what for says the trace by its own stacks.
+        # All of these sleep in fsync; the stacks of the trace show for what.
         frames = {
             name
             for (name,) in ask(
@@ -127,7 +128,7 @@ def test_kjournaltop_charges_commits_handles_and_waits(mail, tmp_path):
     assert sorted(commits.values()) == [2, 7, 23]
     theirs = {int(row["PID"]): row for row in rows if row["COMM"] == COMM}
     assert {pid: int(theirs[pid]["COMMITS"]) for pid in commits} == commits
-    # The kernel's own trace, by process.
+    # Handles in the kernel's own trace, by process.
     handles = [line for line in lines if "jbd2_handle_stats:" in line]
     for pid in commits:
         mine = [line for line in handles if f"-{pid} " in line]
@@ -144,7 +145,7 @@ def test_kjournaltop_charges_commits_handles_and_waits(mail, tmp_path):
     for pid, n in commits.items():
         slack = 0.1 + n * SLACK_MS
         waited = float(theirs[pid]["WAITms"])
-        # Alone on this journal, each waited for itself.
+        # Each process was alone on the journal, so it waited for itself.
         assert float(theirs[pid]["CAUSEDms"]) >= waited - slack
         alike("waited", waited, waits[pid], rel=0.02, least=slack)
     assert all(row["DISK"] == disk for row in rows)

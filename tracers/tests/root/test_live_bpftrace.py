@@ -1,7 +1,7 @@
-"""The bpftrace scripts beside a recording of the same workload: counts equal, sums alike.
+"""The bpftrace scripts during a recording of the same workload: equal counts, similar sums.
 
-Both see the same switches and wakings through different programs. Where a time begins or ends at
-the entry or exit of a call, the other's program runs in between: SLACK_NS a call.
+Both see the same switches and wakeups by different programs. If a time begins or ends at the entry
+or exit of a call, the program of the other runs in between: SLACK_NS a call.
 """
 
 import re
@@ -17,7 +17,7 @@ from live import CALLS, COMM, SYNCERS, ask, bpftrace, workload
 
 pytestmark = [pytest.mark.root, in_one_of_three]
 SLACK_NS = 20_000
-# Of a request; a call that needs it sleeps.
+# Delay of a request, so that a call that needs it sleeps.
 SLOW_NS = 5_000_000
 
 # Prime numbers of calls of each kind; names absolute, relative to the cwd and to a descriptor.
@@ -61,7 +61,7 @@ os.pread(os.open("/etc/passwd", os.O_RDONLY), 4, 0)
 
 @pytest.fixture
 def short(require):
-    """Return ``short(mount)``: the same under a name that a bpftrace string can hold."""
+    """Return ``short(mount)``: the mount under a name that fits into a bpftrace string."""
     require("bpftrace")
     with ExitStack() as cleanup:
 
@@ -82,7 +82,7 @@ def mail(spool, short):
 
 @pytest.fixture
 def slow_mail(slow_spool, short):
-    """A spool, and its disk: slow enough that whoever needs it sleeps."""
+    """Return a spool and its disk, which is so slow that every call that needs it sleeps."""
     mount, disk = slow_spool("ext4")
     return short(mount), disk
 
@@ -167,9 +167,9 @@ def test_spoolsnoop_tells_the_slow_call_and_what_it_waited_for(mail, tmp_path):
 
 # argv: mount, then how many fsyncs each process makes, one process after the other.
 def asked(maps, journal: str) -> Counter[int]:
-    """Commits by the process that asked for them, as commitblame.bt has it.
+    """Return the commits by the process that asked for them, by commitblame.bt.
 
-    A thread that just ended a commit and has not gone to sleep yet is not woken.
+    A kernel thread that has just ended a commit and does not sleep yet is not woken.
     """
     found = Counter()
     for kind in ("@woken", "@queued"):
@@ -204,7 +204,7 @@ def test_commitblame_charges_commits_to_those_of_the_recording(slow_mail, tmp_pa
     [(comm, n, ns)] = waited
     assert comm == COMM
     assert maps["@waits"][comm] == n >= 23 + 7 + 2
-    # Whoever else waits for such a commit, as writeback does, was kept waiting, too.
+    # Other tasks may also wait for such a commit, as writeback does.
     assert maps["@caused_us"][comm] >= maps["@waited_us"][comm]
     alike("waited", maps["@waited_us"][comm] * 1000, ns, rel=0.02, least=n * SLACK_NS)
 
@@ -228,7 +228,7 @@ assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * len(kids)
 
 
 def test_commitblame_names_the_culprit_in_a_crowd(mail, tmp_path, capfd):
-    """A busy journal is seldom woken: most commits follow one another."""
+    """The thread of a busy journal is seldom woken: most commits follow one another."""
     command = workload(tmp_path, CROWD, mail)
     trace, maps, _ = bpftrace("commitblame.bt", command, mail, tmp_path)
     culprit = int(re.search(r"culprit (\d+)", capfd.readouterr().out)[1])
@@ -245,7 +245,7 @@ def test_commitblame_names_the_culprit_in_a_crowd(mail, tmp_path, capfd):
     assert maps["@queued"]
     assert ours.total() == pytest.approx(n, rel=0.02)
     assert theirs.total() == pytest.approx(n, rel=0.05)
-    # Who asked first for a commit that was not woken for, both infer, each in its own way.
+    # For a commit without a wakeup both infer the first asker, each in its own way.
     assert ours.most_common(1)[0][0] == theirs.most_common(1)[0][0] == culprit
     alike("culprit's share", theirs[culprit] / n, ours[culprit] / n, rel=0, least=0.1)
     [(waits, ns)] = ask(
@@ -267,7 +267,7 @@ def test_commitblame_charges_pushes_of_the_log_of_xfs(spool, short, tmp_path):
     for key, n in maps["@pushes"].items():
         _, _, pid, _ = key.split(",", 3)
         theirs[int(pid)] += n
-    # Each file grew: none of these fsyncs can do without a push.
+    # Each file grew, so that each of these fsyncs needs a push.
     assert {pid: theirs[pid] for pid, _ in pids} == dict(pids)
 
 
@@ -292,8 +292,8 @@ for i in range(3000):
     os.mknod(f"{sys.argv[1]}/box/{i:080}")
 """
 
-# The recorder has just read the whole tree: cold again, once it is clean. What the journal has not
-# checkpointed is let go by the first round and dropped by the second.
+# The recorder has just read the whole tree; the caches are dropped once they are clean. Blocks that
+# the journal has not checkpointed are released by the first round and dropped by the second.
 LOOKUPS = """
 import os, sys
 os.sync()
@@ -353,8 +353,8 @@ def test_dirlookup_sums_what_the_recording_says_of_directories(slow_mail, tmp_pa
         for key, us in maps["@lock_us"].items()
         if key.startswith(COMM)
     }
-    # The script may take another lock of this kind for the directory's (see its CAVEATS): where
-    # this was written they agreed on seven in ten.
+    # The script may take another lock of this kind for that of the directory (see its CAVEATS):
+    # in trials they agreed on seven in ten.
     agree = [n for n in ours if abs(theirs.get(n, 0) - ours[n]) < 0.05 * ours[n] + SLACK_NS]
     assert len(ours) > 3 < len(theirs)
     if len(agree) < 0.5 * max(len(ours), len(theirs)):

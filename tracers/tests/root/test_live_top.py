@@ -1,4 +1,4 @@
-"""spoolscope top while programs of known deeds run."""
+"""spoolscope top while programs with known calls run."""
 
 import json
 import os
@@ -47,13 +47,13 @@ def test_intervals_add_up_to_what_the_programs_did(spool, tmp_path):
     told = dict(tuple(map(int, line.split())) for line in said.splitlines())
     wrong = [] if process.returncode == 0 else [process.returncode, warned]
     wrong += [*temporary.iterdir(), *_wrong(intervals, told, counted["jbd2/jbd2_start_commit"])]
-    # Whatever the host took: numbers add up.
+    # The numbers add up, however much CPU time the host took.
     if wrong:
         pytest.fail(f"{wrong}")
 
 
 def _wrong(intervals: list, told: dict[int, int], started: int) -> Iterator[tuple]:
-    """Yield what does not add up to what the programs and the kernel say."""
+    """Yield the differences to the numbers of the programs and of the kernel."""
     if sum(any(p["comm"] == COMM for p in i["processes"]) for i in intervals) < 2:
         yield "one interval", len(intervals)
     calls, commits = Counter(), Counter()
@@ -67,7 +67,7 @@ def _wrong(intervals: list, told: dict[int, int], started: int) -> Iterator[tupl
                 yield "blocked", found
             calls[found["pid"]] += found["calls"]
             commits[found["pid"]] += found["commits"]
-    # A commit under way at a border between intervals is in neither.
+    # A commit that runs at a border between intervals is in neither.
     borders = len(intervals) - 1
     for pid, n in told.items():
         if calls[pid] != 2 * n + 2:  # open, close, and a write and an fsync each

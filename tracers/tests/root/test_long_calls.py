@@ -1,4 +1,4 @@
-"""Calls that go on while one trace after the other begins and ends, and keep losing their CPU."""
+"""Calls that last over several traces of a series, and lose their CPU again and again."""
 
 import json
 import sys
@@ -13,8 +13,8 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-# One writes a lot at once and gets a tenth of a CPU for it; others fill traces meanwhile. It says
-# what it did.
+# One process makes large writes with a tenth of a CPU; others fill traces at the same time. It
+# prints its calls.
 WORK = """
 import json, os, sys, time
 spool = sys.argv[1]

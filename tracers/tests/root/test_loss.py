@@ -18,8 +18,8 @@ pytestmark = pytest.mark.root
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 REPLAY = ["--pace", "afap", "--no-record"]
 
-# Threads that make calls on the spool and nothing else; each says how many, when it is done.
-# Two live all the time, others begin and end all the time: some while nobody reads the rings.
+# Threads make calls on the spool only; each prints their number at its end. Two live all the time,
+# others begin and end all the time: some while the rings are not read.
 BUSY = """
 import json, os, sys, threading, time
 spool, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
@@ -100,11 +100,11 @@ def test_a_stopped_consumer_loses_nothing_that_is_not_located(spool, tmp_path, w
     ours = {tid: rows.get(tid, 0) + lost.get(tid, 0) for tid in theirs}
     ends = 1  # its own exit, which the program does not count
     assert ours == {tid: n + ends for tid, n in theirs.items()}
-    # It did lose much, of threads that live on, that ended, and all that a thread had.
+    # Many calls were lost: of threads that live on, of threads that ended, and all of some threads.
     assert sum(lost.values()) > 10_000
     assert len(set(lost) & set(theirs)) > 10
     assert [tid for tid in theirs if tid not in rows], "no thread lost everything"
-    # No number is in the trace and in a loss, none is in neither.
+    # Every number is either in the trace or in a loss.
     assert trace.meta["lost"] == sum(loss["n"] for loss in losses)
     assert trace.meta["complete"] is False
     _every_verb_says_so(tmp_path)

@@ -1,4 +1,4 @@
-"""Spools with many names: bind mounts by the dozen, chroots, namespaces, the root directory."""
+"""Spools with many names: dozens of bind mounts, chroots, namespaces, the root directory."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Bind = Callable[[Path, Path], None]
 
 @pytest.fixture
 def bind() -> Iterator[Bind]:
-    """Return ``bind(source, place)``: mount a directory elsewhere until the test ends."""
+    """Return ``bind(source, place)``: it mounts a directory elsewhere until the test ends."""
     with ExitStack() as undo:
 
         def make(source: Path, place: Path) -> None:
@@ -31,7 +31,7 @@ def bind() -> Iterator[Bind]:
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    """A directory of another filesystem than that of the root directory."""
+    """Return a directory on another filesystem than the root directory."""
     with TemporaryDirectory(dir="/dev/shm") as place:
         yield Path(place)
 
@@ -46,7 +46,7 @@ def created(trace: Trace) -> dict[str, int]:
 
 
 def test_many_names_of_one_spool(spool, bind, tmp_path, when_ready):
-    """Every way into it is found by a file that it alone makes."""
+    """Each path to the spool is tested by a file that is made by that path only."""
     mount = spool("ext4")
     (mount / "home/alice").mkdir(parents=True)
     places = [tmp_path / f"jails/user{i}/rather/deep/below/home" for i in range(100)]
@@ -80,7 +80,7 @@ def test_many_names_of_one_spool(spool, bind, tmp_path, when_ready):
 
 
 def test_the_root_directory_is_recorded(tmp_path, require, shm):
-    """All of its filesystem, and nothing of what is mounted below."""
+    """All of its filesystem is recorded, and nothing of the mounts below it."""
     require("bpf")
     place, other = tmp_path / "work", shm / "work"
     script = (

@@ -1,4 +1,4 @@
-"""Private names do not leave the recording machine, whatever they name."""
+"""Private names of all kinds are hidden in a trace."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ ln -s alicetarget alicelink
 
 
 def texts(trace: Trace) -> list[tuple[str, str]]:
-    """Every text of every table, with the column it stands in."""
+    """Return every text of every table, with its column."""
     found = []
     for name in TABLES:
         table = trace.table(name)
@@ -57,7 +57,7 @@ def test_no_private_name_is_left_in_any_column(spool, tmp_path):
     comms = {text for where, text in texts(trace) if where == "syscalls.comm"}
     assert len([comm for comm in comms if len(comm) == len(PROGRAM)]) == 1
     assert comms >= {"sh", "mv", "rm", "sync"}
-    # meta names the mount point and nothing below it.
+    # meta has the mount point and nothing below it.
     assert "alice" not in json.dumps(trace.meta)
 
 

@@ -1,6 +1,6 @@
-"""Processes with a root or mounts of their own: services of systemd, containers, chroots.
+"""Processes with a separate root or separate mounts: systemd services, containers, chroots.
 
-They name files as they see them. What each one did it says itself, on its standard output.
+They use the names that they see. Each one prints its calls on its standard output.
 """
 
 import ast
@@ -20,9 +20,9 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-# Works in a directory and has a file open. Waits for a line, then names what it uses below argv[1]
-# by absolute names only, and tells it. With argv[2] it begins then, calls twice by names that
-# nobody knows yet, and waits so many seconds before it goes on.
+# It works in a directory and has a file open. It waits for a line, then uses absolute names below
+# argv[1] only, and prints its calls. With argv[2] it begins then, makes two calls by names that
+# the recorder does not know yet, and waits that many seconds before it goes on.
 WORK = """
 import os, sys, time
 top, pause = sys.argv[1], float(sys.argv[2])
@@ -57,7 +57,7 @@ for i in range(10):
     do("unlink", f"/box/{i}")
 print(said)
 """
-# What the shell does before it becomes that program; and by which name the spool is known there.
+# Commands of the shell before it becomes that program, which decide the name of the spool there.
 SAME = ""
 ELSEWHERE = "mount --bind {spool} /mnt"
 CHROOT = "mount --bind / {root}; mount --bind {spool} {root}/mnt"
@@ -71,7 +71,7 @@ mkdir -p {root}/srv/mail && mount --bind {spool} {root}/srv/mail"""
 def program(
     spool: Path, root: Path, before: str, top: str, *, chroot: bool, pause: float
 ) -> "subprocess.Popen[str]":
-    """Begin it in a mount namespace of its own."""
+    """Begin the program in a new mount namespace."""
     root.mkdir(exist_ok=True)
     enter = f"chroot {root} " if chroot else ""
     script = before.format(spool=spool, root=root)
@@ -86,14 +86,14 @@ def program(
 
 
 def told(process: "subprocess.Popen[str]") -> list[tuple[str, ...]]:
-    """Let it work; return what it says it did."""
+    """Let the program work; return the calls that it prints."""
     said, _ = process.communicate("go\n", timeout=60)
     assert process.returncode == 0
     return ast.literal_eval(said.splitlines()[-1])
 
 
 def told_unseen(place: Path, begin: "Callable[[], subprocess.Popen[str]]") -> list[tuple[str, ...]]:
-    """Likewise; it begins and makes its first calls while the recorder stands still."""
+    """Return the same; it begins and makes its first calls while the recorder is stopped."""
     pattern = f"spoolscope-record run .*{place}"
     recorder = int(subprocess.check_output(["pgrep", "-o", "-f", pattern]))
     os.kill(recorder, signal.SIGSTOP)
@@ -108,13 +108,13 @@ def told_unseen(place: Path, begin: "Callable[[], subprocess.Popen[str]]") -> li
 
 
 def make_held(mount: Path) -> None:
-    """What is there before."""
+    """Make the files that exist before the recording."""
     (mount / "cur").mkdir(parents=True)
     (mount / "cur" / "held").write_text("0123456789")
 
 
 def recorded_calls(trace: Trace) -> list[tuple[str, ...]]:
-    """Return the calls on names, as the program tells them."""
+    """Return the calls on names in the form that the program prints."""
     rows = ask(
         trace,
         "SELECT syscall, p.path, q.path FROM syscalls s JOIN paths p USING (path_id)"
@@ -129,7 +129,7 @@ def recorded_calls(trace: Trace) -> list[tuple[str, ...]]:
 def during(
     mount: Path, tmp_path: Path, when_ready: Callable[..., None], work: Callable[[], object]
 ) -> Trace:
-    """Return the trace of what is done meanwhile."""
+    """Return the trace of the work of a function."""
     when_ready(tmp_path / "t", work)
     request = Request(spools=[mount], output=tmp_path / "t", duration_s=2, keep_names=True)
     return Trace.open(record(request).trace)
@@ -147,7 +147,7 @@ def test_absolute_names_are_those_of_the_spool(
 ):
     mount, said = spool("ext4"), []
     make_held(mount)
-    # What begins during the recording is looked at when it asks: its first calls go unseen.
+    # The recorder examines a new process only after its first calls, which it thus misses.
     pause = 0.3 if begun == "during" else 0.0
 
     def begin() -> "subprocess.Popen[str]":
@@ -177,7 +177,7 @@ def test_absolute_names_are_those_of_the_spool(
     assert early_calls == ([(2,)] if pause and before == SAME else [])
     assert trace.meta["complete"]
     assert trace.meta["paths_unresolved"] == 0
-    # Only where the root directory is another one is it known that something was not seen.
+    # Missed calls are known only of processes with another root directory.
     assert (trace.meta["calls_unjudged"] > 0) == (begun == "during" and before == CONTAINER)
     unjudged = trace.meta["unjudged"]
     assert sum(calls["calls"] for calls in unjudged) == trace.meta["calls_unjudged"]
@@ -185,7 +185,7 @@ def test_absolute_names_are_those_of_the_spool(
     assert all(calls["comm"] in ("python3", "sh", "chroot", "mount") for calls in unjudged)
     if before == CONTAINER:
         (row,) = replay(trace.path, ["ext4"], tmp_path / "replayed")
-        # Its own root directory has no name here.
+        # The process's own root directory has no name here.
         assert is_true(row) or (begun, row["skipped"]) == ("during", 1)
         assert (row["divergent"], row["final_state"]["mismatched"]) == (0, 0)
         assert sorted(f.name for f in (mount / "box").iterdir()) == [f"{i}.link" for i in range(10)]
@@ -195,7 +195,7 @@ HIDDEN = "mount -t tmpfs none {parent}; mkdir -p {spool}/cur; touch {spool}/cur/
 
 
 def test_a_spool_that_a_mount_hides_is_none(spool, tmp_path, when_ready):
-    """As bwrap and firejail hide /home: the names lead elsewhere."""
+    """A mount hides the spool, as bwrap and firejail hide /home: names lead elsewhere."""
     mount = spool("ext4")
     before = HIDDEN.format(parent=mount.parent, spool=mount)
     early = program(mount, tmp_path, before, str(mount), chroot=False, pause=0.0)
@@ -206,7 +206,7 @@ def test_a_spool_that_a_mount_hides_is_none(spool, tmp_path, when_ready):
 
 
 def test_mounts_made_later_are_seen(spool, tmp_path, when_ready):
-    """A namespace that was looked at gets the spool only then."""
+    """A namespace gets the spool only after the recorder has examined it."""
     mount = spool("ext4")
     steps = ["read line", "stat /mnt/early", "sleep 0.2", f"mount --bind {mount} /mnt",
              "stat /mnt/at-once", "sleep 0.2", "stat /mnt/late"]  # fmt: skip

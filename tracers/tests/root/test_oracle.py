@@ -1,7 +1,7 @@
-"""The recorder against strace: the same run seen by both, compared call by call.
+"""The recorder against strace: both record the same run, compared call by call.
 
-The program (oracle/allcalls*.c) makes every call of calls.txt a prime number of times, failing
-ones among them, from several processes and threads.
+The program (oracle/allcalls*.c) makes every call of calls.txt a prime number of times, including
+calls that fail, from several processes and threads.
 """
 
 import os
@@ -26,7 +26,7 @@ ARCH_NUMBERS = "/usr/include/{}/asm/unistd_64.h"
 
 @pytest.fixture(params=["ext4", "xfs", "btrfs"])
 def spool(request: pytest.FixtureRequest, require, tmp_path: Path) -> Iterator[Path]:
-    """A fresh loop-mounted filesystem."""
+    """Return a fresh loop-mounted filesystem."""
     require("bpf")
     require(request.param)
     image, mount = tmp_path / "image", tmp_path / "spool"
@@ -53,7 +53,7 @@ def record(spool: Path, output: Path, command: list[str], counts: Path) -> Trace
 
 
 def made(counts: Path) -> Counter[str]:
-    """What the program itself counted, by name; one execve more made it."""
+    """Return the program's own counts by name, and the execve that began it."""
     by_number = np.fromfile(counts, np.uint32)
     numbers = syscall_numbers()
     found = {name: int(by_number[numbers[name]]) for name in CALLS if name in numbers}

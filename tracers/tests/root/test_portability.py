@@ -1,8 +1,8 @@
 """The recorder on other kernels: distribution kernels, each booted in an emulated machine.
 
-Their filesystems are modules, they have fewer tracepoints and other verifiers than the kernel
-that these tests run on. One boot and one recording per kernel; the recording is held against
-strace and against the kernel's own counters.
+Their filesystems are modules, and they have fewer tracepoints and other verifiers than the kernel
+that these tests run on. There is one boot and one recording per kernel; the recording is compared
+with strace and with the kernel's own counters.
 """
 
 import json
@@ -37,7 +37,7 @@ SECTORS_WRITTEN = 6  # column of /sys/block/*/stat
 
 @dataclass(frozen=True)
 class Guest:
-    """What came out of a machine, and the trace of its capture."""
+    """The output of a machine, and the trace of its capture."""
 
     release: str
     out: Path
@@ -47,7 +47,7 @@ class Guest:
         return json.loads((self.out / name).read_text())
 
     def grown(self, counter: str) -> int:
-        """By how much a counter of the kernel grew while it was recorded."""
+        """Return by how much a counter of the kernel grew during the recording."""
         before, after = ((self.out / f"{when}.{counter}").read_text() for when in WHEN)
         return int(after) - int(before)
 
@@ -73,7 +73,7 @@ def guest(request, require, allcalls, lab_machine, tmp_path_factory) -> Guest:
     programs = [find_binary("spoolscope-record"), allcalls]
     programs += [compiled(Path(__file__).with_name(c), work) for c in ("mapped.c", "uring.c")]
     out = work / "out"
-    # Without ext4 below, it is not loaded yet.
+    # If the root filesystem is not ext4, its module is not loaded yet.
     with run(
         machine,
         ["sh", "-e", JOB, out],
@@ -139,7 +139,7 @@ def test_a_filesystem_that_is_not_loaded_is_not_a_lack_of_the_kernel(guest: Gues
 
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
 def test_every_call_is_recorded_as_strace_saw_it(guest: Guest, fstype, monkeypatch) -> None:
-    monkeypatch.chdir("/")  # no name in the log is relative to where the guest's job ran
+    monkeypatch.chdir("/")  # no name in the log is relative to the guest's working directory
     log = strace_log.read(guest.out, f"{fstype}.strace")
     seen = expected.calls_on_spool(log, f"/{fstype}")
     assert sum(map(len, seen.values())) > 500
@@ -158,7 +158,7 @@ def test_nothing_is_lost_and_every_time_adds_up(guest: Guest) -> None:
 
 
 def test_every_wait_in_a_filesystem_has_a_named_cause(guest: Guest) -> None:
-    """By explain's own rules. What strace does to forks and exits is left out."""
+    """Causes are those of explain's rules. Waits of forks and exits for strace are left out."""
     command = [Path(sys.executable).with_name("spoolscope"), "explain", "--json", guest.trace.path]
     said = json.loads(subprocess.check_output(command))
     assert said["causes"]["journal_commit"] > 0

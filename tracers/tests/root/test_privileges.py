@@ -1,4 +1,4 @@
-"""What the running recorder may still do, as the kernel says; and who may read what it writes."""
+"""Privileges of the running recorder, by /proc; and permissions of the files that it writes."""
 
 import os
 import stat
@@ -42,7 +42,7 @@ def capabilities(word: str) -> set[str]:
     return {NAMES.get(i, str(i)) for i in range(64) if number >> i & 1}
 
 
-# Sleeps on the spool, so that there are stacks; says what it may do itself.
+# It sleeps on the spool, so that there are stacks, and writes its own capabilities.
 COMMAND = "grep Cap /proc/self/status > {said}; for i in 1 2 3 4; do sync {spool}; sleep 0.5; done"
 
 
@@ -89,11 +89,11 @@ def test_it_keeps_only_what_it_needs(rotate, snapshot, spool, tmp_path):
             assert capabilities(thread["CapBnd"]) == set()
             assert capabilities(thread["CapAmb"]) == set()
             assert thread["NoNewPrivs"] == "1"
-    # The command has what we have, and is not bound by what the recorder gave up.
+    # The command has the capabilities of this test, also those that the recorder gave up.
     said = dict(line.split(":\t") for line in (tmp_path / "said").read_text().splitlines())
     assert capabilities(said["CapEff"]) == own
     assert capabilities(said["CapBnd"]) == capabilities(status("self")[0]["CapBnd"])
-    # With so little it still finished its work: names of kernel functions, costs, the end.
+    # With its few capabilities it still wrote names of kernel functions, costs, and the end.
     assert trace.meta["complete"]
     assert trace.meta["overhead_ppm"]["n"] > 0
     symbols = trace.table("stacks", ["symbol"])["symbol"].to_pylist()

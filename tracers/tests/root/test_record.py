@@ -18,7 +18,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 RENAMES = 23
-# Deliveries by 3 processes.
+# Three processes deliver messages.
 DELIVER = f"""
 import os, sys
 spool = sys.argv[1]
@@ -56,7 +56,7 @@ def test_every_call_is_recorded_and_its_time_adds_up(fstype, spool, tmp_path):
         "SELECT max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)),"
         " min(least(oncpu_ns, blocked_ns, runq_ns, preempted_ns)) FROM syscalls",
     ) == [(0, 0)]
-    # The segments, written one by one, give the same sums as the call's own counters.
+    # The sums of the segments equal the counters in the calls.
     assert ask(
         trace,
         """SELECT count(*) FROM syscalls c JOIN (
@@ -74,8 +74,8 @@ def test_every_call_is_recorded_and_its_time_adds_up(fstype, spool, tmp_path):
 def test_split_agrees_with_a_bpftrace_script(spool, tmp_path, require):
     """The same two sums, computed by other code from the same scheduler events.
 
-    The kernel's run_delay (schedstat) is no second source: it begins when a task is enqueued,
-    ours when it is woken, and between the two lies the wake-up of an idle CPU.
+    The kernel's run_delay (schedstat) cannot be the second source: it begins when a task is
+    enqueued, the recorder's when it is woken, and the wakeup of an idle CPU lies between.
     """
     require("bpftrace")
     mount = spool("ext4")
@@ -84,12 +84,12 @@ def test_split_agrees_with_a_bpftrace_script(spool, tmp_path, require):
     with said.open("w") as out, subprocess.Popen(["bpftrace", script], stdout=out) as other:
         while "Attaching" not in said.read_text():
             time.sleep(0.1)
-        time.sleep(1)  # it says so before it is done
+        time.sleep(1)  # it prints that before it is ready
         try:
-            # Messages of 1 MiB: waits long against the time that the two programs take themselves.
+            # Messages of 1 MiB: waits are long compared with the time of the two programs.
             trace = run(mount, tmp_path, DELIVER.replace("4096", "(1 << 20)"))
         finally:
-            while other.poll() is None:  # it may lose one
+            while other.poll() is None:  # it may lose a signal
                 other.send_signal(signal.SIGINT)
                 time.sleep(2)
     theirs = {"waited": {}, "blocked": {}, "hidden": {}}
@@ -103,8 +103,8 @@ def test_split_agrees_with_a_bpftrace_script(spool, tmp_path, require):
     )
     assert len(rows) == 3
     for pid, waited, blocked, absences in rows:
-        # Each absence differs by the time the other program takes itself, 1.2 to 2.7 us in 40
-        # runs; there are some 60 of them, seldom many more.
+        # Each absence differs by the time of the other program, 1.2 to 2.7 us in 40 runs; there
+        # are some 60 of them, seldom many more.
         least, hidden = 10_000 * absences, theirs["hidden"][pid]
         alike("waited", theirs["waited"][pid], waited, rel=0.05, least=least + hidden)
         alike("blocked", theirs["blocked"][pid], blocked, rel=0.05, least=hidden)
@@ -124,7 +124,7 @@ def test_commits_agree_with_the_journal(spool, tmp_path):
     counted = _transactions(info) - before
     commits = ask(trace, "SELECT count(*), count(*) FILTER (trigger <> 'unknown') FROM commits")
     [(n, named)] = commits
-    assert counted - 1 <= n <= counted  # the kernel may commit once more after our detaching
+    assert counted - 1 <= n <= counted  # the kernel may commit once more after the detaching
     assert named == n
     blamed = ask(
         trace,
@@ -147,12 +147,12 @@ def test_block_requests_agree_with_the_disks_counters(spool, tmp_path):
     trace = run(mount, tmp_path, DELIVER)
     written = _sectors_written(stat) - before
     number = Path(f"/dev/{_device(mount)}").stat().st_rdev
-    disk = os.major(number) << 20 | os.minor(number)  # without those that it lies on
+    disk = os.major(number) << 20 | os.minor(number)  # without the disks below it
     [(ours,)] = ask(
         trace, f"SELECT sum(bytes) // 512 FROM block_ios WHERE op = 'write' AND dev = {disk}"
     )
     assert written > 0
-    assert 0.99 * written <= ours <= written  # writeback may go on after our detaching
+    assert 0.99 * written <= ours <= written  # writeback may go on after the detaching
 
 
 def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path, when_ready):
@@ -176,13 +176,13 @@ def test_a_killed_recorder_leaves_a_readable_trace(spool, tmp_path, when_ready):
     assert ask(trace, "SELECT count(*) > 10 FROM syscalls WHERE syscall = 'fsync'") == [(True,)]
 
 
-# Ends by itself, should this test not end it.
+# It ends by itself if this test does not end it.
 _ENDLESS = """: endless $0; ulimit -t 60
 for i in $(seq 9999); do dd if=/dev/zero of=$0/f bs=1k count=1 conv=fsync 2>&-; done"""
 
 
 def test_loss_is_counted_and_located(spool, tmp_path):
-    """The injected fault is a stopped recorder with a ring too small for what happens meanwhile."""
+    """The injected fault is a stopped recorder with a ring that is too small for that time."""
     mount = spool("ext4")
     writes = 40_009
     (mount / "f").touch()
@@ -207,7 +207,7 @@ def test_loss_is_counted_and_located(spool, tmp_path):
     assert lost > 0
     assert recorded + lost == writes + 1  # the program's own count
     assert not trace.meta["complete"]
-    for first, last, n in ranges:  # one, or one for each CPU that it was moved to
+    for first, last, n in ranges:  # one, or one for each CPU to which it was moved
         assert last - first + 1 == n
         assert ask(
             trace, f"SELECT count(*) FROM syscalls WHERE seq BETWEEN {first} AND {last}"
@@ -225,7 +225,7 @@ def _record_with_ring(mount: Path, tmp_path: Path, mib: int, command: list[str])
 
 
 def test_start_state_agrees_with_proc(spool, tmp_path, when_ready):
-    """A process is there before the recording: its files, offset, cwd and umask are known."""
+    """The files, offset, cwd and umask of a process from before the recording are known."""
     mount = spool("ext4")
     (mount / "old").write_bytes(b"x" * 1000)
     (mount / "sub").mkdir()
@@ -322,7 +322,7 @@ def _sectors_written(stat: Path) -> int:
 
 
 def test_absolute_names_of_a_chrooted_process(spool, tmp_path):
-    """As Postfix does it: chroot into the queue, then absolute and relative names below it."""
+    """As Postfix, a process changes its root to the queue, then uses names below it."""
     mount = spool("ext4")
     (mount / "queue" / "active").mkdir(parents=True)
     program = (
@@ -350,7 +350,7 @@ for i in range({n}):
 
 @pytest.mark.parametrize("by", ["pid", "comm", "cgroup"])
 def test_filters_keep_others_out(by, spool, tmp_path, require, when_ready):
-    """Two programs do the same on the spool; only the one chosen is recorded."""
+    """Two programs do the same on the spool; only the chosen one is recorded."""
     mount = spool("ext4")
     n = 101
     cgroup = Path("/sys/fs/cgroup/unified/spoolscope-test")
@@ -363,7 +363,7 @@ def test_filters_keep_others_out(by, spool, tmp_path, require, when_ready):
     wait = "import sys; sys.stdin.readline()\n"
     programs = []
     for name in ("wanted", "other"):
-        # A copy of the interpreter's name: comm is the basename of what was executed.
+        # A link to the interpreter: comm is the basename of the executed name.
         link = tmp_path / f"{name}-program"
         link.symlink_to(sys.executable)
         code = wait + LOOP.format(n=n, name=name)
@@ -410,7 +410,7 @@ def test_everybody_on_a_running_spool_with_a_duration(spool, tmp_path, when_read
 
 
 def test_32_bit_calls_are_counted_not_misread(spool, tmp_path, require):
-    """int 0x80 in a 64-bit program enters through the 32-bit table, where 3 is read, not close."""
+    """int 0x80 in a 64-bit program uses the 32-bit table, where 3 is read, not close."""
     mount = spool("ext4")
     n = 7
     source = tmp_path / "compat.c"
@@ -425,12 +425,12 @@ def test_32_bit_calls_are_counted_not_misread(spool, tmp_path, require):
     subprocess.run(["cc", "-o", tmp_path / "compat", source], check=True)
     command = [str(tmp_path / "compat"), str(mount)]
     summary = record(Request(spools=[mount], output=tmp_path / "t", command=command))
-    if summary.command_status != 0:  # getpid by int 0x80 did not give our pid, or killed us
+    if summary.command_status != 0:  # getpid by int 0x80 failed, or killed the program
         require("32-bit calls", "this kernel refuses them (CONFIG_IA32_EMULATION)")
     trace = Trace.open(summary.trace)
     calls = "SELECT syscall FROM syscalls WHERE syscall IN ('open', 'openat', 'read', 'close')"
     assert ask(trace, calls) == [("openat",)]
-    # read for each turn; getpid (20 is writev to a 64-bit caller) is seen as well
+    # one read per turn, and getpid (20, which is writev for a 64-bit caller)
     assert trace.meta["compat_calls"] == n + 1
     info = [sys.executable, "-m", "spoolscope.cli.main", "info", str(summary.trace)]
     said = subprocess.run(info, capture_output=True, text=True, check=True).stdout

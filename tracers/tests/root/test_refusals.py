@@ -1,4 +1,4 @@
-"""Wrong use of record: one line that names the remedy, nothing changed on disk."""
+"""Wrong use of record prints one line with the remedy, and changes nothing on disk."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=768k", "none", small], check=True)
     try:
-        # It outlives the recording until the spool is full, too, and may say so last.
+        # The load goes on after the recording until the spool is full, too; it must not print that.
         quiet = "exec 2>/dev/null"
         busy = f"{quiet}; i=0; while [ $i -lt 200000 ]; do : > {mount}/f$i; i=$((i+1)); done"
         done = spoolscope(
@@ -134,7 +134,7 @@ def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
         assert facts["complete"] is False
         assert facts["syscalls"] > 10_000
         assert facts["ended"] == "disk full"
-        # What came before is whole; what came between the full disk and the end is located.
+        # Calls before the disk was full are complete; calls after that are located as lost.
         losses = pq.read_table(trace / "losses.parquet").to_pylist()
         last = pq.read_table(trace / "syscalls.parquet", columns=["tid", "seq"]).to_pylist()[-1]
         tails = [loss for loss in losses if loss["kind"] == "syscall"]
@@ -198,7 +198,7 @@ def test_a_killed_front_end_leaves_no_recorder_behind(spool, tmp_path):
 
 @pytest.mark.root
 def test_no_btf(spool, tmp_path):
-    """In a mount namespace of its own, where /sys/kernel/btf is hidden."""
+    """It runs in a new mount namespace, where /sys/kernel/btf is hidden."""
     mount = spool("ext4")
     words = ["record", "-q", "--spool", str(mount), "-o", str(tmp_path / "trace"), "-d", "1"]
     hidden = 'mount -t tmpfs none /sys/kernel/btf && exec "$@"'

@@ -1,4 +1,4 @@
-"""Recordings in several traces hold the same calls as one: none lost, none twice."""
+"""Recordings in several traces hold the same calls as one trace: none lost, none twice."""
 
 import json
 import subprocess
@@ -74,14 +74,14 @@ for child in [waiter, *children]:
 
 
 def work(mount: Path, tmp_path: Path, seconds: float) -> list[str]:
-    """Return the command: it prints one object of counts by tid per process."""
+    """Return the command, which prints one object of counts by tid per process."""
     script = tmp_path / "work.py"
     script.write_text(WORK)
     return ["sh", "-c", f"{sys.executable} {script} {mount} {seconds} > {tmp_path}/said"]
 
 
 def counted(tmp_path: Path) -> dict[int, int]:
-    """Return what the program says: calls by tid. A tid given out again adds up."""
+    """Return the program's counts by tid; those of a reused tid are added up."""
     counts: dict[int, int] = {}
     for line in (tmp_path / "said").read_text().splitlines():
         for tid, n in json.loads(line).items():
@@ -139,7 +139,7 @@ def test_nothing_is_lost_at_a_border(fstype, spool, tmp_path):
         f" WHERE tid IN {tuple(theirs)} GROUP BY 1",
     )
     assert [row for row in holes if not row[1] == row[2] == row[3]] == []
-    # The call that waited over all the borders: its absences are in its own trace.
+    # A call waited over all the borders: its absences are in the trace that has the call.
     [(dur, blocked, named)] = ask(
         traces,
         "SELECT max_by(dur_ns, dur_ns), max_by(blocked_ns, dur_ns), (SELECT max(dur_ns)"
@@ -147,7 +147,7 @@ def test_nothing_is_lost_at_a_border(fstype, spool, tmp_path):
     )
     assert dur > 2.5e9
     assert named == blocked
-    # Every trace stands on its own: its calls have names, its threads an owner.
+    # Every trace is complete in itself: its calls have names, its threads an owner.
     for trace in traces:
         assert Trace.open(trace).meta["paths_unresolved"] == 0
 
@@ -179,7 +179,7 @@ def test_only_the_newest_are_kept_and_size_begins_a_new_one(spool, tmp_path):
 
 
 def test_a_killed_front_end_leaves_segments_that_are_recovered(spool, tmp_path):
-    """The recorder ends in order; what was not converted yet becomes one trace."""
+    """The recorder ends in order; segments that were not converted become one trace."""
     mount, output = spool("ext4"), tmp_path / "rec"
     words = [*SPOOLSCOPE, "record", "-q", "--keep-names", "--spool", mount, "--rotate", "1s"]
     process = subprocess.Popen([*map(str, words), "-o", str(output)])

@@ -1,4 +1,4 @@
-"""Samples of running calls, and the directory that a lookup waits in."""
+"""Samples of running calls, and the directory in which a lookup waits."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 HZ = 1999
-# Calls of very different cost, most of whose time is on the CPU.
+# Calls of very different cost, which spend most of their time on the CPU.
 BUSY = """
 import os, sys, time
 spool = sys.argv[1]
@@ -31,7 +31,7 @@ while time.monotonic() < end:
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Return the trace of a Python program that is given the mount point."""
+    """Return a function that records a Python program, which gets the mount point."""
 
     def make(mount: Path, program: str, **options) -> Trace:
         command = [sys.executable, "-c", program, str(mount)]
@@ -63,11 +63,11 @@ def test_samples_agree_with_the_exact_time_on_the_cpu(spool, recorded):
     )
     assert {"getdents64", "pwrite64"} <= {syscall for syscall, *_ in rows}
     for syscall, n, ns, stolen_ns in rows:
-        # What was due while the host had the CPU comes once, at the end of that.
+        # Samples that were due while the host had the CPU occur once, at the end of that time.
         least, most = ns * HZ / 1e9, (ns + stolen_ns) * HZ / 1e9
         expected = min(max(n, least), most)
-        # Four standard deviations of a count; and the part of a call that the programs at its
-        # entry and exit take, where it can be seen running and is not counted.
+        # The tolerance is four standard deviations of a count, and the time of the programs at
+        # entry and exit, in which a call is sampled but its time is not counted.
         assert abs(n - expected) <= 4 * expected**0.5 + 0.03 * expected + 4, syscall
 
 
@@ -82,7 +82,7 @@ def test_a_sample_shows_what_the_call_was_doing(spool, recorded):
     for syscall, frame in (("getdents64", "iterate_dir"), ("pwrite64", "vfs_write")):
         [(n, seen)] = ask(trace, with_frame.format(syscall=syscall, frame=frame))
         assert n > 100
-        assert seen >= 0.9 * n  # the rest is on the way in or out
+        assert seen >= 0.9 * n  # the rest is just entering or leaving the kernel
 
 
 def test_no_samples_if_none_are_wanted(spool, recorded):
@@ -110,9 +110,9 @@ def test_a_cold_lookup_names_the_directory_that_is_searched(slow_spool, recorded
         for i in range(4000):
             (directory / f"message-of-some-length.{i}").touch()
         inodes[f"box{box}/cur"] = directory.stat().st_ino
-    for way in ("ro", "rw"):  # empties the journal, which keeps its blocks in memory
+    for way in ("ro", "rw"):  # empties the journal, which keeps blocks in memory
         subprocess.run(["mount", "-o", f"remount,{way}", mount], check=True)
-    disk.delay("read", 2_000_000)  # or a block is there before anybody sleeps
+    disk.delay("read", 2_000_000)  # else a block may arrive before the call sleeps
     trace = recorded(mount, LOOK)
     rows = ask(
         trace,
@@ -124,7 +124,7 @@ def test_a_cold_lookup_names_the_directory_that_is_searched(slow_spool, recorded
     searched = {directory for _, directory in rows}
     assert len(rows) >= len(inodes)
     assert inodes.keys() <= searched
-    # The walk goes from the mount point to the message: never anywhere else.
+    # The lookup goes from the mount point to the message and nowhere else.
     for path, directory in rows:
         assert directory == "" or path.startswith(f"{directory}/")
     assert os.path.commonpath([p for p, _ in rows]) == ""

@@ -1,4 +1,4 @@
-"""Everybody is recorded, and only what reaches the spool: strangers are not, whatever they do."""
+"""All processes are recorded, but only calls on the spool: strangers have no rows in a trace."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = pytest.mark.root
 
 ROUNDS = 25
-# A container without the spool, which ends at once.
+# A container without the spool; it ends at once.
 CONTAINER = """set -e
 mount -t tmpfs none "$0"
 mkdir "$0/usr" "$0/old" "$0/proc"
@@ -27,7 +27,7 @@ mount -t proc none proc
 umount -l old
 for name in /etc/passwd /nothing /usr/nothing; do [ ! -e $name ]; done
 exec true"""
-# Calls of cron jobs and daemons that have nothing to do with the spool; it ends with how often.
+# It makes calls like cron jobs and daemons, not on the spool; it prints their number at its end.
 STRANGERS = f"""
 import os, subprocess, sys, threading
 for number in range({ROUNDS}):
@@ -52,7 +52,7 @@ print(number + 1)
 def during(
     mount: Path, tmp_path: Path, when_ready: Callable[..., None], work: Callable[[], object]
 ) -> Trace:
-    """Return the trace of all that is done meanwhile."""
+    """Return the trace of the work of a function."""
     when_ready(tmp_path / "t", work)
     request = Request(spools=[mount], output=tmp_path / "t", duration_s=4, keep_names=True)
     return Trace.open(record(request).trace)
@@ -79,8 +79,8 @@ def test_an_idle_spool_beside_strangers_has_no_records(spool, tmp_path, when_rea
     assert (trace.meta["calls_unjudged"], trace.meta["unjudged"]) == (0, [])
 
 
-# It works elsewhere, as another user and with another mask, until it reaches the spool by a name
-# that is relative to a directory above it; then leaves again.
+# It works elsewhere, as another user and with another umask, until it reaches the spool by a name
+# that is relative to a directory above it; then it leaves again.
 LATE = """
 import os, sys, threading
 where = os.path.relpath(sys.argv[1], "/")
@@ -123,7 +123,7 @@ def test_a_process_is_recorded_from_its_first_call_on_the_spool(spool, tmp_path,
         ("openat", "box/first", 2), ("openat", "box/second", 2), ("chdir", "box", 2),
         ("rename", "box/second", 2), ("chdir", "/", 1),
     ]  # fmt: skip
-    assert ("umask", None, 0) in named  # by a thread that made no call on the spool itself
+    assert ("umask", None, 0) in named  # of a thread that made no call on the spool itself
     ids = ask(trace, "SELECT DISTINCT uid, gid, umask FROM threads WHERE n_calls > 0 ORDER BY 3")
     assert ids == [(1234, 1234, 0o007), (1234, 1234, 0o027)]
     assert trace.meta["paths_unresolved"] == 0
@@ -132,8 +132,8 @@ def test_a_process_is_recorded_from_its_first_call_on_the_spool(spool, tmp_path,
     assert made == {"child": 0o660, "first": 0o640, "third": 0o600}
 
 
-# A lock is held by a child that got it with its descriptor, makes no call on the spool, and ends
-# after its parent; then by one that lets go of all its descriptors at once.
+# A child holds a lock that it inherited with its descriptor; it makes no call on the spool, and
+# ends after its parent. Then another child holds one, and closes all its descriptors at once.
 HEIRS = """
 import errno, fcntl, os, sys, time
 def wait(fd):
@@ -184,7 +184,7 @@ def test_what_children_inherit_is_known_without_calls_of_theirs(spool, tmp_path,
 
 
 def replays(trace: Trace, tmp_path: Path) -> None:
-    """Hold a replay, as fast as possible, against the recording."""
+    """Compare a replay, as fast as possible, with the recording."""
     (row,) = replay(trace.path, ["ext4"], tmp_path / "replayed", pace="afap")
     told = (Path(row["run"]) / "divergences.json").read_text()
     assert row["divergent"] == 0, told

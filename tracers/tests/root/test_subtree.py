@@ -1,6 +1,6 @@
-"""A spool that is a directory of its filesystem: its calls, all of them, and none of the rest.
+"""A spool that is a directory of its filesystem: all its calls are recorded, and no others.
 
-Held against strace, call by call; and replayed.
+The recording is compared with strace, call by call, and replayed.
 """
 
 import re
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.root
 
 
 FORKS = ("fork", "vfork", "clone", "clone3")
-# These have no arguments by which one could say that they are not about the spool.
+# Calls whose arguments cannot show that they are not on the spool.
 LIFE = {name for name, call in CALLS.items() if call.klass == "task"} | {
     "close_range", "inotify_rm_watch", "sync", "chdir", "fchdir", "chroot",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def paths(trace: Trace, kind: str = "spool") -> set[str]:
 
 
 def raw(line: strace_log.Line) -> str:
-    """Return a line of strace's with its strings as they were."""
+    """Return a line of strace with its strings unescaped."""
     return re.sub(r"\\x([0-9a-f]{2})", lambda byte: chr(int(byte[1], 16)), line.text)
 
 
@@ -52,7 +52,7 @@ def children(logs: dict[int, list[strace_log.Line]], tid: int) -> set[int]:
 
 @pytest.fixture(params=["ext4", "xfs", "btrfs"])
 def part(request, spool) -> Path:
-    """A directory of a filesystem on which others work, too."""
+    """Return a directory of a filesystem on which other processes work, too."""
     top = spool(request.param)
     for name in ("var/mail/work", "var/lib/work"):
         (top / name).mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_every_call_is_recorded_and_none_of_the_neighbours(part, allcalls, requi
     logs, rows = strace_log.read(tmp_path, "log"), comparison.rows_by_thread(trace)
     seen = expected.calls_on_spool(logs, str(part))
     assert sum(map(len, seen.values())) > 500
-    # The neighbour, which belongs to the command, left nothing but its life as a process.
+    # The neighbour, which belongs to the command, has only rows of its life as a process.
     runs = f'{neighbour}"]'
     (first,) = (tid for tid, lines in logs.items() if any(runs in raw(x) for x in lines))
     beside = {first} | children(logs, first)
@@ -203,7 +203,7 @@ def test_the_output_may_lie_beside_the_spool_but_not_on_it(part):
 
 
 def test_below_a_directory_that_was_never_a_mount_point(tmp_path):
-    """As in a checkout: nothing is mounted at all."""
+    """The spool is a directory as in a checkout: nothing is mounted."""
     place = tmp_path / ("long" * 50) / "spool"
     place.mkdir(parents=True)
     trace = recorded(

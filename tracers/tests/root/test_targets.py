@@ -1,4 +1,4 @@
-"""Whom to record: programs, control groups, units and processes, several at once."""
+"""Targets of a recording: programs, control groups, units and processes, several at once."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def unit(require) -> Iterator[Path]:
-    """A control group as systemd makes one for a service; no systemd is needed."""
+    """Make a control group like that of a service; systemd is not needed."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     roots = [Path(words[1]) for words in mounts if words[2] == "cgroup2"]
     if not roots:
@@ -33,7 +33,7 @@ def unit(require) -> Iterator[Path]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Return ``start(program, name, group)``: it writes that file when its input is closed."""
+    """Return ``start(program, name, group)``: the program writes the file when its input closes."""
     running: list[subprocess.Popen[str]] = []
 
     def begin(program: Path, file: Path, group: Path | None = None) -> "subprocess.Popen[str]":
@@ -59,7 +59,7 @@ def start() -> Iterator[Start]:
 def recording(
     mount: Path, output: Path, writers: list["subprocess.Popen[str]"], when_ready, **targets
 ) -> Trace:
-    """Record while the writers, all there before, write their files."""
+    """Record while the writers, which existed before, write their files."""
     when_ready(output, lambda: [writer.communicate("go\n") for writer in writers])
     request = Request(spools=[mount], output=output, duration_s=1, keep_names=True, **targets)
     trace = Trace.open(record(request).trace)
@@ -89,7 +89,7 @@ def test_programs_of_one_name_are_told_apart(spool, tmp_path, start, when_ready)
     assert written(trace) == {"0", "0.child"}
     found = threads(trace)
     assert found.keys() >= {writers[0].pid}
-    assert {exe for _, exe, _ in found.values()} == {str(ours)}  # its child's, too
+    assert {exe for _, exe, _ in found.values()} == {str(ours)}  # also of its child
     assert {comm for comm, _, _ in found.values()} == {"lmtp"}
 
 

@@ -1,4 +1,4 @@
-"""Who asked for a commit, when it was nobody who is recorded."""
+"""Triggers of commits that no recorded process asked for."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-# Changes names and data until the other one has synced often, and never asks for a commit.
+# It changes names and data until the other process has synced often; it never asks for a commit.
 RECORDED = """
 import os, sys, time
 os.chdir(sys.argv[1])
@@ -22,7 +22,7 @@ while os.path.getsize("own") < wanted:
     time.sleep(0.002)
 """
 
-# Not recorded: syncs its own file until its input ends, and says how often it did.
+# It is not recorded; it syncs its own file until its input ends, and prints how often it did.
 OUTSIDER = """
 import os, select, sys
 open("/proc/self/comm", "w").write("outsider")
@@ -58,6 +58,6 @@ def test_a_task_that_is_not_recorded_asks_for_commits(spool, tmp_path, fstype):
     by = {(trigger, comm): n for trigger, comm, n, _ in asked}
     assert not any(seqs for _, comm, _, seqs in asked if comm == "outsider")
     assert {trigger for trigger, comm in by if comm == "outsider"} == {"other"}
-    # It began before the recording and ended after it, so some of its syncs are not in there; of
-    # the 25 that are, some may have found nothing to commit.
+    # It began before the recording and ended after it, so some of its syncs are not recorded; of
+    # the 25 recorded ones, some may have found nothing to commit.
     assert 10 <= by["other", "outsider"] <= 2 * int(said)

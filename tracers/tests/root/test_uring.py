@@ -1,4 +1,4 @@
-"""io_uring on the spool, against the results that the program itself got."""
+"""io_uring on the spool, compared with the results that the program got."""
 
 import re
 import subprocess
@@ -29,13 +29,13 @@ class Operation(NamedTuple):
 def ran(
     request, spool, tmp_path: Path, require: Callable[..., None]
 ) -> tuple[list[Operation], Trace]:
-    """Record the program on ext4 and return what it got and the trace.
+    """Record the program on ext4 and return its results and the trace.
 
-    Without and with a thread of the kernel that submits.
+    It runs without and with a submitting kernel thread.
     """
     mount, program, said = spool("ext4"), tmp_path / "uring", tmp_path / "said"
     subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-o", program, SOURCE], check=True)
-    (mount / "mail").touch()  # so that the tree at start names it
+    (mount / "mail").touch()  # so that it is in the tree at the start
     command = ["sh", "-c", f"{program} {mount} {tmp_path / 'elsewhere'} {request.param} > {said}"]
     summary = record(
         Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
@@ -65,7 +65,7 @@ def test_every_operation_is_there_with_its_result(ran) -> None:
             assert row["size"] == operation.size
     assert len({row["ring"] for row in rows}) == 1
     assert [row["user_data"] for row in rows] == list(range(2, 2 + len(rows)))
-    # The one with IOSQE_ASYNC; others may go there, too, where the filesystem would wait.
+    # The operation with IOSQE_ASYNC; others may use a worker, too, if the filesystem would wait.
     assert [row["worker"] for row in rows if row["size"] == 50] == [True]
     assert [row["fd"] is None for row in rows if row["op"] == "read"][-1]  # a registered file
     files_are_known_by_their_inode(trace, rows)

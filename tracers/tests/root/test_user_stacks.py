@@ -1,4 +1,4 @@
-"""Which code asked for an fsync: programs whose functions ask so often as they are told."""
+"""User stacks of fsync: programs whose functions make given numbers of calls."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def askers(tmp_path, require):
 
 def test_functions_ask_so_often_as_they_were_told(spool, tmp_path, askers):
     mount = spool("ext4")
-    # Each program ends a moment after its calls: what is mapped is looked at meanwhile.
+    # Each program ends a moment after its calls, so that the recorder can read its mappings.
     words = " ".join(map(str, ASKED.values()))
     runs = [f"(sleep 1) | {program} {mount}/{program.name} {words}" for program in askers]
     command = ["sh", "-c", " & ".join(runs) + " & wait"]
@@ -57,7 +57,7 @@ def test_functions_ask_so_often_as_they_were_told(spool, tmp_path, askers):
         assert names[1:4] == [function, "deliver", "main"]
     assert {whole["sync_index"][0], whole["sync_mail"][0]} == {"fsync", "fdatasync"}
     assert {of[number] for number, *_ in frames} == set(ASKED.values())
-    # The linker's word for both programs.
+    # Build ids that the linker wrote into both programs.
     notes = [subprocess.run(["readelf", "-n", p], capture_output=True, text=True).stdout
              for p in askers]  # fmt: skip
     ids = con.execute("SELECT DISTINCT build_id FROM user_stacks WHERE depth = 1").fetchall()

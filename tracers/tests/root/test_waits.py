@@ -1,4 +1,4 @@
-"""Waits for locks and pages: injected, so that their length and their culprit are known."""
+"""Injected waits for locks and pages, whose length and culprit are known."""
 
 import sys
 from pathlib import Path
@@ -15,18 +15,18 @@ HOLD_NS = 300_000_000
 
 
 def run(mount: Path, tmp_path: Path, program: str) -> Trace:
-    """Record a program of one process; its arguments are the mount and how long to hold."""
+    """Record a program of one process; its arguments are the mount and the time to hold a lock."""
     command = [sys.executable, "-S", "-c", program, str(mount), str(HOLD_NS)]
     return recorded(mount, tmp_path, command)
 
 
 def numbers(capfd) -> dict[str, int]:
-    """What the program printed: "word number" lines."""
+    """Return the program's "word number" lines."""
     lines = [line.split() for line in capfd.readouterr().out.splitlines()]
     return {w[0]: int(w[1]) for w in lines if len(w) == 2 and w[1].isdigit()}
 
 
-# A child holds a lock for a known time while the parent asks for it, once with each kind.
+# A child holds a lock for a known time while the parent asks for it, once for each kind.
 FILE_LOCKS = """
 import fcntl, os, sys, time
 mount, hold = sys.argv[1], int(sys.argv[2])
@@ -64,12 +64,12 @@ def test_a_file_lock_and_the_process_that_holds_it(spool, tmp_path, capfd):
     ]
     for _, what, ino, waited, *_ in found:
         assert (what, ino) == ("inode", said["ino"])
-        alike("hold", HOLD_NS, waited, rel=0.1)  # else one of the two was late
+        alike("hold", HOLD_NS, waited, rel=0.1)  # if not, one of the two was late
     alike("flock", said["flock_waited"], found[0][3], rel=0.02)
     alike("fcntl", said["posix_waited"], found[1][3], rel=0.02)
 
 
-# One write of much data holds the inode's lock; another process writes one byte meanwhile.
+# One large write holds the inode's lock; another process writes one byte at the same time.
 INODE_LOCK = """
 import os, sys, time
 mount = sys.argv[1]
@@ -140,7 +140,7 @@ def test_pauses_for_too_many_dirty_pages(spool, require, tmp_path, capfd):
         trace, "SELECT sum(blocked_ns), sum(runq_ns) FROM syscalls WHERE syscall = 'write'"
     )
     assert n > 0
-    # The program did nothing but write: what it did not pause it ran.
+    # The program did nothing but write: when it did not pause, it ran.
     assert 0.5 * said["wrote"] < paused <= said["wrote"]
     assert 0.8 * blocked < paused < 1.2 * blocked + ready
 

@@ -1,4 +1,4 @@
-"""The tree at the start, against what Python's own calls see, and the pace of the walk."""
+"""The tree at the start, compared with Python's own calls, and the pace of the walk."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 PIECE = 1 << 20
-# Nothing of ext4 reads in the background, so that a disk counts what the recorder has it read.
+# ext4 does not read in the background, so that the disk counts the reads of the recorder only.
 QUIET = "loop,noinit_itable,no_prefetch_block_bitmaps"
 ATTRIBUTES = ("ino", "mode", "uid", "gid", "nlink", "size", "mtime_ns", "blocks")
 
@@ -30,7 +30,7 @@ def captured(mount: Path, tmp_path: Path, *options: str) -> Capture:
 
 
 def populate(mount: Path) -> None:
-    """Files with holes, links, odd names, attributes of any length; some of another user."""
+    """Make files with holes, links, odd names, attributes of any length; some of another user."""
     box = mount / "box" / "cur"
     box.mkdir(parents=True)
     for i in range(50):
@@ -56,7 +56,7 @@ def populate(mount: Path) -> None:
     os.setxattr(box, b"user.box", b"v" * 100)
     os.setxattr(mount / "holes", b"user.empty", b"")
     try:
-        for i in range(100):  # more than 4096 bytes of names, where they are allowed
+        for i in range(100):  # more than 4096 bytes of names, if they are allowed
             os.setxattr(mount / "full", b"user.%03d" % i + b"n" * 200, b"v" * i)
     except OSError:
         pass
@@ -64,7 +64,7 @@ def populate(mount: Path) -> None:
 
 
 def extents(path: Path) -> int | None:
-    """Count stretches of data of a file with holes; None for what has none."""
+    """Count stretches of data of a file with holes; None if it has no hole."""
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode) or status.st_blocks * 512 >= status.st_size:
         return None
@@ -79,7 +79,7 @@ def extents(path: Path) -> int | None:
 
 
 def seen(mount: Path) -> dict[bytes, tuple]:
-    """What is there, by os.walk, os.lstat, os.readlink and SEEK_DATA."""
+    """Return the tree by os.walk, os.lstat, os.readlink and SEEK_DATA."""
     paths, found = [mount], {}
     for at, directories, files in os.walk(mount):
         paths += [Path(at, name) for name in directories + files]
@@ -135,14 +135,14 @@ def test_the_tree_is_what_python_sees(fstype, spool, tmp_path):
 @pytest.mark.times
 @pytest.mark.parametrize("rate", [400, 4000])
 def test_the_rate_of_the_walk_holds_at_any_time(rate, spool, tmp_path):
-    """Every stretch of a second, or a fifth of one, has no more names than it may have."""
+    """No interval of a second, or a fifth of one, has more names than the rate allows."""
     mount = spool("ext4")
     for i in range(rate * 2):
         (mount / f"{i:05}").touch()
     rows = captured(mount, tmp_path, "--snapshot-rate", str(rate)).records["tree"]
     times = np.sort(rows["ts_ns"][rows["ino"] > 0].astype(np.int64))
     assert len(times) == rate * 2 + 2  # the mount itself, lost+found
-    # Stalls of the machine are not made up for: most twentieths of a second have their share.
+    # The walk does not catch up after stalls: most twentieths of a second have their share.
     batch = rate // 20
     assert np.median(times[batch:] - times[:-batch]) / 1e9 == pytest.approx(1 / 20, rel=0.2)
     for window_ns in (1_000_000_000, 500_000_000):
@@ -152,7 +152,7 @@ def test_the_rate_of_the_walk_holds_at_any_time(rate, spool, tmp_path):
 
 
 def test_the_snapshot_says_what_it_brought_into_memory(spool, tmp_path, require):
-    """As much as the disk has read, by its count; names that were read before are none."""
+    """It is as much as the disk read, by its count; names that were cached before do not count."""
     require("ext4")
     mount = spool("ext4")
     for number in range(2000):
@@ -170,5 +170,5 @@ def test_the_snapshot_says_what_it_brought_into_memory(spool, tmp_path, require)
 
     told, read = snapshot("cold")
     assert read > 1500 * 256
-    assert 0.9 * read <= told <= read  # the filesystem itself, and others, read as well
+    assert 0.9 * read <= told <= read  # the filesystem itself and other programs read, too
     assert snapshot("warm") == (0, 0)

@@ -1,4 +1,4 @@
-"""Workers and disks below a spool: compared with ftrace and with what the program did."""
+"""Workers and disks below a spool, compared with ftrace and with the program's writes."""
 
 import ctypes
 import fcntl
@@ -21,7 +21,7 @@ WORK = re.compile(r"-(\d+)\s+\[\d+\].* (\d+\.\d+): workqueue_execute_(start|end)
 
 
 def spans(lines: list[str]) -> dict[int, list[tuple[float, float]]]:
-    """Begin and end of each work item by thread, in ns of CLOCK_MONOTONIC, as ftrace saw them."""
+    """Return begin and end of each work item by thread, in ns of CLOCK_MONOTONIC, by ftrace."""
     begun: dict[int, float] = {}
     found: dict[int, list[tuple[float, float]]] = {}
     for line in lines:
@@ -36,7 +36,7 @@ def spans(lines: list[str]) -> dict[int, list[tuple[float, float]]]:
 
 @pytest.fixture
 def on_disk(require, tmp_path):
-    """Images in memory have no disk below them, and their workers never wait."""
+    """Require images on a disk: those in memory have none below, and their workers never wait."""
     source = subprocess.run(
         ["findmnt", "-no", "SOURCE", "-T", tmp_path], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -62,7 +62,7 @@ def test_a_worker_is_watched_only_while_it_works_for_the_spool(spool, tmp_path):
         " AND s.state = 'blocked'",
     )
     assert len(segments) > 30
-    slack = 50_000  # ftrace rounds to 1 us; the two readings of the clocks are apart
+    slack = 50_000  # ftrace rounds to 1 us; the clocks are not read at the same time
     strangers = [
         (tid, begin, length)
         for tid, begin, length in segments
@@ -101,8 +101,8 @@ def test_requests_of_a_loop_device_lead_to_the_disk_below(spool, tmp_path):
             WHERE b.dev != {dev} AND parent_dev IS NOT NULL""",
     )
     assert (below, parents, submitters) == (1, [dev], True), name
-    assert written >= 20 * 65536  # what was synced on the loop device went to the disk
-    # A flush, a write of no bytes, is done by another request: it is never handed to the driver.
+    assert written >= 20 * 65536  # data synced on the loop device went to the disk
+    # A flush, a write of no bytes, is done by another request: it is never issued to the driver.
     [(queue, device, writes)] = ask(
         trace,
         "SELECT min(queue_ns), min(device_ns), min(device_ns) FILTER (bytes > 0) FROM block_ios",
@@ -111,7 +111,7 @@ def test_requests_of_a_loop_device_lead_to_the_disk_below(spool, tmp_path):
 
 
 def partition(disk: Path, what: int, begin: int = 0, length: int = 0) -> None:
-    """Make or unmake the first partition of a disk, without a table on it."""
+    """Add or remove the first partition of a disk, without a partition table."""
     part = ctypes.create_string_buffer(struct.pack("=qqi128s4x", begin, length, 1, b""))
     handle = os.open(disk, os.O_RDWR)
     try:
@@ -134,7 +134,7 @@ def test_requests_of_a_partition_name_it(require, tmp_path):
     begin = 1 << 20
     try:
         with suppress(OSError):
-            partition(disk, DEL_PARTITION)  # a loop device keeps those of its last file
+            partition(disk, DEL_PARTITION)  # a loop device keeps partitions of its last file
         partition(disk, ADD_PARTITION, begin, 200 << 20)
         subprocess.run(["mkfs.ext4", "-q", "-F", f"{disk}p1"], check=True)
         mount.mkdir()
@@ -156,5 +156,5 @@ def test_requests_of_a_partition_name_it(require, tmp_path):
     )
     named = [row for row in rows if row[0] is not None]
     assert set(named) == {(dev, begin // 512)}
-    # A bio that is split after it was sent on has no parent.
+    # A bio that is split after its remap has no parent.
     assert len(named) >= 0.9 * len(rows) > 0

@@ -1,4 +1,4 @@
-"""A capture told one event after the other."""
+"""A builder of captures, event by event, and other fixtures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ Import = Callable[..., Trace]
 
 
 class Story:
-    """Writes a capture one event after the other."""
+    """Builds a capture, one event after the other."""
 
     def __init__(self, fstype: str = "ext4") -> None:
         self.capture = Capture(0, 0, closed=True)
@@ -45,7 +45,7 @@ class Story:
         self.add("task", **{"ts_ns": self.now, "event": event, "pid": pid, "tid": pid, **members})
 
     def call(self, pid: int, name: str, *args: object, ret: int = 0, **members: object) -> None:
-        """Arguments by position; texts are taken as the paths."""
+        """Add a call with arguments by position; texts are its paths."""
         self.now += 10
         tid = int(members.get("tid", pid))
         texts = [self.string(arg) for arg in args if isinstance(arg, str)]
@@ -70,17 +70,17 @@ class Story:
         record["path"], record["path2"] = [*texts, 0, 0][:2]
 
     def opened(self, pid: int, path: str, fd: int, ino: int, flags: int = 0) -> None:
-        """A successful open by an absolute or relative path."""
+        """Add a successful open by an absolute or relative path."""
         self.call(pid, "open", path, flags, 0, ret=fd, ino=ino)
 
     def name(self, path: str, ino: int, mode: int = 0o100600, **members: int) -> None:
-        """A name in the tree that the walk sees now."""
+        """Add a name in the tree that the walk sees now."""
         self.seen_in(0, path, ino, mode, **members)
 
     def seen_in(
         self, parent: int, name: str, ino: int, mode: int = 0o100600, **members: int
     ) -> None:
-        """A name that the walk sees now in a directory, which is its record of that number."""
+        """Add a name that the walk sees now in a directory, given by its record number."""
         given = {"nlink": 1, **members}
         self.now += 10
         self.add(
@@ -109,19 +109,19 @@ class Story:
         return [{**row, "path": whole[row["path_id"]]} for row in found]
 
     def tree(self) -> dict[str, int]:
-        """Return the inode of every name at the start that the walk tells of."""
+        """Return the inode of every name at the start that the walk has met."""
         return {row["path"]: row["ino"] for row in self.rows()}
 
 
 @pytest.fixture
 def new_story() -> type[Story]:
-    """Return the class: ``new_story()`` begins an empty capture."""
+    """Return the class; ``new_story()`` begins an empty capture."""
     return Story
 
 
 @pytest.fixture
 def imported(tmp_path: Path) -> Import:
-    """Return ``imported({name: text})``: the trace of these files of strace."""
+    """Return ``imported({name: text})``, which returns the trace of these files of strace."""
 
     def make(
         files: dict[str, str],
@@ -144,7 +144,7 @@ def imported(tmp_path: Path) -> Import:
 
 @pytest.fixture
 def calls() -> Callable[[Trace], list[dict[str, Any]]]:
-    """Return ``calls(trace)``: its calls in order of time, with their names."""
+    """Return ``calls(trace)``, which returns its calls in order of time, with their names."""
 
     def rows(trace: Trace) -> list[dict[str, Any]]:
         paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}

@@ -1,4 +1,4 @@
-"""Where names lead while something is mounted below a spool."""
+"""Names on spools with mounts below them lead to the right place."""
 
 from spoolscope.tracers.below import Below
 
@@ -31,7 +31,7 @@ def test_the_last_mount_that_holds_a_name_counts():
     assert below.where(0, b"/m/a/shown/x") is None
     below.unmounted(0, b"/m/a")
     assert below.where(0, b"/m/a/shown/x") == b"/m/src/x"
-    # umount -l takes what lies on it along.
+    # umount -l also removes the mounts on it.
     below.unmounted(0, b"/m/a")
     assert below.where(0, b"/m/a/shown/x") == b"/m/a/shown/x"
 
@@ -54,12 +54,12 @@ def test_a_new_namespace_begins_as_a_copy_and_goes_its_own_way():
     assert below.where(90, b"/m/old/x") is None
     assert below.where(90, b"/m/sub/x") is None
     assert below.where(0, b"/m/sub/x") == b"/m/sub/x"
-    # Another process comes to it; then all are gone, and the number is given again.
+    # Another process enters the namespace; then all leave it, and its number is reused.
     below.begin(90, 0, anew=False)
     assert below.where(90, b"/m/sub/x") is None
     below.begin(90, 0, anew=True)
     assert below.where(90, b"/m/sub/x") == b"/m/sub/x"
-    # One that was there at the start has its own mounts.
+    # A namespace that existed at the start keeps its own mounts.
     below.begin(80, 0, anew=True)
     assert below.where(80, b"/m/box/x") is None
     assert below.where(80, b"/m/old/x") == b"/m/old/x"

@@ -1,6 +1,6 @@
 """Events of a block trace -> requests: rule by rule, and against blkparse on a real trace.
 
-``blktrace/fx.blktrace.*`` is what blktrace 1.2.0 wrote on a Debian 6.1 kernel, of a disk with an
+``blktrace/fx.blktrace.*`` were written by blktrace 1.2.0 on a Debian 6.1 kernel, for a disk with
 ext4 on its first partition: writes with fsync, direct writes, sync, fstrim, reads, a large write.
 """
 
@@ -232,7 +232,7 @@ def test_every_event_is_as_blkparse_reads_it(require) -> None:
 
 
 def test_requests_of_a_real_trace_add_up_to_blkparses_sums(require) -> None:
-    """blkparse counts by other rules: every C of a byte or more, every queued KiB."""
+    """blkparse has other rules: it counts every C of a byte or more, and every queued KiB."""
     require("blkparse")
     found: list[Request] = []
     join(read_events(sorted(REAL.glob("fx.blktrace.*"))), found.append)

@@ -1,4 +1,4 @@
-"""The wall clock is set while recording: the times of a trace go on with the monotonic clock."""
+"""If the wall clock is set during a recording, times go on with the monotonic clock."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ HOUR_NS = 3_600_000_000_000
 
 
 def segment(new_story, number: int, began_ns: int, step_ns: int) -> Capture:
-    """Three calls, 10 ns apart; the wall clock stood ``step_ns`` off when it ended."""
+    """Return three calls, 10 ns apart; at the end the wall clock was off by ``step_ns``."""
     story = new_story()
     story.capture.meta["spools"][0]["options"] = "rw"
     story.now, story.seq[1] = began_ns, 3 * (number - 1)

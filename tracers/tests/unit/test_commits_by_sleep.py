@@ -1,4 +1,4 @@
-"""Commits that only sleeps tell: when each began and ended, and who asked for it."""
+"""Commits that only sleeps show: begin, end and trigger of each."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ class Sleepers:
         record["waker_comm"] = b"waker"
 
     def commits(self) -> list[tuple[object, ...]]:
-        """Return begin, end, thread, trigger and its thread and call of each."""
+        """Return begin, end, thread, and trigger with its thread and call, of each commit."""
         capture = self._story.end()
         capture.symbols = {address: name for name, address in self._symbols.items()}
         capture.stacks = np.zeros((len(self._stacks), STACK_FRAMES), np.uint64)

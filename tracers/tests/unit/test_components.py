@@ -1,4 +1,4 @@
-"""Where in a path a name stands that was being looked up."""
+"""The component of a path that was looked up, by its position."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Captures that the fuzzer found worth keeping (tracers/fuzz): converted or refused."""
+"""The fuzzer's corpus of captures (tracers/fuzz) is converted or refused."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ def test_every_kept_capture_is_converted_or_refused(tmp_path):
         trace = tmp_path / capture.name
         trace.mkdir()
         try:
-            with np.errstate(all="ignore"):  # casts of times beyond all clocks
+            with np.errstate(all="ignore"):  # casts of impossible times
                 convert([capture], trace, None)
         except SpoolscopeError:
             refused += 1
             continue
         assert Trace.open(trace).table("syscalls").num_rows > 0
-    # A corpus of another version would be refused as a whole, and test nothing.
+    # A corpus of another version would be refused completely, and test nothing.
     assert len(captures) / 10 < refused < 9 * len(captures) / 10

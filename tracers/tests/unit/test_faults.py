@@ -1,4 +1,4 @@
-"""Steps of page faults become faults, with the name that their file had."""
+"""Steps of page faults are joined to faults, with the name that their file had."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What of a name as it was given is kept beside the path that it means."""
+"""The form in which a path was given is kept where it matters."""
 
 import pytest
 
@@ -21,7 +21,7 @@ MOUNTS = (b"/mnt/", b"/mnt/sub/mount/")
         (b"/mnt/a/../b", b"/mnt/b", b"/mnt/a/../b"),
         (b"/mnt/..a/b..", b"/mnt/..a/b..", None),
         (b"/mnt/.", b"/mnt", b"/mnt/."),
-        # The replay has another root: how that was reached means nothing there.
+        # The replay has another root, so the way to the mount point is not kept.
         (b"/mnt/", b"/mnt", None),
         (b"/mnt/a/../../mnt/b/", b"/mnt/b", b"/mnt/b/"),
         (b"/mnt/../mnt/b", b"/mnt/b", None),

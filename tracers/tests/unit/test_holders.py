@@ -1,4 +1,4 @@
-"""Who had the CPU that was waited for: in the rows of that wait, and in no other."""
+"""The task that had the awaited CPU is in the rows of that wait, and in no others."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command of --on-freeze: run beside the recording, one after the other, and noted."""
+"""The command of --on-freeze runs during the recording, once at a time, and is noted."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Block traces of others -> traces: blktrace's files, blkparse's text, ftrace's text."""
+"""Import of block traces: blktrace's files, blkparse's text, ftrace's text."""
 
 import re
 import struct
@@ -16,7 +16,7 @@ from spoolscope.traces.trace import Trace
 REAL = sorted(Path(__file__).with_name("blktrace").glob("fx.blktrace.*"))
 STEM = REAL[0].with_suffix("").with_suffix("")
 
-# As a 6.18 kernel writes them: the tracer blk, and its tracepoints.
+# Output of a 6.18 kernel: the tracer blk, and the tracepoints.
 BLK = """\
 # tracer: blk
 #
@@ -57,7 +57,7 @@ def written(tmp_path, text):
 
 @pytest.fixture
 def blkparse(require):
-    """Return what blkparse prints of the real files, with its sums at the end."""
+    """Return blkparse's output for the real files, with its sums at the end."""
     require("blkparse")
     return subprocess.run(
         ["blkparse", "-i", STEM], capture_output=True, text=True, check=True
@@ -73,7 +73,7 @@ def test_blktrace_files_agree_with_the_sums_of_blkparse(tmp_path, blkparse):
         for kind in ("Reads", "Writes")
     )
     done = [row for row in rows if row["c_ns"] is not None]
-    # blkparse counts the driver's own flushes as reads: they write nothing.
+    # blkparse counts the driver's own flushes as reads, as they write nothing.
     assert sum(row["op"] in ("read", "flush") for row in done) == reads
     # blkparse counts discards as writes, and the second completion of a flush sequence.
     ours = [row for row in done if row["op"] in ("write", "discard")]

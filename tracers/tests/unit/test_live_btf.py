@@ -1,4 +1,4 @@
-"""The offsets that spooltop reads by, against bpftool's reading of the same BTF."""
+"""The offsets that spooltop uses, compared with bpftool's output for the same BTF."""
 
 import importlib.util
 import re
@@ -42,7 +42,7 @@ def test_offsets_are_those_of_bpftool(require):
         body = re.search(rf"STRUCT '{structure}' .*?(?=\n\[)", dump, re.S)[0]
         bits = re.search(rf"'{member}' type_id=\d+ bits_offset=(\d+)", body)[1]
         assert kernel.offset(structure, member) == int(bits) // 8
-    # A member of an unnamed union lies where its union does.
+    # A member of an unnamed union has the offset of the union.
     assert kernel.offset("file", "f_path") > 0
     with pytest.raises(KeyError, match=r"file\.nosuch"):
         kernel.offset("file", "nosuch")

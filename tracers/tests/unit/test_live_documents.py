@@ -1,4 +1,4 @@
-"""The live tools: documented as bpftrace's and BCC's are, and alike where they do the same."""
+"""The live tools are documented like those of bpftrace and BCC, and equal where they overlap."""
 
 import re
 import shutil
@@ -14,12 +14,12 @@ TOOLS = SCRIPTS + CONSOLE
 
 
 def page_of(tool: Path) -> Path:
-    """A script's page keeps the .bt of its name, as bpftrace's do; BCC's tools are bare names."""
+    """Return the man page; as usual, its name has .bt for scripts, and no suffix for BCC tools."""
     return LIVE / "man" / f"{tool.name.removesuffix('.py')}.8"
 
 
 def blocks(script: str) -> list[str]:
-    """The probes of a script with their attach points, comments left out."""
+    """Return the probes of a script with their attach points, without comments."""
     text = re.sub(r"/\*.*?\*/", "", (LIVE / script).read_text(), flags=re.DOTALL)
     return [block.strip() for block in re.findall(r"^(?:tracepoint:.*?)^}", text, re.M | re.S)]
 
@@ -58,7 +58,7 @@ def test_calls_are_entered_alike_in_both_scripts_of_calls():
 @pytest.mark.parametrize("tool", CONSOLE, ids=lambda tool: tool.name)
 def test_every_option_is_in_page_and_example(tool: Path):
     usage = subprocess.run([tool, "-h"], capture_output=True, text=True, check=True).stdout
-    # Options are laid out differently by newer versions of Python.
+    # Newer versions of Python format the options differently.
     example = (LIVE / f"{tool.stem}_example.txt").read_text()
     assert usage.partition("examples:")[2].strip() in example
     page = page_of(tool).read_text()

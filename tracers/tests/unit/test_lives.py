@@ -1,4 +1,4 @@
-"""A tid that is given out again is another thread: with its own numbers, row and losses."""
+"""A reused tid is another thread, with its own row, numbers and losses."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def losses(capture: Capture) -> list[tuple[int, int, int, int]]:
 
 
 def session(story, pid: int, calls: int, counted: int | None = None) -> None:
-    """One short life of a process."""
+    """Add one short life of a process."""
     story.task(FORK, pid, parent_pid=1, parent_tid=1)
     story.seq[pid] = 0
     for _ in range(calls):
@@ -91,7 +91,7 @@ def test_every_life_has_its_row(new_story) -> None:
     story.task(SEEN, 9, path="/spool", comm=b"old")
     story.call(9, "stat", "/spool/x")
     story.task(EXIT, 9, n_calls=1, exit_code=256)
-    story.task(SEEN, 9, path="/spool", comm=b"old")  # the snapshot read it a moment earlier
+    story.task(SEEN, 9, path="/spool", comm=b"old")  # the snapshot had read it just before
     story.task(FORK, 9, parent_pid=3, parent_tid=3, comm=b"new")
     story.seq[9] = 0
     story.call(9, "stat", "/spool/x")

@@ -1,4 +1,4 @@
-"""Every kernel program serves a question, and what is missing decides the answer."""
+"""Every BPF program serves a question, and missing programs decide the answer."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The statistics of the benchmark and its verdicts, on numbers made by hand."""
+"""The statistics of the benchmark and its verdicts, on numbers computed by hand."""
 
 import pytest
 import targets

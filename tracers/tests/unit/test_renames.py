@@ -1,4 +1,4 @@
-"""Names follow renames and inodes; where the kernel contradicts, there is no name."""
+"""Names follow renames and inodes; if the kernel's inode contradicts, there is no name."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_a_hard_link_keeps_its_inode_known(new_story) -> None:
 
 def test_an_inode_number_given_out_again_forgets_its_old_name(new_story) -> None:
     story = new_story()
-    story.name("/spool/old", 50)  # unlinked by somebody who is not recorded
+    story.name("/spool/old", 50)  # unlinked by a process that is not recorded
     story.opened(1, "/spool/young", 3, 50, CREATE)
     story.call(1, "unlink", "/spool/young")
     read(story, 1, STRANGER, 50)
@@ -153,7 +153,7 @@ def test_a_process_lives_as_long_as_its_last_thread(new_story) -> None:
 
 def test_the_snapshot_holds_from_its_own_time_on(new_story) -> None:
     story = new_story()
-    story.call(1, "stat", "x")  # never changed directory before the snapshot: it was there
+    story.call(1, "stat", "x")  # no chdir before the snapshot: the cwd was the same
     story.call(2, "stat", "x")
     story.call(2, "chdir", "elsewhere")
     story.call(2, "stat", "x")
@@ -176,7 +176,7 @@ def test_the_snapshot_holds_from_its_own_time_on(new_story) -> None:
 
 
 def test_a_wrong_working_directory_is_noticed(new_story) -> None:
-    """The kernel tells it when the first call of a thread returned."""
+    """The recorder notes it when the first call of a thread has returned."""
     story = new_story()
     story.name("/spool/one", 10, DIRECTORY)
     story.name("/spool/two", 20, DIRECTORY)
@@ -185,7 +185,7 @@ def test_a_wrong_working_directory_is_noticed(new_story) -> None:
         story.task(SEEN, pid, cwd_dev=7, cwd_ino=ino)
         story.call(pid, "stat", "x")
     story.task(SEEN, 4, path=story.string("/spool/one"))
-    story.task(SEEN, 4, cwd_dev=7, cwd_ino=20)  # after the chdir, as it was the first call
+    story.task(SEEN, 4, cwd_dev=7, cwd_ino=20)  # after the chdir, which was the first call
     story.call(4, "chdir", "/spool/two")
     story.call(4, "stat", "x")
     assert names(story) == [

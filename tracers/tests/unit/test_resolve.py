@@ -44,7 +44,7 @@ def test_relative_to_cwd_and_to_dirfd(story) -> None:
 
 def test_a_directory_is_known_from_above_the_spool_by_its_inode(story) -> None:
     story.call(1, "open", "/spool/queue", 0, 0, ret=8, ino=70, obj_mode=0o40755)
-    # Descriptor 9 was opened on what lies above, where nobody looks.
+    # Descriptor 9 was opened on a directory above the spool, which is not recorded.
     story.call(1, "openat", 9, "queue", 0, 0, ret=3, ino=70, obj_mode=0o40755)
     story.call(1, "openat", 3, "active/x", 0, 0, ret=4)
     story.call(1, "newfstatat", 9, "queue", 0, 0, ino=70, obj_mode=0o40755, dev=0)

@@ -1,4 +1,4 @@
-"""Names hidden afterwards are those that recording with the key would have given."""
+"""Names hidden afterwards are the same as in a recording with the key."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_scrubbing_gives_what_recording_with_the_key_gives(
     kept, hidden, scrubbed = (
         Trace.open(tmp_path / name) for name in ("kept", "hidden", "scrubbed")
     )
-    # Files of equal tables, compared below, may lie otherwise.
+    # Files of equal tables, which are compared below, may have different layouts.
     digests = ("digest", "digests")
     facts = [
         {name: value for name, value in trace.meta.items() if name not in digests}

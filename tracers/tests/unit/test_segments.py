@@ -1,4 +1,4 @@
-"""Segments read alone and joined: numbers go on over a border, nothing is told twice."""
+"""Segments read alone and joined: numbers go on over a border, and no record is repeated."""
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ def test_a_prelude_names_descriptors_and_is_not_in_the_trace(new_story) -> None:
 
 @pytest.fixture
 def two(new_story) -> list[Capture]:
-    """Two segments with one thread; a string, a stack and an absence are in both."""
+    """Return two segments with one thread; a string, a stack and an absence are in both."""
     first, second = new_story(), new_story()
     first.add("task", event=WATCHED, pid=2, tid=2)
     first.call(7, "open", "/spool/a", 0, 0, ret=3)

@@ -1,4 +1,4 @@
-"""Wrong use of record that needs no recorder to be found wrong."""
+"""Wrong use of record that is refused before a recorder starts."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""The start of a recording is found whatever happened while the snapshot was taken."""
+"""The state at the start is found whatever happened while the snapshot was taken."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
 
 
 def open_files(story) -> dict[tuple[int, int], tuple[str, int, bool]]:
-    """Name, position and being deleted of the descriptors at the start."""
+    """Return the descriptors at the start: name, position and whether it is deleted."""
     ids: list[bytes] = []
     columns = resolve(story.end()).state.open_files(lambda path: ids.append(path) or len(ids) - 1)
     names = ("pid", "fd", "path_id", "offset", "deleted")
@@ -22,7 +22,7 @@ def open_files(story) -> dict[tuple[int, int], tuple[str, int, bool]]:
 
 @pytest.fixture
 def story(new_story):
-    """The cut was at 10; what is told is told after it."""
+    """Return a capture with the cut at 10; events that are added come after it."""
     story = new_story()
     story.task(CUT, 0)
     return story

@@ -1,4 +1,4 @@
-"""The start is found whatever the order of changes and of looking at names."""
+"""The state at the start is found in any order of changes and of steps of the walk."""
 
 import random
 from operator import itemgetter
@@ -14,10 +14,10 @@ DIRECTORY = 0o040700
 
 
 class Disk:
-    """A filesystem, changed by calls that are told and walked step by step.
+    """A filesystem that recorded calls change and that is walked step by step.
 
-    Some directories are there before any call, each with another one and a file of which no
-    call tells.
+    Some directories exist before any call, each with another directory and a file that no call
+    uses.
     """
 
     def __init__(self, story, chance: random.Random) -> None:
@@ -47,7 +47,7 @@ class Disk:
         return found
 
     def place(self, *, directory: bool | None = None) -> tuple[str, dict[str, int], str] | None:
-        """Return any name: its path, its directory and itself."""
+        """Return a random name: its path, its directory and the name."""
         names = {path: ino for path, ino in self.names().items() if "kept" not in path}
         if directory is not None:
             names = {p: i for p, i in names.items() if (i in self.directories) == directory}
@@ -58,7 +58,7 @@ class Disk:
         return path, self.directories[names.get(above) or self.names().get(above, 2)], name
 
     def free(self) -> tuple[str, dict[str, int], str]:
-        """Return a name that is not there, with its path and directory."""
+        """Return a name that does not exist, with its path and directory."""
         directories = {"/spool": 2} | {
             path: ino
             for path, ino in self.names().items()
@@ -92,7 +92,7 @@ class Disk:
 
 
 def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
-    """Change and walk by turns; return the names at the cut and the inodes the walk met."""
+    """Change and walk alternately; return the names at the cut and the inodes the walk met."""
     chance = random.Random(seed)
     disk = Disk(story, chance)
     for _ in range(30):
@@ -107,7 +107,7 @@ def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
         links = [i for d in disk.directories.values() for i in d.values()]
         for name, below in list(disk.directories[ino].items()):
             if disk.directories[ino].get(name) != below:
-                continue  # gone since the directory was listed
+                continue  # removed after the directory was listed
             directory = below in disk.directories
             mode = DIRECTORY if directory else 0o100600
             nlink = 1 if directory else links.count(below)
@@ -145,7 +145,7 @@ class Lister:
         self.met: set[int] = set()
 
     def row(self, parent: int, path: str, ino: int) -> int:
-        """Meet a name; return the number of its row."""
+        """Add a name that the walk met; return the number of its row."""
         directory = ino in self.disk.directories
         if not directory or ino not in self.rows:
             links = [i for d in self.disk.directories.values() for i in d.values()]
@@ -158,7 +158,7 @@ class Lister:
         return self.rows[ino]
 
     def step(self) -> None:
-        """List the directory that was wanted first, if it still is where it was."""
+        """List the first directory in the queue, if it still has the same path."""
         path, row, ino = self.wanted.pop(0), self.row(0, "/spool", 2), 2
         above = "/spool"
         for name in path.split("/")[2:]:
@@ -178,7 +178,7 @@ class Lister:
         self.story.seen_in(row, "", 0, 0)
 
     def change(self) -> None:
-        """Make a call; what it used is wanted."""
+        """Make a call; queue the directories that it used."""
         calls = len(self.story.records["syscall"])
         self.disk.change()
         for call in self.story.records["syscall"][calls:]:
@@ -232,7 +232,7 @@ def test_only_names_that_may_have_been_touched_are_followed(new_story) -> None:
     story.call(1, "open", "/spool/box7/tmp/x", O_CREAT | O_EXCL, ret=3, ino=99_999)
     story.call(1, "fsync", 4, ino=11 + 10 * 8)
     state = resolve(story.end()).state
-    # "tmp" is a name that a call uses, and box8 is where one got to.
+    # A call uses the name "tmp", and a call reached box8.
     followed = {"", "box7", "box7/tmp", "box8", "box8/cur", "box8/tmp"}
     assert len(state.quiet.rows) == 4001 - len(followed)
     assert len(story.tree()) == 4001

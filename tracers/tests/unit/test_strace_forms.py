@@ -1,4 +1,4 @@
-"""Files that strace writes with other options than the recommended ones."""
+"""Files that strace writes with options other than the recommended ones."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_each_form_gives_the_same_calls(imported, calls, form: str, how: str) ->
 
 
 def test_calls_of_several_threads_stay_in_the_order_of_lines(imported, calls) -> None:
-    """Times of whole seconds, or none: durations are kept, and nothing overlaps that did not."""
+    """With times of whole seconds, or none, durations are kept, and no overlaps are added."""
     lines = [
         '70 16:02:01 openat(AT_FDCWD, "/spool/a", O_WRONLY|O_CREAT, 0600) = 3 <0.400000>',
         '71 16:02:01 stat("/spool/a", {st_mode=S_IFREG|0600, st_size=0, ...}) = 0 <0.000010>',
@@ -88,7 +88,7 @@ def test_midnight(imported, calls, tmp_path: Path) -> None:
 
 
 def test_files_of_both_sides_of_midnight_are_laid_side_by_side(imported, calls) -> None:
-    """One ended before midnight, one began after it; their own times tell neither."""
+    """One file ends before midnight, one begins after it; their times do not show that."""
     longest = "".join(
         f'{time} stat("/spool/x", 0x7ff) = -1 ENOENT (No such file or directory)\n'
         for time in ("23:50:00.000000", "23:59:00.000000", "00:20:00.000000")
@@ -145,7 +145,7 @@ def test_beginnings_and_ends_that_are_cut_and_words_between(imported, calls) -> 
         (70, "openat"), (70, "clone"), (72, "mkdir"), (70, "write"),
     ]  # fmt: skip
     facts = trace.meta["imported"]
-    # The cut lines, and that of strace which says more than it does today.
+    # The cut lines, and a message of an old strace in another form.
     assert facts["not_understood"] == 3
     assert not trace.meta["complete"]
     lives = {row["tid"]: row for row in trace.table("threads").to_pylist()}

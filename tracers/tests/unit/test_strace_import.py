@@ -12,7 +12,7 @@ from spoolscope.traces.trace import Trace
 
 
 def timed(*lines: str, tid: str = "", first: int = 0) -> str:
-    """Lines a millisecond apart."""
+    """Return lines with times a millisecond apart."""
     return "".join(f"{tid}1700000000.{first + i:03}000 {line}\n" for i, line in enumerate(lines))
 
 
@@ -119,7 +119,7 @@ def test_what_was_open_before_is_told_by_its_path(imported, calls) -> None:
     trace = imported({"log.70": text})
     files = trace.table("open_files").to_pylist()
     assert [(row["fd"], row["obj_mode"] & 0o170000) for row in files] == [(7, 0), (8, 0o040000)]
-    # The unlink came before anything told the working directory, which was that from the start.
+    # The unlink came before a call showed the working directory, which was the same from the start.
     assert [row["path"] for row in calls(trace)] == ["bob/index", "bob/cur", "bob/old", "bob/new"]
     assert trace.meta["imported"]["unplaced"] == 0
     assert trace.meta["complete"]
@@ -181,7 +181,7 @@ def test_threads_share_what_their_process_has_open(imported, calls) -> None:
 
 
 def test_nobody_knows_who_wrote_first_of_two_at_once(imported, calls) -> None:
-    """At once is also what begins a little later: printed times end calls too early."""
+    """A call that begins a little later is concurrent, too: printed times end calls too early."""
 
     def line(tid: int, at: int, text: str) -> str:
         return f"{tid} 1700000000.{at:06} {text}\n"
@@ -254,7 +254,7 @@ def test_garbage_after_a_good_beginning(imported) -> None:
 
 
 DELETED = ["7</spool/idx>(deleted)", "7</spool/idx (deleted)>"]
-"""As strace writes it since 5.19, and before."""
+"""A deleted file as strace prints it since 5.19, and before."""
 
 
 @pytest.mark.parametrize("held", DELETED)
@@ -280,7 +280,7 @@ def test_a_file_that_lost_its_name_before_the_start(imported, calls, held: str) 
 
 
 def test_versions_of_a_file_that_had_one_name(imported, calls) -> None:
-    """What has the same number in two processes was inherited: one file."""
+    """A descriptor with the same number in two processes was inherited: one file."""
     stat = "{{st_mode=S_IFREG|0600, st_size={}, ...}}) = 0 <0.000010>"
     first = timed(
         "fstat(7</spool/idx>(deleted), " + stat.format(700),
@@ -302,7 +302,7 @@ def test_directories_that_lost_their_names_before_the_start(imported, calls) -> 
     assert [row["path"] for row in calls(trace)] == ["gone/a", "gone"]
     files = trace.table("open_files").to_pylist()
     assert [(row["fd"], row["obj_mode"] >> 12, row["deleted"]) for row in files] == [(8, 4, True)]
-    # A name below a working directory that has none is nobody's.
+    # A name relative to a deleted working directory has no path.
     assert trace.meta["imported"]["unplaced"] == 1
 
 
@@ -342,7 +342,7 @@ def test_a_file_without_a_name_is_not_its_directory(imported, calls) -> None:
 def test_what_was_open_before_need_not_be_a_directory_to_be_looked_at(
     imported, kind: str, mode: int
 ) -> None:
-    """glibc's fstat is newfstatat without a name."""
+    """glibc's fstat is a newfstatat without a name."""
     stat = f"{{st_mode={kind}, st_size=5, ...}}"
     text = timed(f'newfstatat(7</spool/box>, "", {stat}, AT_EMPTY_PATH) = 0 <0.000010>')
     trace = imported({"log.70": text})
@@ -385,7 +385,7 @@ def test_a_number_that_was_there_and_is_given_again(imported, calls) -> None:
 def test_what_was_open_is_that_of_who_had_the_number_then(
     imported, calls, call: str, pid: int
 ) -> None:
-    """The second 71 has what 70 had open: it cannot know that 71 had a descriptor 3, too."""
+    """The second process 71 inherits from 70; descriptor 3 of the first 71 must not matter."""
     parent = timed(*["sync() = 0 <0.000005>"] * 10, f"{call} = 71 <0.000050>")
     before = timed('read(3</spool/a>, ""..., 5) = 5 <0.000005>', *ENDED, first=1)
     after = timed('read(3</spool/b>, ""..., 5) = 5 <0.000005>', first=15)
@@ -436,7 +436,7 @@ def test_a_number_of_a_pid_namespace_that_somebody_else_has(imported) -> None:
     ("first", "lost"), [('execve("/bin/sh", ["sh"], 0x7ff) = 0', 1), ("getuid() = 0", 0)]
 )
 def test_threads_that_come_late(imported, first: str, lost: int) -> None:
-    """Who was there may do nothing for long; but of a command of strace's all were made."""
+    """An old thread may make no call for long; but if strace began the command, all are new."""
     opened = 'openat(AT_FDCWD, "/spool/box", O_RDWR) = 3</spool/box> <0.000005>'
     trace = imported({"log.70": timed(first, opened), "log.71": timed(opened, first=9)})
     assert trace.meta["imported"]["without_parent"] == lost

@@ -198,7 +198,7 @@ def test_access_acls() -> None:
     mode = f'"\\2\\0\\0\\0\\1\\0\\6\\0{nobody}\\4\\0\\4\\0{nobody} \\0\\1\\0{nobody}"'
     assert read(f"fsetxattr(3, {name}, {mode}, 28, 0) = 0").args[2] == ACL_TOLD | 0o641
     assert read(f"fsetxattr(3, {name}, {mode}..., 36, 0) = 0").args[2] == 0
-    wrong = mode.replace("\\4\\0\\4", "\\10\\0\\4")  # a named group in place of the own
+    wrong = mode.replace("\\4\\0\\4", "\\10\\0\\4")  # a named group instead of the owning one
     assert read(f"fsetxattr(3, {name}, {wrong}, 28, 0) = -1 EINVAL (I)").args[2] == 0
     assert read(f'fsetxattr(3, "user.n", {mode}, 28, 0) = 0').args[2] == 0
     assert read(f'fsetxattr(3, {name}, "\\2\\0\\0\\0", 4, 0) = 0').args[2] == 0
@@ -216,4 +216,4 @@ def test_every_word_of_the_table_is_read_or_left_alone_on_purpose() -> None:
     from spoolscope.tracers.strace.members import _READERS
 
     words_of_table = {word for call in CALLS.values() for word in call.args}
-    assert words_of_table - set(_READERS) == {"_", "ns"}  # which only the kernel tells
+    assert words_of_table - set(_READERS) == {"_", "ns"}  # strace does not print these

@@ -1,4 +1,4 @@
-"""What a traced program mounts below the root is none of it, nor what it opens there."""
+"""Mounts of a traced program below the root, and files opened there, do not count as spool."""
 
 ELSEWHERE = 1 << 9
 LINES = """

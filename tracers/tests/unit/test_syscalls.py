@@ -1,4 +1,4 @@
-"""Columns of the calls that are not just copied."""
+"""Columns of calls that are computed, not just copied."""
 
 import errno
 
@@ -54,7 +54,7 @@ def test_only_an_access_acl_has_a_mode(new_story) -> None:
     story.call(1, "fsetxattr", 3, 0, ACL_TOLD | 0o640, 28, 0, path2="system.posix_acl_access")
     story.call(1, "fsetxattr", 3, 0, ACL_TOLD, 28, 0, path2="system.posix_acl_access")
     story.call(1, "fsetxattr", 3, 0, 0, 28, 0, path2="user.n")
-    pointer = 0x7FFD_1234_1ABC  # as recorders before had it
+    pointer = 0x7FFD_1234_1ABC  # as in captures of older recorders
     story.call(1, "fsetxattr", 3, 0, pointer, 28, 0, path2="user.n")
     capture = story.end()
     [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)

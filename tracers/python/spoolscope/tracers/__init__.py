@@ -1,1 +1,1 @@
-"""Capture: from the kernel to a trace directory."""
+"""Recording: from the kernel to a trace directory."""

@@ -13,12 +13,12 @@ class Aliases:
         self._depths = sorted({alias.count(b"/") for alias in self._real}, reverse=True)
 
     def outside(self, tops: tuple[bytes, ...]) -> "Aliases":
-        """Return those that lie below none of some directories, given with a slash at the end."""
+        """Return the aliases that are not below the given directories, which end with a slash."""
         kept = (name for name in self._real if not name.startswith(tops))
         return Aliases({"aliases": {os.fsdecode(n): os.fsdecode(self._real[n]) for n in kept}})
 
     def real(self, path: bytes) -> bytes:
-        """Return a path as it reads below the spool's mount point; the longest alias counts."""
+        """Return a path with an alias at its start replaced; the longest alias counts."""
         if not self._depths:
             return path
         ends = [i for i, byte in enumerate(path) if byte == b"/"[0]]

@@ -1,4 +1,4 @@
-"""What this machine can record, and replay on: found out by trying."""
+"""Checks of what this machine can record, and replay on; each check is a trial."""
 
 import json
 import os
@@ -26,9 +26,9 @@ class Finding:
 
     Attributes:
         name: What was tried.
-        ok: It works.
-        detail: What was found, or why it does not work and what mends it.
-        needed: Without it no recording is possible.
+        ok: The trial succeeded.
+        detail: What was found, or why it does not work and how to mend it.
+        needed: No recording is possible without it.
     """
 
     name: str
@@ -73,7 +73,7 @@ def _survey() -> tuple[dict[str, Any], str]:
 
 
 def _refused(survey: dict[str, Any]) -> str:
-    """The first of the programs that no recording can do without."""
+    """Return a message about the first refused BPF program that every recording needs."""
     name, why = next((n, w) for n, w in survey["missing"].items() if n in survey["required"])
     return f"the kernel refuses {name}: {why}"
 
@@ -83,7 +83,7 @@ def _tier(tier: str) -> str:
 
 
 def _kallsyms() -> Finding:
-    """Without addresses in kallsyms stacks have no names and causes stay unexplained."""
+    """Check that kallsyms has addresses: without them stacks have no names, waits no causes."""
     try:
         with Path("/proc/kallsyms").open() as lines:
             visible = int(next(lines).split()[0], 16) != 0

@@ -1,10 +1,10 @@
-"""What asked for a commit where no recorded call did, by its stack."""
+"""Kinds of tasks that ask for a commit outside recorded calls, recognised by their stacks."""
 
 import numpy as np
 
 from spoolscope.traces.capture import Capture
 
-# By any of these frames; the first that fits.
+# A stack with any of these frames is of the kind; the first kind that fits counts.
 ASKERS = {
     "timer": (
         "commit_timeout", "call_timer_fn", "xfs_log_worker",  # the first ends in a tail call
@@ -18,7 +18,7 @@ ASKERS = {
 
 
 class Askers:
-    """Tells what asked for a commit: a recorded call, or a task in none, by its stack."""
+    """Classifies what asked for a commit: a recorded call, or else a task, by its stack."""
 
     def __init__(self, capture: Capture) -> None:
         self._stacks = {

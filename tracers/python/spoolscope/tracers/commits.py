@@ -1,4 +1,4 @@
-"""The commits table: what journals did, from the event stream of each filesystem."""
+"""The commits table, made from the journal events of each filesystem."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _COLUMNS = [c.name for c in COMMITS.columns]
 
 
 def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
-    """Put commits together from journal events, in time order."""
+    """Return the columns of the commits table, each commit put together from its events."""
     journal = capture.records["journal"]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
     seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
@@ -64,7 +64,7 @@ def _name_trigger(commit: Commit, event: np.void, seq: int, kind: str) -> None:
 
 
 def _name_holder(commit: Commit, handles: list[tuple[np.void, int]], locking: int) -> None:
-    """Handles that ended while the commit was waiting for them, in time order: the last counts."""
+    """Note the last of the handles that ended while the commit waited for them, as its holder."""
     commit["handles"] = len(handles)
     if handles:
         event, seq = handles[-1]
@@ -75,10 +75,10 @@ def _name_holder(commit: Commit, handles: list[tuple[np.void, int]], locking: in
 
 
 class Jbd2:
-    """ext3 and ext4: phases from tracepoints, the trigger from who woke the thread.
+    """ext3 and ext4: tracepoints give the phases; the waker of the thread is the trigger.
 
-    A commit asked for while another runs needs no waking: kjournald2 goes on by itself. Then
-    the first call that was already waiting across the end of the previous commit asked for it.
+    A commit that is requested while another one runs needs no wakeup: kjournald2 goes on by itself.
+    Then the trigger is the first call that was waiting across the end of the previous commit.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -126,7 +126,7 @@ class Jbd2:
         return commits
 
     def _asks(self, event: np.void) -> bool:
-        """Tell a request from a waking that only hands over a lock or ends an I/O."""
+        """Return whether a wakeup asks for a commit; others hand over a lock or end an I/O."""
         return int(event["stack"]) in self._asking or self._askers.kind(event, -1) == "timer"
 
     def _finished(self, event: np.void, times: dict[int, int], end: int) -> Commit:
@@ -146,7 +146,7 @@ class Jbd2:
             event, seq = wake
             kind = self._askers.kind(event, seq)
             if self._askers.kind(event, -1) == "timer":
-                commit["trigger"] = "timer"  # it interrupted whichever task was running
+                commit["trigger"] = "timer"  # an interrupt: the task that was running is no trigger
             else:
                 _name_trigger(commit, event, seq, kind)
             return
@@ -177,10 +177,10 @@ def _call_ends(capture: Capture) -> dict[tuple[int, int], int]:
 
 
 class Xfs:
-    """One commit per log write: from syncing an iclog to its completion.
+    """xfs: one commit per log write, from the sync of an iclog to its completion.
 
-    The task that syncs it within its own call triggered it, or else who last forced the log, if
-    that call still waits.
+    The trigger is the task that syncs the iclog within its own call, or else the task that last
+    forced the log, if its call still waits.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -212,15 +212,15 @@ class Xfs:
         return commits
 
     def _waits(self, force: np.void, seq: int, now: int) -> bool:
-        """Tell whether who forced the log is still at it; of a task in no call it is not known."""
+        """Return whether the call that forced the log still runs; true of a task in no call."""
         return seq < 0 or self._call_ends.get((int(force["tid"]), int(force["call_ns"])), 0) >= now
 
 
 class Btrfs:
-    """An fsync commits log trees within its own call; a transaction commit reports its end.
+    """btrfs: an fsync commits a log tree in its call; a transaction commit reports its end.
 
-    When a commit began, its own thread's absences tell: it was in one outside
-    btrfs_commit_transaction before. Without any such absence the begin is that of the writing.
+    The start of a commit follows from the absences of its thread from the CPU: it is after the last
+    one outside btrfs_commit_transaction. Without absences inside, it is the start of the writing.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -266,7 +266,7 @@ class Btrfs:
         return commit
 
     def _began(self, event: np.void) -> int:
-        """First moment at which the thread is known to have been committing, at the latest now."""
+        """Return the first time at which the thread is known to commit, or that of the event."""
         low, high = np.searchsorted(self._switches["tid"], [event["tid"], int(event["tid"]) + 1])
         own = self._switches[low:high]
         own = own[(own["in_ns"] <= event["ts_ns"]) & (own["call_ns"] == event["call_ns"])]

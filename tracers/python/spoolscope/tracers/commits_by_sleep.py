@@ -1,9 +1,10 @@
-"""Commits without a recorded tracepoint: the sleeps of committing or waiting threads show them.
+"""Commits without a recorded tracepoint, found by the sleeps of threads.
 
 jfs and reiserfs have no tracepoints at all. A commit of reiserfs, a checkpoint of f2fs and a
-segment of nilfs2 begin with the first sleep in them, or when the thread that does them wakes up,
-and end with the last one: what ran on a CPU before and after is left out. Writes of the log of
-jfs end in interrupts: one is as long as those that it woke together had slept since the one before.
+segment of nilfs2 begin with the first sleep inside them, or with the wakeup of the thread that
+does them, and end with the last sleep: time on a CPU before and after it is left out. Writes of
+the log of jfs end in interrupts: a write lasts as long as the threads that it woke together had
+slept, but begins at the earliest at the end of the write before.
 """
 
 from collections.abc import Iterator
@@ -18,19 +19,19 @@ from spoolscope.traces.capture import Capture, Records
 Commit = dict[str, Any]
 LOCKS = ("mutex_lock", "__mutex_lock", "rwsem_down", "down_write", "down_read", "f2fs_down")
 TOGETHER_NS = 500_000
-"""Of 2,830 gaps between wakings of those who waited for the log of jfs (6.1 and 6.12, emulated) 922
-were of at most 0.2 ms, 1,811 of over 1 ms, and 97 between."""
+"""2,830 gaps between wakeups of threads that waited for the log of jfs were measured (6.1 and
+6.12, emulated): 922 were at most 0.2 ms long, 1,811 over 1 ms, and 97 between."""
 
 
 class Work(NamedTuple):
-    """How commits of one kind are recognised.
+    """A kind of commit, and how it is recognised.
 
     Attributes:
         kind: As in the table of commits.
         fstype: The filesystem.
-        inside: Functions that do the commit. Who takes a lock right in one of them waits for
-            somebody else who does.
-        thread: How the name of the kernel thread begins that does nothing else; "" there is none.
+        inside: Functions that do the commit. A thread that takes a lock directly in one of them
+            waits for another thread that does it.
+        thread: Prefix of the name of the kernel thread that only does this; "" if there is none.
     """
 
     kind: str
@@ -53,7 +54,7 @@ JFS_GROUP, JFS_WAIT = "jfs_log_write", "lmGroupCommit"
 
 
 class BySleep:
-    """Finds them in the absences of threads from the CPU."""
+    """Finds commits in the absences of threads from the CPU."""
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
@@ -87,7 +88,7 @@ class BySleep:
             yield from self._runs(work, self._switches[own & asleep], inside[own & asleep])
 
     def _doing(self, work: Work) -> list[int]:
-        """Return the stacks of threads that commit, and do not wait for another that does."""
+        """Return the stacks of threads that commit, without those that wait for a commit."""
         stacks = self._capture.stacks_with(*work.inside).tolist()
         return [stack for stack in stacks if not self._waits(stack, work)]
 
@@ -100,12 +101,12 @@ class BySleep:
         return before.startswith((*LOCKS, "schedule"))
 
     def _runs(self, work: Work, sleeps: Records, inside: Any) -> Iterator[Commit]:
-        """Join the sleeps of one commit: no other sleep of that thread, and no other call, between.
+        """Join the sleeps of a thread in one call to a commit, if no other sleep is between them.
 
         Args:
             work: What is done.
-            sleeps: Of one thread, in time order.
-            inside: Which of them are in the work.
+            sleeps: Sleeps of one thread, in time order.
+            inside: For each sleep, whether it is in the work.
         """
         calls = sleeps["call_ns"]
         goes_on = inside[1:] & inside[:-1] & (calls[1:] == calls[:-1])
@@ -158,7 +159,7 @@ class BySleep:
         }
 
     def _by_waker(self, sleep: np.void) -> Commit:
-        """Return the thread whose waking ended the sleep before; an interrupt is a timer."""
+        """Return the thread that ended the sleep as trigger; an interrupt counts as timer."""
         if WAKERS[sleep["waker"]] != "task":
             return {"trigger": "timer"}
         (seq,) = self._calls.seq(sleep["waker_tid"][None], sleep["waker_call_ns"][None]).tolist()

@@ -1,7 +1,7 @@
 """The names that calls were looking up when they went to sleep.
 
-The recorder says in which string of the call a name stands and where in it; here that becomes a
-path: the name in the directory that was searched.
+The recorder states the string of the call that holds a name, and the position in it; here that
+becomes a path: the name in the directory that was searched.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from spoolscope.traces.capture import Capture, Records
 
 Int = npt.NDArray[np.int64]
 STRINGS = np.array(["none", "path", "path2", "link"], object)
-"""enum spsc_name_of."""
+"""Names of enum spsc_name_of."""
 PATH, PATH2 = 1, 2
 
 
@@ -31,17 +31,17 @@ class Paths(Protocol):
 def looked_up(
     capture: Capture, switches: Records, calls: Int, dir_id: Int, paths: Paths
 ) -> tuple[Int, npt.NDArray[np.object_]]:
-    """Return which name each absence was looking up, and where the call has it.
+    """Return the name that was looked up in each absence, and the string of the call that has it.
 
     Args:
         capture: The capture.
         switches: Absences of its calls.
-        calls: Row of each one's call, -1 none.
-        dir_id: Path id of the directory that each had reached, -1 unknown.
-        paths: Takes the names that are new.
+        calls: Row of the call of each absence, -1 if there is none.
+        dir_id: Path id of the directory that each lookup had reached, -1 if unknown.
+        paths: Table of paths; new names are added.
 
     Returns:
-        Path ids, -1 unknown; and STRINGS, "none" where nothing was being looked up.
+        Path ids, -1 if unknown; and values of STRINGS, "none" where no name was looked up.
     """
     of = switches["name_of"].clip(0, len(STRINGS) - 1)
     of = np.where((calls >= 0) & (dir_id >= 0), of, 0)
@@ -50,7 +50,7 @@ def looked_up(
     rows = capture.records["syscall"][calls[told]]
     first = of[told] == PATH
     text = np.where(first, rows["path"], rows["path2"])
-    # The kernel counts in the path that the caller passed.
+    # The kernel's position is relative to the path that the caller passed.
     at = switches["name_at"][told] + np.where(first, rows["longer"], rows["longer2"])
     keys = np.column_stack([text, at, switches["name_bytes"][told], dir_id[told]]).astype(np.int64)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
@@ -72,7 +72,7 @@ def component(path: bytes, at: int, length: int) -> bytes | None:
 
     A path may have changed, or be known in part only, when it was recorded.
     """
-    if at < 0:  # in the part that was written otherwise
+    if at < 0:  # in the beginning of the path, which was recorded in another form
         return None
     name = path[at : at + length]
     around = path[at - 1 : at] + path[at + length : at + length + 1]

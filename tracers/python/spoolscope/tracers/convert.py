@@ -46,7 +46,7 @@ DISK_FULL = "disk full"
 
 
 PHASES = {"reading the capture": 1, "following names": 12, "writing calls": 3, "writing tables": 4}
-"""Phases of a conversion, and how long they take against each other."""
+"""Phases of a conversion, and their relative lengths."""
 
 
 def convert(
@@ -59,11 +59,11 @@ def convert(
     """Write the trace directory of a capture and return its meta.
 
     Args:
-        segments: What spoolscope-record wrote; several are consecutive ones, oldest first.
+        segments: Files of spoolscope-record; several are consecutive segments, oldest first.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: What a recorder said when it was frozen at the end of these segments.
-        progress: Called with the phase and the share of all that is done.
+        frozen: Message of a recorder that was frozen at the end of these segments.
+        progress: Called with the phase and the share of the work that is done.
 
     Raises:
         SpoolscopeError: a segment cannot be read, or its records contradict one another.
@@ -71,7 +71,7 @@ def convert(
     try:
         return _convert(segments, trace, hiding, frozen, progress)
     except (ArithmeticError, LookupError, ValueError) as error:
-        # A capture is untrusted: its checksums tell of damage, not of what somebody made up.
+        # A capture is untrusted: its checksums detect damage, but not forged content.
         raise SpoolscopeError(
             f"the records of {segments[0]} contradict one another: {type(error).__name__}: {error}",
             remedy="record again, or report it if spoolscope-record wrote it",
@@ -106,9 +106,9 @@ def write(
         capture: The capture; its calls are renumbered.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
-        frozen: What a recorder said when it was frozen at the end of these segments.
+        frozen: Message of a recorder that was frozen at the end of these segments.
         blocks: Block events recorded beside it.
-        progress: Called with the phase and the share of all that is done.
+        progress: Called with the phase and the share of the work that is done.
     """
     show = Phases(progress, PHASES)
     lives = continue_numbering(capture)
@@ -121,7 +121,7 @@ def write(
     def inodes() -> Inodes:
         return Inodes(capture, resolved, names.id, names.device)
 
-    # One table after the other is made and written, the largest in parts: memory stays small.
+    # Tables are made and written one by one, the largest in parts, so that memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
         "segments": lambda: events.segment_columns(capture, comms, inodes(), names),
         "samples": lambda: events.sample_columns(capture),
@@ -170,13 +170,13 @@ def write(
 
 
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
-    """Hide what is private, judged by all names that the tables may have, before one is written."""
+    """Return what hides private names; it sees all names of the tables before any is written."""
     mounts = [spool["mount"].encode() for spool in capture.meta.get("spools", [])]
     below = tuple(mount.rstrip(b"/") + b"/" for mount in mounts)
     quiet = resolved.state.quiet.telling(all_of_them=b"/" in mounts)
     paths = chain(resolved.paths, resolved.state.named()[2], quiet)
     on_spool = (path for path in paths if path.startswith(below))
-    # Names that calls looked up in directories of the spool; programs to run may lie elsewhere.
+    # Relative names that calls looked up may lie on the spool; those of execve may lie elsewhere.
     calls = capture.records["syscall"]
     calls = calls[~np.isin(calls["call"], [CALLS[name].id for name in ("execve", "execveat")])]
     told = np.unique(np.concatenate([calls["path"], calls["path2"]])).tolist()
@@ -191,7 +191,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
     end = native.get("end_mono_ns", _last(capture))
     on_purpose = losses["kind"] == "shed"
     shed, lost = (int(np.sum(losses["n"][which])) for which in (on_purpose, ~on_purpose))
-    counted = int(native.get("lost_records", {}).get("1", 0))  # perhaps located elsewhere
+    counted = int(native.get("lost_records", {}).get("1", 0))  # perhaps located in another segment
     whole = capture.closed and capture.bytes_unread == 0 and native.get("ended") != DISK_FULL
     whole &= native.get("imported", {}).get("whole", True)
     return {
@@ -254,7 +254,7 @@ def _unjudged(native: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _snapshot(native: dict[str, Any]) -> dict[str, Any]:
-    """How much of the tree was looked at."""
+    """Return ``snapshot`` of meta.json: how much of the tree was read."""
     kind = native.get("snapshot", "full") if native.get("tree") else "none"
     kind = kind if native.get("snapshot_whole", True) else "partial"
     read = {"read_bytes": native.get("snapshot_read_bytes")} if kind in ("full", "partial") else {}
@@ -262,13 +262,13 @@ def _snapshot(native: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last(capture: Capture) -> int:
-    """Latest time in a capture whose recorder did not say when it ended."""
+    """Return the latest time in a capture; used if the recorder did not write its end."""
     calls, tasks = capture.records["syscall"]["end_ns"], capture.records["task"]["ts_ns"]
     return max([capture.start_mono_ns, *(int(a.max()) for a in (calls, tasks) if len(a))])
 
 
 def _drift(capture: Capture) -> int | None:
-    """How far CLOCK_REALTIME moved against CLOCK_MONOTONIC while recording."""
+    """Return how far CLOCK_REALTIME moved against CLOCK_MONOTONIC during the recording."""
     native = capture.meta
     if "end_real_ns" not in native:
         return None

@@ -26,7 +26,7 @@ def edge(
         device: Device of the spool that each path id lies on, 0 outside.
 
     Returns:
-        None if every spool is a whole filesystem: nothing crosses its edge.
+        The counts; None if every spool is a whole filesystem, whose edge nothing crosses.
     """
     parts = [int(s["dev"]) for s in capture.meta.get("spools", []) if s.get("part")]
     if not parts:

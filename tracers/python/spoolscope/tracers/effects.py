@@ -1,4 +1,4 @@
-"""What a call did to names, descriptors and working directories."""
+"""Effects of calls on names, descriptors and working directories."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,9 +92,9 @@ class Row(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A call that returned, with the names it used: of its paths, or behind its descriptor.
+    """A call that returned, with the names of its paths or of its descriptor.
 
-    ``way`` is the first, if it led to another filesystem, mounted below a spool.
+    ``way`` is the first path as walked, if it led to another filesystem mounted below a spool.
     """
 
     space: Namespace
@@ -108,7 +108,7 @@ class Done(NamedTuple):
 
 
 def apply(done: Done) -> None:
-    """Apply what a call did; one that failed did nothing, but close() always closes."""
+    """Apply the effects of a call; a failed call has none, except that close() always closes."""
     if (done.row.ret >= 0 or done.shape.name == "close") and (
         effect := _EFFECTS.get(done.shape.name)
     ):
@@ -135,7 +135,7 @@ def _opened(done: Done) -> None:
         node = done.space.opened(done.path, key, creates=creates, exclusive=creates and exclusive)
     if row.obj_mode & S_IFMT == S_IFDIR and node.children is None:
         node.children = {}
-    # Its own description, told apart from the recorder's numbers (32 bits) by its sign.
+    # Number of the open file description; the recorder's own numbers (32 bits) are not negative.
     own = -1 - row.position
     fds[row.ret] = OpenFile(node, key, bool(flags & O_CLOEXEC), flags, row.obj_mode, own)
 
@@ -212,7 +212,7 @@ def _linked(done: Done) -> None:
     if done.path2 is None:
         return
     key: Key | None = None
-    if done.node is not None:  # AT_EMPTY_PATH: what the descriptor stands for
+    if done.node is not None:  # AT_EMPTY_PATH: the file of the descriptor
         file = done.process.fds.get(signed(done.row.args[done.shape.dirfd]))
         key = file.key if file else None
     elif done.path is not None and (node := done.space.find(done.path)) is not None:

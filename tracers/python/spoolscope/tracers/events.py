@@ -15,8 +15,8 @@ BLOCKED, PREEMPTED = 1, 2
 WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
 # include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
 OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
-# block/blk-core.c: errno of a blk_status_t, what block_rq_complete gives since v5.16 where it was
-# an errno before; -EIO for those above, whose numbers moved.
+# block/blk-core.c: errno of each blk_status_t. block_rq_complete has a blk_status_t since v5.16,
+# an errno before. Values above these changed between versions and become -EIO.
 STATUS_ERRNO = -np.array([0, 95, 110, 28, 67, 121, 52, 61, 84, 12, 5, 78, 11, 16, 5], np.int32)
 LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
@@ -27,7 +27,7 @@ Int = npt.NDArray[np.int64]
 
 
 class CallIndex:
-    """Finds the seq of the call that a thread was in, given the call's start."""
+    """Finds the seq of a call by its thread and its start."""
 
     def __init__(self, calls: Records) -> None:
         self._starts = np.unique(calls["start_ns"])
@@ -70,9 +70,9 @@ class CallIndex:
 
 
 def segment_columns(capture: Capture, comms: Comms, inodes: Inodes, paths: Paths) -> Columns:
-    """Expand each absence from the CPU into blocked + runq, or preempted.
+    """Return the columns of segments: an absence becomes blocked + runq, or preempted.
 
-    Absences of calls that turned out not to be on a spool have no call and are dropped.
+    Absences in calls that turned out not to be on a spool have no recorded call and are dropped.
     """
     index = CallIndex(capture.records["syscall"])
     switches = capture.records["switch"]
@@ -138,7 +138,7 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes, paths: Paths
 
 
 def _holders(rows: Records, start: Int, comms: Comms, *, of_cpu: bool) -> Columns:
-    """Who had the CPU that was waited for, and when; with held_ns 0 nobody is known."""
+    """Return the task that had the awaited CPU, and when; held_ns is 0 if no task is known."""
     return {
         "held_pid": rows["held_pid"].astype(np.int32),
         "held_tid": rows["held_tid"].astype(np.int32),
@@ -149,7 +149,7 @@ def _holders(rows: Records, start: Int, comms: Comms, *, of_cpu: bool) -> Column
 
 
 def sample_columns(capture: Capture) -> Columns:
-    """One row per sample of a call on a spool that was running at that moment."""
+    """Return one row per sample in which a call on a spool was running."""
     samples = capture.records["sample"]
     calls = capture.records["syscall"]
     seq = CallIndex(calls).seq(samples["tid"], samples["call_ns"])
@@ -166,7 +166,7 @@ def sample_columns(capture: Capture) -> Columns:
 
 
 def stack_columns(capture: Capture) -> Columns:
-    """One row per frame; row 0 of the stacks is the empty stack and left out."""
+    """Return one row per frame; row 0 of the stacks is the empty stack and left out."""
     ids, depths = np.nonzero(capture.stacks)
     addresses = capture.stacks[ids, depths]
     names = [capture.symbols.get(a, f"0x{a:x}") for a in addresses.tolist()]
@@ -179,7 +179,7 @@ def stack_columns(capture: Capture) -> Columns:
 
 
 def block_columns(capture: Capture, comms: Comms) -> Columns:
-    """One row per completed block request."""
+    """Return one row per completed block request."""
     block = capture.records["block"]
     seq = CallIndex(capture.records["syscall"]).seq(block["tid"], block["call_ns"])
     flags = block["cmd_flags"].astype(np.int64)
@@ -214,7 +214,7 @@ def block_columns(capture: Capture, comms: Comms) -> Columns:
 
 
 def _limited_groups(capture: Capture, comms: Comms) -> npt.NDArray[np.object_]:
-    """Name the control group of every request that a limit held back."""
+    """Return the control group of every request that a limit held back."""
     names = {int(number): name for number, name in capture.meta.get("io_cgroups", {}).items()}
     known = {
         number: group(names[number].encode(errors="surrogateescape"), comms)

@@ -1,4 +1,4 @@
-"""The faults table: what programs read and wrote through mappings of spool files."""
+"""The faults table: reads and writes of programs through mappings of spool files."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ Int = npt.NDArray[np.int64]
 
 
 def fault_columns(capture: Capture, inodes: Inodes) -> dict[str, Any]:
-    """One row per page fault, put together from its steps.
+    """Return one row per page fault, put together from its steps.
 
-    A step of looking for the page that is followed by another one means that the kernel had to
-    let go of its locks and try again: it counts such a fault as major.
+    If a step that looks for the page is followed by another such step, the kernel had to release
+    its locks and try again: it counts such a fault as major.
     """
     steps = capture.records["fault"]
     steps = steps[np.lexsort((steps["ts_ns"], steps["tid"]))]
@@ -37,7 +37,7 @@ def fault_columns(capture: Capture, inodes: Inodes) -> dict[str, Any]:
         return found
 
     def last(where: npt.NDArray[np.bool_], member: str) -> Int:
-        """The member of the last such step of each fault, -1 without one."""
+        """Return the member of the last such step of each fault, -1 without one."""
         found = np.full(len(at), -1, np.int64)
         found[group[where]] = steps[member][where].astype(np.int64)
         return found

@@ -1,4 +1,4 @@
-"""What froze a flight recorder, as meta.json tells it."""
+"""The cause for which a flight recorder was frozen, in the form of meta.json."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,9 +18,9 @@ def frozen_meta(
 
     Args:
         capture: The window that was frozen.
-        event: What the recorder said: ``why``, ``rule``, and what broke it.
+        event: Message of the recorder: ``why``, ``rule``, and what broke the rule.
         meta: The rest of meta.json: start_ns, duration_ns.
-        inodes: Names files.
+        inodes: Returns the names of files by inode.
     """
     shift = capture.start_real_ns - capture.start_mono_ns
 

@@ -1,6 +1,6 @@
-"""Names as they were given, where they tell more than which file is meant.
+"""Paths as the caller gave them, where the form changes the result of the call.
 
-``f/../g`` is found only if ``f`` is a directory, and ``d/.`` cannot be removed where ``d`` can.
+``f/../g`` is found only if ``f`` is a directory; ``d`` can be removed, ``d/.`` cannot.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _DOT, _UP = b".", b".."
 def normal(path: bytes) -> bytes:
     """Return an absolute path without ``.``, ``..`` and a slash at its end.
 
-    Lexical, as symlinked directories with ``..`` behind them are not met in spools.
+    This is lexical: paths with ``..`` after a symlink to a directory do not occur in spools.
     """
     parts: list[bytes] = []
     for part in path.split(b"/"):
@@ -23,14 +23,14 @@ def normal(path: bytes) -> bytes:
 
 
 def is_special(name: bytes) -> bool:
-    """Tell whether a name may say more than its normal form; most do not."""
+    """Return whether a name may differ in effect from its normal form; most names do not."""
     return name.endswith((b"/", b"/.")) or _UP in name or name == _DOT
 
 
 def tidy(path: bytes) -> bytes:
-    """Return an absolute path without what never makes a difference.
+    """Return an absolute path without the parts that never make a difference.
 
-    Left are ``..``, and what a walk ends with: ``/`` or ``/.``.
+    It keeps ``..``, and ``/`` or ``/.`` at the end.
     """
     parts = path.split(b"/")
     kept = [part for part in parts if part not in (b"", _DOT)]
@@ -40,25 +40,25 @@ def tidy(path: bytes) -> bytes:
 
 
 def below(path: bytes, given: bytes, mounts: Sequence[bytes]) -> bytes | None:
-    """Return how a path on a spool was given, None if that is no other.
+    """Return a path on a spool in the form in which it was given, None if that is the same.
 
     Args:
         path: Its normal form.
-        given: As ``tidy`` returns it.
-        mounts: Where spools are mounted, each with a slash at its end.
+        given: The path as ``tidy`` returns it.
+        mounts: Mount points of spools, each with a slash at its end.
     """
     mount = max((m for m in mounts if (path + b"/").startswith(m)), key=len, default=None)
     if mount is None or given in (path, mount):
         return None
     if given.startswith(mount) and _stays(given[len(mount) :]):
         return given
-    # It led over the outside: that part is not kept.
+    # The walk left the spool: only the end of the given form is kept.
     end = next((end for end in (b"/.", b"/") if given.endswith(end)), b"")
     return path + end if end and path + end != mount else None
 
 
 def _stays(rest: bytes) -> bool:
-    """Tell whether a walk never leaves where it began."""
+    """Return whether a relative walk never leaves the directory in which it began."""
     depth = 0
     for part in rest.split(b"/"):
         depth += -1 if part == _UP else part not in (b"", _DOT)

@@ -1,4 +1,4 @@
-"""What processes held of the spool's files when the recording began: locks and mappings."""
+"""Locks and mappings of spool files that processes held when the recording began."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,13 @@ from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces.capture import Capture, Records
 
 Columns = dict[str, Any]
-# By enum spsc_lock_kind.
+# Names of enum spsc_lock_kind.
 KINDS = ("", "posix", "ofd", "flock", "lease")
 PROTECTION, SHARED = 7, 8
 
 
 def lock_columns(capture: Capture, inodes: Callable[[], Inodes]) -> Columns:
-    """One row per lock on a file of the spool."""
+    """Return one row per lock on a file of the spool."""
     rows = capture.records["held_lock"]
     return {
         **_found(capture, rows, inodes),
@@ -29,7 +29,7 @@ def lock_columns(capture: Capture, inodes: Callable[[], Inodes]) -> Columns:
 
 
 def mapping_columns(capture: Capture, inodes: Callable[[], Inodes]) -> Columns:
-    """One row per mapping of a file of the spool."""
+    """Return one row per mapping of a file of the spool."""
     rows = capture.records["mapping"]
     return {
         **_found(capture, rows, inodes),
@@ -43,9 +43,9 @@ def mapping_columns(capture: Capture, inodes: Callable[[], Inodes]) -> Columns:
 
 
 def _found(capture: Capture, rows: Records, inodes: Callable[[], Inodes]) -> Columns:
-    """Which file, by its name at that time."""
+    """Return the columns that identify the file, with its name at that time."""
     paths = np.zeros(0, np.int64)
-    if len(rows):  # names by inode are many
+    if len(rows):  # collecting the names by inode is expensive
         paths = inodes().path(rows["dev"], rows["ino"], rows["ts_ns"])
     shift = capture.start_real_ns - capture.start_mono_ns
     return {

@@ -1,4 +1,4 @@
-"""The command that an operator wants to be run when a flight recorder has frozen."""
+"""The command that an operator has run when a flight recorder has frozen a trace."""
 
 import os
 import signal
@@ -13,9 +13,9 @@ from typing import IO, Any
 
 from spoolscope.traces.text import shown
 
-# At the end of a recording a command has so long to end, too.
+# Time that commands get to end at the end of a recording.
 PATIENCE_S = 30.0
-# Of what it prints the end is kept.
+# Size of the end of a command's output that is kept.
 KEPT_BYTES = 4096
 _POLL_S = 0.05
 
@@ -38,7 +38,7 @@ class Ran:
 
     @property
     def words(self) -> str:
-        """What became of it, on one line."""
+        """The result on one line."""
         what = "did not begin" if self.status is None else f"ended with {self.status}"
         said = f": {shown(self.output.strip())}" if self.output.strip() else ""
         return f"ran the command for {self.trace}: it {what}{said}"
@@ -54,11 +54,11 @@ class _Running:
 
 @dataclass
 class Hook:
-    """Runs a command for one trace after the other, beside the recording.
+    """Runs a command for one trace after the other, during the recording.
 
     Args:
-        command: Its words; the path of the trace is added. None: nothing is run.
-        tell: Called with what became of each.
+        command: Its words; the path of the trace is added. If empty, nothing is run.
+        tell: Called with the result of each run.
     """
 
     command: Sequence[str]
@@ -68,12 +68,12 @@ class Hook:
     _running: _Running | None = None
 
     def add(self, trace: Path, why: str) -> None:
-        """Have the command run for a trace; ``why`` it was frozen is in $SPOOLSCOPE_WHY."""
+        """Queue the command for a trace; ``why`` it was frozen is in $SPOOLSCOPE_WHY."""
         if self.command:
             self._waiting.append((trace, why))
 
     def step(self) -> bool:
-        """Look whether one has ended, and begin the next one; tell if one has ended."""
+        """Note a command that has ended and begin the next; return whether one has ended."""
         before = len(self.ran)
         if self._running is not None and self._running.process.poll() is not None:
             self._ended()
@@ -82,7 +82,7 @@ class Hook:
         return len(self.ran) > before
 
     def end(self) -> None:
-        """Run all that are left; what takes too long is ended."""
+        """Run all queued commands; one that runs after PATIENCE_S is killed."""
         until = time.monotonic() + PATIENCE_S
         while self._running is not None or self._waiting:
             self.step()
@@ -93,7 +93,7 @@ class Hook:
                 time.sleep(_POLL_S)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return what recording.json keeps of them."""
+        """Return the results in the form of recording.json."""
         return [asdict(ran) for ran in self.ran]
 
     def _begin(self, trace: Path, why: str) -> None:
@@ -105,7 +105,7 @@ class Hook:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "SPOOLSCOPE_WHY": why},
-                start_new_session=True,  # a Ctrl-C is not for it
+                start_new_session=True,  # Ctrl-C must not reach it
             )
         except OSError as error:
             output.close()

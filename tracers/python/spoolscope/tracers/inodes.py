@@ -1,4 +1,4 @@
-"""Names of files that a record knows by inode only."""
+"""Names of files for records that have only an inode."""
 
 from collections.abc import Callable
 
@@ -13,13 +13,13 @@ PathId = Callable[[bytes], int]
 
 
 class Inodes:
-    """The names that calls, and open files, mappings and the tree at start, give to inodes.
+    """Names of inodes, from calls and from the open files, mappings and tree at the start.
 
     Args:
         capture: The capture.
         resolved: Names of its calls.
         path_id: Id of an absolute path.
-        device: Device of the spool that each path id lies on.
+        device: Returns the device of the spool that each path id lies on.
     """
 
     def __init__(
@@ -32,7 +32,8 @@ class Inodes:
         devs = [device(paths[0])]
         maps = capture.records["mapping"]
         mapped = [capture.strings[i].removesuffix(b" (deleted)") for i in maps["path"].tolist()]
-        # Of equal times the last one counts: names of the start are followed, those of maps not.
+        # The last of equal times counts: names of the snapshot are followed through renames, those
+        # of mappings are not.
         for dev, ino, texts in [(maps["dev"], maps["ino"], mapped), resolved.state.named()]:
             inos.append(ino.astype(np.uint64))
             times.append(np.zeros(len(ino), np.uint64))
@@ -47,9 +48,9 @@ class Inodes:
         ino: npt.NDArray[np.integer],
         ts_ns: npt.NDArray[np.integer],
     ) -> Int:
-        """Return the path id of each file at a time, -1 where nothing named it.
+        """Return the path id of each file at a time, -1 if no record named it.
 
-        It is the name that was used last before; if there is none, the first one after.
+        It is the last name that was used before, or else the first one after.
         """
         known = np.isin(self._ino, ino)
         n = int(known.sum())
@@ -71,7 +72,7 @@ class Inodes:
 
 
 def _carried(file: Int, path: Int) -> Int:
-    """Carry every path on to the rows of the same file that follow it."""
+    """Return the path of each row, or else the last path before it of the same file."""
     rows = np.arange(len(path))
     last = np.maximum.accumulate(np.where(path >= 0, rows, -1))
     same = (last >= 0) & (file[last] == file)

@@ -1,4 +1,4 @@
-"""The journal_events table: what journals did besides their commits."""
+"""The journal_events table: events of journals other than commits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,13 +27,13 @@ def journal_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     journal = capture.records["journal"]
     journal = journal[np.isin(journal["event"], (*_MAKERS, CIL_PUSHED, ORDERED_DONE))]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
-    # The log force of a sequence calls one for the whole context: the inner one says nothing new.
+    # A log force of a sequence calls a force of the whole log: the inner event is redundant.
     inner = capture.stacks_with(*INNER_FORCE)
     journal = journal[(journal["event"] != LOG_FORCE) | ~np.isin(journal["stack"], inner)]
     seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
     shift = capture.start_real_ns - capture.start_mono_ns
     rows: list[Row] = []
-    begun: dict[tuple[int, int], Row] = {}  # by the end to come: an extent's, or the thread's own
+    begun: dict[tuple[int, int], Row] = {}  # by kind of the end event, and extent or thread
     for event, seq in zip(journal, seqs.tolist(), strict=True):
         kind = int(event["event"])
         if kind in (CIL_PUSHED, ORDERED_DONE):
@@ -67,7 +67,7 @@ def _row(event: np.void, seq: int, comms: Comms, shift: int) -> Row:
 
 
 def _lasted(name: str, ns: str, amount: str | None = None) -> Callable[[np.void], Row]:
-    """An event told at its end, with its length."""
+    """Return a maker of rows for an event that is recorded at its end, with its length."""
 
     def make(event: np.void) -> Row:
         length = int(event[ns])

@@ -1,4 +1,4 @@
-"""Lives of threads: a tid is given out again, and its calls are then numbered from 0 again."""
+"""Lives of threads: the kernel reuses tids, and numbers the calls of each life from 0."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,15 @@ Int = npt.NDArray[np.int64]
 class Lives:
     """Every life of every tid, by index.
 
-    A life begins where the tid is forked, after it exited, or, should both records be lost,
-    where its calls count from the beginning again.
+    A life begins at the fork of the tid, after its exit, or, if both records are lost, where the
+    numbers of its calls begin again.
 
     Attributes:
         tid: Per life.
-        begin_ns: From when on the tid means this life; 0 for the first one.
-        base: What to add to the kernel's seq so that a tid's numbers continue through its lives.
+        begin_ns: Time from which on the tid means this life; 0 for the first one.
+        base: Number to add to the kernel's seq so that a tid's numbers continue through its lives.
         used: Calls counted in this life, recorded or lost.
-        before_ns: When its last call in an earlier segment returned; 0 if there was none.
+        before_ns: Time at which its last call in an earlier segment returned; 0 if there was none.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -41,7 +41,7 @@ class Lives:
         self.tid, self.begin_ns = tid[order].astype(np.int64), begin_ns[order].astype(np.int64)
 
     def _divide_at_restarts(self, calls: Records) -> Int:
-        """Divide further where seq falls; return the life of each call."""
+        """Divide lives further where seq decreases; return the life of each call."""
         of_calls = self.of(calls["tid"], calls["end_ns"])
         order = np.lexsort((calls["end_ns"], of_calls))
         life, seq = of_calls[order], calls["seq"][order].astype(np.int64)
@@ -75,9 +75,9 @@ class Lives:
         self.base = self.start - skipped - earlier
 
     def _earlier(self, capture: Capture, first: Int) -> Int:
-        """Calls in segments before this one, of each life that there was at its start.
+        """Return the number of calls in earlier segments, of each life that existed at the start.
 
-        A border that the calls contradict is of a thread that ended unseen.
+        A border that the calls contradict belongs to a thread whose end was not recorded.
         """
         tasks, earlier = capture.records["task"], np.zeros(len(self.tid), np.int64)
         self.before_ns = earlier.copy()
@@ -88,13 +88,16 @@ class Lives:
         earlier[of_borders[fits]] = borders["n_calls"][fits]
         self.before_ns[of_borders[fits]] = borders["ts_ns"][fits]
         if capture.number > 1 and not capture.meta.get("borders"):
-            # Cut before the borders were written: count from what is there.
+            # The segment was cut before the borders were written: count from the first call.
             there = (self.begin_ns == 0) & (first < np.iinfo(np.int64).max)
             earlier[there] = first[there]
         return earlier
 
     def _skipped(self, tasks: Records, first: Int) -> Int:
-        """A thread that executes takes over its leader's tid and goes on counting its own calls."""
+        """Return the number at which a life begins whose thread took over the tid of its leader.
+
+        In an exec a thread takes over its leader's tid; the kernel goes on counting its calls.
+        """
         taken_over = np.zeros(len(self.tid), np.bool_)
         for event, sign in ((EXEC, True), (FORK, False)):
             rows = tasks[tasks["event"] == event]
@@ -117,12 +120,12 @@ class Lives:
 def continue_numbering(capture: Capture) -> Lives:
     """Renumber the calls of a capture, once, so that (tid, seq) names one call of the trace."""
     tasks = capture.records["task"]
-    # What ended in the prelude is no business of this segment.
+    # Threads that ended in the prelude do not belong to this segment.
     ended = np.isin(tasks["event"], (EXIT, END)) & (tasks["ts_ns"] < capture.start_mono_ns)
     tasks["n_calls"][ended] = 0
     lives = Lives(capture)
     calls = capture.records["syscall"]
     numbers = calls["seq"].astype(np.int64) + lives.base[lives.of_calls]
     calls["seq"] = numbers.astype(np.uint64)
-    capture.records["task"] = tasks[tasks["event"] != BORDER]  # they were only for this
+    capture.records["task"] = tasks[tasks["event"] != BORDER]  # borders have no other use
     return lives

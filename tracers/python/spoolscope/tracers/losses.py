@@ -1,7 +1,7 @@
-"""What is missing from a capture: holes in each thread's seq, and counters of other records.
+"""Losses of a capture: holes in each thread's seq, and counters of other records.
 
-A hole holds calls that were lost and calls that were left out to keep to --max-overhead; the
-first record after it says how many were left out.
+A hole has calls that were lost and calls that were left out to keep to --max-overhead; the first
+record after it states how many were left out.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from spoolscope.traces.capture import RECORDS, Capture
 
 
 def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
-    """One row per hole in a thread's numbering, one per kind of other lost records.
+    """Return one row per hole in a thread's numbers, and one per kind of other lost records.
 
     Args:
         capture: A capture whose numbering was continued.
-        lives: What continue_numbering() returned for it.
+        lives: The return value of continue_numbering() for it.
     """
     rows = [*_holes(capture, lives), *_tails(capture, lives), *_counted(capture)]
     rows += _of_nobody(capture, sum(row[-1] for row in rows if row[0] == "syscall"))
@@ -32,7 +32,7 @@ def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
 
 
 def shed_columns(capture: Capture) -> dict[str, Any]:
-    """What was left out to keep to a budget, and from when on."""
+    """Return the levels at which data were left out to keep to a budget, with their times."""
     sheds = capture.records["shed"]
     shift = capture.start_real_ns - capture.start_mono_ns
     return {
@@ -64,13 +64,13 @@ def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
 
 
 def _parted(where: "tuple[Any, ...]", n: int, skipped: int) -> "list[tuple[Any, ...]]":
-    """Of the missing calls some were left out on purpose; which of them is not known."""
+    """Return a row for calls left out on purpose and one for lost ones, both of the whole hole."""
     parts = (("shed", min(skipped, n)), ("syscall", n - min(skipped, n)))
     return [(kind, *where, count) for kind, count in parts if count]
 
 
 def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
-    """The kernel counted more calls of a thread than its last record's seq says."""
+    """Return rows for calls after a thread's last record, which only the kernel's count shows."""
     calls, tasks = capture.records["syscall"], capture.records["task"]
     shift = capture.start_real_ns - capture.start_mono_ns
     have = lives.start.copy()
@@ -91,7 +91,7 @@ def _tails(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
 
 
 def _counted(capture: Capture) -> "list[tuple[Any, ...]]":
-    """Records of other kinds are counted where they were lost, not located."""
+    """Return a row for each other kind of lost records; these are counted, not located."""
     rows = []
     for kind, n in capture.meta.get("lost_records", {}).items():
         name = RECORDS.get(int(kind), "task_state")
@@ -101,10 +101,10 @@ def _counted(capture: Capture) -> "list[tuple[Any, ...]]":
 
 
 def _of_nobody(capture: Capture, located: int) -> "list[tuple[Any, ...]]":
-    """Calls counted as lost beyond those that are located: of threads that left no trace.
+    """Return a row for lost calls that are not located: their threads left no record.
 
-    Only a recording that was not divided, or was joined again, can tell: in one segment of
-    several, a call lost around a border is located in the next.
+    Only a recording that was not divided, or was joined again, has such a row: in one of several
+    segments, a call lost around a border is located in the next segment.
     """
     counted = int(capture.meta.get("lost_records", {}).get("1", 0))
     if capture.number > 1 or "ended" not in capture.meta or counted <= located:

@@ -1,4 +1,4 @@
-"""What calls change about mounts below the spools."""
+"""Effects of calls on mounts below the spools."""
 
 from typing import TYPE_CHECKING
 
@@ -9,15 +9,15 @@ from spoolscope.traces.capture import Capture
 if TYPE_CHECKING:
     from spoolscope.tracers.resolve import Resolver
 
-# Of mount(2): MS_REMOUNT, and what makes it shared, private, ...
+# Flags of mount(2) that mount nothing: MS_REMOUNT, and those for shared, private, ...
 _ATTRIBUTES_ONLY = 1 << 5 | 0b1111 << 17
-# What older programs add to say that flags are flags.
+# Older programs set MS_MGC_VAL in the flags.
 _MAGIC, _MAGIC_MASK = 0xC0ED_0000, 0xFFFF_0000
 _MS_BIND, _MS_MOVE, _MS_REC = 1 << 12, 1 << 13, 1 << 14
 
 
 class Mounting:
-    """Applies mount, umount2 and move_mount to what is known of mounts."""
+    """Applies mount, umount2 and move_mount to the known mounts."""
 
     def __init__(self, capture: Capture, resolver: "Resolver") -> None:
         self._strings, self._resolver = capture.strings, resolver
@@ -28,14 +28,14 @@ class Mounting:
         }
 
     def apply(self, done: Done, first: Named, second: Named) -> None:
-        """Apply a call that succeeded. One that names no place of a spool did so elsewhere."""
+        """Apply a call that succeeded; one that names no place on a spool has no effect here."""
         row, number = done.row, done.process.mount_ns
         below, name = self._resolver.processes.below, done.shape.name
         place, to = first.way or done.path, second.way or done.path2
         if name == "move_mount" and to is not None:
             if row.path and place is not None:
                 below.moved(number, place, to)
-            else:  # what a descriptor stands for: of open_tree, or of a new filesystem
+            else:  # the source is a descriptor: of open_tree, or of a new filesystem
                 node = done.node
                 below.mounted(number, to, done.space.path(node) if node is not None else None)
         elif name == "umount2" and place is not None:

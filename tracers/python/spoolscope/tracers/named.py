@@ -12,11 +12,11 @@ class Named(NamedTuple):
     """A path of a call.
 
     Attributes:
-        path: Id, -1 unknown.
-        base: What it is relative to (enum spsc_path_base).
-        given: Id of it as it was given, -1 if that is no other.
-        way: The name that led there, if something is mounted on the way; if that is another
-            filesystem, there is no path.
+        path: Id, -1 if unknown.
+        base: Directory that it is relative to (enum spsc_path_base).
+        given: Id of the path in the form in which it was given, -1 if that is the same.
+        way: The name that was walked, if a mount is on the way; if that is another filesystem, path
+            is -1.
     """
 
     path: int = -1
@@ -26,7 +26,7 @@ class Named(NamedTuple):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is on another filesystem, mounted below a spool."""
+        """True if it is on another filesystem, mounted below a spool."""
         return self.path < 0 and self.way is not None
 
 
@@ -48,12 +48,12 @@ class Names:
         return number
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all paths."""
         self.paths.clear()
         self._ids.clear()
 
     def named(self, base: bytes, name: bytes, kind: int) -> Named:
-        """Return name as seen from base (the root for absolute names)."""
+        """Return the path of a name relative to base (the root for absolute names)."""
         key = (base, name)
         joined = self._joined.get(key)
         if joined is None:
@@ -62,7 +62,7 @@ class Names:
         return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
 
     def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
-        """Return the path, and how it was given if that is another."""
+        """Return the path, and the form in which it was given if that differs."""
         path = self._aliases.real(given.normal(whole))
         if not given.is_special(name):
             return path, None

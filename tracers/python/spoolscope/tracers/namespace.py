@@ -1,7 +1,7 @@
-"""The names of the spool as they change: renamed, exchanged, linked, removed, created again.
+"""The names of the spool as calls change them: rename, exchange, link, remove, create again.
 
-Names are nodes that know their parent, as in the kernel, so that whoever holds one (an open
-descriptor, a working directory) sees it move with every directory above it.
+Names are nodes that know their parent, as in the kernel, so that a name which an open descriptor
+or a working directory holds moves with every directory above it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from spoolscope.tracers.nodes import Key, Node, Seen
 
 
 class Namespace:
-    """All names known, by path and by inode.
+    """All known names, by path and by inode.
 
     Args:
         repeating: Devices on which inode numbers repeat: each btrfs subvolume has its own.
@@ -27,12 +27,12 @@ class Namespace:
         self._tracking, self._started = True, False
         self._departed_at_start: dict[Key, Node] = {}
         self._at_start: list[Node] = []
-        self.since_ns = 0  # when the call began whose effect is being applied
+        self.since_ns = 0  # start of the call whose effect is being applied
 
     # -- by path ---------------------------------------------------------------
 
     def path(self, node: Node) -> bytes | None:
-        """Return where a name is now (or was when it was removed); None if nobody knows."""
+        """Return the path of a name (or its path when it was removed); None if unknown."""
         if node.same is not None:
             return self.path(node.same)
         if node.era == self._era and node.text is not None:
@@ -57,14 +57,14 @@ class Namespace:
         return node
 
     def is_gone(self, node: Node) -> bool:
-        """Tell whether an object has lost the name it is known by."""
+        """Return whether an object has lost the name under which it is known."""
         while node.same is not None:
             node = node.same
         path = self.path(node)
         return path is None or self.find(path) is not node
 
     def node(self, path: bytes) -> Node:
-        """Return the node at a path, made if it was not known."""
+        """Return the node at a path; make it if it is not known."""
         node = self._root
         for part in path.split(b"/"):
             if part:
@@ -73,10 +73,10 @@ class Namespace:
         return node
 
     def discover(self, parent: Node, name: bytes, *, met: bool = False) -> Node:
-        """Learn of a name that nothing told of so far: then it was there from the start.
+        """Add a name that no record showed so far: it existed at the start.
 
-        Unless the walk had listed the directory before the call that tells; ``met``: it is the
-        walk that tells.
+        It is newer than the start if the walk had listed the directory before the call that uses
+        the name. ``met``: the walk itself shows the name.
         """
         node = Node(name, parent)
         if parent.children is None:
@@ -91,7 +91,7 @@ class Namespace:
     # -- the start -------------------------------------------------------------
 
     def start(self) -> None:
-        """Take what is known now as the state at the start."""
+        """Take the present state as the state at the start."""
         self._started = True
         self._departed_at_start = dict(self._departed)
         for node in self._below(self._root):
@@ -100,10 +100,10 @@ class Namespace:
                 self._at_start.append(node)
 
     def observed(self, parent: Node, name: bytes, seen: Seen) -> Node | None:
-        """Learn from the walk what a name of a directory is; return its node if it is known.
+        """Add what the walk saw under a name of a directory; return its node if it is known.
 
-        What no call touched was so from the start. Where a call did, the call tells what became
-        of the name; the walk then only tells what the object is, wherever it is by now.
+        A name that no call touched was the same at the start. If a call touched it, the call
+        determines the name; the walk then only gives the object, wherever that is by now.
         """
         child = parent.children.get(name) if parent.children else None
         if child is None:
@@ -127,17 +127,17 @@ class Namespace:
         return child
 
     def listed(self, directory: Node, ts_ns: int) -> None:
-        """The walk has met all names of a directory: what it did not, came later."""
+        """Note that the walk has met all names of a directory: others were made later."""
         directory.listed_ns = directory.listed_ns or ts_ns
         for child in (directory.children or {}).values():
             if child.doubtful and child.row < 0 and child.origin == (directory, child.name):
                 child.origin = None
 
     def _shown(self, seen: Seen, gone: Node | None) -> Node | None:
-        """Learn what an object is that was met where the calls do not have it (any more)."""
+        """Add an object that the walk met under a name that, by the calls, it does not have."""
         node = self.lookup(seen.key)
         if node is None and gone is not None and gone.key is None and not seen.born:
-            node = gone  # its call was just returning
+            node = gone  # the call that removed it was just returning
             if self.find(self.path(node) or b"") is node:
                 self.bind(node, seen.key)
             node.key = seen.key
@@ -148,7 +148,7 @@ class Namespace:
         return node
 
     def rewind(self) -> list[Node]:
-        """Go back to the start, as far as it is known now, and return the names there."""
+        """Restore the state at the start, as far as it is known, and return its names."""
         for node in [self._root, *self._at_start]:
             node.children = {} if node.children is not None else None
             node.gone, node.born, node.lost = None, False, False
@@ -162,7 +162,7 @@ class Namespace:
         self._tracking = self._started = False
         self._at_start, self._era = [], self._era + 1
         self._by_inode, self._repeated, self._departed = {}, set(), self._departed_at_start
-        names = list(self._below(self._root))  # what lay in a directory made later is not there
+        names = list(self._below(self._root))  # without those in directories made later
         for node in [self._root, *names]:
             key, node.key = node.key, None
             if key is not None:
@@ -183,7 +183,7 @@ class Namespace:
     # -- by inode --------------------------------------------------------------
 
     def lookup(self, key: Key) -> Node | None:
-        """Return a living name of an inode; None if there is none or several objects have it."""
+        """Return a present name of an inode; None if it has none or several objects have it."""
         if key in self._repeated:
             return None
         names = self._by_inode.get(key)
@@ -194,15 +194,15 @@ class Namespace:
         return self.lookup(key) or self._departed.get(key)
 
     def opened(self, path: bytes, key: Key, *, creates: bool, exclusive: bool) -> Node:
-        """Learn from an open (with O_CREAT, O_EXCL) that a path names an inode."""
+        """Note that an open (with O_CREAT, O_EXCL) of a path returned an inode."""
         node = self.find(path)
         created = exclusive or (creates and node is None)
         if node is None:
             node = self._new(path) if exclusive else self.node(path)
             node.doubtful = not exclusive and creates
         elif exclusive and node.seen_ns > self.since_ns:
-            node.origin = None  # the walk saw it when it was made already
-        if node.key not in (None, key) and not node.symlink:  # replaced by somebody unseen
+            node.origin = None  # the walk saw it after it was made
+        if node.key not in (None, key) and not node.symlink:  # replaced by a call not recorded
             self.remove(node)
             node = self._new(path)
         self.bind(node, key, created=created)
@@ -225,7 +225,7 @@ class Namespace:
         return node
 
     def nameless(self, path: bytes, key: Key) -> Node:
-        """Take the last name of an object that has none any more."""
+        """Add an object that has no name any more under its last name."""
         above, _, name = path.rpartition(b"/")
         node = Node(name, self.node(above))
         node.key, node.keep = key, True
@@ -233,7 +233,7 @@ class Namespace:
         return node
 
     def bind(self, node: Node, key: Key, *, created: bool = False) -> None:
-        """Learn that a name is one of an inode's; ``created``: it is its first one."""
+        """Note that a name belongs to an inode; ``created``: it is the first name."""
         if node.symlink or not key[1]:
             return
         if node.key is not None and node.key != key:
@@ -244,7 +244,7 @@ class Namespace:
         if names and key not in self._linked:
             if key[0] in self._repeating:
                 self._repeated.add(key)
-            elif created:  # the number was free: those names went unseen
+            elif created:  # the number was free: the removal of those names was not recorded
                 for name in names:
                     name.key = None
                 names = ()
@@ -268,18 +268,18 @@ class Namespace:
     # -- changes ---------------------------------------------------------------
 
     def made_directory(self, path: bytes) -> None:
-        """A directory was made."""
+        """Add a directory that was made."""
         node = self._made(path)
         node.children, node.born = node.children or {}, True
 
     def made_symlink(self, path: bytes) -> None:
-        """A symbolic link was made."""
+        """Add a symbolic link that was made."""
         self._made(path).symlink = True
 
     def _made(self, path: bytes) -> Node:
         if (old := self.find(path)) is not None:
             if old.origin is not None and old.seen_ns > self.since_ns:
-                old.origin = None  # the walk saw it when it was made already
+                old.origin = None  # the walk saw it after it was made
                 return old
             self.remove(old)
         return self._new(path)
@@ -293,14 +293,14 @@ class Namespace:
         return node
 
     def link(self, key: Key | None, path: bytes) -> None:
-        """An object got one more name."""
+        """Add a name to an object."""
         node = self._made(path)
         if key is not None:
             self._linked.add(key)
             self.bind(node, key)
 
     def remove(self, node: Node) -> None:
-        """A name is gone; who holds it open still knows it."""
+        """Remove a name; its node stays valid for descriptors that hold it."""
         self._take_away(node)
         self._unbind(node)
 
@@ -313,7 +313,7 @@ class Namespace:
                 parent.gone[node.name] = node
 
     def removed(self, path: bytes, *, directory: bool = False) -> None:
-        """A path was unlinked; so it was there."""
+        """Remove a path that was unlinked; hence it existed."""
         node = self.node(path) if self._started else self.find(path)
         if node is not None:
             if directory and node.children is None:
@@ -321,14 +321,14 @@ class Namespace:
             self.remove(node)
 
     def lose(self, path: bytes) -> None:
-        """A name was renamed to where nobody knows."""
+        """Remove a name that was renamed to an unknown place."""
         if (node := self.find(path)) is not None:
             self.remove(node)
             node.lost = True
             self._era += 1
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """A name moved, over whatever was there, with all below it."""
+        """Move a name with all below it; it replaces an existing name."""
         if new == old or new.startswith(old + b"/"):
             return
         source, target = self.find(old), self.find(new)
@@ -342,9 +342,9 @@ class Namespace:
         self._move(source, new)
 
     def _moved_before(self, source: Node | None, target: Node, old: bytes) -> Node | None:
-        """The walk met a rename under way and saw its result: put that back to the old name."""
+        """Move what the walk saw at the new name of a rename under way back to the old name."""
         if source is not None and source.key not in (None, target.key):
-            return source  # it saw what was then replaced
+            return source  # the walk saw the file that the rename then replaced
         was = source or self.node(old)
         key, was.row, was.symlink = target.key, target.row, target.symlink
         if target.children is not None and was.children is None:
@@ -361,7 +361,7 @@ class Namespace:
         return was
 
     def exchange(self, one: bytes, other: bytes) -> None:
-        """Two names were exchanged (RENAME_EXCHANGE)."""
+        """Exchange two names (RENAME_EXCHANGE)."""
         first, second = self.node(one), self.node(other)
         if first is not second:
             self._move(first, other)

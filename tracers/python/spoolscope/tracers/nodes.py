@@ -10,16 +10,16 @@ class Node:
     """One name.
 
     Attributes:
-        key: The object it was last seen to name, None if unknown.
-        assumed: Nothing but a working directory told the key.
-        same: It turned out to be that name.
-        origin: The directory and name that it had at the start; None if it came later.
-        gone: What calls took away from it, by name.
+        key: The object that it was last seen to name, None if unknown.
+        assumed: The key is known from a working directory only.
+        same: The node that turned out to be the same name.
+        origin: The directory and name that it had at the start; None if it is newer.
+        gone: Nodes that calls removed from the directory, by name.
         born: The directory was made after the start.
-        listed_ns: When the walk had met all its names; 0: it has not.
-        doubtful: The call that told of it may have made it.
-        way: Of what lies on another filesystem, mounted below a spool: the name that led there.
-        row: The record of the walk that shows it, seen then at ``seen_ns``; -1 for none.
+        listed_ns: Time at which the walk had met all its names; 0 if it has not.
+        doubtful: The call that showed it may have made it.
+        way: If it lies on another filesystem, mounted below a spool: the name that led there.
+        row: The record of the walk that shows it, seen at ``seen_ns``; -1 if there is none.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Node:
         self.text: bytes | None = None
         self.way: bytes | None = None
         self.era = -1
-        # Of use while the start is found out, see start.py.
+        # Used while the state at the start is determined, see start.py.
         self.origin: tuple[Node, bytes] | None = None
         self.gone: dict[bytes, Node] | None = None
         self.assumed = self.born = False
@@ -67,7 +67,7 @@ class Node:
 
 
 def beyond(way: bytes) -> Node:
-    """Return a name on another filesystem, mounted below a spool: it has no place among the others.
+    """Return a name on another filesystem, mounted below a spool, with no place in the namespace.
 
     Args:
         way: The name that led there.
@@ -78,10 +78,10 @@ def beyond(way: bytes) -> Node:
 
 
 class Seen(NamedTuple):
-    """What the walk saw: ``row`` of its records, at ``ts_ns``.
+    """One name that the walk saw: record number ``row``, at ``ts_ns``.
 
-    ``born``: made after the start, by its time of birth; ``perhaps_born``: that is too coarse
-    to tell.
+    ``born``: it was made after the start, by its time of birth. ``perhaps_born``: its time of birth
+    is too coarse to decide.
     """
 
     key: Key

@@ -24,7 +24,7 @@ PART = 8 * ROW_GROUP
 class PathIds:
     """Path ids of a trace.
 
-    Those of calls come first, then those of the quiet names of the tree, then what tables add.
+    The ids of calls come first, then those of quiet names of the tree, then those that tables add.
 
     Attributes:
         quiet_ids: Ids of the quiet names, in the order of their rows.
@@ -50,7 +50,7 @@ class PathIds:
         return self._ids[path]
 
     def path(self, number: int) -> bytes:
-        """Return the path of an id, which is none of a quiet name."""
+        """Return the path of an id that is not of a quiet name."""
         return self._paths[number if number < self._first else number - len(self.quiet_ids)]
 
     def text_id(self, text: bytes) -> int:
@@ -58,7 +58,7 @@ class PathIds:
         return self.id(b"\0" + text)
 
     def spool_of(self, path: bytes) -> int:
-        """Return the index of the spool a path lies on, -1 for none; the deepest mount wins."""
+        """Return the index of a path's spool, -1 if none; the deepest mount wins."""
         fits = [
             (len(mount), i)
             for i, mount in enumerate(self._mounts)
@@ -67,7 +67,7 @@ class PathIds:
         return max(fits)[1] if fits else -1
 
     def is_on_spool(self, path: bytes) -> bool:
-        """Tell whether a path lies on a spool."""
+        """Return whether a path lies on a spool."""
         return self.spool_of(path) >= 0
 
     def device(self, ids: Int) -> Int:
@@ -112,7 +112,7 @@ class PathIds:
         return (SPOOL if spool >= 0 else OUTSIDE), spool
 
     def _shown(self, path: bytes, hide: Callable[[bytes], bytes]) -> str:
-        """Return a path as the table has it."""
+        """Return a path in the form of the table."""
         kind, spool = self._kind(path)
         if kind == SPOOL:
             path = path[len(self._mounts[spool]) + 1 :]
@@ -120,7 +120,7 @@ class PathIds:
 
 
 def _within(directory: str) -> bytes:
-    """Return what the names in a directory begin with; the top of a spool has no name."""
+    """Return the prefix of names in a directory; the top of a spool has no name."""
     return f"{directory}/".encode() if directory else b""
 
 

@@ -1,4 +1,4 @@
-"""What each process knows of names: descriptors, working and root directory, comm."""
+"""State of each process that names depend on: descriptors, working and root directory, comm."""
 
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -24,17 +24,17 @@ _CLOSE, _CLOSE_RANGE, _FCNTL = (CALLS[name].id for name in ("close", "close_rang
 
 
 class OpenFile(NamedTuple):
-    """What a descriptor refers to.
+    """The open file of a descriptor.
 
     Attributes:
         node: Its name.
         key: The object, None if unknown.
         cloexec: It is closed on exec.
-        flags: As given to open.
-        mode: st_mode, 0 unknown.
-        description: Equal numbers share one open file, with its position.
-        position: Where it stood when it was seen or opened, bytes.
-        size: Of the object when it was seen, bytes; -1 unknown.
+        flags: Flags of the open call.
+        mode: st_mode, 0 if unknown.
+        description: Descriptors with equal numbers share one open file description.
+        position: Position when it was seen or opened, bytes.
+        size: Size of the object when it was seen, bytes; -1 if unknown.
     """
 
     node: Node
@@ -49,12 +49,12 @@ class OpenFile(NamedTuple):
 
 @dataclass
 class Cwd:
-    """Working and root directory; an object of its own because CLONE_FS shares it.
+    """Working and root directory; a separate object because CLONE_FS shares it.
 
     Attributes:
         node: The working directory.
         root: The root directory.
-        way: The name by which the former was reached, if something was mounted on the way.
+        way: The name by which the working directory was reached, if a mount was on the way.
     """
 
     node: Node | None = None
@@ -64,9 +64,9 @@ class Cwd:
 
 @dataclass
 class Process:
-    """State of a process; ``threads`` are those of its threads that are known to live.
+    """State of a process; ``threads`` are its threads that are known to exist.
 
-    ``mount_ns`` is a number of ``Below``.
+    ``mount_ns`` is a namespace number of ``Below``.
     """
 
     fds: dict[int, OpenFile] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _open_file(node: Node, key: Key, file: np.void) -> OpenFile:
 
 
 def not_forked(rows: Records, tasks: Records) -> Records:
-    """Return rows of the snapshot of processes that began before it: others inherit their state."""
+    """Return the snapshot's rows of processes older than it; others inherit their state."""
     forks = tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]
     order = np.lexsort((forks["ts_ns"], forks["pid"]))
     pids, times = forks["pid"][order], forks["ts_ns"][order]
@@ -101,10 +101,10 @@ class Processes:
 
     Attributes:
         comms: Name of each thread by tid.
-        cwd_seen: Working directory by tid, as told when it made its first recorded call.
-        below: What is mounted below the spools.
-        heirs: Processes, by pid and time of the fork, that got files of the spool from their
-            parent: they keep these open and locked, if they make no call either.
+        cwd_seen: Working directory by tid, as the kernel had it at the first recorded call.
+        below: Mounts below the spools.
+        heirs: Processes, by pid and time of the fork, that inherited files of the spool: they
+            keep these open and locked even if they make no call.
     """
 
     def __init__(self, capture: Capture, names: Namespace, aliases: Aliases) -> None:
@@ -123,11 +123,11 @@ class Processes:
         self._begin(capture)
 
     def of(self, pid: int) -> Process:
-        """Return the state of a process, empty when first met."""
+        """Return the state of a process; it is empty at first."""
         return self._by_pid.setdefault(pid, Process())
 
     def copy(self) -> "Processes":
-        """Return them as they are now; what they share is shared in the copy, too."""
+        """Return a copy of the present state, with the same sharing between processes."""
         fds: dict[int, dict[int, OpenFile]] = {}
         cwds: dict[int, Cwd] = {}
         other = copy(self)
@@ -153,7 +153,7 @@ class Processes:
     # -- the snapshot ------------------------------------------------------------
 
     def _begin(self, capture: Capture) -> None:
-        """Take from the snapshot what no call changed between attaching and the snapshot."""
+        """Take the state from the snapshot that no call changed between attaching and snapshot."""
         tasks, files = capture.records["task"], capture.records["open_file"]
         rows = tasks[(tasks["event"] == SEEN) & (tasks["path"] > 0)]
         rows, files = not_forked(rows, tasks), not_forked(files, tasks)
@@ -170,7 +170,7 @@ class Processes:
                 self._expected(file)
 
     def _met(self, row: np.void) -> None:
-        """A working directory from the snapshot; what calls told is not doubted."""
+        """Take a working directory from the snapshot, unless calls have set it."""
         cwd = self.of(int(row["pid"])).cwd
         if cwd.node is None and row["path"]:
             cwd.node = self._names.node(self._real(self._strings[row["path"]]))
@@ -180,9 +180,9 @@ class Processes:
                 cwd.root = self._names.node(self._real(self._strings[row["root"]]))
 
     def _expected(self, file: np.void) -> None:
-        """A descriptor that the snapshot will show: known from now on, its name from then on.
+        """Add a descriptor that the snapshot will show later; its name is known only then.
 
-        Directories are less often renamed than names are looked up in them: theirs is used now.
+        The name of a directory is used at once: lookups in it are more frequent than renames of it.
         """
         if int(file["mode"]) & S_IFMT == S_IFDIR:
             self.file(file)
@@ -192,7 +192,7 @@ class Processes:
         self.of(pid).fds[fd] = _open_file(node, key, file)
 
     def file(self, file: np.void) -> None:
-        """A descriptor from the snapshot."""
+        """Add a descriptor from the snapshot."""
         pid, fd, key = int(file["pid"]), int(file["fd"]), (int(file["dev"]), int(file["ino"]))
         fds, awaited = self.of(pid).fds, self._awaited.pop((pid, fd), None)
         if fd in fds and awaited is None:
@@ -244,7 +244,7 @@ class Processes:
             self.comms[tid] = bytes(task["comm"])
 
     def enter(self, process: Process, mount_ns: int) -> None:
-        """Tell in which mount namespace a process is, by the inode of ns/mnt."""
+        """Set the mount namespace of a process, by the inode of ns/mnt."""
         number = self.below.number(mount_ns)
         if number == process.mount_ns:
             return
@@ -253,7 +253,7 @@ class Processes:
         process.mount_ns = number
 
     def _exited(self, pid: int, tid: int) -> None:
-        """A process ends with its last thread; of those there at start not all are known."""
+        """Remove a thread, and with the last one its process if all threads are known."""
         self.comms.pop(tid, None)
         process = self.of(pid)
         process.threads.discard(tid)
@@ -261,7 +261,7 @@ class Processes:
             self._by_pid.pop(pid, None)
 
     def check_cwd(self, process: Process, key: Key) -> None:
-        """Hold the kernel's own word on a thread's working directory against what is known."""
+        """Check the known working directory of a thread against the one the kernel recorded."""
         cwd, known, found = process.cwd, process.cwd.node, self._names.lookup(key)
         if known is None:
             cwd.node = found
@@ -270,16 +270,16 @@ class Processes:
         elif known.key is not None or known.symlink:
             cwd.node = found
         elif found is not None:
-            cwd.node = None  # two accounts, and no telling which is right
+            cwd.node = None  # the two contradict each other, and either may be right
         else:
             self._names.bind(known, key)
             known.assumed = True  # it may have moved before its calls were recorded
 
 
 def _touched(calls: Records, until: int) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
-    """When each process first changed directory, and each descriptor (-1: several), up to a time.
+    """Return the first change of each working directory and descriptor (-1: several) up to a time.
 
-    Only what happened before the snapshot was whole matters, which is a fraction of a second.
+    Only changes before the snapshot was complete matter: a fraction of a second.
     """
     moved: dict[int, int] = {}
     touched: dict[tuple[int, int], int] = {}

@@ -1,6 +1,6 @@
-"""What a recording can tell, by the kernel programs that it takes.
+"""Questions that a recording can answer, by the BPF programs that each one needs.
 
-The questions are the same on every kernel; the answers follow from which programs loaded there.
+The questions are the same on every kernel; the answers depend on the programs that load there.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ JBD2 = tuple(kind.type for kind in FILESYSTEMS.values() if "jbd2_" in kind.symbo
 
 @dataclass(frozen=True)
 class Question:
-    """One thing that somebody with a slow mail spool wants to know.
+    """One thing that the operator of a slow mail spool wants to know.
 
     Attributes:
-        name: For programs; it does not change.
-        text: For people.
+        name: Stable name for scripts.
+        text: The question for readers.
         needs: Programs without which there is no answer.
         better: Programs without which the answer is coarser.
-        coarser: In which way.
-        filesystems: On which it can be asked; empty: on all.
+        coarser: How the answer is then coarser.
+        filesystems: Filesystems for which it makes sense; empty: all.
     """
 
     name: str
@@ -35,15 +35,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a question can be answered.
+    """The answer to whether a recording can answer a question.
 
     Attributes:
-        name: The question's.
+        name: Name of the question.
         question: Its text.
         answer: "yes", "partly" or "no".
-        reason: What is missing, why, and what would bring it; "" for yes.
-        unloaded: Only the filesystem is missing, not something in the kernel.
-        filesystems: On which it can be asked; empty: on all.
+        reason: What is missing, why, and how to get it; "" for yes.
+        unloaded: Only the module of the filesystem is not loaded; the kernel lacks nothing else.
+        filesystems: Filesystems for which the question makes sense; empty: all.
     """
 
     name: str
@@ -220,7 +220,7 @@ def _answer(question: Question, programs: dict[str, Any]) -> Answer:
     coarser = [name for name in question.better if name not in attached]
     missing: dict[str, str] = programs.get("missing", {})
     tried = [(p, *([instead[p]] if p in instead else [])) for p in lacking or coarser]
-    # Several programs may lack the same thing: it is said once.
+    # Several programs may lack the same thing: the reason is given once.
     reasons = dict.fromkeys(missing.get(p, f"no program {p}") for ways in tried for p in ways)
     reason = "; ".join(reasons)
     if coarser and not lacking:

@@ -1,8 +1,7 @@
 """Names of the walk that no call can have touched: a spool may have millions of them.
 
-They are at the start as the walk met them, so they stay rows of columns. Only names that a call,
-a descriptor or a mapping may lead to become nodes that are followed (namespace.py), with the
-directories above them.
+At the start they were as the walk met them, so they stay rows of columns. Only names that a call,
+a descriptor or a mapping may lead to become nodes (namespace.py), with the directories above them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,22 +19,23 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 CHUNK = 1 << 18
 _DELETED = b" (deleted)"
-_MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)  # equal keys of others only cost time
+_MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)  # for hashes: a collision only costs time
 _TEXTS = {"task": ("path", "root"), "open_file": ("path",), "mapping": ("path",),
           "syscall": ("path", "path2"), "prelude": ("path", "path2")}  # fmt: skip
 
 
 class Quiet:
-    """Rows of the walk apart from those that are followed.
+    """Rows of the walk, divided into those that are followed as nodes and the others.
 
     Args:
         capture: The capture.
-        born_ns: What was made since (CLOCK_REALTIME) is followed.
+        born_ns: Files made after this time (CLOCK_REALTIME) are followed.
 
     Attributes:
         followed: Rows that are to be followed, in order.
-        above: Rows that are followed and are directories of rows that are not.
-        rows: The other rows that were there at the start, in order; none before ``settle``.
+        above: Followed rows that are directories of rows that are not followed.
+        rows: The rows that are not followed and existed at the start, in order; empty before
+            ``settle``.
     """
 
     def __init__(self, capture: Capture, born_ns: int) -> None:
@@ -52,7 +52,7 @@ class Quiet:
         self._place_of = np.zeros(0, np.int32)
 
     def settle(self, places: Mapping[int, bytes]) -> None:
-        """Learn where directories of ``above`` were at the start; what is in others came later."""
+        """Set the paths of directories of ``above`` at the start; others were made later."""
         self._places = places
         self._place_of = np.full(len(self._tree), -1, np.int32)
         self._place_of[list(places)] = list(places)
@@ -68,7 +68,7 @@ class Quiet:
             self.rows = np.sort(np.concatenate(self._levels))
 
     def by_place(self, value: Callable[[bytes], int]) -> Int:
-        """Return for each row what a function says of the directory of ``above`` it lies below."""
+        """Return for each row the value of a function of the directory of ``above`` over it."""
         values = np.zeros(len(self._tree) if self._places else 0, np.int64)
         for row, path in self._places.items():
             values[row] = value(path)
@@ -80,8 +80,8 @@ class Quiet:
         """Return a text for each row: that of its directory, a slash, and that of its name.
 
         Args:
-            prefix: What the names in a directory of ``above``, given by its path, begin with.
-            component: The text of a name.
+            prefix: Returns the prefix of names in a directory of ``above``, given its path.
+            component: Returns the text of a name.
         """
         done = pa.array([prefix(path) for path in self._places.values()], pa.large_binary())
         if not len(self.rows):
@@ -102,10 +102,10 @@ class Quiet:
         return pa.concat_arrays(levels).take(pa.array(order))
 
     def telling(self, *, all_of_them: bool) -> Iterator[bytes]:
-        """Yield paths that have every name, below every kind of directory, and every mailbox.
+        """Yield a choice of paths with every name below every kind of directory, and every mailbox.
 
         Args:
-            all_of_them: Leave none out.
+            all_of_them: Yield all paths.
         """
         chosen = np.ones(len(self.rows), np.bool_) if all_of_them else self._telling()
         paths = self.texts(lambda path: path.rstrip(b"/") + b"/", bytes).filter(pa.array(chosen))
@@ -129,10 +129,10 @@ class Quiet:
 
 
 def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
-    """Tell of each row of the walk whether it has to be followed."""
+    """Return for each row of the walk whether it has to be followed."""
     tree = capture.records["tree"]
     named = tree["ino"] > 0
-    # What no walk makes up (a directory met after what lies in it) is left to who follows.
+    # Rows in an order that no walk makes (a directory after its content) are followed, too.
     odd = (parent < 0) | (parent >= np.arange(len(tree)))
     followed = odd | np.isin(tree["ino"], _inodes(capture))
     followed |= (tree["btime_ns"] > born_ns) & (tree["btime_ns"] != 0)
@@ -148,7 +148,7 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
     words = _words(capture)
     numbers, name = np.unique(tree["path"], return_inverse=True)
     told = np.array([capture.strings[number] in words for number in numbers.tolist()], np.bool_)
-    # And below them what a call names.
+    # Names that a call uses, below these directories.
     _descend(followed, np.flatnonzero(named & ~followed & told[name]), parent)
     listings = np.flatnonzero(~named)
     followed[listings] = odd[listings] | followed[parent[listings].clip(0)]
@@ -156,7 +156,7 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
 
 
 def _inodes(capture: Capture) -> npt.NDArray[np.uint64]:
-    """Return the inode numbers that anything but the walk tells of."""
+    """Return the inode numbers in all records other than those of the walk."""
     told = [
         np.unique(rows[member])
         for kind, rows in capture.records.items()
@@ -168,7 +168,7 @@ def _inodes(capture: Capture) -> npt.NDArray[np.uint64]:
 
 
 def _descend(marked: Bool, rows: Int, parent: Int) -> None:
-    """Mark those of some rows whose directories are marked, directly or thereby."""
+    """Mark the rows whose directories are marked, or become marked by this."""
     there = np.ones(1, np.bool_)
     while there.any():
         there = marked[parent[rows]]
@@ -177,7 +177,7 @@ def _descend(marked: Bool, rows: Int, parent: Int) -> None:
 
 
 def _in_directories_met_again(tree: Records, parent: Int, odd: Bool) -> Bool:
-    """Tell which rows lie below a directory that moved while the walk passed, and was met twice."""
+    """Return which rows lie below a directory that moved during the walk and was met twice."""
     directories = np.flatnonzero(tree["mode"] & S_IFMT == S_IFDIR)
     met = tree[directories]
     keys = met["ino"] * _MIXER ^ met["btime_ns"].astype(np.uint64) ^ met["dev"].astype(np.uint64)
@@ -189,7 +189,7 @@ def _in_directories_met_again(tree: Records, parent: Int, odd: Bool) -> Bool:
 
 
 def _repeated(keys: npt.NDArray[np.uint64]) -> Bool:
-    """Tell which of some keys are there more than once."""
+    """Return which of the keys occur more than once."""
     order = np.argsort(keys, kind="stable")
     same = keys[order][1:] == keys[order][:-1]
     twice = np.zeros(len(keys), np.bool_)
@@ -198,7 +198,7 @@ def _repeated(keys: npt.NDArray[np.uint64]) -> Bool:
 
 
 def _words(capture: Capture) -> set[bytes]:
-    """Return the names in all paths that anything but the walk tells of."""
+    """Return the names in the paths of all records other than those of the walk."""
     numbers = [
         np.unique(capture.records[kind][member])
         for kind, members in _TEXTS.items()

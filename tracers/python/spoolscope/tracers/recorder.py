@@ -1,4 +1,4 @@
-"""The native recorder as a process: its arguments, what it says, how it ended."""
+"""The native recorder as a process: its arguments, messages and exit status."""
 
 import json
 import os
@@ -23,14 +23,14 @@ Event = dict[str, Any]
 
 
 class Recorder:
-    """A running spoolscope-record that writes a capture and says what happens.
+    """A running spoolscope-record that writes a capture and reports events.
 
     Attributes:
         signalled: A termination signal came while it ran.
     """
 
     def __init__(self, request: Request, capture: Path) -> None:
-        """Start it; ``capture`` is the file to write, its answers go beside it."""
+        """Start it; ``capture`` is the file to write, its messages go to a file beside it."""
         self._answers = capture.with_suffix(".json")
         self._answers.touch(mode=0o600, exist_ok=False)
         if request.cause_rules:
@@ -56,9 +56,9 @@ class Recorder:
         self._process.send_signal(signal.SIGINT)
 
     def events(self) -> Iterator[Event | None]:
-        """Yield what it says, and None whenever it said nothing for a moment; end with it.
+        """Yield its events, and None if there was none for a moment, until it ends.
 
-        A termination signal meanwhile ends the recording in order, and so the iteration.
+        A termination signal during this ends the recording in order, and so the iteration.
         """
         with self._passing_signals_on():
             running = True
@@ -88,7 +88,7 @@ class Recorder:
                 signal.signal(number, handler)
 
     def _wait(self) -> None:
-        """Wait for the recorder itself: a command that outlives it does not hold us up."""
+        """Wait a moment for the end of the recorder, not of a command that outlives it."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=POLL_S)
 
@@ -125,7 +125,7 @@ class Recorder:
 
 def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
     words = ["run", "--output", str(capture), "--answers", str(answers)]
-    words += ["--parent", str(os.getpid())]  # it ends with us
+    words += ["--parent", str(os.getpid())]  # it ends with this process
     words += ["--snapshot", request.snapshot]
     many: dict[str, Sequence[object]] = {
         "--spool": request.spools,

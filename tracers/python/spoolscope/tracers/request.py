@@ -1,4 +1,4 @@
-"""What to record."""
+"""The parameters of a recording."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ class Limit:
     age_s: float | None = None
 
     def __bool__(self) -> bool:
-        """Tell whether there is a limit."""
+        """Return whether there is a limit."""
         return self.size_bytes is not None or self.age_s is not None
 
 
 CauseRules = Sequence[Mapping[str, Any]]
-"""How stacks are named; each has cause, frames (of each next and names), around, last_resort."""
+"""Rules for causes of stacks: cause, frames (each with next and names), around, last_resort."""
 
 
 @dataclass(frozen=True)
 class FreezeRule:
-    """What freezes a flight recorder.
+    """A rule that freezes a flight recorder.
 
     Attributes:
         words: The rule as a user writes it.
@@ -40,22 +40,22 @@ class FreezeRule:
 
 @dataclass(frozen=True)
 class Request:
-    """What to record; see ``spoolscope record --help``.
+    """The parameters of a recording; see ``spoolscope record --help``.
 
     Attributes:
         hide_programs: Hide the names of all programs, not only private ones.
         keep_book: Write the names that are hidden into the operator's book.
         snapshot: The whole tree, the directories that calls use, or nothing of it.
-        rotate: When the next trace of a divided recording begins.
-        keep: How many traces of it, or frozen windows, stay; None: all.
+        rotate: Limit at which the next trace of a divided recording begins.
+        keep: Number of its traces, or frozen windows, that are kept; None: all.
         last: The window of a flight recorder.
-        freeze_on: What freezes it besides ``spoolscope freeze``: any of these rules.
-        cause_rules: What names causes, for rules on these.
+        freeze_on: Rules that freeze it; ``spoolscope freeze`` does so, too.
+        cause_rules: Rules that name causes, for freeze rules on causes.
         on_freeze: Command that is run with the path of each frozen trace but the last one.
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
-        user_stacks: Note which code made calls: those that sync, or all.
-        sample_hz: Looks a second at what each CPU runs; 0: none, None: the recorder's default.
+        user_stacks: Record the code that made calls: those that sync, or all.
+        sample_hz: Samples per second of each CPU; 0: none, None: the recorder's default.
     """
 
     spools: list[Path]
@@ -88,5 +88,5 @@ class Request:
 
     @property
     def is_series(self) -> bool:
-        """Tell whether the output is a directory of several traces."""
+        """Return whether the output is a directory of several traces."""
         return bool(self.rotate or self.last)

@@ -1,9 +1,9 @@
-"""Which file was each call about? Follows descriptors and working directories.
+"""Resolution of calls to files: follows descriptors and working directories.
 
-The kernel side records what the caller passed; here fd tables and cwds are followed
+The BPF programs record what the caller passed; here fd tables and cwds are followed
 through open, dup, close, chdir, fork and exec in the order in which the calls returned.
-Where the kernel's own word (an inode) contradicts what is known, it is believed: a name is
-found by inode or not at all, never guessed.
+If an inode that the kernel recorded contradicts the known state, the inode counts: the name
+is then found by inode or not at all, never guessed.
 """
 
 import errno
@@ -30,7 +30,7 @@ from spoolscope.traces.filesystems import SUBVOLUMES
 AT_FDCWD = -100
 PATH_FAULT, OTHER_VIEW = 1 << 1, 1 << 8
 CHUNK = 65_536
-# What calls fail with for a mount alone.
+# Errors of calls that are due to a mount only.
 _OF_MOUNTS = (-errno.EXDEV, -errno.EBUSY)
 Int = npt.NDArray[np.int64]
 
@@ -41,16 +41,16 @@ class Resolved:
 
     Attributes:
         paths: Absolute names by id.
-        path, path2: Path id per call, -1 none.
-        given, given2: Id of each as it was given, where that is another; -1 none.
-        base, base2: How each was given (enum spsc_path_base).
+        path, path2: Path id per call, -1 if none.
+        given, given2: Id of each path in the form in which it was given, -1 if that is the same.
+        base, base2: Directory that each was relative to (enum spsc_path_base).
         comm: Name of the calling thread at that time, an index into comms.
         elsewhere: Whether a name led to another filesystem, mounted below a spool, or the call
-            changed what is mounted there.
+            changed mounts there.
         unresolved: Calls on a spool whose object's name could not be found; those that returned
-            before the snapshot's moment are not counted.
-        heirs: Processes that got files of the spool from their parent: pid, and time of the fork.
-        state: What was there at the snapshot's moment.
+            before the moment of the snapshot are not counted.
+        heirs: Processes that inherited files of the spool: pid, and time of the fork.
+        state: State at the moment of the snapshot.
     """
 
     paths: list[bytes]
@@ -69,11 +69,11 @@ class Resolved:
 
 
 class Used(NamedTuple):
-    """What a call is about.
+    """The names or object that a call uses.
 
     Attributes:
         first, second: Its paths.
-        node: What its descriptor, or address, stands for, if there is no path.
+        node: The object of its descriptor or address, if there is no path.
     """
 
     first: "Named"
@@ -91,10 +91,10 @@ class Resolver:
         repeating = frozenset(int(s["dev"]) for s in spools if s.get("fstype") in SUBVOLUMES)
         self.space = Namespace(repeating)
         self.tops = tuple(spool["mount"].encode().rstrip(b"/") + b"/" for spool in spools)
-        # Those below a spool may be unmounted: `below` knows them.
+        # Aliases below a spool may be unmounted: `below` has them.
         kept = aliases.outside(self.tops) if "mounted_below" in capture.meta else aliases
         self.names = Names(kept, self.tops)
-        # What stat tells is on it, if there is one spool.
+        # If there is one spool, inodes without a device are on it.
         self.only_dev = int(spools[0]["dev"]) if len(spools) == 1 else 0
         self.processes = Processes(capture, self.space, aliases)
         self.comms: dict[bytes, int] = {}
@@ -103,7 +103,7 @@ class Resolver:
         self.n_prelude = len(capture.records["prelude"])
 
     def begin(self, start: Start, out: Resolved, before: Int) -> None:
-        """Go back to the start; of the calls before it only the names they have now are kept."""
+        """Go back to the start; calls before it keep the names that they have now."""
         paths = list(self.names.paths)
         self.names.clear()
         self.processes, self.unresolved = start.processes, 0
@@ -121,12 +121,12 @@ class Resolver:
         return self.comms.setdefault(self.processes.comms.get(tid, b""), len(self.comms))
 
     def id_of(self, node: Node | None) -> int:
-        """Return the path id of a node, -1 if it is not known where it is."""
+        """Return the path id of a node, -1 if its path is unknown."""
         path = self.space.path(node) if node is not None else None
         return self.names.id(path) if path is not None else -1
 
     def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
-        """Return what a path as given leads to."""
+        """Return the name that a path leads to."""
         found, below = self._named(process, dirfd, raw, flags), self.processes.below
         if not below.any or found.path < 0:
             return found
@@ -149,7 +149,7 @@ class Resolver:
             file = process.fds.get(dirfd)
             node, kind = (file.node if file else None), BASE_FD
             way = node.way if node is not None else None
-        if way is not None:  # in a replay nothing is mounted there: the name begins at the top
+        if way is not None:  # a replay mounts nothing there: the name begins at the top
             return self.names.named(way, raw, BASE_ROOT)._replace(given=-1)
         base = self.space.path(node) if node is not None else None
         if base is None:
@@ -157,24 +157,24 @@ class Resolver:
         return self.names.named(base, raw, kind)
 
     def reached(self, row: Row, path: int) -> Node | None:
-        """Return what a path led to from where nobody looks: above the spool, or outside it.
+        """Return the object of a path that is not on a spool by its text.
 
-        What is outside is a symbolic link into the spool, as ``~/Maildir`` may be one. An unknown
-        path is told by a directory only, which has one name, other than a file.
+        Such a path has a symbolic link into the spool, as ``~/Maildir`` may be. An unknown path is
+        resolved by inode only for a directory, which has one name; a file may have several.
         """
         if not row.ino or (path < 0 and row.obj_mode & S_IFMT != S_IFDIR):
             return None
         return self.space.lookup((row.dev or self.only_dev, row.ino))
 
     def is_here(self, path: int) -> bool:
-        """Tell whether a path id is that of a name on a spool."""
+        """Return whether a path id is that of a name on a spool."""
         return path >= 0 and (self.names.paths[path] + b"/").startswith(self.tops)
 
     def behind(self, process: Process, shape: Shape, row: Row) -> Node | None:
-        """Return what a descriptor, or an address in a mapping, stands for.
+        """Return the object of a descriptor, or of an address in a mapping.
 
-        A descriptor whose inode is another than the one it was opened on was replaced by means
-        that are not recorded (passed over a socket): its old name is forgotten.
+        If a descriptor has another inode than at its open, it was replaced in a way that is not
+        recorded (passed over a socket): its old name is dropped.
         """
         key = (row.dev, row.ino)
         at = shape.fd if shape.fd >= 0 else shape.dirfd
@@ -192,7 +192,7 @@ class Resolver:
         return found
 
     def used(self, process: Process, shape: Shape, row: Row) -> Used:
-        """Return what a call is about, as far as it is known where that is."""
+        """Return the names or object that a call uses, as far as they are known."""
         strings, args = self.capture.strings, row.args
         first, second = Named(), Named()
         node: Node | None = None
@@ -205,7 +205,7 @@ class Resolver:
         else:
             node = self.behind(process, shape, row)
             first = Named(self.id_of(node), way=node.way if node is not None else None)
-            # Without one, or by one that has no name here; an empty one names nothing.
+            # The call has no path, or one that is not recorded; an empty path names nothing.
             if shape.path >= 0 and first.path >= 0 and row.ret != -errno.ENOENT:
                 by_fd = shape.dirfd >= 0 and signed(args[shape.dirfd]) >= 0
                 first = first._replace(base=BASE_FD if by_fd else BASE_ROOT)
@@ -233,9 +233,9 @@ Show = Callable[[float], None]
 
 
 def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
-    """Name the objects of every call of a capture, and find out the state at its start.
+    """Name the objects of every call of a capture, and determine the state at its start.
 
-    The calls of a prelude only change what is open and where it lies.
+    The calls of a prelude only change open files and names; they are not in the result.
 
     Args:
         capture: The capture.
@@ -252,10 +252,10 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
 
 
 def _resolve(capture: Capture, show: Show) -> Resolved:
-    """Name the objects of every call of a capture, and find out the state at its start.
+    """Name the objects of every call of a capture, and determine the state at its start.
 
-    The calls made while the snapshot was taken are gone through twice: once to find the start,
-    then from there.
+    The calls made while the snapshot was taken are processed twice: first to find the start, then
+    from there.
     """
     calls = capture.records["syscall"]
     resolver = Resolver(capture)
@@ -289,7 +289,7 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
 
 
 def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
-    """Count the calls, sorted by end, until the cut and until the last that the snapshot met."""
+    """Count the calls, sorted by end, up to the cut and up to the end of the snapshot."""
     before = int(np.searchsorted(calls["end_ns"], cut_ns, "right"))
     met = np.flatnonzero((calls["start_ns"] <= end_ns) & (end_ns > cut_ns))
     return before, max(before, int(met.max(initial=-1)) + 1)
@@ -298,13 +298,13 @@ def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
 def _go(
     resolver: Resolver, out: Resolved, order: Int, timeline: Timeline, show: Callable[[int], None]
 ) -> None:
-    """Resolve calls in the order they returned, with what else happened meanwhile."""
+    """Resolve calls in the order in which they returned, with other records between them."""
     for number, row in enumerate(rows_of(resolver.capture.records["syscall"], order)):
         if number % CHUNK == 0:
             show(number)
         timeline.until(row.end_ns)
         process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
-        # The kernel told the working directory as it was before the thread's first call.
+        # The kernel recorded the working directory as it was before the thread's first call.
         seen = resolver.processes.cwd_seen
         key = seen.pop(row.tid, None) if seen else None
         if key is not None:
@@ -314,7 +314,7 @@ def _go(
 
 
 def rows_of(calls: Records, order: Int) -> Iterator[Row]:
-    """Calls in an order; chunk by chunk, as a Python value takes much memory."""
+    """Yield calls in an order; chunk by chunk, as Python values take much memory."""
     for begin in range(0, len(order), CHUNK):
         places = order[begin : begin + CHUNK]
         part = calls[places]
@@ -325,7 +325,7 @@ def rows_of(calls: Records, order: Int) -> Iterator[Row]:
 def _resolve_call(
     resolver: Resolver, process: Process, shape: Shape, out: Resolved, row: Row
 ) -> None:
-    """Resolve one call's names, then apply what it did to descriptors and cwd."""
+    """Resolve one call's names, then apply its effects on descriptors and cwd."""
     i = row.position
     if shape.mounts and row.args[5]:
         resolver.processes.enter(process, row.args[5])
@@ -341,7 +341,7 @@ def _resolve_call(
     ):
         resolver.unresolved += (
             i >= resolver.n_prelude
-        )  # an empty path, as in open(""), names nothing
+        )  # without a call by an empty path, as in open(""), which names nothing
     done = resolver.done(process, shape, row, used)
     apply(done)
     if row.ret < 0:
@@ -355,6 +355,6 @@ def _resolve_call(
 
 
 def _is_elsewhere(first: Named, second: Named, ret: int) -> bool:
-    """Tell whether a name led to another filesystem, or a mount is why the call failed."""
+    """Return whether a name led to another filesystem, or the call failed because of a mount."""
     on_the_way = first.way is not None or second.way is not None
     return first.is_elsewhere or second.is_elsewhere or (on_the_way and ret in _OF_MOUNTS)

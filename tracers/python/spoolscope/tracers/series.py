@@ -1,4 +1,4 @@
-"""A recording in several traces: segments are converted while recording goes on."""
+"""A recording in several traces: segments are converted while it goes on."""
 
 import multiprocessing
 import os
@@ -45,7 +45,7 @@ class Job:
 class Series:
     """The output directory while it is filled.
 
-    ``tell`` is called with what an operator should know at once, ``made`` with each new trace.
+    ``tell`` is called with messages that are urgent for an operator, ``made`` with each new trace.
     """
 
     request: Request
@@ -74,7 +74,7 @@ class Series:
         self.hook = Hook(self.request.on_freeze, self.tell)
 
     def told(self, recorder: Recorder, *, ended: bool = False) -> None:
-        """Say in recording.json who records."""
+        """Write the recorder's process to recording.json."""
         self._recorder = {
             "recorder_pid": recorder.pid,
             "recorder_started": None if ended else started_at(recorder.pid),
@@ -88,7 +88,7 @@ class Series:
         write_control(self.path, control)
 
     def on(self, event: Event) -> None:
-        """Queue what the recorder hands over."""
+        """Handle an event of the recorder; queue its segments."""
         if event["event"] == "segment":
             self._add(Job([self._segment(event["number"])]))
         elif event["event"] == "frozen":
@@ -104,7 +104,7 @@ class Series:
         return self.captures / f"capture-{number:06}.seg"
 
     def _add(self, job: Job) -> None:
-        """Queue a trace; one that --keep would remove at once is not made at all."""
+        """Queue a trace; drop the oldest if --keep would remove them at once."""
         self.pending.append(job)
         keep = self.request.keep
         while keep is not None and len(self.pending) > keep:
@@ -116,7 +116,7 @@ class Series:
             segment.unlink()
 
     def work(self) -> None:
-        """Convert what is queued, one after the other, in a process of low priority."""
+        """Start the next queued conversion, if none is running, in a process of low priority."""
         if self.hook.step():
             self._write_control()
         if self._running is not None and not self._running.done():
@@ -145,7 +145,7 @@ class Series:
             shutil.rmtree(old)
 
     def end(self) -> None:
-        """Convert all that is left, also what a recorder that was killed did not hand over."""
+        """Convert all segments that are left, also those that a killed recorder did not report."""
         known = {segment for job in self.pending for segment in job.segments}
         self._wait()
         left = [s for s in Recording.open(self.path).pending() if s not in known]
@@ -175,20 +175,20 @@ def _now() -> str:
 
 
 def _new_worker() -> ProcessPoolExecutor:
-    """A process of its own for every trace: its memory is given back."""
+    """Return a pool with a new process for every trace, so that its memory is freed."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, context, _yield_to_others, max_tasks_per_child=1)
 
 
 def _yield_to_others() -> None:
-    """Low priority; a Ctrl-C is for the recorder, this goes on until it has converted."""
+    """Lower the priority, and ignore Ctrl-C: it ends the recorder, not a conversion."""
     os.nice(NICE)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def _convert(job: Job, output: Path, hiding: Hiding | None) -> str | None:
-    """Make one trace; return why it failed. Then its segments stay where they are."""
+    """Make one trace; on failure return the reason, and keep its segments."""
     work = work_directory(output)
     try:
         convert(job.segments, work, hiding, frozen=job.frozen)

@@ -1,4 +1,4 @@
-"""Record: run spoolscope-record, watch it, convert what it captured."""
+"""Record: run spoolscope-record, watch it, convert its capture."""
 
 import shutil
 import time
@@ -27,16 +27,16 @@ __all__ = ["Request", "Summary", "record", "recover", "refuse_output_on_spool"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What was recorded.
+    """The result of a recording.
 
     Attributes:
         trace: The trace directory.
         command_status: Exit status of the command as a shell gives it, or None.
         meta: The trace's meta.json.
-        failure: Why the recorder ended early, or None; the trace holds what came before.
-        unmounted: Mount points of spools that were unmounted meanwhile.
+        failure: Why the recorder ended early, or None; the trace holds the records before that.
+        unmounted: Mount points of spools that were unmounted during the recording.
         ready: The snapshot was taken, and a command began, before the recording was to end.
-        signalled: A termination signal came meanwhile, perhaps after the command had ended.
+        signalled: A termination signal came during the recording, perhaps after the command ended.
     """
 
     trace: Path
@@ -61,12 +61,12 @@ def record(
     final name only when it is complete.
 
     Args:
-        request: What to record.
-        progress: Called with the phase and the share of all that is done.
-        tell: Of a recording in several traces: called with what an operator should know at once.
-        made: Likewise, with each trace that is whole.
-        over: Of a recording in one trace: called about ten times a second once the snapshot is
-            taken; the recording ends when it is true.
+        request: The parameters.
+        progress: Called with the phase and the share of the work that is done.
+        tell: If in several traces: called with messages that are urgent for an operator.
+        made: If in several traces: called with each trace that is complete.
+        over: If in one trace: called about ten times a second once the snapshot is taken; the
+            recording ends when it returns true.
 
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
@@ -108,7 +108,7 @@ def _hiding(request: Request) -> Hiding | None:
 
 
 def _record_series(series: Series, report: Progress) -> Summary:
-    """Record into a directory of traces, which is there from the beginning."""
+    """Record into a directory of traces, which exists from the beginning."""
     request = series.request
     status, failure, seen = None, None, Seen()
     try:
@@ -146,7 +146,7 @@ def recover(
         capture: The capture file, or the directory that holds it; it is kept.
         output: Trace directory to write.
         hiding: How names are hidden, or None to keep them.
-        progress: Called with the phase and the share of all that is done.
+        progress: Called with the phase and the share of the work that is done.
     """
     files = _left(capture)
     if not files:
@@ -183,7 +183,7 @@ def _worth_keeping(capture: Path) -> bool:
 def _finish(
     captures: list[Path], work: Path, output: Path, hiding: Hiding | None, progress: Progress
 ) -> dict[str, Any]:
-    """Convert in a work directory, then give it its name; a failure leaves the capture."""
+    """Convert in a work directory, then rename it to the output; on failure keep the capture."""
     try:
         meta = convert(captures, work, hiding, progress=progress)
     except OSError as error:
@@ -201,7 +201,7 @@ def _finish(
 
 
 def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
-    """Before anything is created: not even a temporary directory may change the spool."""
+    """Refuse an output on a spool before anything, even a temporary directory, is created there."""
     device, place = _place_of(output.resolve().parent)
     for spool in spools:
         of_spool, top = _place_of(spool.resolve())
@@ -210,17 +210,17 @@ def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
 
 
 def _place_of(path: Path) -> tuple[str, Path]:
-    """Return the filesystem's major:minor that a path lies on, and its path from the root of it."""
-    by_place = {mount.place: mount for mount in mounts()}  # the last one at each, which is seen
+    """Return major:minor of the filesystem of a path, and the path from the filesystem's root."""
+    by_place = {mount.place: mount for mount in mounts()}  # the last one at a place is visible
     holder = next((by_place[place] for place in (path, *path.parents) if place in by_place), None)
-    if holder is None:  # in a chroot, whose root is no mount point
+    if holder is None:  # in a chroot, whose root is not a mount point
         return "", path
     return holder.device, holder.root / path.relative_to(holder.place)
 
 
 @dataclass
 class Seen:
-    """The recorder's words on the recording as a whole; see ``Summary``."""
+    """Facts from the recorder's events; see ``Summary``."""
 
     unmounted: list[str] = field(default_factory=list)
     ready: bool = False
@@ -229,7 +229,7 @@ class Seen:
 def watched(
     recorder: Recorder, duration_s: float | None, report: Progress, seen: Seen
 ) -> Iterator[Event | None]:
-    """Pass on what the recorder says, and report how far it is."""
+    """Yield the recorder's events, and report its progress."""
     begun_at: float | None = None
     phase = "attaching"
     report(phase, None)

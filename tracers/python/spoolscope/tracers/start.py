@@ -1,9 +1,9 @@
-"""The state at the start: what the snapshot read at different times, brought to one moment.
+"""The state at the start: the snapshot is read at different times and brought to one moment.
 
-Descriptors and working directories are read before the cut and brought forward by the calls
-that returned until then. The walk of the tree comes after it and takes long; the calls made
-meanwhile are followed, and every name that no call touched before the walk met it was so from the
-start, wherever the directory was by then. What calls did touch, they tell of themselves.
+Descriptors and working directories are read before the cut (the start), and updated by the calls
+that returned before it. The walk of the tree comes after the cut and takes long; the calls made
+during it are followed. A name that no call touched before the walk met it was the same at the
+start, wherever its directory was by then. The other names follow from the calls.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from spoolscope.tracers.processes import Processes
 from spoolscope.tracers.quiet import Quiet
 from spoolscope.traces.capture import Capture
 
-# Times of birth are those of the last timer tick.
+# Times of birth are rounded down to a timer tick.
 TICK_NS = 10_000_000
 
 
@@ -27,9 +27,9 @@ class Start:
     """Names and processes at the start.
 
     Attributes:
-        cut_ns: The moment.
+        cut_ns: Time of the start.
         names: Every name that was followed and existed, with its record of the walk (or -1).
-        processes: The processes as they were.
+        processes: The processes at the start.
         quiet: The names of the walk that were not followed.
     """
 
@@ -40,9 +40,9 @@ class Start:
 
 
 def cut_of(capture: Capture) -> int:
-    """Return the moment that the snapshot is brought to; where none was noted, the beginning.
+    """Return the moment to which the snapshot is brought: the recorded cut, or the beginning.
 
-    Later segments have their snapshot before they begin.
+    The snapshot of later segments is older than their beginning.
     """
     tasks = capture.records["task"]
     cuts = tasks["ts_ns"][tasks["event"] == CUT]
@@ -50,7 +50,7 @@ def cut_of(capture: Capture) -> int:
 
 
 class Finding:
-    """Finds out the start while the calls made during the snapshot are followed.
+    """Determines the state at the start while the calls made during the snapshot are followed.
 
     Args:
         capture: The capture.
@@ -58,9 +58,9 @@ class Finding:
         processes: Processes, likewise.
 
     Attributes:
-        cut_ns: The moment that everything is brought to.
-        end_ns: When the snapshot was whole.
-        tree: Records of the walk that are to be told by ``row``, one after the other.
+        cut_ns: The moment to which the state is brought.
+        end_ns: Time at which the snapshot was complete.
+        tree: Records of the walk that are to be given to ``row``, one after the other.
     """
 
     def __init__(self, capture: Capture, space: Namespace, processes: Processes) -> None:
@@ -81,12 +81,12 @@ class Finding:
         self._row_of: dict[Key, int] = {}
 
     def cut(self) -> None:
-        """The moment has come."""
+        """Take the state at the cut; called when its time has come."""
         self._space.start()
         self._at_cut = self._processes.copy()
 
     def row(self, row: np.void) -> None:
-        """The walk saw a name, or all of a directory; the next of ``tree``."""
+        """Add the next record of ``tree``: a name that the walk saw, or the end of a directory."""
         number = next(self._next)
         if not row["ino"]:
             if (directory := self._above(int(row["parent"]))) is not None:
@@ -112,32 +112,33 @@ class Finding:
             above = self._space.node(path)
         node = self._space.observed(above, name, seen) if above is not None else None
         self._nodes[number] = node
-        # A directory made since may have the number of what was there at the start.
+        # A newer directory may have the inode number of a file that existed at the start.
         if not seen.born and not (node is not None and node.born):
             self._row_of.setdefault(seen.key, seen.row)
 
     def _above(self, row: int) -> Node | None:
-        """Return the directory that a row, from 1, shows."""
+        """Return the directory of a row; rows count from 1."""
         node = self._nodes[row - 1]
         while node is not None and node.same is not None:
             node = node.same
         return node
 
     def found(self) -> Start:
-        """Go back to the start and return it."""
+        """Go back to the start and return its state."""
         names = self._space.rewind()
         taken = {node.row for node in names}
         for node in names:
-            if node.row < 0 and node.key is not None:  # met under another name that it got since
+            if node.row < 0 and node.key is not None:  # met under a newer name
                 row = self._row_of.get(node.key)
-                # One that shows another name, too, shows the object that had its number before.
+                # If a row also shows another name, but its file has only one, it shows the object
+                # that had the inode number before.
                 if row is not None and (row not in taken or self._tree["nlink"][row] > 1):
                     node.row = row
         self._quiet.settle(self._places(names))
         return Start(self.cut_ns, names, self._at_cut or self._processes.copy(), self._quiet)
 
     def _places(self, names: list[Node]) -> dict[int, bytes]:
-        """Return where directories were that hold names which were not followed."""
+        """Return the paths at the start of the directories of names that were not followed."""
         there = {id(node) for node in names}
         found = ((row, self._above(row + 1)) for row in self._quiet.above.tolist())
         places = ((row, node) for row, node in found if node is not None and id(node) in there)

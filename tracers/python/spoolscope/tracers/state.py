@@ -24,12 +24,12 @@ _FCNTL = CALLS["fcntl"].id
 
 
 class State:
-    """What was there at the start.
+    """State at the start, as tables.
 
     Args:
         capture: The capture.
-        start: Its state at the start.
-        space: Knows the names as they were at the start; asked at once.
+        start: Names and processes at the start.
+        space: Has the names as they were at the start; used in the constructor only.
 
     Attributes:
         cut_ns: The moment of the start.
@@ -87,7 +87,7 @@ class State:
         }
 
     def _positions(self) -> dict[tuple[int, int], int]:
-        """Where descriptors stood, as the first call after the start found them."""
+        """Return positions of descriptors, as recorded by the first call after the start."""
         inodes = {(pid, fd): file.key for pid, fd, file, _, _ in self._files}
         calls = self._capture.records["syscall"]
         at_fd = np.array([shape.fd for shape in SHAPES])[calls["call"]]
@@ -142,7 +142,7 @@ class State:
             yield columns
 
     def _rows(self, path_id: PathId, quiet_ids: Int) -> tuple[Int, Int]:
-        """Return the records of the walk that are names at the start, in order, and their paths."""
+        """Return the rows of the walk that are names at the start, in order, and their path ids."""
         followed = np.array([row for row, _ in self._names], np.int64)
         ids = np.array([path_id(path) for _, path in self._names], np.int64)
         rows = np.concatenate([followed, self.quiet.rows])
@@ -150,7 +150,7 @@ class State:
         return rows[order], np.concatenate([ids, quiet_ids])[order]
 
     def _texts(self, numbers: npt.NDArray[np.uint32], text_id: PathId) -> Int:
-        """Return the ids of strings of the capture; of none it is 0."""
+        """Return the ids of strings of the capture; 0 for string 0."""
         told, which = np.unique(numbers, return_inverse=True)
         strings = self._capture.strings
         ids = [text_id(strings[number]) if number else 0 for number in told.tolist()]
@@ -170,9 +170,9 @@ class State:
         }
 
     def missed_names(self, path_id: PathId, is_on_spool: Callable[[bytes], bool]) -> Columns:
-        """Return the names that calls tell of and a walk did not meet."""
+        """Return the names that calls used and the walk did not meet."""
         rows = [row for row in self._missed if is_on_spool(row[0])]
-        rows = rows if len(self._capture.records["tree"]) else []  # there was no walk
+        rows = rows if len(self._capture.records["tree"]) else []  # without a walk none is missed
         keys = np.array([key or (0, 0) for _, key, _ in rows], np.int64).reshape(-1, 2)
         return {
             "path_id": np.array([path_id(path) for path, *_ in rows], np.int64),
@@ -183,14 +183,14 @@ class State:
 
 
 def _extents(tree: Records) -> Any:
-    """Counted of files with holes; a file that is nothing but a hole has 0."""
+    """Return the extents, counted of files with holes only; a file that is one hole has 0."""
     counted = tree["extents"].astype(np.int32)
     hollow = (tree["mode"] & S_IFMT == S_IFREG) & (tree["blocks"] == 0) & (tree["size"] > 0)
     return np.ma.array(counted, mask=(counted == 0) & ~hollow)
 
 
 def _gone(capture: Capture, cut_ns: int) -> set[int]:
-    """Processes that ended before the cut; the number may have been given out again since."""
+    """Return the processes that ended before the cut and whose number was not reused before it."""
     tasks = capture.records["task"]
     ends = np.isin(tasks["event"], (EXIT, FORK)) & (tasks["tid"] == tasks["pid"])
     tasks = tasks[ends & (tasks["ts_ns"] <= cut_ns)]
@@ -199,7 +199,7 @@ def _gone(capture: Capture, cut_ns: int) -> set[int]:
 
 
 def _renumbered(files: list[OpenFile]) -> Any:
-    """Descriptions as small numbers: those of the recorder are addresses in the kernel."""
+    """Return small numbers for descriptions: the recorder's are addresses in the kernel."""
     numbers: dict[int, int] = {}
     return np.array(
         [numbers.setdefault(file.description, len(numbers)) for file in files], np.int64

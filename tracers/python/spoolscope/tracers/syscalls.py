@@ -1,4 +1,4 @@
-"""The syscalls table: each call's arguments by meaning."""
+"""The syscalls table: arguments of calls in columns by their meaning."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from spoolscope.traces.parquet import ROW_GROUP
 Int = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
-# struct file_clone_range as the recorder keeps it: from where in which file, how much, to where.
+# struct file_clone_range in the recorder's args: source file and offset, length, target offset.
 _RANGE = {"fd2": 2, "arg": 3, "size": 4, "offset": 5}
 O_CREAT_WRONLY_TRUNC = 0o1101
-# include/linux/errno.h: a signal came, the kernel makes it EINTR or calls again; no program
-# ever sees these numbers. Those of SPSC_CALL_RESTARTED.
+# include/linux/errno.h: after a signal, the kernel makes these EINTR or restarts the call; programs
+# never see these numbers. SPSC_CALL_RESTARTED marks them.
 RESTARTS = (512, 513, 514, 516)
 RESTARTED = np.int32(1 << 6)
 ELSEWHERE = np.int32(1 << 9)
@@ -30,7 +30,7 @@ ACL_TOLD = 0x1000
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
-# Both in one number.
+# Two ids in one number.
 _IDS = {"uid": 0, "gid": 32}
 # Offsets given by pointer.
 _PLACES = {"at": "offset", "at2": "arg"}
@@ -136,7 +136,7 @@ class Arguments:
         self.present[word] |= where
 
     def fill(self) -> None:
-        """Go through the calls that occur."""
+        """Fill the columns, one kind of call after the other."""
         for number in np.unique(self.calls["call"]).tolist():
             where = self.calls["call"] == number
             rows = self.calls[where]
@@ -155,7 +155,7 @@ class Arguments:
             elif word == "acl":
                 value = rows["args"][:, at].astype(np.int64)
                 given = where.copy()
-                given[where] = told = value & ~0o777 == ACL_TOLD  # no pointer
+                given[where] = told = value & ~0o777 == ACL_TOLD  # a mode, not a pointer
                 self.set("mode", given, value[told] & 0o777)
             elif word == "iov":
                 self.set("size", where, rows["count"].astype(np.int64))

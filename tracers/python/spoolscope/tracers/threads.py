@@ -26,7 +26,7 @@ Int = npt.NDArray[np.int64]
 def task_event_columns(
     capture: Capture, lives: Lives, comms: Comms, heirs: set[tuple[int, int]]
 ) -> Columns:
-    """Every event in the life of threads that made a call, or forked one that did."""
+    """Return every event in the lives of threads that made a call, or forked one that did."""
     tasks, _ = _relevant(capture, lives, heirs)
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
     parent = tasks["parent_tid"].astype(np.int32)
@@ -41,9 +41,9 @@ def task_event_columns(
 
 
 def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tuple[Records, Int]:
-    """Keep lives that matter to the spool: callers, holders and mappers of files, ancestors.
+    """Select lives that matter to the spool: callers, holders and mappers of files, ancestors.
 
-    Returns their events and the life of each.
+    It returns their events and the life of each event.
     """
     tasks, files = capture.records["task"], capture.records["open_file"]
     of_tasks = lives.of(tasks["tid"], tasks["ts_ns"])
@@ -70,7 +70,7 @@ def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tu
 
 
 def calls_in_flight(capture: Capture) -> int:
-    """Calls that had begun but not returned when the recording ended."""
+    """Return the number of calls that had not returned when the recording ended."""
     tasks = capture.records["task"]
     return int(np.sum((tasks["event"] == END) & (tasks["flags"] & IN_CALL > 0)))
 
@@ -82,8 +82,8 @@ class Threads:
         capture: The capture.
         lives: Its lives.
         comms: How names are shown.
-        path_id: Gives paths their ids.
-        heirs: Processes that got files of the spool from their parent: pid, time of the fork.
+        path_id: Returns the id of a path.
+        heirs: Processes that inherited files of the spool: pid, time of the fork.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Threads:
         """Return the threads table: one row per life of a thread.
 
         Args:
-            state: Where those alive at the start worked then.
+            state: Has the working directories at the start.
         """
         tasks, of_tasks = _relevant(self._capture, self._lives, self._heirs)
-        # A thread that was there at start has told nothing of itself: its process speaks for it.
+        # For a thread older than the recording there may be no record: then its process is used.
         parents = [self._forking(tasks, by) for by in ("parent_tid", "parent_pid")]
         order = np.argsort(tasks["ts_ns"], kind="stable")
         for at in order.tolist():
@@ -127,7 +127,7 @@ class Threads:
         return {name: pa.array([row[name] for row in self._rows.values()]) for name in names}
 
     def _forking(self, tasks: Records, by: str) -> Int:
-        """Return the life that each fork was called in; -1 for other events."""
+        """Return the life that called each fork; -1 for other events."""
         parents = np.full(len(tasks), -1, np.int64)
         forks = (tasks["event"] == FORK) & np.isin(tasks[by], self._lives.tid)
         parents[forks] = self._lives.of(tasks[by][forks], tasks["ts_ns"][forks])
@@ -138,7 +138,7 @@ class Threads:
         row = self._rows.get(life)
         if row is None:
             if at_start and self._lives.begin_ns[life]:
-                return  # the snapshot met a thread that was just ending
+                return  # the snapshot's record of a thread that was just ending
             row = self._rows[life] = _new_thread(task)
         row["comm"] = self._comms.text(bytes(task["comm"])) or row["comm"]
         if apply := _THREAD_EVENTS.get(event):

@@ -1,4 +1,4 @@
-"""What happened between the calls, each at its own time."""
+"""Events between the calls, in order of time."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ FOREVER = 1 << 63
 
 
 class Timeline:
-    """Task events and the findings of the snapshot.
+    """Task events and records of the snapshot.
 
     Args:
         capture: The capture.
-        processes: Told of task events and descriptors.
-        finding: Told of the names the walk saw and of the moment of the snapshot, if given.
-        after_ns: What happened until then is over.
+        processes: Gets task events and descriptors.
+        finding: Gets the names that the walk saw and the moment of the snapshot, if given.
+        after_ns: Events up to this time are left out.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Timeline:
         self._times = [*times[order].tolist(), FOREVER]
 
     def until(self, ts_ns: int) -> None:
-        """Apply what happened up to a time."""
+        """Apply the events up to a time."""
         while self._times[self._next] <= ts_ns:
             rows, apply = self._sources[self._which[self._next]]
             apply(rows[self._at[self._next]])

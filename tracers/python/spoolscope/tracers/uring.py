@@ -1,4 +1,4 @@
-"""The uring_ops table: what was done on the spool through io_uring."""
+"""The uring_ops table: operations on the spool through io_uring."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _NAMES = """
     futex_wait futex_wake futex_waitv fixed_fd_install ftruncate bind listen recv_zc epoll_wait
     readv_fixed writev_fixed pipe"""
 OPS = np.array(_NAMES.split(), object)
-# Those whose off and len are a place in a file.
+# Operations whose off and len are a place in a file.
 PLACED = np.array(
     [
         *("readv", "writev", "read_fixed", "write_fixed", "read", "write", "readv_fixed"),
@@ -29,7 +29,7 @@ FIXED_FILE = 1
 
 
 def uring_columns(capture: Capture, inodes: Inodes) -> dict[str, Any]:
-    """One row per operation."""
+    """Return one row per operation."""
     ops = capture.records["uring"]
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
     start, done = ops["submit_ns"].astype(np.int64), ops["done_ns"].astype(np.int64)

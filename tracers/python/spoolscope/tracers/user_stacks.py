@@ -1,4 +1,4 @@
-"""Which code made calls: the tables user_calls and user_stacks."""
+"""Code that made calls: the tables user_calls and user_stacks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Columns = dict[str, Any]
 
 
 def told_of_user_stacks(capture: Capture) -> dict[str, int] | None:
-    """Return ``user_stacks`` of meta.json; None if it was not asked which code made calls."""
+    """Return ``user_stacks`` of meta.json; None if user stacks were not recorded."""
     told = capture.meta.get("user_stacks")
     if not told:
         return None
@@ -23,7 +23,7 @@ def told_of_user_stacks(capture: Capture) -> dict[str, int] | None:
 
 
 def user_call_columns(capture: Capture) -> Columns:
-    """One row per recorded call whose caller's stack is known."""
+    """Return one row per recorded call whose caller's stack is known."""
     rows = capture.records["user_call"]
     seq = CallIndex(capture.records["syscall"]).seq(rows["tid"], rows["call_ns"])
     n_stacks = len((capture.meta.get("user_stacks") or {}).get("stacks", ()))
@@ -41,7 +41,7 @@ def user_call_columns(capture: Capture) -> Columns:
 
 
 def user_stack_columns(capture: Capture, comms: Comms) -> Columns:
-    """One row per frame, innermost first."""
+    """Return one row per frame, innermost first."""
     told: Mapping[str, Any] = capture.meta.get("user_stacks") or {"stacks": [], "files": []}
     frames = [
         (number, depth, *frame)
@@ -61,5 +61,5 @@ def user_stack_columns(capture: Capture, comms: Comms) -> Columns:
 
 
 def _hidden(name: str | None, comms: Comms) -> str | None:
-    """Return what names a program, too, as the program's own name would be shown."""
+    """Return text that names a program in the form in which the program's name is shown."""
     return None if name is None else comms.text(name.encode())

@@ -1,4 +1,4 @@
-"""The waits table: locks, file locks, pages under writeback, room in a log; and who had them."""
+"""The waits table: waits for locks, file locks, writeback, room in a log; and the owners."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ KINDS = (
 )  # fmt: skip
 OBJECTS = ("other", "inode", "tree_block", "mmap", "rename")
 SHARED = 1 << 0
-# A wait without an end is the absence on a stack with one of these, by kind.
+# A wait without a recorded end lasts as long as the absence on a stack with one of these.
 FRAMES = {
     "posix_lock": ("locks_lock_inode_wait", "fcntl_setlk", "do_lock_file_wait"),
     "flock": ("locks_lock_inode_wait", "__x64_sys_flock", "__do_sys_flock"),
@@ -63,7 +63,7 @@ def wait_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
 
 
 def _ends(capture: Capture, waits: Records) -> Int:
-    """End of each wait, 0 unknown: as told, or when the absence that follows it ended."""
+    """Return the end of each wait, recorded or that of the absence after it; 0 if unknown."""
     ends = waits["end_ns"].astype(np.int64)
     switches = capture.records["switch"]
     switches = switches[switches["state"] == BLOCKED]
@@ -77,7 +77,7 @@ def _ends(capture: Capture, waits: Records) -> Int:
 
 
 def _absence_ends(waits: Records, asleep: Records) -> Int:
-    """For each wait the end of the first absence of its thread from then on, in the same call."""
+    """Return for each wait the end of the next absence of its thread, in the same call."""
     ends = np.zeros(len(waits), np.int64)
     for tid in np.unique(waits["tid"]):
         own = np.nonzero(waits["tid"] == tid)[0]
@@ -97,7 +97,7 @@ def _absence_ends(waits: Records, asleep: Records) -> Int:
 
 
 def _calls_at(calls: Records, tids: npt.NDArray[np.uint32], when: Int) -> Int:
-    """Seq of the call each thread was in at a time, -1 none."""
+    """Return the seq of the call that each thread was in at a time, -1 if none."""
     seq = np.full(len(tids), -1, np.int64)
     wanted = np.nonzero(tids > 0)[0]
     calls = calls[np.isin(calls["tid"], tids[wanted])]

@@ -1,1 +1,1 @@
-"""The trace contract: records, calls, tables, and the directory that holds them."""
+"""The format of traces: records, calls, tables, and the directory that holds them."""

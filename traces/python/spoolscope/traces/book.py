@@ -1,9 +1,9 @@
-"""The operator's book of names: what each pseudonym of a key stands for.
+"""The operator's book of names: the real name of each pseudonym of a key.
 
-It lies beside the key and is in no trace: the owner of it, and nobody else, can read real names in
-traces of this key. SQLite keeps it whole when recordings write at once, when one is killed, and
-when the disk is full. Names of messages are not in it; of ``MOST`` names the ones that no trace
-had for the longest time are forgotten.
+It lies beside the key and is in no trace: only its owner can read real names in traces of this
+key. SQLite keeps it consistent when recordings write concurrently, when one is killed, and when
+the disk is full. Names of messages are not in it. If it has more than ``MOST`` names, those that
+no trace had for the longest time are removed.
 """
 
 import os
@@ -24,7 +24,7 @@ _WHAT = "the book of names"
 _TABLE = """CREATE TABLE IF NOT EXISTS names (
     kind INTEGER, hidden BLOB, original BLOB, day INTEGER, PRIMARY KEY (kind, hidden, original)
 ) WITHOUT ROWID"""
-# Days, not times: what was in use yesterday and is today is not written again and again.
+# Days, not times, so that a name in constant use is written once a day only.
 _ADD = """INSERT INTO names VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET day = excluded.day WHERE day < excluded.day"""
 _FORGET = """DELETE FROM names WHERE (kind, hidden, original) IN (
@@ -34,15 +34,15 @@ Pairs = Iterable[tuple[bytes, bytes]]
 
 
 def book_file(key_file: Path | None, key_id: str) -> Path:
-    """Return where the book of a key lies, beside the key."""
+    """Return the path of the book of a key, beside the key."""
     return key_path(key_file).with_name(f"{key_id}.names")
 
 
 def remember(book: Path, paths: Pairs, programs: Pairs) -> str | None:
-    """Add (pseudonym, name) of path components and of programs to a book, made if missing.
+    """Add (pseudonym, name) of path components and of programs to a book; make it if missing.
 
     Returns:
-        Why they could not be added, or None. That never ends a recording.
+        Why they could not be added, or None. A failure does not end a recording.
     """
     day = int(time.time()) // _DAY_S
     rows = (
@@ -97,14 +97,14 @@ def recall(book: Path) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
 
 
 def _is_name(kind: object, hidden: object, name: object) -> bool:
-    """Tell whether a row is one that was written here; SQLite takes any type in any column."""
+    """Return whether a row has the types of ``remember``; SQLite takes any type in any column."""
     if not (isinstance(hidden, bytes) and isinstance(name, bytes)):
         return False
     return kind == PROGRAM or (kind == PATH and b"/" not in name and b"\0" not in name)
 
 
 def _make(book: Path) -> None:
-    """Make an empty book that only its owner can read; SQLite keeps to its mode."""
+    """Make an empty book that only its owner can read; SQLite uses its mode for its other files."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         os.close(os.open(book, flags, 0o600))

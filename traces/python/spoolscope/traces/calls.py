@@ -6,7 +6,7 @@ from pathlib import Path
 RETURNS_FD = "=fd"
 # The commands of ioctl that are recorded.
 FICLONE, FICLONERANGE, FIONCLEX, FIOCLEX = 0x40049409, 0x4020940D, 0x5450, 0x5451
-# Whether those that mark a descriptor have it closed on exec.
+# Commands that set whether a descriptor is closed on exec, with that value.
 MARKS = {FIONCLEX: False, FIOCLEX: True}
 
 

@@ -1,4 +1,4 @@
-"""Read a native capture: whatever is whole, however its writer ended."""
+"""Reader of native captures: it reads all whole chunks, even if the recorder crashed."""
 
 import json
 import zlib
@@ -18,7 +18,7 @@ FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
 VERSION = 7
 CLOSED = 0
-# A recorder's chunks hold 16 MiB of calls at most, and a kernel's symbols less than these.
+# A recorder's chunks hold at most 16 MiB of calls; a kernel's symbols are smaller than this limit.
 LARGEST_CHUNK = 256 << 20
 STACK, STRING, SYMBOLS, META = 8, 9, 10, 11
 RECORDS = {
@@ -40,7 +40,7 @@ RECORDS = {
     20: "sample",
     21: "user_call",
 }
-# The members of each kind of record: those of its struct.
+# dtype of each kind of record, from its struct.
 ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}
 Records = npt.NDArray[np.void]
 
@@ -53,13 +53,13 @@ class Capture:
         start_mono_ns: CLOCK_MONOTONIC when recording began.
         start_real_ns: CLOCK_REALTIME of the same moment.
         number: Which segment of its recording this is, from 1.
-        closed: The recorder ended in order; False after a crash or a cut file.
+        closed: The recorder ended in order; False after a crash or if the file was cut.
         bytes_unread: Bytes after the last whole chunk.
         records: Arrays by record name, see ROWS; in the order they were written.
         strings: Names by id; id 0 is the empty name.
         stacks: (n, 32) addresses by id; row 0 is empty.
         symbols: Function name by address.
-        meta: What the recorder said at its end; empty if it did not get there.
+        meta: Meta data that the recorder wrote at its end; empty if it crashed.
     """
 
     start_mono_ns: int
@@ -90,7 +90,7 @@ def read_capture(path: Path) -> Capture:
     """
     data = memoryview(regular(path).read_bytes())
     capture = _open(path, data)
-    # Unpacked last and each kind at once: the calls of a long recording fill the memory.
+    # Chunks are unpacked last, and kind by kind: the calls of a long recording fill the memory.
     parts: dict[str, list[_Chunk]] = {name: [] for name in RECORDS.values()}
     stacks = [capture.stacks]
     at = DTYPES["file_header"].itemsize
@@ -118,7 +118,7 @@ def read_capture(path: Path) -> Capture:
 
 
 class _Chunk(NamedTuple):
-    """A chunk whose checksum agrees."""
+    """A chunk with a correct checksum."""
 
     n: int
     codec: int
@@ -134,7 +134,7 @@ class _Chunk(NamedTuple):
 
 
 def _require_sense(path: Path, at: int, kind: int, chunk: _Chunk) -> None:
-    """Refuse a chunk of another size than it says: its checksum proves no good will."""
+    """Refuse a chunk whose size differs from its header: a correct checksum may be forged."""
     length = ROWS[RECORDS[kind]].itemsize * chunk.n if kind in RECORDS else chunk.raw_bytes
     if length != chunk.raw_bytes or length > LARGEST_CHUNK:
         raise SpoolscopeError(
@@ -153,7 +153,7 @@ def _records(name: str, chunks: list[_Chunk]) -> Records:
 
 
 def _end_names(records: Records) -> Records:
-    """End thread names at their NUL: the kernel side leaves what was there behind it."""
+    """Zero the bytes after the NUL of thread names: the BPF programs leave old bytes there."""
     for member in ("comm", "waker_comm", "held_comm", "owner_comm"):
         if member in (records.dtype.names or ()):
             width = records.dtype[member].itemsize

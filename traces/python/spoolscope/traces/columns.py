@@ -1,4 +1,4 @@
-"""What a table and a column of a trace are, and the columns that many tables share."""
+"""Classes for tables and columns of a trace, and the columns that many tables share."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ PRIVATE = (PATH, COMM, PROGRAM, GROUP)
 class Column:
     """One column: Parquet type, unit ("" if it has none) and meaning.
 
-    ``private`` says what kind of name its text is, PATH, COMM, PROGRAM or GROUP; "" if it is
-    none of a person's or a host's but one of few fixed words.
+    ``private`` is the kind of name that its text has: PATH, COMM, PROGRAM or GROUP; "" if it
+    cannot name a person or a host but is one of few fixed words.
     """
 
     name: str

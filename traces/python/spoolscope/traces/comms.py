@@ -1,4 +1,4 @@
-"""Names of threads, programs and control groups as a trace shows them."""
+"""Names of threads, programs and control groups in a trace, hidden where necessary."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from spoolscope.traces.pseudonym import HIDDEN, Pseudonymiser
 
 
 class Comms:
-    """Hides the names of programs that would give a private name away, or of all.
+    """Hides names of programs that would reveal a private name, or all names of programs.
 
     Args:
         names: Makes pseudonyms; None keeps all names.
-        concealed: Tells which would.
-        hide_all: Hide all but those of the kernel's own threads.
+        concealed: Decides which names would.
+        hide_all: Hide all names except those of the kernel's own threads.
 
     Attributes:
         hidden: Names that were hidden so far, and their pseudonyms.
@@ -35,7 +35,7 @@ class Comms:
         self.hidden: dict[bytes, bytes] = {}
 
     def text(self, comm: bytes) -> str:
-        """Return a name as text; what is not UTF-8 is shown as replacement characters."""
+        """Return a name as text; bytes outside UTF-8 become replacement characters."""
         if comm not in self._known:
             self._known[comm] = self._shown(comm, self._concealed.hides)
         return self._known[comm]
@@ -45,7 +45,7 @@ class Comms:
         return self._shown(name, self._concealed.hides_unit)
 
     def hide(self, name: bytes) -> str:
-        """Return a name that is always hidden."""
+        """Return the pseudonym of a name; it is always hidden."""
         return self._shown(name, lambda _name: True)
 
     def texts(self, comms: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:

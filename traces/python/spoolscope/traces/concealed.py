@@ -1,13 +1,13 @@
-"""Names that nobody may read in a trace, whatever else they name: mailboxes, users, hosts.
+"""Private names, which must not be readable in a trace: of mailboxes, users, hosts.
 
-A program, thread, unit or control group keeps its name unless that would tell one of these:
+A program, thread, unit or control group keeps its name unless that reveals one of these:
 
-* a component of a path of the spool, or of its mount point (``whole``: the same name). A name
-  that paths keep as well (``WORDS``: imap, dovecot, cur) tells nothing, nor does what lies in a
-  directory of programs, or in those of the system if all of it is the spool;
-* a mailbox, a local user, this host (``within``: also as a part of it: ``imap-alice``).
+* a component of a path of the spool, or of its mount point (``whole``: if it is equal). Names
+  that stay readable in paths, too (``WORDS``: imap, dovecot, cur), are not private, nor are names
+  in a directory of programs, nor, if the whole system is the spool, in directories of the system;
+* a mailbox, a local user, this host (``within``: also if it is a part, as in ``imap-alice``).
 
-Accounts that packages make are nobody: below uid 1000, without a shell to log in with.
+Accounts that packages make do not count as users: uids below 1000 without a login shell.
 """
 
 import os
@@ -34,22 +34,22 @@ _LEAST_WORD, _LEAST_ANYWHERE, _LEAST_CUT = 3, 5, 4
 
 
 def holds(directory: bytes) -> int:
-    """Return a number for what a directory of this name holds: equal ones are treated alike."""
+    """Return the kind of content of a directory by its name: messages, programs or 0, other."""
     return _OF_MESSAGES if directory in _MESSAGES else _OF_PROGRAMS * (directory in _PROGRAM_PLACES)
 
 
 def is_in_mailbox(name: bytes) -> bool:
-    """Tell whether what lies beside a name of this kind belongs to a mailbox."""
+    """Return whether the directory that has such a name in it is a mailbox."""
     return name in _IN_MAILBOX
 
 
 def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
-    """Return components of paths that count as names, and what names mailboxes or hosts.
+    """Return the components of paths that count as names, and the names of mailboxes and hosts.
 
-    A host stands in the names of messages (``TIME.UNIQUE.HOST``), which are no names by themselves.
+    Names of messages have a host in them (``TIME.UNIQUE.HOST``), but do not count as names.
 
     Args:
-        paths: Absolute, below the mounts.
+        paths: Absolute paths below the mounts.
         mounts: Mount points of the spools.
     """
     places = [mount.rstrip(b"/") for mount in mounts]
@@ -63,7 +63,7 @@ def counted_names(paths: Iterable[bytes], mounts: Sequence[bytes]) -> tuple[set[
 
 @dataclass
 class _Components:
-    """Gathers components of paths, each directory once."""
+    """Collects components of paths, each directory once."""
 
     all_is_spool: bool
     names: set[bytes] = field(default_factory=set)
@@ -72,7 +72,7 @@ class _Components:
     hosts: set[bytes] = field(default_factory=set)
 
     def add(self, path: bytes) -> None:
-        """Add a path and the directories above that are new; a message has no name of its own."""
+        """Add a path and its new parent directories; the name of a message does not count."""
         directory, _, name = path.rpartition(b"/")
         if name[:1].isdigit() and holds(directory.rpartition(b"/")[2]) == _OF_MESSAGES:
             if host := _HOST.match(name):
@@ -91,7 +91,7 @@ class _Components:
             path = b"" if known else directory
 
     def _counts(self, directory: bytes) -> bool:
-        """Tell whether what is in a directory is named by people."""
+        """Return whether people choose the names in a directory."""
         if self.all_is_spool and _SYSTEM.match(directory):
             return False
         return holds(directory.rpartition(b"/")[2]) != _OF_PROGRAMS
@@ -107,7 +107,7 @@ class _Components:
 
 
 class Concealed:
-    """Tells which names of programs would give a private name away.
+    """Decides which names of programs would reveal a private name.
 
     Args:
         names: Components of paths.
@@ -130,7 +130,7 @@ class Concealed:
         self._starts = sorted(self._within)
 
     def hides(self, name: bytes) -> bool:
-        """Tell whether a program or thread of this name would give a name away."""
+        """Return whether the name of a program or thread would reveal a private name."""
         if not name or name in WORDS:
             return False
         low = name.lower().removesuffix(b" (deleted)").strip(b"()")
@@ -142,7 +142,7 @@ class Concealed:
         return name not in KNOWN and self._tells(low, cut=cut)
 
     def hides_unit(self, name: bytes) -> bool:
-        """Tell whether a unit or control group of this name would."""
+        """Return whether the name of a unit or control group would reveal a private name."""
         plain = re.sub(rb"\\x([0-9a-f]{2})", lambda code: bytes([int(code[1], 16)]), name)
         stem = re.sub(rb"\.(service|slice|scope|socket|mount|timer)$", b"", plain)
         template, _, instance = stem.partition(b"@")
@@ -153,7 +153,7 @@ class Concealed:
         return any(piece.lower() in self._whole for piece in asked) or self._tells(plain.lower())
 
     def _tells(self, low: bytes, *, cut: bool = False) -> bool:
-        """Tell whether the name of a mailbox, user or host is a part of a name."""
+        """Return whether the name of a mailbox, user or host is part of a name."""
         words = [word for word in _SEPARATORS.split(low) if word not in KNOWN]
         for word in words:
             if any(word[:n] in self._within for n in range(_LEAST_WORD, len(word) + 1)):
@@ -173,7 +173,7 @@ def _is_start(text: bytes, names: list[bytes]) -> bool:
 
 
 def _shapes(component: bytes) -> Iterator[bytes]:
-    """A component, what of it is hidden, and the names in that of a Maildir++ folder."""
+    """Yield a component, its private part, and the names within that of a Maildir++ folder."""
     part = private_part(component)
     if part:
         yield from (component, part)
@@ -182,7 +182,7 @@ def _shapes(component: bytes) -> Iterator[bytes]:
 
 
 def _parts(name: bytes) -> Iterator[bytes]:
-    """A mailbox, user or host; its local part and domain; and the words of a domain."""
+    """Yield a mailbox, user or host, its local part and domain, and the words of a domain."""
     for part in (name, *name.split(b"@")) if b"@" in name else (name,):
         if private_part(part):
             yield part
@@ -194,7 +194,7 @@ def local_names(uids: Iterable[int] = ()) -> set[bytes]:
     """Return the names of this host and of its users.
 
     Args:
-        uids: Users to ask for one by one, too: a directory service may not list its users.
+        uids: Users to look up one by one, too: a directory service may not list its users.
     """
     users = {user.pw_name for user in pwd.getpwall() if _is_person(user)}
     for uid in {int(uid) for uid in uids}:

@@ -14,13 +14,13 @@ _WORDS = ("title", "reason", "source")
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A kind of disk whose times can be played.
+    """A kind of disk whose times can be simulated.
 
     Attributes:
-        name: As on the command line.
-        title: One line for people.
-        reason: Why it is there, and what is an estimate.
-        source: Where its figures are from.
+        name: Name on the command line.
+        title: One line for readers.
+        reason: Why it is included, and which figures are estimates.
+        source: Source of its figures.
         json: Its members, for ``spoolscope-slowdisk --model``.
     """
 

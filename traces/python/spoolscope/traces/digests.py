@@ -1,9 +1,9 @@
-"""Digests of files: a file changed since it was written is reported, never read as it is.
+"""Digests of files: a file that changed since it was written is reported and not read.
 
-meta.json of a trace holds one of every table, and one of itself; replay.json likewise. Parquet's
-own page checksums would not do (they leave out headers and footers, and DuckDB does not look at
-them), nor those of a disk (a copy may be damaged on its way). BLAKE2b is used as hashlib has it
-everywhere, at 1 GiB/s of a CPU.
+meta.json of a trace has a digest of every table and one of itself; so has replay.json. Parquet's
+own page checksums are not enough (they leave out headers and footers, and DuckDB does not check
+them), nor are those of a disk (a copy may be damaged on its way). BLAKE2b is used because hashlib
+always has it, at 1 GiB/s of a CPU.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ def write_meta(directory: Path, meta: dict[str, Any]) -> None:
 
 
 def read_meta(directory: Path) -> Any:
-    """Return what meta.json of a trace holds.
+    """Return the content of meta.json of a trace.
 
     Raises:
-        OSError: it is missing, or no file.
-        ValueError: it is no JSON, or not what was written.
+        OSError: it is missing, or not a file.
+        ValueError: it is not JSON, or not what was written.
     """
     meta = json.loads(regular(directory / META).read_text("utf-8"))
     if isinstance(meta, dict):
@@ -42,13 +42,13 @@ def read_meta(directory: Path) -> Any:
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what a JSON file is to hold, with a digest of it."""
+    """Return the content for a JSON file with its digest added."""
     plain = json.loads(json.dumps({key: part for key, part in value.items() if key != OWN_KEY}))
     return {**plain, OWN_KEY: _own(plain)}
 
 
 def check_sealed(value: dict[str, Any]) -> None:
-    """Make sure that a JSON file holds what was written, if it has a digest.
+    """Check that a JSON file holds what was written, if it has a digest.
 
     Raises:
         ValueError: it does not.
@@ -61,21 +61,21 @@ def digest_of(file: Path) -> str:
     """Return the digest of a whole file.
 
     Raises:
-        OSError: it cannot be read, or is no file.
+        OSError: it cannot be read, or is not a file.
     """
     with regular(file).open("rb", buffering=0) as source:
         return hashlib.file_digest(source, _new).hexdigest()
 
 
 def check(file: Path, digest: str | None) -> None:
-    """Make sure that a file is as it was written; once in a process for each file.
+    """Check that a file is as it was written; each file is read once in a process.
 
     Args:
         file: A table, or another file.
-        digest: What it was when it was written.
+        digest: Its digest when it was written.
 
     Raises:
-        OSError: it cannot be read, or is no file.
+        OSError: it cannot be read, or is not a file.
         ValueError: it is not what was written.
     """
     found = file.stat()
@@ -90,7 +90,7 @@ def _digest_once(file: Path, _key: tuple[int, int, int, int]) -> str:
 
 
 def _own(meta: dict[str, Any]) -> str:
-    """Return the digest of what meta.json holds, however it is laid out."""
+    """Return the digest of the content of meta.json, independent of its layout."""
     plain = {key: value for key, value in meta.items() if key != OWN_KEY}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return str(_new(text.encode()).hexdigest())

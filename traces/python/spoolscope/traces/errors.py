@@ -1,16 +1,16 @@
-"""The one error users see."""
+"""The error that is shown to users, and exit codes."""
 
 ERROR = 1
 USAGE = 2
 INCOMPLETE = 3
 FAILED = 4
-"""What ``compare --fail-if`` names is so."""
+"""A condition of ``compare --fail-if`` is true."""
 UNDECIDED = 5
-"""The intervals do not tell whether it is so."""
+"""The intervals do not decide whether it is true."""
 
 
 class SpoolscopeError(Exception):
-    """Something the user can mend: one line of what is wrong and one of what to do.
+    """An error that the user can mend: one line on what is wrong, and one on what to do.
 
     Args:
         message: What is wrong, naming the file, option or program.

@@ -1,4 +1,4 @@
-"""The tables of what journals, disks and locks did, and of what no system call shows."""
+"""The tables of journals, disks and locks, and of work that no system call shows."""
 
 from spoolscope.traces.columns import (
     BOOL,

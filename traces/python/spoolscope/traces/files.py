@@ -1,7 +1,7 @@
-"""Single files: written so that nobody leads us astray, read only if they are files.
+"""Single files: written safely in directories of others, read only if they are regular files.
 
-Commands often run as root where others may write: a name that can be guessed may be a
-symbolic link to a file of root's by the time it is opened.
+Commands often run as root in directories where others may write: somebody may replace a name
+that can be guessed by a symbolic link to a file of root before it is opened.
 """
 
 import errno
@@ -18,14 +18,14 @@ LONGEST_PREFIX = 40
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
-    """Write a file that takes its name when the block ends in order; until then it has another.
+    """Write a file that gets its name when the block ends in order; until then it has another.
 
-    That one cannot be guessed, and is new. What has the final name is replaced, be it a link; if
-    the block fails it stays, and nothing else is left.
+    That other name cannot be guessed, and is new. A file or link with the final name is replaced;
+    if the block fails, that one stays, and the new file is removed.
 
     Args:
         path: The file to write, in an existing directory.
-        private: Only its owner may read it; else as the umask says.
+        private: Only its owner may read it; else the umask decides.
 
     Raises:
         OSError: the directory is missing, or nothing can be written there.
@@ -43,16 +43,16 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Write a whole file as replacing() does; text becomes UTF-8."""
+    """Write a whole file with replacing(); text is encoded as UTF-8."""
     with replacing(path, private=private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def regular(path: Path) -> Path:
-    """Return the path of a file that can be read to its end, or of a link to one.
+    """Return a path if it is a regular file, which can be read to its end, or a link to one.
 
     Raises:
-        OSError: it is missing, or something else: a pipe would be waited for, a device has no end.
+        OSError: it is missing, or not a regular file: a pipe may block, a device has no end.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))

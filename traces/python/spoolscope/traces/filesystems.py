@@ -18,16 +18,16 @@ _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 @dataclass(frozen=True)
 class Journal:
-    """How a separate journal or log device is given.
+    """Words that give a separate journal or log device to programs.
 
-    Its path is where ``{journal}`` is, its size where ``{bytes}`` or ``{blocks}`` of 4 KiB are.
+    ``{journal}`` stands for its path, ``{bytes}`` or ``{blocks}`` (of 4 KiB) for its size.
 
     Attributes:
         format: Words for the mkfs program that make the journal first; empty if mkfs of the
             filesystem does.
         mkfs: Words for mkfs of the filesystem.
-        mount: Mount option, empty if the filesystem remembers.
-        fsck: Words for the program that looks without changing anything.
+        mount: Mount option, empty if the filesystem stores it.
+        fsck: Words for the program that checks without changing anything.
     """
 
     format: tuple[str, ...]
@@ -38,32 +38,32 @@ class Journal:
 
 @dataclass(frozen=True)
 class Filesystem:
-    """One type of filesystem; filesystems.toml says what each key means.
+    """One type of filesystem; filesystems.toml explains each key.
 
     Attributes:
-        type: As mount -t knows it.
+        type: Type for mount -t.
         package: Debian package of its programs.
         mkfs: Program and words that every image needs; empty if nothing is formatted.
-        ends: What follows the words of mkfs, with ``{device}``.
+        ends: Words at the end of mkfs, with ``{device}``.
         once: Words of mkfs of which only the last counts.
-        keep: Words for mkfs to leave blocks as they are.
-        smallest_bytes: Of the smallest device that mkfs takes.
-        mounts: What is mounted: the path of the device, or a name.
-        fsck: Program and words that look without changing anything; empty if there is none.
-        journal: How a separate journal is given, None if there is no such thing.
-        label: Words of mkfs before what the filesystem is called; empty if it has no such name.
-        lacks: What it cannot do, of ``LACKING``.
+        keep: Words with which mkfs leaves blocks as they are.
+        smallest_bytes: Size of the smallest device that mkfs accepts.
+        mounts: Source of the mount: the path of the device, or a name.
+        fsck: Program and words that check without changing anything; empty if there is none.
+        journal: Words for a separate journal, None if it cannot have one.
+        label: Words of mkfs before the label of the filesystem; empty if it has no label.
+        lacks: Features of ``LACKING`` that it does not have.
         symlink_bytes: Longest target of a symlink.
         leaves: Names that mkfs leaves in its root, besides lost+found.
-        subvolumes: Its subvolumes number inodes each by itself.
-        symbols: How its tracepoints and functions begin.
+        subvolumes: Its subvolumes number their inodes independently.
+        symbols: Prefixes of its tracepoints and functions.
         threads: Names of its kernel threads.
-        workers: How to tell for which filesystem a work function works, by its name.
-        commits: What its commits are called.
+        workers: How to find the filesystem that a work function works for, by function.
+        commits: Word for its commits.
         rules: Filesystems whose cause rules explain it.
         kernels: Series of Debian's kernels that have it.
         modules: Package that builds its module for them, empty if they have it.
-        needs: What has to exist before it can be mounted anywhere.
+        needs: What must exist before it can be mounted anywhere.
     """
 
     type: str
@@ -92,17 +92,17 @@ class Filesystem:
 
     @property
     def explained(self) -> bool:
-        """The cause rules know what its calls wait for."""
+        """True if cause rules explain the waits of its calls."""
         return bool(self.rules)
 
     def mkfs_words(self, *more: str) -> tuple[str, ...]:
-        """Return program and words of mkfs with more of them, for the device at the end."""
+        """Return program and words of mkfs with more words; the device is to follow."""
         return self.joined((*self.mkfs, *more))
 
     def joined(self, given: tuple[str, ...]) -> tuple[str, ...]:
-        """Return words of mkfs in which those of which the last counts stand once.
+        """Return words of mkfs in which each word of ``once`` occurs only once.
 
-        What follows them is joined by commas.
+        Their values are joined by commas.
         """
         first: dict[str, int] = {}
         words: list[str] = []
@@ -123,7 +123,7 @@ def size_bytes(text: str) -> int:
     """Return the bytes of a size such as "300 MiB".
 
     Raises:
-        ValueError: it is no such size.
+        ValueError: it is not such a size.
     """
     found = re.fullmatch(r"(\d+) ?([KMG]iB)", text)
     if not found:

@@ -1,6 +1,6 @@
 """The flat records of include/*.h as numpy dtypes.
 
-One line of a layout is "type member [member...]"; types are numpy's, aligned as C aligns.
+One line of a layout is "type member [member...]"; types are numpy's, aligned as in C.
 traces/tests/test_layout.py compares every member with the header and with Rust.
 """
 

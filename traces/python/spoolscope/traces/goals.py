@@ -1,12 +1,12 @@
-"""The goals of a replay: what each one limits, and the sentence when it is missed.
+"""The goals of a replay: the limit of each, and the sentence if it is missed.
 
-The certificate of a run holds its numbers against them; a candidate gets a verdict by some of them.
+The certificate of a run compares its numbers with them; the verdict on a candidate needs some.
 """
 
 from dataclasses import dataclass
 
 LATE_FOR_A_VERDICT_NS = 100_000_000
-"""A candidate with 1 % of its calls issued later gets no verdict at the recorded pace."""
+"""A candidate with 1 % of its calls later than this gets no verdict at the recorded pace."""
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,11 @@ class Goal:
     Attributes:
         name: Its name in run.json.
         limit: Largest absolute value that meets the goal.
-        unit: Of limit and value: "share" (1 is all), "names", "ns" or "ppm".
-        meaning: What it is, as the head of a row.
-        missed: Sentence without its end, with a place for the value.
-        below: The same for a negative value, if that reads differently.
-        against_recording: It holds the run against the recording: a difference is a result, not an
+        unit: Unit of limit and value: "share" (1 is all), "names", "ns" or "ppm".
+        meaning: Its meaning, as the head of a row.
+        missed: Beginning of the sentence for a missed goal, with a place for the value.
+        below: The same for a negative value, if the words differ.
+        against_recording: It compares the run with the recording: a difference is a result, not an
             error, on another filesystem, at another pace or with more users.
     """
 
@@ -33,17 +33,17 @@ class Goal:
     against_recording: bool = False
 
     def is_met(self, value: float) -> bool:
-        """Tell whether a value keeps within the limit."""
+        """Return whether a value keeps within the limit."""
         return abs(value) <= self.limit
 
     def sentence(self, value: float, detail: str = "") -> str:
-        """Say that a value misses the goal; ``detail`` says more of it."""
+        """Return a sentence for a value that misses the goal; ``detail`` is added to it."""
         said = self.below if value < 0 and self.below else self.missed
         limit = self.shown(self.limit)
         return f"{said.format(self.shown(abs(value)))}{detail} (goal: {limit} at most)"
 
     def shown(self, value: float) -> str:
-        """Return a value with its unit, three digits of it."""
+        """Return a value with three digits and its unit."""
         match self.unit:
             case "ns":
                 return time(value)
@@ -107,4 +107,4 @@ GOALS = {
         OTHER_RESULT, NOT_EXECUTED, TREE_DIFFERS, LATE_BY_MACHINE, DRIFT, MAKESPAN, IN_FLIGHT,
     )
 }  # fmt: skip
-"""All goals by name, in the order that they are shown in."""
+"""All goals by name, in the order in which they are shown."""

@@ -1,4 +1,4 @@
-"""Tables of data whose blocks take what they leave out from another block."""
+"""TOML tables whose blocks take keys that they lack from another block."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ LIKE = "like"
 
 
 def inherited(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return every block with what it takes from the block that its key ``like`` names.
+    """Return every block, completed from the block that its key ``like`` names.
 
     Raises:
         ValueError: the named block is missing, or blocks name one another in a circle.

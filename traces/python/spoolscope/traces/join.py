@@ -11,11 +11,11 @@ import numpy.typing as npt
 from spoolscope.traces.capture import Capture, Records
 
 SEEN, WATCHED, BORDER = 1, 7, 16
-# Members that hold string ids; see spoolscope_records.h.
+# Members with string ids; see spoolscope_records.h.
 _STRINGS = ("path", "path2", "root", "exe", "target", "name")
-# What every segment begins with: the first one's counts.
+# Records of the state at the beginning of every segment: those of the first one count.
 _STATE = ("open_file", "held_lock", "mapping", "prelude")
-# Members that are numbers, from 1, of tree records.
+# Members that are numbers of tree records, from 1.
 _OF_TREE = {"tree": "parent", "xattr": "tree"}
 _SUMS = (
     "calls_unjudged",
@@ -31,9 +31,9 @@ _ENDS = ("end_mono_ns", "end_real_ns", "ended", "command_status")
 def join(segments: list[Capture]) -> Capture:
     """Join consecutive segments, oldest first.
 
-    Ids are given anew. What a later segment begins with (state, absences of calls under way) is
-    in the earlier ones already and is left out. A segment missing in between leaves the result
-    unclosed.
+    Ids are renumbered. Records at the beginning of a later segment (state, absences of calls in
+    flight) are in the earlier ones already and are left out. If a segment between them is missing,
+    the result is not ``closed``.
     """
     first, last = segments[0], segments[-1]
     strings: dict[bytes, int] = {b"": 0}
@@ -94,7 +94,7 @@ def _without_beginning(segment: Capture) -> dict[str, Records]:
 
 
 def _meta(metas: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the recorder said of all of them: its counters summed, the end of the last."""
+    """Return the meta data of all segments: counters are summed, the end is that of the last."""
     lost: Counter[Hashable] = Counter()
     known: dict[str, Any] = {}
     for meta in metas:

@@ -1,4 +1,4 @@
-"""What the running kernel can mount, found out by trying."""
+"""Filesystems that the running kernel can mount, found by trying."""
 
 import ctypes
 import errno
@@ -14,9 +14,9 @@ _FSOPEN = 430  # on every architecture, since Linux 5.2
 
 @cache
 def can_mount(fstype: str) -> bool:
-    """Tell whether the running kernel has a type of filesystem, or a module that it loads.
+    """Return whether the running kernel has a type of filesystem, or can load its module.
 
-    Root asks it to begin a mount, fsopen(2), which loads the module as mount(8) would.
+    As root it begins a mount, fsopen(2), which loads the module as mount(8) would.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     opened = libc.syscall(_FSOPEN, fstype.encode(), 0)
@@ -27,7 +27,7 @@ def can_mount(fstype: str) -> bool:
 
 
 def _known(fstype: str) -> bool:
-    """Look without trying: the caller may not mount, or the kernel is old."""
+    """Check without a mount, as the caller may not mount, or the kernel is old."""
     if fstype in Path("/proc/filesystems").read_text().split():
         return True
     modprobe = shutil.which("modprobe", path=SBIN)

@@ -1,9 +1,9 @@
-"""Well-known programs, and how the kernel calls its own threads."""
+"""Names of well-known programs and of the kernel's own threads."""
 
 import re
 
 COMM_BYTES = 15
-KNOWN = {  # names of programs that say nothing of a machine, as long as the kernel keeps them
+KNOWN = {  # names of programs that reveal nothing of a machine, cut as the kernel does
     name[:COMM_BYTES]
     for name in b"""
     dovecot anvil auth auth-worker config dict director dns-client doveadm doveadm-server doveconf
@@ -68,5 +68,5 @@ _KERNEL_PATTERNS = re.compile(
 
 
 def is_kernel_thread(comm: bytes) -> bool:
-    """Tell whether a thread is called as the kernel calls its own."""
+    """Return whether a name is that of a thread of the kernel itself."""
     return comm in _KERNEL_THREADS or _KERNEL_PATTERNS.fullmatch(comm) is not None

@@ -1,6 +1,6 @@
 """Mounts of a process, by /proc/PID/mountinfo, proc(5).
 
-stat(2) gives a btrfs subvolume a device of its own, this the one of its filesystem.
+For a btrfs subvolume stat(2) has a device of its own, mountinfo that of its filesystem.
 """
 
 import re
@@ -15,8 +15,8 @@ class Mount:
     Attributes:
         device: Number of the filesystem's device, as major:minor.
         root: The directory of the filesystem that is mounted.
-        place: Where.
-        propagates: What is mounted or unmounted in a peer, or a master, is so here, too.
+        place: Its mount point.
+        propagates: Mounts and unmounts below it in a peer or a master are repeated here.
         fstype: Type of the filesystem.
         source: A device for most types; any text for others.
     """
@@ -33,14 +33,14 @@ def mounts(process: int | str = "thread-self") -> list[Mount]:
     """Return the mounts that a process sees, in the order in which they were made.
 
     Raises:
-        OSError: it is gone, or may not be looked at.
+        OSError: the process is gone, or may not be read.
     """
     text = Path(f"/proc/{process}/mountinfo").read_text(errors="surrogateescape")
     return [_mount(line) for line in text.split("\n") if line]
 
 
 def _mount(line: str) -> Mount:
-    """Read "36 35 98:0 /root /mount options shared:1 - fstype source superoptions"."""
+    """Parse "36 35 98:0 /root /mount options shared:1 - fstype source superoptions"."""
     words = [_plain(word) for word in line.split(" ")]
     dash = words.index("-", 6)
     tags = [tag.partition(":")[0] for tag in words[6:dash]]
@@ -55,5 +55,5 @@ def _mount(line: str) -> Mount:
 
 
 def _plain(word: str) -> str:
-    """Replace escapes: of space, tab, newline, backslash."""
+    """Replace the escapes of space, tab, newline and backslash."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)

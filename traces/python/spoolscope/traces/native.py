@@ -1,4 +1,4 @@
-"""Find the native programs."""
+"""Search for the native programs."""
 
 import os
 import shutil
@@ -18,11 +18,11 @@ def source_root() -> Path | None:
 def find_binary(name: str) -> Path:
     """Return the path of a native program, e.g. ``spoolscope-record``.
 
-    Searched in this order: the directory named by SPOOLSCOPE_BIN_DIR, the installed package,
+    It searches, in this order: the directory named by SPOOLSCOPE_BIN_DIR, the installed package,
     the checkout's target/release and target/debug, PATH.
 
     Raises:
-        SpoolscopeError: it is nowhere; the message lists every place searched.
+        SpoolscopeError: it is not found; the message lists every place searched.
     """
     places = _directories()
     for place in places:

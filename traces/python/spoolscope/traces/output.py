@@ -1,11 +1,11 @@
-"""A trace directory on its way: private while it is filled, named when it is whole.
+"""Output directories: private while they are filled, renamed when they are complete.
 
-Rules for where it may lie, as what runs is often root:
+Rules for their places, as commands often run as root:
 
 * nothing that spoolscope creates or opens for writing may be a symbolic link;
-* a link on the way to it counts if root or we ourselves own it and its directory is not writable
-  by all: ``/var/spool -> /data/spool`` is an operator's, a link in ``/tmp`` may be anybody's;
-* no directory on the way may be writable by all, unless it is sticky.
+* a link on the path is followed if root or the running user owns it and its directory is not
+  writable by all: ``/var/spool -> /data/spool`` is an operator's, one in ``/tmp`` may be anybody's;
+* no directory on the path may be writable by all, unless it is sticky.
 """
 
 import os
@@ -18,14 +18,14 @@ from pathlib import Path
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
-MOST_LINKS = 40  # as the kernel
+MOST_LINKS = 40  # the kernel's limit
 
 
 def check_output(output: Path) -> None:
-    """Make sure that a directory can appear under this name.
+    """Check that a directory can be made under this name.
 
     Raises:
-        SpoolscopeError: something is there, or its parent is not or cannot be trusted.
+        SpoolscopeError: it exists, or its parent is missing or cannot be trusted.
     """
     if output.exists() or output.is_symlink():
         raise SpoolscopeError(
@@ -35,10 +35,10 @@ def check_output(output: Path) -> None:
 
 
 def place_of(output: Path) -> Path:
-    """Return where an output really lies, after checking every directory on the way.
+    """Return the real path of an output, after checking every directory on it.
 
     Raises:
-        SpoolscopeError: the parent is missing, or somebody else could lead us astray.
+        SpoolscopeError: the parent is missing, or another user could redirect the path.
     """
     here = Path("/")
     left = list(reversed(Path.cwd().joinpath(output).parent.parts[1:]))
@@ -101,14 +101,14 @@ def _missing(output: Path) -> SpoolscopeError:
 
 
 def work_directory(output: Path, kind: unfinished.Kind = "output") -> Path:
-    """Make ``.NAME.xxxx`` of mode 0700 beside the output, locked and noted while we work there.
+    """Make ``.NAME.xxxx`` of mode 0700 beside the output, locked and noted while it is in use.
 
     Raises:
         SpoolscopeError: another command is writing the same output.
     """
     place = place_of(output)
     work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    # One of two commands at once sees the lock of the other, if not both: none goes on unseen.
+    # At least one of two concurrent commands sees the lock of the other, so not both go on.
     unfinished.begin(work, kind, place)
     others = re.compile(rf"\.{re.escape(place.name)}\.[a-z0-9_]{{8}}")
     for found in place.parent.iterdir():
@@ -129,7 +129,7 @@ def discard(work: Path) -> None:
 
 
 def publish(work: Path, output: Path) -> None:
-    """Give a filled work directory, made for this output, its name; its files are private."""
+    """Rename a filled work directory to the output that it was made for; its files are private."""
     for file in work.iterdir():
         file.chmod(0o600)
     work.rename(work.parent / output.name)

@@ -1,4 +1,4 @@
-"""Write and read the Parquet tables of a trace.
+"""Writer of the Parquet tables of a trace.
 
 The settings were measured. On 10 million mail calls row groups of 131,072 make a 5 s window
 eight times cheaper to read than pyarrow's default at 1 % more size, and a bloom filter answers
@@ -57,13 +57,13 @@ def write_parts(
     parts: Iterable[Mapping[str, Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> int:
-    """Write one table part by part, so that only one part is in memory.
+    """Write one table part by part, so that only one part is in memory at a time.
 
     Args:
         directory: The trace directory; ``<name>.parquet`` appears there all at once.
         name: A table of the schema.
-        parts: As the columns of write_table(); each part sorted after the one before, and whole
-            row groups long but for the last.
+        parts: Columns as for write_table(). The parts must be in sorted order, and have whole row
+            groups except for the last.
         metadata: Key-value pairs for the file's footer.
     """
     spec = TABLES[name]
@@ -152,7 +152,7 @@ def _options(spec: Table) -> dict[str, Any]:
 
 @cache
 def _has_bloom() -> bool:
-    """Tell whether this pyarrow writes bloom filters (about 24 and newer)."""
+    """Return whether this pyarrow writes bloom filters (about 24 and newer)."""
     return "bloom_filter_options" in inspect.signature(pq.write_table).parameters or (
         "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
     )

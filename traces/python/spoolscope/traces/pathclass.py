@@ -1,7 +1,7 @@
-"""What a mail server uses a path for, told from its name.
+"""Classes of paths by their use in a mail server, found by name.
 
-Works on pseudonymised names too: the words a filesystem or a mail server acts on (``new``,
-``cur``, ``tmp``, ``dovecot.index.log``, queue directories, ``:2,FLAGS``) are kept in them.
+This works on pseudonymised names, too: these keep the words that a filesystem or a mail server
+acts on (``new``, ``cur``, ``tmp``, ``dovecot.index.log``, queue directories, ``:2,FLAGS``).
 """
 
 import re
@@ -57,14 +57,14 @@ def class_sql(column: str) -> str:
     return f"CASE WHEN {column} IS NULL THEN '{NO_PATH}' {cases} ELSE '{OTHER}' END"
 
 
-# What lies below a mailbox: the folders of Maildir, files of a server's own, storage of dbox.
+# Content of a mailbox: folders of Maildir, files of the server itself, storage of dbox.
 _IN_MAILBOX: Final = (
     r"(new|cur|tmp)(/.*)?|(dovecot[-.]|cyrus\.|maildir|subscriptions|dbox-Mails)[^/]*(/.*)?"
     r"|(storage|mailboxes)(/.*)?"
 )
 _BELOW_MAILBOX: Final = rf"/({_IN_MAILBOX}|[^/]*\.lock)$"
 _MAILBOX: Final = re.compile(rf"/({_IN_MAILBOX})$")
-# Between the directory of a user and a mailbox: what the store is called, and a folder in it.
+# Parts between the directory of a user and a mailbox: the name of the store, and a folder in it.
 _STORE: Final = re.compile(
     r"(/\.?(maildir|mdbox|sdbox|dbox|mails?|mailbox))?(/\.[^/]+)?$", re.IGNORECASE
 )
@@ -72,10 +72,10 @@ _QUEUE: Final = rf"^(.*/)?({_QUEUE_DIRS})(/.*)?$"
 
 
 def mailbox_sql(column: str) -> str:
-    """Return a DuckDB expression: the mailbox or mail queue that a path belongs to.
+    """Return a DuckDB expression for the mailbox or mail queue that a path belongs to.
 
-    Maildirs are what holds new, cur and tmp; a mail queue stands for all its files; for any other
-    file it is the directory it lies in, "" being the top of the spool.
+    A Maildir is a directory with new, cur and tmp; a mail queue stands for all its files; any other
+    file belongs to its directory, "" for the top of the spool.
     """
     return (
         f"CASE WHEN regexp_matches({column}, '{_BELOW_MAILBOX}') "
@@ -88,9 +88,9 @@ def mailbox_sql(column: str) -> str:
 
 
 def user_of(path: str) -> str | None:
-    """Return the directory of the user whose mailbox a path belongs to; None if it does to none.
+    """Return the directory of the user whose mailbox a path belongs to; None if there is none.
 
-    That is the mailbox, or the directory above if the mailbox is only called what it is (Maildir).
+    It is the mailbox, or the directory above it if the mailbox only has a name like Maildir.
     """
     found = _MAILBOX.search(path)
     return None if found is None else _STORE.sub("", path[: found.start()]) or None

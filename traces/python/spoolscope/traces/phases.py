@@ -1,17 +1,17 @@
-"""Progress of long work: phases of roughly known length, and the share of all that is done."""
+"""Progress of long work: phases of roughly known length, and the share of work that is done."""
 
 from collections.abc import Callable, Mapping
 
 Progress = Callable[[str, float | None], None]
-"""Called with what is being done and the share of everything that is done, None if unknown."""
+"""Called with the phase and the share of the whole work that is done, None if unknown."""
 
 
 def unseen(_what: str, _fraction: float | None) -> None:
-    """Show nothing."""
+    """Ignore progress."""
 
 
 class Phases:
-    """Phases one after the other that make up a part of some work.
+    """Consecutive phases of some work, or of a part of it.
 
     Calling it with the name of a phase, and the share of that phase that is done, reports both.
     """
@@ -27,26 +27,26 @@ class Phases:
         """Prepare to report.
 
         Args:
-            report: What to call.
+            report: Function to call.
             lengths: Length of each phase in order, in any unit: only their ratios count.
-            part: From which share of all the work to which these phases lead.
-            prefix: What the name of every phase is shown after.
+            part: Shares of the whole work at which these phases begin and end.
+            prefix: Text before the name of every phase.
         """
         self._report, self._lengths, self._prefix = report, dict(lengths), prefix
         self._from, to = part
         self._width = to - self._from
 
     def __call__(self, phase: str, done: float = 0.0) -> None:
-        """Report a phase of which a share is done."""
+        """Report a phase and the share of it that is done."""
         self._report(self._prefix + phase, self._at(phase, done))
 
     def within(self, phase: str, lengths: Mapping[str, float], prefix: str = "") -> "Phases":
-        """Return phases that make up one of these; ``prefix`` comes before their names, too."""
+        """Return the phases that one of these consists of; ``prefix`` is put before their names."""
         part = self._at(phase, 0.0), self._at(phase, 1.0)
         return Phases(self._report, lengths, part=part, prefix=self._prefix + prefix)
 
     def sub(self, phase: str) -> Progress:
-        """Return what reports the share that is done of one of these phases."""
+        """Return a function that reports the share of one of these phases that is done."""
         return lambda what, done: self._report(self._prefix + what, self._at(phase, done or 0.0))
 
     def _at(self, phase: str, done: float) -> float:

@@ -1,4 +1,4 @@
-"""What of meta.json is private, and how it is hidden: as the same names are in the tables."""
+"""Private names in meta.json, which are hidden in the same way as in the tables."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from spoolscope.traces.programs import group, program
 from spoolscope.traces.pseudonym import Pseudonymiser, key_id, load_key
 from spoolscope.traces.text import escaped
 
-# Devices named by the kernel; /dev/mapper and /dev/disk hold names that people gave.
+# Devices named by the kernel; /dev/mapper and /dev/disk have names chosen by people.
 _DEVICE = re.compile(
     r"/dev/(loop|sd|vd|xvd|hd|nvme|md|dm-|mmcblk|nbd|zram|ram|drbd)[a-z0-9]{0,12}|none"
 )
-# Of mount options the words stay, and of values what the kernel itself made or counts.
+# Names of mount options stay, and values that are numbers or words of the kernel.
 _OPTION_VALUE = re.compile(r"v?\d+(\.\d+)?[kKmMgG]?|0x[0-9a-f]+|on|off|none|sys|tcp6?|udp6?")
 _PLAIN_OPTIONS = frozenset(
     {
@@ -28,7 +28,7 @@ _PLAIN_OPTIONS = frozenset(
 
 
 def changed_spool(spool: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Return a spool of meta.json with what is private in it changed: hidden, or revealed."""
+    """Return a spool of meta.json with its private names changed, that is, hidden or revealed."""
 
     def option(text: str) -> str:
         word, equals, value = text.partition("=")
@@ -49,12 +49,12 @@ KEPT, HIDDEN_PRIVATE, HIDDEN_ALL = "kept", "private hidden", "all hidden"
 
 @dataclass(frozen=True)
 class Hiding:
-    """How the names of a trace are hidden.
+    """Parameters for hiding the names of a trace.
 
     Attributes:
         key: Pseudonym key.
         programs: Hide the names of all programs, not only those that are private names.
-        book: The operator's book of names that were hidden; None keeps none.
+        book: The operator's book for hidden names; None for no book.
     """
 
     key: bytes
@@ -65,15 +65,15 @@ class Hiding:
     def by_key_file(
         cls, file: Path | None, *, outside: Path | None = None, programs: bool = False
     ) -> "Hiding":
-        """Hide with the operator's key, and keep a book beside it; see ``load_key``."""
+        """Return the parameters for the operator's key, with a book beside it; see ``load_key``."""
         key = load_key(file, outside=outside)
         return cls(key, programs, book_file(file, key_id(key)))
 
 
 def frozen_with(meta: dict[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
-    """Return the part ``frozen`` of meta.json with the names of programs as ``shown`` gives them.
+    """Return the part ``frozen`` of meta.json with names of programs changed by ``shown``.
 
-    Empty where meta.json has no such part.
+    The result is empty if meta.json has no such part.
     """
     frozen = meta.get("frozen")
     if not frozen:
@@ -90,13 +90,13 @@ class Private:
     """Hides the names of one trace with one key.
 
     Args:
-        hiding: How.
+        hiding: Parameters.
         paths: Absolute paths of the trace, below the mounts.
         mounts: Mount points of its spools.
-        uids: Users in it.
+        uids: Users in the trace.
 
     Attributes:
-        names: Hides paths; knows afterwards what it hid.
+        names: Hides paths, and keeps the names that it hid.
         comms: Hides names of threads, programs and control groups.
         counted: Components of paths that are names of mailboxes, directories or files.
     """
@@ -115,7 +115,7 @@ class Private:
         self.comms = Comms(self.names, concealed, hide_all=hiding.programs)
 
     def remember(self) -> str | None:
-        """Write what was hidden into the operator's book; return why that could not be done."""
+        """Write hidden names into the operator's book; return the reason if that failed."""
         if self.hiding.book is None:
             return None
         paths = ((self.names.component(name), name) for name in self.counted)
@@ -150,7 +150,7 @@ class Private:
         return changed_spool(spool, self._path)
 
     def _asked(self, what: str, value: Any) -> Any:
-        """Names that were asked for are names, too."""
+        """Return a value of ``filter`` or a similar one hidden: these may be private, too."""
         if isinstance(value, list):
             return [self._asked(what, item) for item in value]
         if not isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Paths of programs and control groups as they are shown: what is private in them is hidden."""
+"""Paths of programs and control groups with their private components hidden."""
 
 from spoolscope.traces.comms import Comms
 
-# Directories of programs, and the groups that systemd makes.
+# Usual directories of programs, and groups that systemd makes.
 _PLACES = frozenset(
     b"""usr bin sbin lib lib32 lib64 libexec local opt snap nix store courier courier-imap exim
     exim4 cyrus cyrus-imapd sendmail home system.slice user.slice machine.slice init.scope

@@ -1,16 +1,16 @@
-"""Pseudonyms for file names: what a filesystem sees stays, what a person reads goes.
+"""Pseudonyms for file names: properties that matter to a filesystem stay, words are hidden.
 
-Kept: depth, length, leading dots, the words of mail stores (new, cur, dovecot.index, ...),
-Maildir's ",S=", ",W=" and ":2,FLAGS" suffixes, and uniqueness. Everything else becomes a keyed
-pseudonym. The key stays with the operator: the same key gives the same pseudonyms, so two traces
-of one server can be compared.
+Pseudonyms keep depth, length, leading dots, the words of mail stores (new, cur, dovecot.index,
+...), Maildir's ",S=", ",W=" and ":2,FLAGS" suffixes, and uniqueness. Everything else is replaced,
+depending on a key. The key stays with the operator: the same key gives the same pseudonyms, so
+two traces of one server can be compared.
 
-Up to 10 letters, digits, "-" and "_" are permuted within the names of that length, and so is
-every name of up to 3 bytes (one with other characters keeps where they stand): no two can
-collide. All other names become a BLAKE2b hash. It collides with a chance of 1 in 2^55 or less a
-pair from 11 bytes on; names of 4 to 10 bytes with other characters have 5 bits a byte less one
-byte, so that among many of them two may meet: the later one is then hashed again, and its
-pseudonym depends on which came first.
+Names of up to 10 letters, digits, "-" and "_" are permuted within the names of that length, and
+so is every name of up to 3 bytes (other characters keep their positions): these cannot collide.
+All other names become a BLAKE2b hash. From 11 bytes on, a pair collides with a chance of 1 in 2^55
+or less. Names of 4 to 10 bytes with other characters have 5 bits per byte less one byte, so that
+among many of them two may collide: the later one is then hashed again, and its pseudonym depends
+on the order.
 """
 
 import base64
@@ -43,7 +43,7 @@ WORDS = frozenset(
     cgroup unified system.slice user.slice machine.slice init.scope
     posix_acl_access posix_acl_default capability selinux""".split()
 )
-# Known words that something private may follow.
+# Known words that may be followed by a private part.
 _HEADS = re.compile(
     rb"(dovecot-uidvalidity\.|dovecot\.index\.|dovecot\.list\.index\.|dovecot-uidlist\.|"
     rb"mailboxes\.lock|\.temp\.|\.DOVECOT-|\.\.DOVECOT-|temp\.|inet\.|unix\.|"
@@ -68,17 +68,17 @@ _MARK = b"+"  # first byte of hashes as short as permuted names, which never hav
 
 
 def key_path(file: Path | None = None) -> Path:
-    """Return where the key lies: the given file, or that of this user."""
+    """Return the path of the key: the given file, or that of this user."""
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return file or config / "spoolscope" / "pseudonym.key"
 
 
 def load_key(file: Path | None = None, *, outside: Path | None = None) -> bytes:
-    """Return the operator's key, made on first use in a file only its owner can read.
+    """Return the operator's key; on first use make it, in a file that only its owner can read.
 
     Args:
         file: Key file; default ``$XDG_CONFIG_HOME/spoolscope/pseudonym.key``.
-        outside: Directory of a trace, which is given away and so may not hold the key.
+        outside: Directory of a trace, which is passed on to others and so may not hold the key.
 
     Raises:
         SpoolscopeError: the file is damaged, a link, open to others or inside the trace.
@@ -110,13 +110,13 @@ def _read_key(path: Path) -> bytes:
 
 
 def open_private(path: Path, what: str) -> BinaryIO:
-    """Open a file of the operator's that nobody else can have read or put there.
+    """Open a file of the operator that no other user can have read or made.
 
     Raises:
-        SpoolscopeError: it is a link, no file, or open to others.
+        SpoolscopeError: it is a link, not a file, or open to others.
     """
     try:
-        # Without NONBLOCK a pipe of that name would be waited for.
+        # Without NONBLOCK the open of a pipe would block.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     except OSError as error:
         if error.errno != errno.ELOOP:
@@ -143,12 +143,12 @@ def _check_private(found: os.stat_result, path: Path, what: str) -> None:
 
 
 def key_id(key: bytes) -> str:
-    """Return a short name of a key that does not give it away."""
+    """Return a short identifier of a key that does not reveal it."""
     return hashlib.blake2b(b"id", key=key, digest_size=4).hexdigest()
 
 
 def private_part(component: bytes) -> bytes:
-    """Return what of a component is hidden; empty if it stays as it is."""
+    """Return the part of a component that is hidden; empty if it stays as it is."""
     start, end = _private_part(component)
     return component[start:end]
 
@@ -178,7 +178,7 @@ class Pseudonymiser:
         self._taken: set[bytes] = set()
 
     def originals(self) -> Iterable[bytes]:
-        """Return the names that were hidden so far, as they were."""
+        """Return the original names that were hidden so far."""
         return self._known.keys()
 
     def path(self, path: bytes) -> bytes:
@@ -191,7 +191,7 @@ class Pseudonymiser:
         return name[:start] + self._hash(name[start:end]) + name[end:] if start < end else name
 
     def program(self, name: bytes) -> bytes:
-        """Return the pseudonym of a program, 8 to 15 bytes: ``HIDDEN`` tells it from a name."""
+        """Return the pseudonym of a program, 8 to 15 bytes; ``HIDDEN`` at its start marks it."""
         length = min(max(len(name), _LEAST_PROGRAM), _MOST_PROGRAM)
         text = base64.b32encode(self._digest(name, b"program")).lower()
         return HIDDEN + text[: length - len(HIDDEN)]
@@ -212,7 +212,7 @@ class Pseudonymiser:
         return prefix + pseudonym
 
     def _mixed(self, name: bytes) -> bytes:
-        """Permute each kind of character among the places where it stands."""
+        """Permute each kind of character; all keep their positions."""
         inside = bytes(c for c in name if c in _PLACE)
         if len(inside) == len(name):
             return self._permuted(name)
@@ -235,7 +235,7 @@ class Pseudonymiser:
         ]
 
     def _permuted(self, name: bytes, shape: bytes = b"") -> bytes:
-        """A Feistel network over the names of this length; known words are walked over."""
+        """Permute by a Feistel network over the names of this length; skip known words."""
         half = _BITS * len(name) // 2
         number = 0
         for char in name:

@@ -1,7 +1,7 @@
-"""A directory of several traces: what --rotate and --last write.
+"""A directory of several traces, which --rotate and --last write.
 
-``recording.json`` says who records; every trace stands beside it under its own name; segments
-that are not converted yet lie in ``.capture``.
+``recording.json`` names the recorder; every trace lies beside it under its own name; segments
+that are not converted yet are in ``.capture``.
 """
 
 import itertools
@@ -40,10 +40,10 @@ class Recording:
 
     @classmethod
     def open(cls, directory: Path) -> "Recording":
-        """Open one.
+        """Open the recording in a directory.
 
         Raises:
-            SpoolscopeError: the directory is none.
+            SpoolscopeError: the directory is not a recording of several traces.
         """
         try:
             control = json.loads(regular(directory / CONTROL).read_text())
@@ -59,7 +59,7 @@ class Recording:
 
     @staticmethod
     def is_one(directory: Path) -> bool:
-        """Tell whether a directory holds several traces."""
+        """Return whether a directory holds several traces."""
         return (directory / CONTROL).is_file()
 
     def traces(self) -> list[Path]:
@@ -69,7 +69,7 @@ class Recording:
     def described(self) -> list[tuple[Path, dict[str, Any]]]:
         """Return each trace and its meta.json, oldest first.
 
-        A recorder may add a trace meanwhile, or remove one: --keep.
+        A recorder may add a trace, or remove one (--keep), at the same time.
 
         Raises:
             SpoolscopeError: the meta.json of one is damaged.
@@ -87,7 +87,7 @@ class Recording:
     def totals(self, metas: list[dict[str, Any]]) -> dict[str, Any]:
         """Return sums over traces, by the names of meta.json.
 
-        ``complete`` is true if every trace is, and none between two of them is missing.
+        ``complete`` is true if every trace is complete, and none between two of them is missing.
         """
         gapless = self.control["kind"] == FROZEN or all(
             after["segment"] == before["segment"] + 1 for before, after in itertools.pairwise(metas)
@@ -114,7 +114,7 @@ class Recording:
 
 
 def started_at(pid: int) -> int | None:
-    """Return when a process began, in clock ticks: with it a pid given out again is told apart."""
+    """Return when a process began, in clock ticks; it distinguishes processes with a reused pid."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""What a replay leaves: replay.json, and run.json and divergences.json of every run.
+"""Results of a replay: replay.json, and run.json and divergences.json of every run.
 
 The replayer makes these objects and analysis reads them, both through this file. RESULTS.md is
-generated from it. A field may be added within a version, with a default for files that lack it;
-anything else changes ``VERSION``, and a version that is not known is refused.
+generated from it, including docstrings of classes. A field may be added within a version, with a
+default for files that lack it; anything else changes ``VERSION``. Unknown versions are refused.
 """
 
 import json
@@ -18,7 +18,7 @@ from spoolscope.traces.results_life import Life
 from spoolscope.traces.typed_json import decode, part
 
 VERSION = 1
-"""0 is that of replays before results had a version: fields that they lack have a default."""
+"""Replays from before results had a version count as version 0; missing fields have defaults."""
 
 REPLAY_FILE, RUN_FILE = "replay.json", "run.json"
 DIVERGENCES_FILE, OUTCOMES_FILE, PLAN_FILE = "divergences.json", "outcomes.parquet", "plan.json"

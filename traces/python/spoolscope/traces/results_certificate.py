@@ -1,4 +1,4 @@
-"""The certificate of a run, part of the contract of ``results``: what a replay kept."""
+"""The certificate of a run, part of the format of ``results``."""
 
 from dataclasses import dataclass
 

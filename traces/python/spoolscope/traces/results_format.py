@@ -63,7 +63,7 @@ def text() -> str:
 
 
 def _inner(kinds: list[type[Any]]) -> list[type[Any]]:
-    """Return the dataclasses that these are made of, in order of appearance."""
+    """Return the dataclasses of the fields of these, in order of appearance."""
     found: dict[type[Any], None] = {}
     waiting = list(kinds)
     while waiting:

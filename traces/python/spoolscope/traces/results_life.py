@@ -1,4 +1,4 @@
-"""The life of a run's filesystem, part of the contract of ``results``."""
+"""The life of a run's filesystem, part of the format of ``results``."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Real names in place of pseudonyms, for the operator who has the book of the key."""
+"""Real names in place of pseudonyms; this needs the operator's book of the key."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Reveal = Callable[[str], str]
 
 @dataclass(frozen=True)
 class RealNames:
-    """The names that the pseudonyms of a key stand for.
+    """The real names of the pseudonyms of a key.
 
     Attributes:
         paths: Components of paths by pseudonym.
@@ -38,7 +38,7 @@ class RealNames:
         return cls(*recall(book))
 
     def of(self, private: str) -> Reveal:
-        """Return what reveals a text of a kind of private column."""
+        """Return the function that reveals texts of a kind of private column."""
         return {PATH: self.path, COMM: self.comm, PROGRAM: self.place, GROUP: self.place}[private]
 
     def path(self, text: str) -> str:
@@ -56,7 +56,7 @@ class RealNames:
         return "/".join(map(self.comm, text.split("/")))
 
     def table(self, rows: pa.Table, table: Table) -> pa.Table:
-        """Return rows, or some columns of them, with real names."""
+        """Return rows, which may lack columns of the table, with real names."""
         for column in table.columns:
             at = rows.schema.get_field_index(column.name)
             if column.private and at >= 0:
@@ -65,7 +65,7 @@ class RealNames:
         return rows
 
     def register(self, connection: "duckdb.DuckDBPyConnection") -> None:
-        """Make the functions that ``sql`` calls known to a connection."""
+        """Define the functions that ``sql`` calls in a connection."""
         how: dict[str, Any] = {"type": "arrow", "null_handling": "special"}
         for kind in PRIVATE:
             function = _on_columns(self.of(kind))
@@ -111,13 +111,13 @@ def real_names(meta: dict[str, Any], key_file: Path | None = None) -> Path | Non
 
     Args:
         meta: The trace's meta.json.
-        key_file: The key it was hidden with, if that is not the user's own.
+        key_file: The key with which it was hidden, if that is not the user's own.
     """
     key_id = meta.get("key_id")
     if not isinstance(key_id, str) or not re.fullmatch(r"[0-9a-f]{8}", key_id):
         return None
     book = book_file(key_file, key_id)
-    # A full disk may have kept a book from getting its first name.
+    # A book may be empty if the disk was full when it was made.
     return book if book.is_file() and book.stat().st_size else None
 
 

@@ -1,4 +1,4 @@
-"""The tables of a trace: every column with its unit and one sentence of meaning.
+"""The tables of a trace: every column with its unit and a sentence on its meaning.
 
 FORMAT.md is generated from this registry; ``info --columns`` prints it.
 Integers are signed, times are nanoseconds, and no logical timestamp type is used:
@@ -38,7 +38,7 @@ from spoolscope.traces.evidence import (
 
 SCHEMA = "spoolscope/1"
 
-# Locks and mappings are read right before the cut and not brought to it.
+# Locks and mappings are read right before the cut; later changes are not applied to them.
 READ_AT = Column("ts_ns", I64, "ns", "When its reading began, shortly before meta.snapshot_ns; since the epoch.")
 
 SYSCALLS = Table(

@@ -1,4 +1,4 @@
-"""Hide the names of a trace that was recorded with them, or with another key."""
+"""Hiding of names in a trace that was recorded with real names, or with another key."""
 
 import json
 import os
@@ -31,16 +31,16 @@ Progress = Callable[[str, float | None], None]
 
 
 def scrub(old: Path, new: Path, hiding: Hiding, progress: Progress) -> int:
-    """Write a copy of a trace with all private names hidden, and return how many they were.
+    """Write a copy of a trace with all private names hidden, and return their number.
 
-    The old trace is only read; the new one appears when it is whole and was searched for every
-    hidden name with a piece of 8 bytes or more; shorter ones may come about by chance.
+    The old trace is only read. The new one appears when it is complete and was searched for every
+    hidden name with a piece of 8 bytes or more; shorter pieces may occur by chance.
 
     Args:
         old: A trace, recorded with --keep-names or with another key.
         new: Directory to write.
-        hiding: How; its book is written if the old trace has names as they are.
-        progress: Told what is being done, and the share that is.
+        hiding: Parameters; its book is written if the old trace has real names.
+        progress: Called with the phase and the share of the work that is done.
 
     Raises:
         SpoolscopeError: the trace cannot be read, already has this key's names, or a name was
@@ -90,7 +90,7 @@ def _private(trace: Trace, hiding: Hiding) -> Private:
 
 
 def _on_spool(trace: Trace, mounts: list[bytes]) -> Iterator[bytes]:
-    """Yield the paths of a trace below its mounts as absolute ones."""
+    """Yield the paths of a trace below its mounts as absolute paths."""
     for part in trace.parts("paths", ("path", "spool")):
         for text, spool in zip(part["path"].to_pylist(), part["spool"].to_pylist(), strict=True):
             if spool is not None:
@@ -118,9 +118,9 @@ def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict
 
 
 def _secret(private: Private) -> set[bytes]:
-    """Return the pieces of names that may stand nowhere in the copy.
+    """Return the pieces of names that must not occur in the copy.
 
-    A name in a directory of programs is no secret, though its path is hidden.
+    A name in a directory of programs is not secret, although its path is hidden.
     """
     known = {piece for word in WORDS for piece in _PIECE.findall(word)}
     names = {private_part(name) for name in private.counted} | private.comms.hidden.keys()
@@ -130,12 +130,12 @@ def _secret(private: Private) -> set[bytes]:
 
 
 def _left(trace: Trace, secret: set[bytes]) -> list[str]:
-    """Return where a piece of a name that was hidden still stands."""
+    """Return the places where a piece of a hidden name still occurs."""
     return [where for where, text in _texts(trace) if not secret.isdisjoint(_PIECE.findall(text))]
 
 
 def _texts(trace: Trace) -> Iterator[tuple[str, bytes]]:
-    """Every text that may hold a private name, and where it stands."""
+    """Yield every text that may have a private name, and its place."""
     for table in TABLES.values():
         for column in table.columns:
             if column.private:

@@ -1,4 +1,4 @@
-"""A part of a recording, as --slice gives it."""
+"""A part of a recording, for --slice."""
 
 import re
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ _LONGEST_NS = 366 * 24 * 3600 * 10**9
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of the recording, in ns since it began; ``to_ns`` None is its end."""
+    """A part of the recording, in ns since its beginning; ``to_ns`` None is its end."""
 
     from_ns: int
     to_ns: int | None
 
     @property
     def label(self) -> str:
-        """Return it in words."""
+        """The part in words."""
         to = "the end" if self.to_ns is None else f"{self.to_ns / 1e9:g} s"
         return f"from {self.from_ns / 1e9:g} s to {to}"
 
     @property
     def text(self) -> str:
-        """Return it as ``parse_slice`` reads it."""
+        """The part in the form that ``parse_slice`` reads."""
         to = "" if self.to_ns is None else time_text(self.to_ns)
         return f"{time_text(self.from_ns)}..{to}"
 
     def check_within(self, duration_ns: int) -> None:
-        """Make sure that it begins before a recording of this length, ns, has ended.
+        """Check that it begins before the end of a recording of this length, ns.
 
         Raises:
             SpoolscopeError: it does not.
@@ -45,10 +45,10 @@ class Slice:
 
 
 def parse_slice(text: str) -> Slice:
-    """Read ``T0..T1``: times since the recording began, as ``90``, ``1.5m`` or nothing.
+    """Parse ``T0..T1``: times since the recording began, as ``90``, ``1.5m`` or nothing.
 
     Raises:
-        SpoolscopeError: it is none, or ends before it begins.
+        SpoolscopeError: it has another form, or ends before it begins.
     """
     match = re.fullmatch(rf"({_TIME})?\.\.({_TIME})?", text)
     if match is not None:
@@ -65,10 +65,10 @@ def parse_slice(text: str) -> Slice:
 
 
 def parse_time(text: str) -> int:
-    """Read a time such as ``90``, ``1.5m`` or ``500ms``; return it in ns.
+    """Parse a time such as ``90``, ``1.5m`` or ``500ms``; return it in ns.
 
     Raises:
-        ValueError: it is none, or over a year.
+        ValueError: it is not a time, or over a year.
     """
     if re.fullmatch(_TIME, text) is None or _ns(text) > _LONGEST_NS:
         raise ValueError(text)
@@ -76,7 +76,7 @@ def parse_time(text: str) -> int:
 
 
 def time_text(ns: int) -> str:
-    """Return a time exactly, as ``parse_time`` reads it."""
+    """Return a time exactly, in the form that ``parse_time`` reads."""
     return f"{ns // 10**9}.{ns % 10**9:09}".rstrip("0").rstrip(".")
 
 

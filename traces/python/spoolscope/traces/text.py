@@ -1,14 +1,14 @@
-"""A name's bytes as the text of a table, and back; and any text as a person may see it."""
+"""Conversion of names to the text of a table and back, and safe display of any text."""
 
 import json
 import re
 from typing import Any
 
-# How surrogateescape marks a byte outside UTF-8.
+# Characters with which surrogateescape marks bytes outside UTF-8.
 _STRAY = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
-# Characters that are printable to Python and yet leave no mark: Unicode's default ignorable ones
-# outside category C, and the empty Braille cell.
+# Characters that are printable to Python but invisible: Unicode's default ignorable ones outside
+# category C, and the empty Braille cell.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -18,23 +18,23 @@ def escaped(path: bytes) -> str:
     """Return a name as text: bytes outside UTF-8 and '%' become %XX, so that nothing is lost."""
     text = path.decode(errors="surrogateescape")
     text = text.replace("%", "%25") if "%" in text else text
-    # Only those bytes: in a path the name of a directory stays what it is in others.
+    # Only those bytes change, so that a directory has the same text in all paths.
     return text if text.isascii() else _STRAY.sub(lambda m: f"%{ord(m[0]) - 0xDC00:02X}", text)
 
 
 def decoded(text: str) -> bytes:
-    """Return the bytes of a name that ``escaped`` made text."""
+    """Return the bytes of a name from the text that ``escaped`` returned."""
     raw = text.encode()
     return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]), raw) if b"%" in raw else raw
 
 
 def shown(text: str) -> str:
-    r"""Return a text on one line in which every character is one that a reader sees.
+    r"""Return a text on one line with visible characters only.
 
-    Anybody may name a program or a file, also so that a terminal that shows it is driven, a line
-    of output forged or the order of its letters turned. What does that becomes \x1b or \u202e:
-    control and format characters (line ends and tabs, too), surrogates of bytes outside UTF-8,
-    all spaces but the usual one, and what leaves no mark.
+    Anybody may give a program or a file a name that controls a terminal, forges a line of output
+    or reverses the order of letters. Characters that do this become \x1b or \u202e: control and
+    format characters (also line ends and tabs), surrogates of bytes outside UTF-8, all spaces but
+    the usual one, and invisible characters.
     """
     if text.isprintable() and not _UNSEEN.search(text):
         return text
@@ -44,10 +44,10 @@ def shown(text: str) -> str:
 
 
 def shown_json(value: Any, **options: Any) -> str:
-    """Return JSON in ASCII without a control character but the line ends of its layout.
+    """Return JSON in ASCII without control characters except the line ends of its layout.
 
     Args:
-        value: What json.dumps takes.
+        value: Value for json.dumps.
         options: Passed on to json.dumps.
     """
     return json.dumps(value, **options).replace("\x7f", "\\u007f")

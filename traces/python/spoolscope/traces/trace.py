@@ -31,7 +31,7 @@ class Trace:
     Attributes:
         path: Its directory.
         meta: The content of meta.json.
-        names: Shown instead of pseudonyms in all that is read of it; None: as it is.
+        names: Real names that replace pseudonyms in all that is read; None keeps pseudonyms.
     """
 
     path: Path
@@ -52,12 +52,12 @@ class Trace:
         return trace
 
     def with_names(self, names: RealNames | None) -> "Trace":
-        """Return the same trace that shows real names in all that is read of it."""
+        """Return the same trace with real names in all that is read of it."""
         return self if names is None else Trace(self.path, names.meta(self.meta), names)
 
     @property
     def identity(self) -> str:
-        """A key that sets it apart wherever it lies: its begin, length and calls."""
+        """A key that identifies it wherever it lies: its begin, length and number of calls."""
         return (
             f"{self.meta['start_ns']}-{self.meta['duration_ns']}-{self.meta['counts']['syscalls']}"
         )
@@ -85,7 +85,7 @@ class Trace:
     ) -> Iterator[pa.Table]:
         """Yield a table row group by row group, so that only one is in memory; none is empty.
 
-        With ``rows`` it comes in parts of as many, and who stops early does not read the rest.
+        With ``rows`` it comes in parts of that size, and the rest is not read if the caller stops.
         """
         wanted = TABLES[name].schema.names if columns is None else list(columns)
         if not self.file(name).exists():
@@ -105,10 +105,10 @@ class Trace:
         return self.path / f"{name}{NATIVE_SUFFIX}"
 
     def verified(self, name: str) -> Path:
-        """Return the file of a table that is there, after checking that it is as it was written.
+        """Return the existing file of a table, after checking that it is as it was written.
 
         Raises:
-            SpoolscopeError: it is not. A trace from before there were digests is not checked.
+            SpoolscopeError: it is not. Traces from before there were digests are not checked.
         """
         file = self.file(name)
         digests = self.meta.get(TABLES_KEY)
@@ -120,7 +120,7 @@ class Trace:
         return file
 
     def verify(self) -> list[Path] | None:
-        """Check all tables that are there; return their files, None if they have no digests.
+        """Check all existing tables; return their files, None if they have no digests.
 
         Raises:
             SpoolscopeError: one has changed since it was written.
@@ -133,11 +133,11 @@ class Trace:
     def connect(self, *, opens_files: bool = True) -> "duckdb.DuckDBPyConnection":
         """Return an in-memory DuckDB connection with one view per table.
 
-        A column that the trace is too old for is null there.
+        A column that is newer than the trace is null there.
 
         Args:
-            opens_files: DuckDB opens the files of the tables. If not, it gets them from outside
-                and may be forbidden to open any; scans take two to four times as long.
+            opens_files: DuckDB opens the files of the tables. If false, pyarrow reads them, and
+                DuckDB may be forbidden to open files; scans take two to four times as long.
         """
         import duckdb
         import pyarrow.dataset
@@ -190,7 +190,7 @@ class Trace:
 
 
 def _absent(name: str, schema: pa.Schema) -> list[str]:
-    """Columns that came into a table's schema after this trace was written."""
+    """Return the columns that were added to a table's schema after this trace was written."""
     present = set(schema.names)
     return [c.name for c in TABLES[name].columns if c.name not in present]
 
@@ -203,7 +203,7 @@ def _with_nulls(name: str, table: pa.Table, absent: list[str]) -> pa.Table:
 
 
 def _tables(file: pq.ParquetFile, columns: list[str], rows: int | None) -> Iterator[pa.Table]:
-    # Threads that a row group wakes cost more than they do: 1.7 times the CPU time.
+    # Waking threads for a row group costs more than they save: 1.7 times the CPU time.
     if rows is None:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=columns, use_threads=False)
@@ -267,7 +267,7 @@ def _damaged(path: Path, part: str, why: object) -> NoReturn:
 
 
 def damaged(path: Path, part: str, why: object) -> SpoolscopeError:
-    """Return the error of a trace of which a file cannot be used, and why."""
+    """Return the error for a trace with a file that cannot be used."""
     return SpoolscopeError(
         f"trace {path} is damaged: {part}: {_one_line(why)}", remedy=RECORD_AGAIN
     )

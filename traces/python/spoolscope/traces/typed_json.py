@@ -1,7 +1,7 @@
-"""JSON as frozen dataclasses: what is read is checked against their types, field by field.
+"""JSON as frozen dataclasses: values are checked against the types of fields when read.
 
-A field whose name is a Python keyword has an underscore behind it here, and none in JSON. A field
-with a default may be missing; a field that no dataclass has is ignored.
+A field whose name is a Python keyword has an underscore at its end here, but not in JSON. A field
+with a default may be missing; unknown fields are ignored.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ def part(meaning: str, unit: str = "", **default: Any) -> Any:
 
 
 def key_of(field: "dataclasses.Field[Any]") -> str:
-    """Return the name that a field has in JSON."""
+    """Return the name of a field in JSON."""
     return field.name.rstrip("_")
 
 
@@ -38,9 +38,9 @@ def decode(kind: type[T], value: Any, at: str = "") -> T:
     """Return a JSON value as ``kind``.
 
     Args:
-        kind: A dataclass, int, float, str, bool, Any, list[X], dict[str, X], or such a one | None.
-        value: What ``json.loads`` returned.
-        at: Where the value stands, for errors.
+        kind: A dataclass, int, float, str, bool, Any, list[X], dict[str, X], or one of them | None.
+        value: Result of ``json.loads``.
+        at: Place of the value, for errors.
 
     Raises:
         ValueError: it is not of that type, or lacks a field.
@@ -50,12 +50,12 @@ def decode(kind: type[T], value: Any, at: str = "") -> T:
 
 
 def decoded(kind: type[T], value: Any) -> T | None:
-    """Return a JSON value as ``kind``, null as None; raises as ``decode`` does."""
+    """Return a JSON value as ``kind``, null as None; it raises as ``decode`` does."""
     return None if value is None else decode(kind, value)
 
 
 def encode(value: Any) -> Any:
-    """Return dataclasses, and lists and dictionaries of them, as JSON knows them."""
+    """Return dataclasses, and lists and dictionaries of them, as values for JSON."""
     if dataclasses.is_dataclass(value):
         return {key_of(f): encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -77,7 +77,7 @@ def _decoded(kind: Any, value: Any, at: str) -> Any:
     if get_origin(kind) is dict:
         _expect(value, dict, "an object", at)
         return {key: _decoded(get_args(kind)[1], one, f"{at}.{key}") for key, one in value.items()}
-    # True is an int to Python, and no number to JSON.
+    # True is an int in Python, but not a number in JSON.
     if not isinstance(value, _PLAIN[kind]) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{_place(at)} is {_shown(value)}, not {_SAID[kind]}")
     return value

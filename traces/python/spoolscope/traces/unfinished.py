@@ -1,10 +1,10 @@
-"""Notes of what a command would leave behind if it were killed, for the commands after it.
+"""Notes of directories that a command leaves behind if it is killed, for later commands.
 
-A directory in which a command works is locked while it runs, and a note of it lies in the
-operator's state directory. A note whose directory is there and is not locked names something left
-by a command that was killed: a capture with real names, a mounted image, a half-written output.
+A directory in which a command works is locked while the command runs; a note of it lies in the
+operator's state directory. If the directory of a note exists and is not locked, a killed command
+left it: a capture with real names, a mounted image, a half-written output.
 
-A note is a convenience: where the state directory cannot be written, there is none.
+Notes are a convenience: if the state directory is not writable, there are none.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from spoolscope.traces.files import write_file
 Kind = Literal["recording", "series", "replay", "lab", "output", "replaced"]
 
 _TRIES = 5
-"""A command that ends removes an empty state directory, perhaps just before a note is put there."""
+"""Another command that ends may remove the empty state directory just before a note is written."""
 
 _locks: dict[Path, int] = {}
 """Descriptors that hold the locks of this process's own directories."""
@@ -34,16 +34,16 @@ _notes: dict[Path, Path] = {}
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A directory in which a command worked that is gone.
+    """A directory in which a command worked that no longer runs.
 
     Attributes:
         place: The directory, absolute.
-        inode: Its inode number, by which another directory of that name is told apart.
-        kind: recording: a capture; series: the captures of one; replay: a plan, images, mounts;
-            lab: likewise, of an experiment; output: what was to become a trace; replaced: what
-            the output was to replace.
-        output: What the command was to write.
-        command: How it was begun, as a shell takes it; None if not by the command line.
+        inode: Its inode number; another directory with the same name has a different one.
+        kind: recording: a capture; series: the captures of a series; replay: a plan, images,
+            mounts; lab: the same of an experiment; output: an unfinished trace; replaced: the old
+            output that was to be replaced.
+        output: The output that the command was to write.
+        command: The command as a shell line; None if it was not begun by the command line.
         devices: Block devices that it formatted.
     """
 
@@ -67,7 +67,7 @@ def begin(place: Path, kind: Kind, output: Path, devices: Sequence[Path] = ()) -
 
 
 def end(place: Path) -> None:
-    """Forget a directory that was renamed or removed."""
+    """Unlock a directory that was renamed or removed, and remove its note."""
     place = place.absolute()
     if (descriptor := _locks.pop(place, None)) is not None:
         os.close(descriptor)
@@ -76,7 +76,7 @@ def end(place: Path) -> None:
 
 
 def in_use(place: Path) -> bool:
-    """Tell whether a directory is locked by a command that still runs, or cannot be locked."""
+    """Return whether a directory is locked by a command that still runs, or cannot be locked."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -91,7 +91,7 @@ def in_use(place: Path) -> bool:
 
 
 def left() -> list[Unfinished]:
-    """Return what commands of this user have left, oldest first; notes of what is gone go, too."""
+    """Return what killed commands of this user left, oldest first; remove outdated notes."""
     found = []
     for note in _all_notes():
         made = _read(note)
@@ -103,7 +103,7 @@ def left() -> list[Unfinished]:
 
 
 def command_line() -> str | None:
-    """Return how this command was begun, as a shell takes it anywhere; None if not by one."""
+    """Return this command as a shell line that works anywhere; None if it was not begun so."""
     if Path(sys.argv[0]).name not in ("spoolscope", "main.py"):
         return None
     root = ["sudo"] if os.geteuid() == 0 else []
@@ -127,14 +127,14 @@ def _write(made: Unfinished) -> Path:
     for _ in range(_TRIES):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileNotFoundError):
-            # Another command that looks at the notes meanwhile sees a whole one, or none.
+            # Another command that reads the notes at this time sees a whole one, or none.
             write_file(note, text, private=True)
             return note
     raise OSError(f"{directory} is removed again and again")
 
 
 def _all_notes() -> list[Path]:
-    """Return the notes, if nobody else can have written them: they say what is removed."""
+    """Return the notes, if only this user can have written them: they decide what is removed."""
     directory = _directory()
     try:
         found = directory.lstat()
@@ -146,9 +146,9 @@ def _all_notes() -> list[Path]:
 
 
 def _nobody_else_moves(place: Path) -> bool:
-    """Tell whether only this user and root can replace a directory, a resolved one, or any above.
+    """Return whether only this user and root can replace a resolved directory or any above it.
 
-    With ``sudo -E`` the state directory may be another user's, who could have root remove files.
+    With ``sudo -E`` the state directory may be of another user, who could make root remove files.
     """
     for directory in (place, *place.parents):
         try:
@@ -167,7 +167,7 @@ def _is_ours_alone(found: os.stat_result) -> bool:
 
 
 def _read(note: Path) -> Unfinished | None:
-    """Return what a note says; None if it is damaged, or not ours."""
+    """Return the content of a note; None if it is damaged, or not of this user."""
     try:
         descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor) as file:

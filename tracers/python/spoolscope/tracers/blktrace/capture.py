@@ -1,4 +1,4 @@
-"""Block events beside a recording: by blktrace if it can be had, else by ftrace."""
+"""Block events beside a recording: by blktrace if it works here, else by ftrace."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from spoolscope.traces.capture import Capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.files import write_file
 
-# Beside a capture: blktrace's files, or one like them, and what is known of them.
+# Names beside a capture: directory of blktrace's files, or of one in their format, and facts.
 BLOCKS, FACTS = "blocks", "facts.json"
 FILES = "*.blktrace.*"
 
@@ -28,7 +28,7 @@ def block_tracing(spools: Sequence[Path], directory: Path) -> Iterator[None]:
 
     Args:
         spools: Mount points.
-        directory: Where the directory BLOCKS goes; a killed recording leaves it without FACTS.
+        directory: Parent of the directory BLOCKS; a killed recording leaves that without FACTS.
 
     Raises:
         SpoolscopeError: neither way is possible, or no spool has a disk.
@@ -57,7 +57,7 @@ def block_tracing(spools: Sequence[Path], directory: Path) -> Iterator[None]:
 
 
 def remove_block_events(directory: Path) -> None:
-    """Remove what block_tracing() kept, once it is converted."""
+    """Remove the files of block_tracing(), once they are converted."""
     shutil.rmtree(directory / BLOCKS, ignore_errors=True)
 
 
@@ -67,7 +67,7 @@ class BlockEvents:
 
     Attributes:
         events: The events.
-        facts: What meta.json says of them, as ``block_trace``.
+        facts: ``block_trace`` of meta.json.
     """
 
     events: Events

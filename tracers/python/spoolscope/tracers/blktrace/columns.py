@@ -44,7 +44,7 @@ def stage_columns(
 
     Args:
         events: A block trace.
-        shift_ns: What to add to CLOCK_MONOTONIC to get nanoseconds since the epoch.
+        shift_ns: Difference to add to CLOCK_MONOTONIC to get nanoseconds since the epoch.
         comms: How names of threads are shown.
         window: Leave out requests that ended before or began after these times, CLOCK_MONOTONIC.
     """
@@ -75,8 +75,8 @@ def stage_columns(
 def request_columns(stages: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of block_ios from those of block_stages.
 
-    These are the requests that were seen to be issued and to complete. A process is not told: its
-    thread stands for it.
+    These are the requests with an issue and a completion. The events do not name processes, so
+    pid is the thread's id.
     """
     known = {name: np.ma.asarray(stages[name]) for name in ("g_ns", "i_ns", "d_ns", "c_ns")}
     whole = ~(np.ma.getmaskarray(known["d_ns"]) | np.ma.getmaskarray(known["c_ns"]))
@@ -130,7 +130,7 @@ class _Rows:
 
 
 def _op(request: Request) -> int:
-    """Index into OPS; a write of zeroes is a write: the events do not tell them apart."""
+    """Return the index into OPS; events do not distinguish a write of zeroes from a write."""
     category = request.category
     if category & records.PASSTHROUGH:
         return 4

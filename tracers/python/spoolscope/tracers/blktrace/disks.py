@@ -1,4 +1,4 @@
-"""The disks whose requests a recording sees, as the kernel names them below /sys/block."""
+"""The disks whose requests a recording covers, by their names below /sys/block."""
 
 import subprocess
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from spoolscope.traces.native import find_binary
 
 
 def disks_of(spools: Sequence[Path]) -> list[str]:
-    """Return the whole disks below some mount points, all members of a btrfs.
+    """Return the whole disks below mount points, with all members of a btrfs.
 
-    None for a path that is no mount point: the recorder says so itself.
+    The list is empty if a path is not a mount point: the recorder reports that itself.
 
     Raises:
         SpoolscopeError: none of them lies on a disk.

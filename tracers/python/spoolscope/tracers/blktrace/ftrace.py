@@ -1,8 +1,8 @@
-"""The blk tracer of ftrace: block traces where the kernel locks blktrace's files in debugfs.
+"""The blk tracer of ftrace, used where the kernel locks blktrace's files in debugfs.
 
-Its events go to the global ring buffer only (the tracer refuses instances), so nothing is begun
-while somebody else uses that buffer. What is changed is written down first, in LEFTOVER, and put
-back at the end; after kill -9 the next use does it.
+Its events go to the global ring buffer only (the tracer refuses instances), so tracing is refused
+while another program uses that buffer. Old settings are saved in LEFTOVER before each change and
+restored at the end; after kill -9 the next use restores them.
 """
 
 import fcntl
@@ -22,12 +22,13 @@ from spoolscope.traces.errors import SpoolscopeError
 
 LEFTOVER = Path("/run/spoolscope-blktrace.json")
 TRACEFS = Path("/sys/kernel/tracing")
-# Of each CPU; holds 30,000 events, which a disk does not make while the drain sleeps.
+# Buffer of each CPU; it holds 30,000 events, more than a disk makes while the drain sleeps.
 _BUFFER_KIB = "2048"
 _DRAIN_S = 0.02
 _NAMES_S = 1.0
 _CHUNK = 1 << 16
-# The kernel sets it for ever when a BPF program that prints is loaded; it says nothing of use.
+# The kernel enables this event for ever when a BPF program that prints is loaded, so it is no sign
+# that ftrace is in use.
 _NO_USE = "bpf_trace:bpf_trace_printk"
 
 
@@ -40,10 +41,10 @@ def tracing_by_ftrace(disks: Sequence[str], output: Path) -> Iterator[Callable[[
         output: File to make.
 
     Yields:
-        A function that tells, after the block, how many events the buffer lost.
+        A function that returns, after the block, how many events the buffer lost.
 
     Raises:
-        SpoolscopeError: no tracefs or no blk tracer, or somebody else traces.
+        SpoolscopeError: no tracefs or no blk tracer, or another program traces.
     """
     with ExitStack() as undo:
         undo.enter_context(_mounted())
@@ -71,7 +72,7 @@ def tracing_by_ftrace(disks: Sequence[str], output: Path) -> Iterator[Callable[[
 
 @contextmanager
 def _mounted() -> Iterator[None]:
-    """Mount tracefs for the while if nobody has."""
+    """Mount tracefs for the duration of the block if it is not mounted."""
     if (TRACEFS / "current_tracer").exists():
         yield
         return
@@ -96,7 +97,7 @@ def _require_blk_tracer() -> None:
 
 @contextmanager
 def _only_one() -> Iterator[IO[str]]:
-    """Hold the file with what must be put back; whoever died holding it left it readable."""
+    """Lock the file of settings to restore; its content survives the death of a holder."""
     with LEFTOVER.open("a+") as state:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,9 +130,9 @@ def _refuse_if_in_use(enables: list[Path]) -> None:
 
 
 def _settings(enables: list[Path]) -> list[tuple[Path, str]]:
-    """What to write where, in this order; the disks last, so that they are undone first."""
+    """Return what to write where, in order; the disks are last, to be undone first."""
     return [
-        (TRACEFS / "trace_clock", "mono"),  # as the recorder's; empties the buffer
+        (TRACEFS / "trace_clock", "mono"),  # the recorder's clock; empties the buffer
         (TRACEFS / "buffer_size_kb", _BUFFER_KIB),
         (TRACEFS / "tracing_on", "1"),
         (TRACEFS / "current_tracer", "blk"),
@@ -146,7 +147,8 @@ def _change(state: IO[str], settings: list[tuple[Path, str]]) -> None:
     before: list[tuple[str, str]] = []
     for file, value in settings:
         old = file.read_text().strip()
-        # Of "[local] global mono" the chosen one; of "7 (expanded: 1408)" what first use gives.
+        # "[local] global mono": the value in brackets is set. "7 (expanded: 1408)": the buffer
+        # has the size in parentheses after its first use.
         chosen = re.search(r"\[(.+?)\]|expanded: (\d+)", old)
         old = chosen[1] or chosen[2] if chosen else old
         if old == value:
@@ -159,7 +161,7 @@ def _change(state: IO[str], settings: list[tuple[Path, str]]) -> None:
 
 
 def _restore(state: IO[str]) -> None:
-    """Put back what a use, ours or one that was killed, has changed."""
+    """Restore the settings that a use, this one or one that was killed, has changed."""
     state.seek(0)
     text = state.read()
     with suppress(json.JSONDecodeError):  # killed before its first change
@@ -187,7 +189,7 @@ def _device(disk: str) -> int:
 
 
 class _Drain(threading.Thread):
-    """Moves events from the ring buffer to a file, and the names of their threads."""
+    """Moves events from the ring buffer to a file, with the names of their threads."""
 
     def __init__(self, pipe: IO[bytes], file: IO[bytes], dev: int) -> None:
         super().__init__(daemon=True)
@@ -200,7 +202,7 @@ class _Drain(threading.Thread):
         os.set_blocking(pipe.fileno(), False)
 
     def run(self) -> None:
-        """Empty the buffer until told to finish."""
+        """Empty the buffer until ``finish`` is called."""
         named = time.monotonic()
         try:
             while not self._done.wait(_DRAIN_S):
@@ -212,7 +214,7 @@ class _Drain(threading.Thread):
             self._error = error
 
     def finish(self) -> None:
-        """Take the rest, after the last event.
+        """Write the remaining events; called after the last event.
 
         Raises:
             SpoolscopeError: the file could not be written.
@@ -246,7 +248,7 @@ class _Drain(threading.Thread):
 
 
 def _lost() -> int:
-    """Events that the buffer had no room for: overwritten, or not taken."""
+    """Return how many events the buffer had no room for: overwritten, or not taken."""
     counter = re.compile(r"(?m)^(?:overrun|commit overrun|dropped events): (\d+)$")
     stats = TRACEFS.glob("per_cpu/cpu*/stats")
     return sum(int(n) for cpu in stats for n in counter.findall(cpu.read_text()))

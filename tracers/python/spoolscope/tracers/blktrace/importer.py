@@ -1,7 +1,7 @@
-"""Block traces that others made -> trace: its block tables alone.
+"""Import of block traces that other tools made: a trace with block tables only.
 
-blktrace's files tell nanoseconds and, mostly, the time of day; text tells times since some moment,
-and the last change of the file is taken for its end.
+blktrace's files have nanoseconds and, mostly, the time of day. Text has times since an unknown
+moment; the modification time of the file is then taken as the time of its last event.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ def import_blocks(
     """Write the trace of a block trace, and return its meta.
 
     Args:
-        files: What blktrace wrote for each CPU, or text.
+        files: The files that blktrace wrote, one for each CPU, or text.
         form: One of ``FORMS``.
         output: Trace directory to write; it appears when it is whole.
         hiding: How names of programs are hidden, or None to keep them.
-        progress: Told what is being done.
+        progress: Called with the phase.
 
     Raises:
         SpoolscopeError: a file cannot be read, or there is no event in them.
@@ -157,7 +157,7 @@ def _span(events: Events | TextEvents) -> tuple[int, int, int]:
 
 
 def _meta(facts: Facts, start_ns: int, duration_ns: int, cpus: int, *, complete: bool) -> Facts:
-    """Return what a recorder would have said; there is no spool, and no call."""
+    """Return meta.json as a recorder would write it, without spools and calls."""
     return {
         "schema": SCHEMA,
         "version": version("spoolscope"),

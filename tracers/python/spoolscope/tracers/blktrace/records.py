@@ -1,7 +1,7 @@
 """The events of a block trace: ``struct blk_io_trace``, include/uapi/linux/blktrace_api.h.
 
 Version 7, the only one that kernels up to 6.18 write. Its times are CLOCK_MONOTONIC: blktrace
-takes ktime_get(), ftrace what trace_clock says, and ``ftrace`` sets it to mono.
+uses ktime_get(), ftrace the clock in trace_clock, which the module ``ftrace`` sets to mono.
 """
 
 import re
@@ -47,10 +47,10 @@ class Event(NamedTuple):
         length: Bytes.
         action: One of the constants of this module.
         category: Bits of the operation, likewise.
-        tid: Thread on whose CPU it happened.
+        tid: Thread that ran on the CPU of the event.
         cpu: That CPU.
         error: 0, or a negative error number.
-        extra: What the action adds: depth of an unplug, rest of a split, source of a remap.
+        extra: Data of the action: depth of an unplug, rest of a split, source of a remap.
     """
 
     time_ns: int
@@ -70,11 +70,11 @@ class Events:
     """The events of some files, in the order of their times.
 
     Attributes:
-        names: Name of each thread that the trace tells, by tid.
-        lost: Events that the stream itself says were lost.
-        foreign_bytes: Bytes between events that are none: text of bpf_printk in ftrace's buffer,
-            or the torn end of a file.
-        wall_ns: What to add to times to get nanoseconds since the epoch; None if nothing tells.
+        names: Name of each thread that the trace names, by tid.
+        lost: Number of lost events that the stream itself states.
+        foreign_bytes: Bytes that belong to no event: text of bpf_printk in ftrace's buffer, or the
+            torn end of a file.
+        wall_ns: Difference to add to times to get nanoseconds since the epoch; None if unknown.
     """
 
     files: Sequence[Path]
@@ -124,7 +124,7 @@ class Events:
 
     @property
     def skipped(self) -> int:
-        """Events that are missing: blktrace numbers those of each disk and CPU, ftrace does not."""
+        """Missing events by blktrace's numbers of each disk and CPU; ftrace has no numbers."""
         return sum(last - first + 1 - n for first, last, n in self._numbers.values() if last)
 
     def _number(self, event: Event, sequence: int) -> None:
@@ -132,7 +132,7 @@ class Events:
         known[:] = min(known[0], sequence), max(known[1], sequence), known[2] + 1
 
     def _skip(self, data: bytes, at: int, file: Path) -> int:
-        """Return where the next event begins; ftrace tells losses as text in between."""
+        """Return where the next event begins; ftrace reports losses as text between events."""
         if data[at + 1 : at + 4] == _ANY_VERSION or data[at : at + 4] == _OTHER_ENDIAN:
             raise SpoolscopeError(
                 f"{file} is a block trace of another version or byte order",
@@ -164,7 +164,7 @@ def read_events(files: Sequence[Path]) -> Events:
 
 
 def process_note(tid: int, name: bytes, time_ns: int, dev: int) -> bytes:
-    """Return the event that tells a thread's name, as blktrace has it and ftrace has not."""
+    """Return the event that names a thread; blktrace writes such events, ftrace does not."""
     action = NOTIFY << 16 | PROCESS
     return HEADER.pack(MAGIC, 0, time_ns, 0, 0, action, tid, dev, 0, 0, 16) + name.ljust(16, b"\0")
 

@@ -1,4 +1,4 @@
-"""The program blktrace: block traces where debugfs gives its files."""
+"""The program blktrace, used where its files in debugfs are accessible."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _POLL_S = 0.02
 
 
 class BlktraceRefusedError(Exception):
-    """Why blktrace cannot be had here."""
+    """blktrace cannot be used here, for the reason in the message."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable
         output: Directory for blktrace's files, DISK.blktrace.CPU.
 
     Yields:
-        A function that tells, after the block, how many events blktrace dropped.
+        A function that returns, after the block, how many events blktrace dropped.
 
     Raises:
         BlktraceRefusedError: there is no such program, or it could not begin.
@@ -41,7 +41,7 @@ def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable
     missing = [p for p in ("blktrace", "setpriv") if not shutil.which(p)]
     if missing:
         raise BlktraceRefusedError(f"no program {missing[0]}")
-    # Should we be killed, it ends in order and leaves nothing behind.
+    # If this process is killed, blktrace ends in order and leaves no setting behind.
     command = ["setpriv", "--pdeathsig", "INT", "blktrace", "-b", "1024", "-n", "8"]
     for disk in disks:
         command += ["-d", f"/dev/{disk}"]
@@ -68,9 +68,9 @@ def tracing_by_blktrace(disks: Sequence[str], output: Path) -> Iterator[Callable
 def _wait_until_begun(
     process: "subprocess.Popen[bytes]", disks: Sequence[str], said: IO[bytes]
 ) -> None:
-    """Wait until blktrace has a thread for every CPU, and for a while complains of nothing.
+    """Wait until blktrace has a thread for every CPU and has printed no error for a while.
 
-    Its files tell nothing: they stay empty until a buffer is full.
+    Its files do not show that it has begun: they stay empty until a buffer is full.
     """
     enables = [Path(f"/sys/block/{disk}/trace/enable") for disk in disks]
     threads = len(os.sched_getaffinity(0)) + 1
@@ -88,7 +88,7 @@ def _wait_until_begun(
 
 
 def _read(said: IO[bytes]) -> str:
-    # Not read(): the position is blktrace's as well.
+    # Not read(): blktrace shares the file position.
     return os.pread(said.fileno(), 1 << 20, 0).decode(errors="replace")
 
 

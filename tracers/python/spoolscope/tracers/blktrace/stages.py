@@ -3,18 +3,21 @@
 The events carry no identity, only a disk and a range of sectors, so a request is followed by its
 range. The rules:
 
-* Q queues a bio; G makes a request of it, or of the part that begins where G does: what a split
-  (X) leaves keeps waiting as a bio with the same Q. A bio is taken by its own thread first.
-* M appends to the request that ends, F puts before the one that begins, at the range: a waiting
-  bio, or else (M) another request, which ends being one. The earliest Q, G and I count.
-* I and D are of the request with this range. A range that nobody knows began before the trace,
-  or is the driver's own: the cache flush (FN) that a flush request waits for.
+* Q queues a bio; G makes a request of it, or of the part that begins at the sector of G: the rest
+  of a split (X) stays queued as a bio with the same Q. If several bios fit, one of the thread of G
+  is taken.
+* M appends a queued bio to the request that ends at the sector of the event, F puts one before the
+  request that begins at its end. M may also append another request, which then no longer exists.
+  The earliest Q, G and I count.
+* I and D belong to the request with their range. If no request is known at a range, it began
+  before the trace, or is the driver's own: the cache flush (FN) that a flush request waits for.
 * R takes the D back. C completes from the front; the request is complete with its last byte.
 * A request with PREFLUSH or FUA that the kernel takes apart into flush, data and flush has a
-  second C, of 0 bytes: its end. One without data has only that one. Of several such the earliest is
-  taken to complete: which it was, no event tells.
-* U ends the plug that the thread's P began: of requests it made from that one on, not yet issued.
-* A, before Q, tells where the bio came from: partition, device mapper, md.
+  second C, of 0 bytes, at its end. One without data has only that C. If several such requests may
+  be meant, the earliest is taken: no event identifies it.
+* U ends the plug that the thread's P began; it unplugs the requests that the thread made since
+  then, and the one it made just before, unless they are issued.
+* A, before Q, names the source of the bio: partition, device mapper, md.
 * A bio that completes without a request (device mapper, zram) is a row with Q and C only.
 """
 
@@ -36,7 +39,7 @@ class Request:
     Attributes:
         sector: First sector.
         length: Bytes.
-        at: Where what is not complete begins.
+        at: First sector that is not complete.
         left: Bytes not complete.
         bios: Bios whose Q was seen.
         merged: Bios and requests merged into it.
@@ -71,7 +74,7 @@ class Request:
 
     @property
     def is_flush(self) -> bool:
-        """Tell whether it may be taken apart into flush, data and flush."""
+        """Return whether the kernel may take it apart into flush, data and flush."""
         return bool(self.category & (records.FLUSH | records.FUA))
 
     def cover(self, sector: int, length: int) -> None:
@@ -119,12 +122,12 @@ class Disk:
         }
 
     def take(self, event: Event) -> None:
-        """Follow one event; those without a rule say nothing that G does not."""
+        """Follow one event; events without a handler add nothing to what G states."""
         if handler := self._handlers.get(event.action):
             handler(event)
 
     def finish(self) -> None:
-        """Emit what was not complete when the trace ended."""
+        """Emit the requests that were not complete when the trace ended."""
         for held in (self._starts, self._bios):
             for row in held.values():
                 for request in row:
@@ -187,7 +190,7 @@ class Disk:
         added = self._bio(event) or self._find(event, issued=False, exact=True)
         before = [r for r in self._ends.get(event.sector, ()) if r is not added]
         if not before:
-            return  # of a request from before the trace: its D will tell its length
+            return  # of a request from before the trace: its D will have its length
         request = before[-1]
         if added:
             if added.getrq != NEVER:
@@ -230,7 +233,7 @@ class Disk:
         self._known(event).insert = event.time_ns
 
     def _known(self, event: Event) -> Request:
-        """Return the request that is not issued yet; it has the range that the event says."""
+        """Return the request that is not issued yet, with the range of the event."""
         request = self._find(event, issued=False)
         if request is None:
             request = Request(event)
@@ -300,7 +303,7 @@ class Disk:
 
 
 def _is_cache_flush(event: Event) -> bool:
-    """Tell the driver's own flush, REQ_OP_FLUSH, from a write that asks for one."""
+    """Return whether it is the driver's own flush, REQ_OP_FLUSH, not a write that asks for one."""
     kind = event.category & (records.FLUSH | records.WRITE | records.DISCARD)
     return kind == records.FLUSH and not event.length
 

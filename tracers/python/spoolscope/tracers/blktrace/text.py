@@ -1,7 +1,7 @@
 """Block events as text: what blkparse prints by default, and ftrace's ``trace`` and ``trace_pipe``.
 
-Of ftrace both the ``blk`` tracer and the events ``block:block_*`` are read. Lines that are neither
-are counted by what they are: those of other events, and those that nothing here understands.
+The output of ftrace may come from the ``blk`` tracer or from the events ``block:block_*``. Other
+lines are counted: those of other events, and those that are not understood.
 """
 
 import re
@@ -45,7 +45,7 @@ _SPLIT = re.compile(r"\d+ / \d+ \[.*\]")
 _PASSTHROUGH = re.compile(r"(?:\d+ )?\(([0-9a-f]{2} ?)*(?:\.\.)? ?\) \[.*\]")
 _LOST = re.compile(r"CPU:\d+ \[LOST (\d+) EVENTS\]")
 _SKIPS = re.compile(r"Skips: +(\d+) forward")
-# What blkparse prints at its end: sums for each CPU, and in total.
+# blkparse prints sums at its end: for each CPU, and in total.
 _SUMMARY = re.compile(
     r"\s*$|(CPU ?\d+|Total) \(.*\):|\s*(Reads|Writes|Read|Write|PC Reads|PC Writes|IO unplugs|"
     r"Discards?|Timer unplugs|Merge|Allocations|In-flight|Throughput|Events|Skips|Input file)\b|"
@@ -54,7 +54,7 @@ _SUMMARY = re.compile(
 
 
 _MOST_SECTORS, _MOST_NS = 1 << 53, 1 << 61
-"""No disk is larger and no clock later: a line that says so is damaged."""
+"""No disk is larger and no clock is later: a line with larger values is damaged."""
 
 
 @dataclass
@@ -62,11 +62,11 @@ class TextEvents:
     """The events of some text, in the order of their times; iterating gives them.
 
     Attributes:
-        names: Name of each thread that the text tells, by tid.
+        names: Name of each thread that the text names, by tid.
         lines: How many lines there were.
-        not_understood: Lines that are no event, no sum and no comment.
-        other: Lines that tell something else: other events, messages, passthrough commands.
-        lost: Events that the text itself says were lost.
+        not_understood: Lines that are not an event, a sum or a comment.
+        other: Lines of another kind: other events, messages, passthrough commands.
+        lost: Number of lost events that the text itself states.
         form: "blkparse" or "ftrace", by its first event.
     """
 
@@ -106,7 +106,7 @@ class TextEvents:
             self.not_understood += 1
 
     def _said(self, time_ns: int, said: str, tid: str, cpu: str) -> None:
-        """Take what an event of ftrace says."""
+        """Read the text of one event of ftrace."""
         if found := _BLK.fullmatch(said):
             major, minor, action, rwbs, rest = found.groups()
         elif found := _POINT.fullmatch(said):
@@ -173,7 +173,7 @@ class TextEvents:
 
 
 def _place(action: str, rest: str) -> tuple[int, int, str, bytes] | None:
-    """Return first sector, sectors, what stands in brackets, and what the action adds."""
+    """Return first sector, sectors, text in brackets, and extra data of the action."""
     if action == "A":
         if not (found := _REMAP.fullmatch(rest)):
             return None

@@ -1,4 +1,4 @@
-"""Times of strace's lines: of -ttt, -tt, -t, -r, or none at all."""
+"""Times of strace's lines: with -ttt, -tt, -t, -r, or without times."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from spoolscope.tracers.strace.lines import DETACHED, RESUMED, UNFINISHED
 SECOND = 10**9
 DAY = 86_400 * SECOND
 STEP_NS = 1000
-"""Between lines whose times do not tell which came first."""
+"""Distance of lines whose times do not determine their order."""
 TIME = (
     r"(?P<unix>\d{9,10}(?:\.\d{3,9})?)|(?P<day>\d\d:\d\d:\d\d(?:\.\d{3,9})?)"
     r"|(?P<relative>\d{1,8}\.\d{3,9})"
@@ -28,13 +28,13 @@ class Kind(Enum):
 
 
 class Clock:
-    """Turns what each line of a file says into nanoseconds since the epoch.
+    """Turns the times of the lines of a file into nanoseconds since the epoch.
 
     Args:
-        kind: What the times count from.
-        in_order: They do not tell the order of lines: then each line comes after the one before,
-            and after as long a call as that line ends.
-        base_ns: What they count from: the epoch, the midnight before the first line, or that line.
+        kind: Origin of the times.
+        in_order: The times do not determine the order of lines. Then each line is later than the
+            one before, by the duration of the call of that line.
+        base_ns: Origin as a time: the epoch, the midnight before the first line, or that line.
     """
 
     def __init__(self, kind: Kind, *, in_order: bool, base_ns: int) -> None:
@@ -49,7 +49,7 @@ class Clock:
         Args:
             stamp: Its time, as text.
             tid: Its thread.
-            text: What follows; at its end there may be a duration (-T).
+            text: Rest of the line; at its end there may be a duration (-T).
         """
         told_ns = nanoseconds(stamp) if stamp else 0
         if self.kind is Kind.RELATIVE:
@@ -73,7 +73,7 @@ class Clock:
 
 
 class Days:
-    """Counts midnights: times of day that go back by half a day or more are of the next one."""
+    """Counts midnights: a time of day that goes back by half a day or more is on the next day."""
 
     def __init__(self) -> None:
         self._midnights, self._before_ns = 0, 0
@@ -86,14 +86,15 @@ class Days:
 
 
 def bases(stamps: Mapping[Path, Iterable[str]], kind: Kind) -> dict[Path, int]:
-    """Return what the times of each file count from, since the epoch.
+    """Return the origin of the times of each file, ns since the epoch.
 
-    No file tells its day: the longest ended on the day of its last change, and the others lie as
-    close to it as they can. Where there are no absolute times that change counts as the beginning.
+    Times of day have no date: the longest file is assumed to end on the day of its modification
+    time, and the others to be as close to it as possible. Files without absolute times begin at
+    their modification time.
 
     Args:
         stamps: The times of each file.
-        kind: Of all of them.
+        kind: Origin of the times of all files.
     """
     if kind is Kind.UNIX:
         return dict.fromkeys(stamps, 0)
@@ -106,7 +107,7 @@ def bases(stamps: Mapping[Path, Iterable[str]], kind: Kind) -> dict[Path, int]:
     base_ns = (changed[longest] // DAY - last // DAY) * DAY
 
     def midnights(span: tuple[int, int]) -> int:
-        """Return after how many midnights of the longest a file lies closest to it."""
+        """Return the number of days after the longest file's first at which a file is closest."""
         apart = [
             (max(span[0] + days * DAY - last, first - span[1] - days * DAY, 0), days)
             for days in range(-1, last // DAY + 2)
@@ -126,7 +127,7 @@ def _span(stamps: Iterable[str]) -> tuple[int, int]:
 
 
 def nanoseconds(stamp: str) -> int:
-    """Read 12, 12.000345 or 16:02:01.000345."""
+    """Parse 12, 12.000345 or 16:02:01.000345."""
     whole, _, part = stamp.partition(".")
     seconds = 0
     for number in whole.split(":"):

@@ -12,9 +12,9 @@ from spoolscope.traces.files import regular
 
 OPTIONS = "strace -f -ff -ttt -T -s 0 -y -o PREFIX"
 LONGEST = 4 << 20
-"""Characters in a line; what -s 65536 -xx makes of 4 MB is cut and counts as not understood."""
+"""Characters in a line; longer ones (4 MB with -s 65536 -xx) are cut and not understood."""
 LOOKED_AT = 1000
-"""Lines among which a file must have one of strace's: its beginning may be cut, or others'."""
+"""A file must have a line of strace among these first ones; the others may be cut or foreign."""
 _HEAD = re.compile(
     r"\s*(?:\[pid +(?P<pid>\d{1,9})(?:<[^>]*>)?\] +|(?P<pid2>\d{1,7})(?:<(?P<comm>[^>]*)>)? +)?"
     rf"(?:(?:{TIME})(?: \(\+ +[\d.]+\))? +)?"  # with -r beside another its time is in brackets
@@ -22,7 +22,7 @@ _HEAD = re.compile(
     r"(?=[A-Za-z_]\w*\(|<\.\.\. |\+\+\+ |--- )"
 )
 _SUFFIX = re.compile(r"\.(\d{1,9})$")
-# strace's own words, on a line or, without -o, within one of another thread.
+# Messages of strace itself, on a line or, without -o, within the line of a thread.
 _SAID = re.compile(
     r"(?:(?:strace: )?Process \d+ (?:attached|detached)|\[ Process PID=\d+ runs in .*\])\s*$"
 )
@@ -30,13 +30,13 @@ Progress = Callable[[str, float | None], None]
 
 
 class Line(NamedTuple):
-    """A line.
+    """One line of strace.
 
     Attributes:
-        tid: Its thread; 0 if it does not tell.
-        ts_ns: Its time, since the epoch; of a line that cannot be read, of the one before.
-        comm: Name of the thread, if told.
-        text: What follows; None if the line cannot be read.
+        tid: Its thread; 0 if unknown.
+        ts_ns: Its time, since the epoch; if the line cannot be read, that of the line before.
+        comm: Name of the thread, if given.
+        text: Rest of the line; None if the line cannot be read.
     """
 
     tid: int
@@ -46,12 +46,12 @@ class Line(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How the lines of a file begin.
+    """Form of the beginning of lines of a file.
 
     Attributes:
-        kind: What its times count from.
-        fine: They tell parts of seconds.
-        with_pid: Each names its process.
+        kind: Origin of its times.
+        fine: Times have fractions of seconds.
+        with_pid: Each line names its process.
     """
 
     kind: Kind
@@ -60,18 +60,18 @@ class Form(NamedTuple):
 
 
 class Source:
-    """All files, each begun as strace begins them.
+    """The files of one run of strace.
 
     Args:
-        files: What strace wrote.
-        pid: Process of the lines that name none, which only one file may have.
+        files: Files that strace wrote.
+        pid: Process of the lines that name none; only one file may have such lines.
 
     Attributes:
-        kind: What times count from.
-        in_order: Times do not tell the order of lines, so that each line comes after the last.
+        kind: Origin of the times.
+        in_order: Times do not determine the order of lines, so each line is later than the last.
 
     Raises:
-        SpoolscopeError: a file is not strace's, or leaves open which process or which order.
+        SpoolscopeError: a file is not strace's, or its processes or its order are unknown.
     """
 
     def __init__(self, files: Sequence[Path], pid: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Source:
         self._bases = bases({file: _stamps(file) for file in self._forms}, self.kind)
 
     def lines(self, progress: Progress) -> Iterator[Line]:
-        """Go through all files."""
+        """Yield the lines of all files."""
         total, done = sum(file.stat().st_size for file in self._forms) or 1, 0
         for file in self._forms:
             clock = Clock(self.kind, in_order=self.in_order, base_ns=self._bases[file])
@@ -109,9 +109,9 @@ def _read(file: Path, clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Yield lines that say something, one character a byte, without strace's words between them.
+    """Yield lines that are not empty, one character per byte, without messages of strace itself.
 
-    A line that is too long is cut: its first part, without its end.
+    A line that is too long is cut: only its first part is returned.
     """
     held = ""
     for text in _pieces(file):
@@ -147,7 +147,7 @@ def _stamps(file: Path) -> Iterator[str]:
 
 
 def _form(file: Path) -> Form | None:
-    """Return how a file's lines begin, by the first of strace's; None if it is empty."""
+    """Return the form of a file's lines, by the first line of strace; None if it is empty."""
     text = None
     for text in islice(_texts(file), LOOKED_AT):
         if head := _HEAD.match(text):
@@ -159,7 +159,7 @@ def _form(file: Path) -> Form | None:
 
 
 def _check_order(forms: dict[Path, Form], kinds: set[Kind]) -> None:
-    """Refuse files that leave open which of their calls came first."""
+    """Refuse files whose calls cannot be put in one order."""
     if len(forms) < 2:
         return
     why = None
@@ -180,7 +180,7 @@ def _check_order(forms: dict[Path, Form], kinds: set[Kind]) -> None:
 
 
 def _pids(forms: dict[Path, Form], pid: int | None) -> dict[Path, int]:
-    """Return the process of the lines of each file that name none; 0: nothing tells it."""
+    """Return for each file the process of lines that name none; 0 if it is unknown."""
     nameless = [file for file, form in forms.items() if not form.with_pid]
     if pid is not None and len(nameless) != 1:
         there = f"{len(nameless):,} of the files name none" if nameless else "all lines name theirs"

@@ -1,7 +1,7 @@
-"""Which calls are below the root, and on which object: descriptors and names followed.
+"""Finds calls below the root and their objects, by following descriptors and names.
 
-The recorder asks the kernel for both. Here the same code that names its calls goes through all
-calls of strace, on the spool or not, and believes the paths that strace gave with descriptors.
+The recorder gets both from the kernel. Here the code that names the recorder's calls processes all
+calls of strace, on the spool or not, and trusts the paths that strace printed with descriptors.
 """
 
 import errno
@@ -33,7 +33,7 @@ LAST_STANDARD = 2  # terminals and logs
 Bool = npt.NDArray[np.bool_]
 Parents = dict[int, list[tuple[int, int]]]
 Life = tuple[int, int]
-"""A process and when it was made, 0 if it was there: numbers are given again."""
+"""A process and the time of its fork, 0 if older than the start; pids are reused."""
 
 
 class AtStart(NamedTuple):
@@ -47,20 +47,20 @@ class AtStart(NamedTuple):
 
 
 class Following:
-    """Goes through all calls in the order in which they returned.
+    """Processes all calls in the order in which they returned.
 
     Args:
         capture: All calls, and the lives of threads.
-        beside: What strace said of descriptors, call by call (records.BESIDE).
+        beside: Paths that strace printed with descriptors, call by call (records.BESIDE).
         root: Directory that counts as the spool.
-        began: Processes that there were at the start, with whether strace began them.
-        parents: When each process was made, and by which, in order of time.
-        cwds: Where processes worked at the start, as far as it is known.
+        began: Processes that existed at the start, with whether strace began them.
+        parents: Time of the fork of each process, and its parent, in order of time.
+        cwds: Working directories of processes at the start, as far as they are known.
 
     Attributes:
-        kept: Calls below the root, and those of processes.
-        below: How many calls are below the root.
-        unplaced: Calls of which nobody can tell whether they are.
+        kept: For each call, whether it is below the root or changes processes.
+        below: Number of calls below the root.
+        unplaced: Number of calls of which it is unknown whether they are below the root.
         cwds: Working directories at the start, by process.
         files: Descriptors open at the start.
     """
@@ -95,7 +95,7 @@ class Following:
         self.files: list[AtStart] = []
 
     def go(self) -> None:
-        """Follow all calls, then fill in what was worked out."""
+        """Follow all calls, then fill in the measured values."""
         calls = self._capture.records["syscall"]
         timeline = Timeline(self._capture, self._resolver.processes)
         for row in rows_of(calls, np.argsort(calls["end_ns"], kind="stable")):
@@ -134,7 +134,7 @@ class Following:
             if found is not None:
                 self._measuring.truncated(found, row)
 
-    # -- what strace said of descriptors -------------------------------------------
+    # -- paths that strace printed with descriptors --------------------------------
 
     def _learn(self, process: Process, shape: Shape, row: Row) -> None:
         for word, column in zip(self._words, self._beside, strict=True):
@@ -154,7 +154,7 @@ class Following:
                 self._was_open(process, row, fd, path, directory=_shows_directory(shape, row, word))
 
     def _opened_in(self, process: Process, shape: Shape, row: Row, path: bytes) -> None:
-        """Learn the working directory from a name below it, and what was opened by it."""
+        """Find the working directory from a name relative to it and the path that it opened."""
         name = self._capture.strings[row.path]
         relative = name and not name.startswith(b"/")
         by_cwd = shape.dirfd < 0 or signed(row.args[shape.dirfd]) == AT_FDCWD
@@ -174,7 +174,7 @@ class Following:
     def _was_open(
         self, process: Process, row: Row, fd: int, path: bytes, *, directory: bool
     ) -> None:
-        """A descriptor that no call opened: there at the start, or passed over a socket."""
+        """Add a descriptor that no call opened: it is older, or was passed over a socket."""
         node, key, life = self._held(fd, path), None, self._life(row)
         if self._is_below(path) and (found := self._object(node)) is not None:
             key = (DEVICE, found.ino)
@@ -183,15 +183,15 @@ class Following:
                 self.files.append(AtStart(first, fd, path, node, found.ino))
         if directory and node.children is None:
             node.children = {}
-        own = -(1 << 40) - len(self._used)  # its own description, unlike those of opens
+        own = -(1 << 40) - len(self._used)  # a new number of a description, unlike those of opens
         process.fds[fd] = OpenFile(node, key, cloexec=False, description=own)
         self._used.add((life, fd))
 
     def _held(self, fd: int, path: bytes) -> Node:
-        """Return what a descriptor leads to.
+        """Return the node of a descriptor.
 
-        Several deleted files may have had one name, as versions of an index; a descriptor that
-        was inherited leads to the same file, and has the same number.
+        Several deleted files may have had one name, as versions of an index; an inherited
+        descriptor leads to the same file, and has the same number.
         """
         if not path.endswith(DELETED):
             return self._space.node(path)
@@ -207,7 +207,7 @@ class Following:
         return list(self._lineage(row))[-1][0]
 
     def _lineage(self, row: Row) -> Iterator[Life]:
-        """Go from a call's process up to the one that was there at the start."""
+        """Yield a call's process and its ancestors up to the one that existed at the start."""
         pid, ts_ns = row.pid, row.end_ns
         while at := bisect_left(self._parents.get(pid, ()), (ts_ns,)):
             made_ns, parent = self._parents[pid][at - 1]
@@ -225,7 +225,7 @@ class Following:
         return path is not None and (path.startswith(root + b"/") or path == (root or b"/"))
 
     def _object(self, node: Node) -> Object | None:
-        """Return the object at a name; a symbolic link leads nobody knows where."""
+        """Return the object at a name; None for a symbolic link, whose target is unknown."""
         while node.same is not None:
             node = node.same
         if node.key is None:
@@ -237,7 +237,7 @@ class Following:
     def _target(
         self, process: Process, shape: Shape, row: Row, path: bytes | None, node: Node | None
     ) -> Object | None:
-        """Return the object that a call is on, where the recorder would tell its inode."""
+        """Return the object of a call if the recorder would record its inode."""
         if shape.name in OPENS:
             return self._opened(shape, row, path) if row.ret >= 0 else None
         if shape.fd >= 0:
@@ -248,7 +248,7 @@ class Following:
             return None
         if shape.name in STATS and not row.path and shape.dirfd >= 0:  # AT_EMPTY_PATH
             found = self._behind(process, row.args[shape.dirfd])
-            if found is not None:  # not by name: O_TMPFILE is held under its directory's
+            if found is not None:  # not by name: an O_TMPFILE file has its directory's name here
                 return found
         if not self._is_below(path) or path is None:
             return None
@@ -284,7 +284,7 @@ class Following:
         return found
 
     def _is_absent(self, path: bytes) -> bool:
-        """Tell whether calls made sure that there is no such name."""
+        """Return whether a name is known, from calls, not to exist."""
         above, _, name = path.rpartition(b"/")
         parent = self._space.find(above)
         if parent is None or (parent.children and name in parent.children):
@@ -324,7 +324,7 @@ class Following:
         at = getattr(shape, word)
         if at < 0 or signed(row.args[at]) <= LAST_STANDARD:
             return False
-        if self._with_paths:  # of a descriptor that there is strace says where it leads
+        if self._with_paths:  # strace prints the path of every valid descriptor
             there = row.ret != -errno.EBADF and shape.name != "close_range"
             return there and not self._beside[self._words.index(word)][row.position]
         return not self._began.get(self._first(row), False)
@@ -332,7 +332,7 @@ class Following:
     # -- what it did ----------------------------------------------------------------
 
     def _succeeded(self, process: Process, shape: Shape, row: Row) -> None:
-        """Note descriptors and mappings made, and links that opens went through."""
+        """Note new descriptors and mappings, and links that opens followed."""
         if shape.returns_fd or shape.name == "fcntl":
             self._used.add((self._life(row), row.ret))
         file = process.fds.get(row.ret) if shape.name in OPENS else None
@@ -350,9 +350,9 @@ class Following:
 
 
 def _shows_directory(shape: Shape, row: Row, word: str) -> bool:
-    """Tell whether a call shows that a descriptor leads to a directory.
+    """Return whether a call shows that a descriptor is of a directory.
 
-    What has no path (AT_EMPTY_PATH, futimens) is on the descriptor itself, and that on any file.
+    A call without a path (AT_EMPTY_PATH, futimens) is on the descriptor itself: any file.
     """
     named = {"dirfd": row.path, "dirfd2": row.path2}.get(word, 0) > 0
     return named or shape.name in DIRECTORY_CALLS or row.obj_mode & S_IFMT == S_IFDIR

@@ -1,4 +1,4 @@
-"""strace's files -> trace: what there is to replay and to compare, without attribution."""
+"""strace's files -> trace: calls to replay and to compare, without attribution of their time."""
 
 import os
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from spoolscope.traces.private import Hiding
 
 @dataclass(frozen=True)
 class Begun:
-    """The facts that strace's files may leave open.
+    """Facts that may be missing in strace's files.
 
     Attributes:
         pid: Process of the lines that name none.
-        cwd: Where the processes worked that were there at the start.
+        cwd: Working directory of the processes that existed at the start.
     """
 
     pid: int | None = None
@@ -38,7 +38,7 @@ class Begun:
         """Return the working directory as bytes.
 
         Raises:
-            SpoolscopeError: it is no absolute path.
+            SpoolscopeError: it is not an absolute path.
         """
         if self.cwd is None:
             return None
@@ -63,15 +63,15 @@ def import_strace(
     progress: Progress,
     begun: Begun = Begun(),
 ) -> dict[str, Any]:
-    """Write the trace of what strace saw below a directory, and return its meta.
+    """Write the trace of the calls that strace saw below a directory, and return its meta.
 
     Args:
-        files: What ``strace -f -o`` or ``strace -ff -o`` wrote.
-        root: The directory that counts as the spool, as strace saw it; need not be here.
-        output: Trace directory to write; it appears when it is whole.
+        files: Files that ``strace -f -o`` or ``strace -ff -o`` wrote.
+        root: The directory that counts as the spool, as strace saw it; it need not exist here.
+        output: Trace directory to write; it appears when it is complete.
         hiding: How names are hidden, or None to keep them.
-        progress: Told what is being done, and how far it is.
-        begun: What the files themselves may leave open.
+        progress: Called with the phase and the share of it that is done.
+        begun: Facts that may be missing in the files.
 
     Raises:
         SpoolscopeError: a file is not strace's, or nothing in them is below the root.
@@ -116,7 +116,7 @@ def _capture(read: Reading, root: bytes, cwd: bytes | None, progress: Progress) 
     following = Following(capture, beside, root, began, parents, cwds)
     following.go()
     if following.unplaced and following.cwds.keys() - cwds.keys():
-        # A later call tells where a process was from the beginning: names before that count, too.
+        # A later call shows the working directory from the beginning: resolve earlier names again.
         capture.records["syscall"] = calls = unfollowed
         following = Following(capture, beside, root, began, parents, following.cwds)
         following.go()
@@ -137,7 +137,7 @@ def _capture(read: Reading, root: bytes, cwd: bytes | None, progress: Progress) 
 
 
 def _parents(tasks: Records) -> Parents:
-    """When each process was made, and by which; more than once if its number was given again."""
+    """Return forks by child: time and parent; several if the pid was reused."""
     parents: Parents = {}
     for fork in tasks[(tasks["event"] == FORK) & (tasks["pid"] == tasks["tid"])]:
         made = (int(fork["ts_ns"]), int(fork["parent_pid"]))
@@ -146,7 +146,7 @@ def _parents(tasks: Records) -> Parents:
 
 
 def _began(calls: Records, lives: Lives) -> dict[int, bool]:
-    """Processes at the start, and whether strace began them: then execve is their first call."""
+    """Return the processes at the start; true if strace began them: execve is their first call."""
     seen = lives.tasks[lives.tasks["event"] == SEEN]["tid"]
     order = np.argsort(calls["start_ns"], kind="stable")
     tids, first = np.unique(calls["tid"][order], return_index=True)
@@ -157,9 +157,9 @@ def _began(calls: Records, lives: Lives) -> dict[int, bool]:
 
 
 def _without_parent(began: dict[int, bool], lives: Lives) -> set[int]:
-    """Threads that others made, but nothing tells who: what they inherited is not known.
+    """Return threads whose parent is unknown, so that their inherited state is unknown.
 
-    Where strace began the first, all others count but those that it began, too, with execve.
+    If strace began the first thread, all others count except those that strace began, too.
     """
     order = sorted(lives.there, key=lives.there.__getitem__)
     made = {tid for tid in order if not began[tid]} if order and began[order[0]] else set()
@@ -167,7 +167,7 @@ def _without_parent(began: dict[int, bool], lives: Lives) -> set[int]:
 
 
 def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
-    """Descriptors that must have been open; how is not known: for both ways, at the beginning."""
+    """Return the descriptors open at the start; mode and position are unknown: O_RDWR, at 0."""
     rows = np.zeros(len(following.files), ROWS["open_file"])
     for number, (row, file) in enumerate(zip(rows, following.files, strict=True), 1):
         directory = file.node.children is not None
@@ -182,7 +182,7 @@ def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
 
 
 def _place(tasks: Records, following: Following, read: Reading) -> None:
-    """Say where processes worked at the start, as far as it is known."""
+    """Fill in the known working directories at the start."""
     for i in np.flatnonzero(tasks["event"] == SEEN).tolist():
         tasks["path"][i] = read.strings.id(following.cwds.get(int(tasks["pid"][i])))
 
@@ -211,7 +211,7 @@ def _number(calls: Records, tasks: Records, bad_lines: list[tuple[int, int]]) ->
 
 
 def _meta(read: Reading, following: Following, lives: Lives, root: str) -> dict[str, Any]:
-    """Return what a recorder would have said at its end."""
+    """Return the meta data that a recorder would write at its end."""
     counts = read.counts
     doubts = len(read.bad) + counts["unfinished"] + following.unplaced + counts["cut"]
     doubts += counts["without_parent"]

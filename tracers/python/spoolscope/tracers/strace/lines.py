@@ -16,7 +16,7 @@ _TAIL = re.compile(
     r"(?: /\* (\d{1,9}) in strace's PID NS \*/)?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
 )
 _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
-# As words, and as numbers (-X raw).
+# Calls that are kept only with these arguments: as words, and as numbers (-X raw).
 _TOLD = {
     "ioctl": re.compile(
         r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
@@ -35,10 +35,10 @@ class Called(NamedTuple):
         name: As strace calls it.
         args: Its arguments as text.
         ret: Result, -errno on failure; None if it never returned.
-        behind: What a descriptor that it returned leads to, as <path>.
-        dur_ns: Time in it, None if not told.
-        outside: A process id that it returned, as strace itself sees it: in its lines; None if
-            that is not told to be another (--decode-pids=pidns).
+        behind: The path of a descriptor that it returned, as <path>.
+        dur_ns: Duration, None if not printed.
+        outside: A process id that it returned, in strace's own PID namespace, as in the lines; None
+            if strace did not print that it differs (--decode-pids=pidns).
     """
 
     name: str
@@ -50,18 +50,18 @@ class Called(NamedTuple):
 
 
 def name_of(text: str) -> str:
-    """Return the name of the call that a line begins, "" if it begins none."""
+    """Return the name of the call with which a line begins, "" if there is none."""
     found = _CALL.match(text)
     return found[1] if found else ""
 
 
 def is_told(name: str, text: str) -> bool:
-    """Tell whether a call is one of those that traces hold: of ioctl and bind only some are."""
+    """Return whether traces hold the call: they hold only some of ioctl and bind."""
     return name not in _TOLD or _TOLD[name].search(text) is not None
 
 
 def resumed(text: str) -> tuple[str, str]:
-    """Read ``<... read resumed>"", 5) = 5``: the name and the rest."""
+    """Parse ``<... read resumed>"", 5) = 5``: return the name and the rest."""
     found = _RESUMED.match(text)
     if not found:
         raise NotUnderstoodError
@@ -72,7 +72,7 @@ def called(text: str) -> Called:
     """Read a whole call.
 
     Raises:
-        NotUnderstoodError: it is none.
+        NotUnderstoodError: it is not a call.
     """
     found = _CALL.match(text)
     if not found:
@@ -104,7 +104,7 @@ def _result(text: str, error: str | None, unknown: str | None) -> int | None:
 
 
 def ended(text: str) -> int | None:
-    """Read ``+++ exited with 1 +++``: the exit code as in wait(2), None if it goes on."""
+    """Parse ``+++ exited with 1 +++``: return the code as in wait(2), None if it goes on."""
     found = _END.match(text)
     if not found:
         raise NotUnderstoodError

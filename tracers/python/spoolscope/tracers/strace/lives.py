@@ -1,4 +1,4 @@
-"""The lives of threads that strace told of, as task records of a capture."""
+"""The lives of threads in strace's files, as task records of a capture."""
 
 from bisect import bisect_left
 from collections import defaultdict, deque
@@ -18,25 +18,25 @@ from spoolscope.traces.flat import DTYPES
 Times = npt.NDArray[np.integer]
 CLONE_FS, CLONE_FILES, CLONE_THREAD = 0x200, 0x400, 0x10000
 UMASK = 0o022
-"""Where strace told no umask."""
+"""Used if no call shows the umask."""
 START_NS = 10**9
-"""As after a second of uptime: times since the epoch are too long for float64."""
+"""A monotonic time, here one second: times since the epoch are too large for float64."""
 COMM_BYTES = 15
 UNKNOWN_COMM = b"?"
 
 
 class Lives:
-    """Threads with their processes, names and umasks, gone through in order of time.
+    """Threads with their processes, names and umasks, followed in order of time.
 
     Args:
-        read: What strace said.
+        read: The content of strace's files.
 
     Attributes:
-        start_ns: Just before the first line, counted from ``zero_ns``, as all times here.
-        tasks: Task records, in order; of SEEN-at-start ``path`` is still to be filled in.
-        there: Threads that nothing tells were made, by when they were first seen.
-        strays: Those of them that were made, by calls that gave them other numbers: in a PID
-            namespace, where strace tells its own only with --decode-pids=pidns.
+        start_ns: Time just before the first line; all times here count from ``zero_ns``.
+        tasks: Task records, in order; ``path`` of the SEEN records is still to be filled in.
+        there: Threads for which no call is known that made them, with the time of their first line.
+        strays: Those of them that calls made under other numbers: in a PID namespace, where strace
+            prints its own numbers only with --decode-pids=pidns.
     """
 
     def __init__(self, read: Reading) -> None:
@@ -44,7 +44,7 @@ class Lives:
         self.start_ns = START_NS
         self.zero_ns = read.first_ns - 1 - START_NS
         self._rows: list[Any] = []
-        self._first_umask = {  # what the first call of umask found
+        self._first_umask = {  # the old value that the first call of umask returned
             event.tid: event.number & 0o777
             for event in reversed(read.events)
             if event.kind == reading.UMASK
@@ -82,7 +82,7 @@ class Lives:
         return pids
 
     def _there(self) -> dict[int, int]:
-        """Find the threads that were there; the number of one that ended may be given again."""
+        """Return the threads that existed at the start; their numbers may be reused later."""
         made: dict[int, int] = {}
         for fork in self._read.forks:
             made[fork.child] = min(fork.start_ns, made.get(fork.child, fork.start_ns))
@@ -90,9 +90,9 @@ class Lives:
         return {tid: ts_ns for tid, ts_ns in begins if tid not in made or ts_ns < made[tid]}
 
     def _strays(self) -> set[int]:
-        """Find who may be a child that was never seen under the number its maker got.
+        """Return the threads that may be children never seen under the number that fork returned.
 
-        Not everybody who comes late: who was there may not have done anything before.
+        Not every thread that appears late is one: it may have existed and made no call before.
         """
         strays: set[int] = set()
         missing = deque(sorted(self._missing))
@@ -103,18 +103,18 @@ class Lives:
         return strays
 
     def _first_after(self, fork: Fork) -> int | None:
-        """Return when a child was first seen."""
+        """Return the time of a child's first line."""
         begins = self._read.begins.get(fork.child, [])
         at = bisect_left(begins, fork.start_ns)
         return begins[at] if at < len(begins) else None
 
     def _moment(self, fork: Fork) -> int:
-        """A child may run before the call that made it has returned."""
+        """Return the time of a fork; a child may run before the call that made it has returned."""
         first = self._first_after(fork)
         return fork.end_ns if first is None else max(min(fork.end_ns, first - 1), fork.start_ns)
 
     def _begin(self, tid: int) -> None:
-        """A thread that was there already: a process of its own, as far as anybody knows."""
+        """Add a thread that existed at the start; it counts as a process of its own."""
         self._pid[tid] = tid
         self._comm[tid] = self._read.comms.get(tid, UNKNOWN_COMM)
         self._umask[tid] = self._first_umask.get(tid, UMASK)
@@ -124,7 +124,7 @@ class Lives:
     def _fork(self, ts_ns: int, fork: Fork) -> None:
         if self._first_after(fork) is None:
             self._missing.append(fork.start_ns)
-            if fork.child in self._pid:  # so this is somebody else
+            if fork.child in self._pid:  # a number of another namespace: another thread has it
                 return
         parent = self._pid.get(fork.parent, fork.parent)
         pid = parent if fork.flags & CLONE_THREAD else fork.child

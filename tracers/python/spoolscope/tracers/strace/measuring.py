@@ -1,4 +1,4 @@
-"""Positions, sizes and modes of files, as far as strace's calls tell them for certain."""
+"""Positions, sizes and modes of files, as far as they certainly follow from strace's calls."""
 
 from collections import deque
 from typing import NamedTuple
@@ -36,13 +36,13 @@ NO_SIZE = ("close", "close_range")
 LOOKS, TELLS, APPENDS, GROWS, CHANGES = range(5)
 CHANGING = {APPENDS, GROWS, CHANGES}
 MOST_AT_ONCE = 64
-# strace notes when a call begins, prints its arguments, and counts its time from then: a call ends
-# later than these two add up to, by what printing took.
+# strace notes the start of a call, prints its arguments, and measures its duration from then: the
+# end is later than start plus duration, by the time of the printing.
 LATE_NS = 1_000_000
 
 
 class Use(NamedTuple):
-    """A recent call on an object: what it had to do with the size (LOOKS and so on)."""
+    """A recent call on an object, with its relation to the size (LOOKS and so on)."""
 
     position: int
     tid: int
@@ -50,14 +50,14 @@ class Use(NamedTuple):
     kind: int
 
     def may_meet(self, row: Row) -> bool:
-        """Tell whether a later call of another thread may have begun before this one ended."""
+        """Return whether a later call of another thread may have begun before this one ended."""
         return self.tid != row.tid and self.end_ns + LATE_NS > row.start_ns
 
 
 class Measuring:
-    """Works out what the calls on each object found and left, in the order they returned.
+    """Computes the state before and after the calls on each object, in the order of their ends.
 
-    Of calls at once nobody can tell which came first: then nothing is said.
+    The order of concurrent calls is unknown: values that depend on it stay unknown.
 
     Args:
         calls: Records, filled in by ``fill``.
@@ -75,17 +75,17 @@ class Measuring:
         self._sized = np.zeros(len(calls), np.bool_)
 
     def opened(self, description: int, flags: int) -> None:
-        """A file was opened."""
+        """Note that a file was opened."""
         self._positions[description] = ZERO
         self._flags[description] = flags
 
     def truncated(self, found: Object, row: Row) -> None:
-        """A file was truncated by its name."""
+        """Note that a file was truncated by its name."""
         found.size = known(row.args[1])
         self._used(found, row, CHANGES)
 
     def call(self, process: Process, shape: Shape, row: Row, found: Object) -> None:
-        """Note position and size; learn what the call told of them."""
+        """Note position and size at a call, and update them by its result."""
         i = row.position
         file = process.fds.get(signed(row.args[shape.fd])) if shape.fd >= 0 else None
         own = file.description if file is not None else 0
@@ -119,7 +119,7 @@ class Measuring:
             self._found[i, 3:5] = found.size
 
     def _copied(self, process: Process, shape: Shape, row: Row) -> None:
-        """How much the file that was copied into has grown is not read."""
+        """Make size and position of the target of a copy unknown: they are not computed."""
         into = process.fds.get(signed(row.args[shape.fd2]))
         if into is not None:
             self._positions[into.description] = None
@@ -129,7 +129,7 @@ class Measuring:
                 self._used(found, row, CHANGES)
 
     def _move(self, own: int, row: Row, before: Quantity | None, after: Quantity | None) -> None:
-        """Of calls at once on one open file nobody knows which found it where."""
+        """Set a position; positions of concurrent calls on one open file become unknown."""
         self._positions[own] = after
         if after == before:
             return
@@ -140,7 +140,7 @@ class Measuring:
             self._found[[*others, row.position], 1:3] = NOWHERE
 
     def _used(self, found: Object, row: Row, kind: int) -> bool:
-        """Note a call on an object; tell whether what it says of the size is certain."""
+        """Note a call on an object; return whether its effect on the size is certain."""
         uses = self._uses.setdefault(found.ino, deque(maxlen=MOST_AT_ONCE))
         at_once = {use.kind for use in uses if use.may_meet(row)}
         uses.append(Use(row.position, row.tid, row.end_ns, kind))
@@ -149,7 +149,7 @@ class Measuring:
         return at_once <= {LOOKS} if kind == CHANGES else not at_once & CHANGING
 
     def _at_once(self, found: Object, row: Row, kind: int) -> bool:
-        """Tell whether the size changed while the call went on; take back what others found."""
+        """Return whether the size changed during the call; forget sizes of concurrent calls."""
         others = [use for use in self._uses[found.ino] if use.may_meet(row)]
         if kind in CHANGING:
             for use in others:
@@ -157,7 +157,7 @@ class Measuring:
         return any(use.kind in CHANGING for use in others)
 
     def fill(self) -> None:
-        """Write what was worked out into the records, but not over what strace said."""
+        """Write the computed values into the records, without replacing values from strace."""
         calls, found = self._calls, self._found
         told = self.objects.unknowns.values()
         calls["ino"], calls["dev"] = found[:, 0], DEVICE * (found[:, 0] > 0)
@@ -172,7 +172,7 @@ class Measuring:
 
 
 def _kind(shape: Shape, row: Row, *, asked: int, appends: bool) -> int:
-    """Tell what a call has to do with the size of its object."""
+    """Return the relation of a call to the size of its object."""
     if row.ret < 0:
         return LOOKS
     if shape.name in WRITES and row.ret:
@@ -187,7 +187,7 @@ def _kind(shape: Shape, row: Row, *, asked: int, appends: bool) -> int:
 
 
 def flags_of_open(shape: Shape, row: Row) -> int:
-    """Return the flags of an open."""
+    """Return the open flags of a call."""
     if shape.name == "creat":
         return O_CREAT | O_TRUNC | 1
     return row.args[2 if shape.name == "openat2" else shape.flags]

@@ -1,4 +1,4 @@
-"""One call of strace as the members of a record, by the words of calls.txt."""
+"""The members of a record for one call of strace, by the argument words of calls.txt."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from spoolscope.tracers.strace.words import (
 from spoolscope.tracers.syscalls import ACL_TOLD, FCNTL_LOCKS
 from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, Call
 
-# Calls whose arguments strace joins: the kernel gets the offset in two halves.
+# Calls for which strace prints the offset as one argument; the kernel gets two halves.
 _JOINED_OFFSET = ("preadv2", "pwritev2")
 ACCESS_ACL = b"system.posix_acl_access"
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
@@ -26,18 +26,18 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass
 class Members:
-    """What a record of a call is made of.
+    """The members of a record of a call.
 
     Attributes:
         call: Id in calls.txt.
-        args: By position.
-        path, path2: As given, None if there is none.
+        args: Arguments by position.
+        path, path2: Paths as given, None if there is none.
         cut: strace cut the second text.
         count: Bytes asked for by an iovec.
-        pos, size: Of a lock.
-        lock_type: Of a lock.
-        obj_mode, obj_size: What stat told; 0 and -1 if it did not.
-        behind: Paths that strace gave with descriptors, by argument word; "ret": the result's.
+        pos, size: Range of a lock.
+        lock_type: Type and whence of a lock.
+        obj_mode, obj_size: Values from stat; 0 and -1 if there are none.
+        behind: Paths that strace printed with descriptors, by argument word; "ret": the result's.
     """
 
     call: int
@@ -55,10 +55,10 @@ class Members:
 
 
 def members_of(line: Called) -> Members:
-    """Work out the members of a call that is in calls.txt.
+    """Return the members of a call that is in calls.txt.
 
     Raises:
-        NotUnderstoodError: an argument says nothing that is known.
+        NotUnderstoodError: an argument has an unknown form.
     """
     call = CALLS[line.name]
     made = Members(call.id)
@@ -111,7 +111,7 @@ def _path2(made: Members, _call: Call, _line: Called, _at: int, text: str) -> No
 
 
 def _clone(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
-    """A descriptor, or struct file_clone_range."""
+    """Read a descriptor, or struct file_clone_range."""
     if made.args[1] == FICLONE:
         made.args[at] = descriptor(text).fd & _MASK
     elif made.args[1] == FICLONERANGE and text.startswith("{"):
@@ -122,11 +122,11 @@ def _clone(made: Members, _call: Call, _line: Called, at: int, text: str) -> Non
 
 
 def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
-    """The mode that an access ACL comes to, as the recorder tells it; -s may have cut the value."""
+    """Set the mode of an access ACL as the recorder does, unless -s has cut the value."""
     value, cut = string(text)
     if string(line.args[1])[0] != ACCESS_ACL or cut or not value or len(value) % 8 != 4:
         return
-    # The owner comes first, and at the end group or mask, and others (linux/posix_acl_xattr.h).
+    # The owner is first; last are group or mask, and others (linux/posix_acl_xattr.h).
     entries = list(struct.iter_unpack("<HHI", value[4:]))
     tags = [1, 4 if len(entries) == 3 else 16, 32]
     if len(entries) >= 3 and [entries[place][0] for place in (0, -2, -1)] == tags:
@@ -135,7 +135,7 @@ def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
 
 
 def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
-    """A symlink's target, or the name of an extended attribute, which -s cuts."""
+    """Read a symlink's target, or the name of an extended attribute, which -s may cut."""
     made.path2, made.cut = string(text)
 
 
@@ -152,7 +152,7 @@ def _lock(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
     if number(line.args[1]) not in FCNTL_LOCKS:
         made.args[at] = 0 if text.startswith("{") else number(text) & _MASK
         return
-    # F_GETLK: what was asked is before the arrow, if strace shows it. An address tells nothing.
+    # F_GETLK: the request is before the arrow, if strace prints it. An address has no lock.
     asked = text.split(" => ", 1)[0]
     kind, whence = member(asked, "l_type"), member(asked, "l_whence")
     if kind is None or whence is None:
@@ -164,7 +164,7 @@ def _lock(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
 
 
 def _iov(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
-    """With -s 0 strace leaves the vectors out; then what was done is what was asked."""
+    """Set the size of an iovec; -s 0 omits the vectors: then the result counts as the size."""
     vectors = split(text, 1)[0] if text.startswith("[") else ["..."]
     if any(not vector.startswith("{") for vector in vectors):
         made.count = max(line.ret or 0, 0)
@@ -179,7 +179,7 @@ def _iov(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
 
 
 def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
-    """The kernel refused to read it where strace shows an address: then any refusal will do."""
+    """Read open_how; strace prints an address if it is unreadable: use values that fail, too."""
     if not text.startswith("{"):
         made.args[at] = made.args[at + 1] = _MASK
         return
@@ -188,7 +188,7 @@ def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
 
 
 def _place(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
-    """`[3]`, or `[3] => [7]`; where nothing is given or readable, the position is used."""
+    """Read an offset, `[3]` or `[3] => [7]`; without one the position is used (-1)."""
     told = split(text.split(" => ", 1)[0], 1)[0] if text.startswith("[") else []
     made.args[at] = number(told[0] if told else "-1") & _MASK
 

@@ -1,7 +1,7 @@
-"""What strace does not print of files, worked out: identity, size, type, positions.
+"""Facts on files that strace does not print but that follow: identity, size, type, positions.
 
-A size that is not known yet is an unknown plus what was appended since; a later call may tell
-it, for the calls before, too. Everything else stays unknown, never guessed.
+A size that is not known yet is an unknown plus the bytes appended since; a later call may give
+its value, for earlier calls, too. Everything else stays unknown, never guessed.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 S_IFMT, S_IFREG = 0o170000, 0o100000
 DEVICE = 1
-"""Of the spool: strace does not tell its number."""
+"""Device of the spool; strace does not print its real number."""
 
 
 class Quantity(NamedTuple):
@@ -27,41 +27,41 @@ class Quantity(NamedTuple):
 
 ZERO = Quantity(0, 0)
 NOWHERE = Quantity(1, 0)
-"""Never told."""
+"""Never known."""
 
 
 def known(n: int) -> Quantity:
-    """Return a number of bytes."""
+    """Return a known number of bytes."""
     return Quantity(0, n)
 
 
 class Unknowns:
-    """Values that are told later, or never (-1)."""
+    """Values that become known later, or never (-1)."""
 
     def __init__(self) -> None:
         self._values: list[int] = [0, -1]
 
     def new(self) -> Quantity:
-        """Return a quantity that nobody knows yet."""
+        """Return a quantity with a new unknown."""
         self._values.append(-1)
         return Quantity(len(self._values) - 1, 0)
 
     def told(self, quantity: Quantity, value: int) -> None:
-        """Learn what a quantity is."""
+        """Set the value of a quantity."""
         if quantity.unknown > NOWHERE.unknown and self._values[quantity.unknown] < 0:
             self._values[quantity.unknown] = max(value - quantity.plus, 0)
 
     def value(self, quantity: Quantity) -> int:
-        """Return a quantity in bytes, -1 if it was never told."""
+        """Return a quantity in bytes, -1 if unknown."""
         base = self._values[quantity.unknown]
         return base + quantity.plus if base >= 0 else -1
 
     def values(self) -> npt.NDArray[np.int64]:
-        """Return all unknowns by number; -1: never told."""
+        """Return all unknowns by number, -1 if never known."""
         return np.array(self._values, np.int64)
 
     def larger(self, one: Quantity, other: Quantity) -> Quantity:
-        """Return the larger of two, a new unknown if that cannot be told."""
+        """Return the larger of two, or a new unknown if they cannot be compared."""
         if one.unknown == other.unknown:
             return max(one, other)
         return self.new()
@@ -72,9 +72,9 @@ class Object:
     """A file or directory.
 
     Attributes:
-        ino: Number that tells it from others; not the kernel's.
-        size: Its size now.
-        mode: An unknown: st_mode since the last change of it.
+        ino: Number that identifies it; not the kernel's.
+        size: Its present size.
+        mode: An unknown: st_mode since its last change.
     """
 
     ino: int
@@ -83,7 +83,7 @@ class Object:
 
 
 class Objects:
-    """All objects, numbered from 1 as they are met."""
+    """All objects, numbered from 1 in the order of their first use."""
 
     def __init__(self) -> None:
         self.unknowns = Unknowns()
@@ -101,18 +101,18 @@ class Objects:
         return self._objects[ino - 1]
 
     def told_mode(self, found: Object, mode: int) -> None:
-        """A call told an object's mode."""
+        """Set an object's mode, which a call returned."""
         if mode:
             self.unknowns.told(found.mode, mode)
 
     def chmod(self, found: Object, mode: int) -> None:
-        """A call set an object's permissions."""
+        """Set an object's permissions, which a call changed."""
         before = self.unknowns.value(found.mode)
         found.mode = self.unknowns.new()
         if before >= 0:
             self.unknowns.told(found.mode, before & S_IFMT | mode & 0o7777)
 
     def told_size(self, found: Object, size: int) -> None:
-        """A call told an object's size."""
+        """Set an object's size, which a call returned."""
         self.unknowns.told(found.size, size)
         found.size = known(size)

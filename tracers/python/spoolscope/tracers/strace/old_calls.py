@@ -1,4 +1,4 @@
-"""Calls of 32-bit programs and of old straces, as those of x86-64 that do the same."""
+"""Calls of 32-bit programs and of old straces, as the equivalent calls of x86-64."""
 
 from spoolscope.tracers.strace.lines import Called
 from spoolscope.tracers.strace.words import number
@@ -37,15 +37,15 @@ _LOCKS = {"F_GETLK64": "F_GETLK", "F_SETLK64": "F_SETLK", "F_SETLKW64": "F_SETLK
 
 
 def name_today(name: str) -> str:
-    """Return the name that a call has in calls.txt, if that is another."""
+    """Return the name of a call in calls.txt; an unknown name is returned as it is."""
     return NAMES.get(name, name)
 
 
 def today(line: Called) -> Called:
-    """Return a call as strace prints the one that does the same on x86-64.
+    """Return a call as strace prints the equivalent one on x86-64.
 
     Raises:
-        NotUnderstoodError: it says nothing that is known.
+        NotUnderstoodError: it has an unknown form.
     """
     args, ret = line.args, line.ret
     if line.name in ("_llseek", "llseek") and len(args) == 4:  # fd, offset, [result], whence

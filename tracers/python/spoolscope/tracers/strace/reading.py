@@ -1,4 +1,4 @@
-"""What the lines of strace say: calls, lives of threads, and what was not understood."""
+"""Content of strace's lines: calls, lives of threads, and lines that were not understood."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from spoolscope.traces.calls import CALLS
 FORKING = ("fork", "vfork", "clone", "clone3")
 EXECUTING = ("execve", "execveat")
 EXIT, EXEC, COMM, UMASK = "exit", "exec", "comm", "umask"
-# Calls that strace is too old for: a number, and addresses instead of names.
+# Calls that an old strace does not know: it prints a number, and addresses instead of names.
 _NUMBERED = ("syscall_0x1c4",)  # fchmodat2
 
 
 class Fork(NamedTuple):
-    """A thread was made by a call."""
+    """A call that made a thread."""
 
     child: int
     parent: int
@@ -31,7 +31,7 @@ class Fork(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something in the life of a thread."""
+    """An event in the life of a thread."""
 
     ts_ns: int
     tid: int
@@ -41,19 +41,19 @@ class Event(NamedTuple):
 
 
 class Reading:
-    """What the lines say.
+    """The content of the lines.
 
     Args:
         root: Directory that counts as the spool.
-        in_order: Times of lines tell nothing but their order.
+        in_order: Times of lines give nothing but their order.
 
     Attributes:
         strings: All names.
         calls: Calls of calls.txt.
-        forks, events: Of threads.
-        begins: When each thread was first seen, and first again after it ended.
-        comms: Names of threads that strace told (-Y).
-        bad: Thread and time of each line that was not understood; thread 0: not known.
+        forks, events: Forks, and events in the lives of threads.
+        begins: Times of the first line of each thread, and of the first after each end.
+        comms: Names of threads that strace printed (-Y).
+        bad: Thread and time of each line that was not understood; thread 0: unknown.
         unfinished: Calls that have not returned yet, by thread.
         in_flight: Threads that were in a call at the end.
         first_ns, last_ns: Times of the first and last line.
@@ -80,7 +80,7 @@ class Reading:
         self._until: dict[int, int] = {}
 
     def read(self, given: Iterable[Line]) -> None:
-        """Go through lines; those of each thread come in order of time."""
+        """Read lines; those of each thread must be in order of time."""
         for line in given:
             self.counts["lines"] += 1
             if line.comm:
@@ -98,7 +98,7 @@ class Reading:
             self._abandon(tid)
 
     def _abandon(self, tid: int) -> None:
-        """A call never returned."""
+        """Note a call that never returned."""
         begun, start_ns = self.unfinished.pop(tid)
         name = name_today(lines.name_of(begun))
         self.counts["unfinished"] += name in CALLS and tid in self.in_flight
@@ -122,7 +122,7 @@ class Reading:
             if (code := lines.ended(text)) is not None:
                 if tid in self.unfinished:
                     self._abandon(tid)
-                # Calls of a thread are moved so that they do not overlap; its end comes after all.
+                # Calls of a thread are moved so that they do not overlap; its end must be later.
                 ended_ns = max(ts_ns, self._until.get(tid, 0) + 1)
                 self.events.append(Event(ended_ns, tid, EXIT, code))
                 self.last_ns = max(self.last_ns, ended_ns)
@@ -158,14 +158,14 @@ class Reading:
             dur_ns = max(dur_ns or 0, resumed_ns - start_ns)
         if line.ret is not None:
             self.counts["timed" if dur_ns is not None else "untimed"] += 1
-        # strace measures both in microseconds: calls of a thread never overlap.
+        # strace rounds both to microseconds; calls of a thread never overlap really.
         start_ns = max(start_ns, self._until.get(tid, 0) + 1)
         end_ns = self._until[tid] = start_ns + max(dur_ns or 0, 0)
         self.last_ns = max(self.last_ns, end_ns)
         self.counts["cut"] += made.cut
         if line.name in FORKING and (line.ret or 0) > 0:
             flags = clone_flags(line.args) if line.name.startswith("clone") else 0
-            child = line.outside or line.ret or 0  # the lines have strace's own numbers
+            child = line.outside or line.ret or 0  # lines have the numbers of strace's namespace
             self.forks.append(Fork(child, tid, start_ns, end_ns, flags))
         elif line.name in EXECUTING and line.ret == 0:
             self.events.append(Event(end_ns, tid, EXEC, text=made.path or b""))

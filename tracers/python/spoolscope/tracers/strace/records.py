@@ -1,4 +1,4 @@
-"""Records of calls, and what strace said beside them, collected into arrays."""
+"""Records of calls, and the paths that strace printed with them, collected into arrays."""
 
 from collections.abc import Iterable
 
@@ -12,23 +12,23 @@ from spoolscope.traces.flat import DTYPES, STEAL_UNTOLD
 
 IN_FLIGHT, PATH_CUT = 1 << 3, 1 << 2
 CHUNK = 65_536
-# String ids of the paths that strace gave with descriptors (-y), by argument word; 0: it said
-# nothing. A name that is gone ends as in /proc, so that it is none that others have now.
+# String ids of the paths that strace printed with descriptors (-y), by argument word; 0: none. The
+# name of a deleted file ends as in /proc, so that it differs from names of existing files.
 WORDS = ("fd", "fd2", "dirfd", "dirfd2", "ret")
 BESIDE = np.dtype([(word, "<u4") for word in WORDS])
 ELSEWHERE = 0xFFFF_FFFF
-"""It said that the descriptor leads to what has no path, as a socket."""
+"""The descriptor is of an object without a path, as a socket."""
 
 
 class Strings:
-    """Strings of a capture, each once; id 0 is none."""
+    """Strings of a capture, each once; id 0 means no string."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = [b""]
         self._ids: dict[bytes, int] = {}
 
     def id(self, text: bytes | None) -> int:
-        """Return the id of a string; an empty one is none."""
+        """Return the id of a string; 0 for an empty one."""
         if not text:
             return 0
         number = self._ids.get(text)
@@ -39,7 +39,7 @@ class Strings:
 
 
 class Calls:
-    """Collects calls; a Python value takes much memory, so chunk by chunk."""
+    """Collects calls, chunk by chunk because Python values take much memory."""
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
@@ -48,11 +48,11 @@ class Calls:
         self._chunks: list[tuple[Records, Records]] = []
 
     def add(self, line: Called, made: Members, tid: int, start_ns: int, end_ns: int) -> None:
-        """Add one call; its process is found out later."""
+        """Add one call; its process is determined later."""
         flags = (0 if line.ret is not None else IN_FLIGHT) | made.cut * PATH_CUT
         size = made.obj_size if made.obj_size >= 0 else made.size
         path2 = 0 if made.cut else self._strings.id(made.path2)
-        # Nothing tells what the time was spent on: all of it counts as waiting, unexplained.
+        # The use of the time is unknown: all of it counts as blocked, unexplained.
         times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0, STEAL_UNTOLD)
         what = (0, line.ret or 0, made.args, 0, 0, made.pos, size, made.count, 0, tid, tid)
         names = (self._strings.id(made.path), path2, made.call, 0)
@@ -66,7 +66,7 @@ class Calls:
     def _path(self, word: str, found: Behind | None) -> int:
         if found is None or found.path is None:
             return 0
-        if word == "ret":  # what was opened by a name has it, even if another took it away since
+        if word == "ret":  # a file opened by a name had that name, even if it was removed since
             return 0 if found.deleted else self._strings.id(found.path)
         if not found.path:
             return ELSEWHERE
@@ -78,7 +78,7 @@ class Calls:
         self._rows, self._beside = [], []
 
     def arrays(self) -> tuple[Records, Records]:
-        """Return the records, and what was said beside each."""
+        """Return the records, and the paths printed with each."""
         self._flush()
         return _joined(rows for rows, _ in self._chunks), _joined(b for _, b in self._chunks)
 

@@ -1,4 +1,4 @@
-"""What calls on data tell of sizes and positions."""
+"""Effects of calls on data on sizes and positions."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,11 +14,11 @@ KEEP_SIZE = 1
 
 
 class Place(NamedTuple):
-    """A call on an open file: the object, and where the file stood before.
+    """A call on an open file: the object, and the position before the call.
 
     Attributes:
         asked: Bytes asked for.
-        certain: No call changed the size meanwhile.
+        certain: No other call changed the size during it.
     """
 
     objects: Objects
@@ -30,17 +30,17 @@ class Place(NamedTuple):
     certain: bool
 
     def tell(self, size: int) -> None:
-        """The call told a size; if others changed it meanwhile, not whether before or after."""
+        """Set the size that the call showed, unless it changed during the call."""
         if self.certain:
             self.objects.told_size(self.found, size)
 
 
 Moved = Quantity | None
-"""Where an open file stands after a call; None: nobody knows."""
+"""Position of an open file after a call; None if unknown."""
 
 
 def moved(name: str, place: Place) -> Moved:
-    """Apply what a call did to the object's size, and return where the file stands then."""
+    """Apply a call's effect on the object's size, and return the position after it."""
     effect = _EFFECTS.get(name)
     return effect(place) if effect and place.row.ret >= 0 else place.position
 
@@ -49,7 +49,7 @@ def _read(place: Place) -> Moved:
     if place.position is None:
         return None
     after = place.position + place.row.ret
-    if 0 < place.row.ret < place.asked and not after.unknown:  # it came to the end
+    if 0 < place.row.ret < place.asked and not after.unknown:  # it reached the end of the file
         place.tell(after.plus)
     return after
 
@@ -112,7 +112,7 @@ def _cloned(place: Place) -> Moved:
 
 
 def _lost(_place: Place) -> Moved:
-    """Whether the file's position or an offset of its own was used is not read."""
+    """Make the position unknown: it is not determined whether the call used it or an offset."""
     return None
 
 

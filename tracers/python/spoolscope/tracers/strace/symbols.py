@@ -77,7 +77,7 @@ def _table(text: str, base: int) -> dict[str, int]:
 
 
 NUMBERS = _table(_OCTAL, 8) | _table(_DECIMAL, 10) | _table(_HEXADECIMAL, 16)
-# include/linux/errno.h; no program ever sees these.
+# include/linux/errno.h; programs never see these.
 RESTARTS = {
     "ERESTARTSYS": 512,
     "ERESTARTNOINTR": 513,

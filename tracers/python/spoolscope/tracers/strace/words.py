@@ -1,4 +1,4 @@
-"""The parts of a line of strace: where arguments end, and what each of them says."""
+"""The parts of a line of strace: splitting of arguments, and their values."""
 
 import re
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from spoolscope.tracers.strace.symbols import NUMBERS
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"(?:\.\.\.)?'
-# Behind a descriptor; strace escapes < and > in names, but writes -> between addresses.
+# Text behind a descriptor; strace escapes < and > in names, but writes -> between addresses.
 _BEHIND = r"<(?:->|[^<>]|<[^<>]*>)*>"
 _TOKEN = re.compile(rf"{_STRING}|/\*.*?\*/|(?<=[0-9D]){_BEHIND}|[\[({{]|[\])}}]|,")
 _DESCRIPTOR = re.compile(rf"(-?\d+|0x[0-9a-f]+|AT_FDCWD)({_BEHIND})?(\(deleted\))?(?:\s*/\*.*)?$")
@@ -20,17 +20,16 @@ DELETED = b" (deleted)"
 
 
 class NotUnderstoodError(ValueError):
-    """A line, or a part of one, says nothing that is known."""
+    """A line, or a part of one, has an unknown form."""
 
 
 class Behind(NamedTuple):
-    """A descriptor, and what it leads to if strace said so (-y).
+    """A descriptor, and its path if strace printed it (-y).
 
     Attributes:
         fd: Its number.
-        path: The name, as it was last; empty: it leads to what has none, as a socket; None: not
-            told.
-        deleted: The name is gone.
+        path: The last name; empty if the object has none, as a socket; None if not printed.
+        deleted: The name was removed.
     """
 
     fd: int
@@ -41,7 +40,7 @@ class Behind(NamedTuple):
 def split(text: str, at: int) -> tuple[list[str], int]:
     """Split arguments from ``at`` at the commas outside brackets.
 
-    Returns them and the place behind the closing bracket.
+    It returns them and the place behind the closing bracket.
 
     Raises:
         NotUnderstoodError: there is no closing bracket.
@@ -68,7 +67,7 @@ _numbers: dict[str, int] = {}
 
 
 def number(text: str) -> int:
-    """Read 12, -1, 0x1f, 0644, NULL, O_RDWR|O_CREAT or S_IFREG|0600."""
+    """Parse 12, -1, 0x1f, 0644, NULL, O_RDWR|O_CREAT or S_IFREG|0600."""
     known = _numbers.get(text)
     if known is None:
         known = _number(text)
@@ -82,7 +81,7 @@ def _number(text: str) -> int:
     plain = _COMMENT.sub("", text).strip()
     if device := _DEVICE.match(plain):
         major, minor = int(device[1], 0), int(device[2], 0)
-        # As makedev(3): the form in which mknod gets it.
+        # As makedev(3): the form of mknod's argument.
         return minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
     for word in plain.split("|"):
         value |= _word(word.strip())
@@ -92,7 +91,7 @@ def _number(text: str) -> int:
 
 
 def signed(value: int) -> int:
-    """Return the 64-bit number that these bits are with a sign."""
+    """Return the bits as a signed 64-bit number."""
     value &= (1 << 64) - 1
     return value - (value >> 63 << 64)
 
@@ -111,23 +110,23 @@ def _word(word: str) -> int:
 
 
 def descriptor(text: str) -> Behind:
-    """Read 3, 3</path>, 3</path>(deleted), AT_FDCWD</path> or 0xffffff9c."""
+    """Parse 3, 3</path>, 3</path>(deleted), AT_FDCWD</path> or 0xffffff9c."""
     found = _DESCRIPTOR.match(text)
     if not found:
         raise NotUnderstoodError
     fd = number(found[1]) & 0xFFFF_FFFF
     path = None if found[2] is None else b""
     if found[2] and found[2].startswith("</"):  # else a socket, a pipe
-        # Of devices -yy tells more, in brackets of its own.
+        # For devices -yy prints more, in brackets of its own.
         path = unescaped(found[2][1:-1].split("<", 1)[0])
-    # Before strace 5.19 what the kernel says of a deleted file was part of its name.
+    # Before strace 5.19 the kernel's suffix of a deleted file was part of its name.
     deleted = bool(found[3]) or bool(path and path.endswith(DELETED))
     name = path.removesuffix(DELETED) if path and not found[3] else path
     return Behind(fd - (fd >> 31 << 32), name, deleted)
 
 
 def string(text: str) -> tuple[bytes | None, bool]:
-    """Read a quoted string; None for an address. Also tells whether strace cut it."""
+    """Return a quoted string, None for an address, and whether strace cut it."""
     if not text.startswith('"'):
         return None, False
     found = _QUOTED.match(text)
@@ -139,7 +138,7 @@ def string(text: str) -> tuple[bytes | None, bool]:
 
 
 def unescaped(text: str) -> bytes:
-    """Undo C's escapes; the text is one character a byte."""
+    """Undo C's escapes; the text has one character per byte."""
     if "\\" in text:
         text = _ESCAPE.sub(_char, text)
     return text.encode("latin-1")
@@ -155,6 +154,6 @@ def _char(found: re.Match[str]) -> str:
 
 
 def member(struct: str, name: str) -> str | None:
-    """Return what a printed struct says of a member that is a number."""
+    """Return the text of a member of a printed struct that is a number."""
     found = re.search(rf"\b{name}=([^,}}\]]*)", struct)
     return found[1] if found else None
